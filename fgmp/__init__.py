@@ -1,0 +1,38 @@
+"""Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
+
+from . import datasets
+from .claims import claim
+from .datasets import make_sensing, make_sparse_regression
+from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
+from .federation import Client, Federation
+from .fedgradmp import FedGradMP
+from .losses import SquaredLoss
+from .simulate import Result, simulate, stop_at, stop_when_stalled
+from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "SGD",
+    "SVRG",
+    "Client",
+    "ConjugateGradient",
+    "Dictionary",
+    "Exact",
+    "FedGradMP",
+    "Federation",
+    "GradientDescent",
+    "Newton",
+    "Result",
+    "SquaredLoss",
+    "StandardBasis",
+    "approx_tau",
+    "claim",
+    "datasets",
+    "gaussian_dictionary",
+    "make_sensing",
+    "make_sparse_regression",
+    "simulate",
+    "stop_at",
+    "stop_when_stalled",
+]

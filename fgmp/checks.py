@@ -1,0 +1,91 @@
+"""Checks at the boundary: each names the argument, what came and what was expected."""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["Seed", "check_array", "check_integer", "check_number", "check_option", "check_seed"]
+
+Seed = int | np.random.Generator | None
+
+
+def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
+    """Return `value` as an int, or raise a ValueError that names it.
+
+    Parameters
+    ----------
+    name : str
+        The argument as the user wrote it.
+    value : object
+        What came.
+    at_least, at_most : int
+        The bounds, both included; ``at_most=None`` is no upper bound.
+    why : str
+        What the upper bound is, for the message: ``"the number of clients"``.
+    """
+    expected = f"an integer of at least {at_least}"
+    if at_most is not None:
+        expected = f"an integer from {at_least} to {at_most}"
+    if why:
+        expected += f" ({why})"
+    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    if not whole or value < at_least or (at_most is not None and value > at_most):
+        raise ValueError(f"{name} is {value!r}; expected {expected}")
+    return int(value)
+
+
+def check_number(
+    name: str, value: Any, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
+) -> float:
+    """Return `value` as a finite float within the bounds, or raise a ValueError that names it."""
+    limits = {"above": above, "at least": at_least, "at most": at_most}
+    words = [f"{word} {limit:g}" for word, limit in limits.items() if limit is not None]
+    if (
+        not isinstance(value, (int, float, np.integer, np.floating))
+        or isinstance(value, bool)
+        or not math.isfinite(value)
+        or (above is not None and value <= above)
+        or (at_least is not None and value < at_least)
+        or (at_most is not None and value > at_most)
+    ):
+        raise ValueError(f"{name} is {value!r}; expected a finite number {' and '.join(words)}".rstrip())
+    return float(value)
+
+
+def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
+    """Return `value` if it is one of `options`, or raise a ValueError that lists them."""
+    if value not in options:
+        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")
+    return str(value)
+
+
+def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
+    """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
+    array = np.asarray(value)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {array.dtype}; expected real numbers")
+    if array.dtype not in (np.float32, np.float64):
+        array = array.astype(np.float64)
+    if ndim is not None and array.ndim != ndim:
+        raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
+    if not np.isfinite(array).all():
+        bad = np.argwhere(~np.isfinite(array))
+        raise ValueError(
+            f"{name} holds {len(bad)} values that are not finite, the first at {tuple(map(int, bad[0]))}; "
+            "expected finite numbers"
+        )
+    return array
+
+
+def check_seed(name: str, value: Seed) -> int:
+    """Return a seed as a non-negative int: an int is itself, a Generator is drawn from once, None is fresh."""
+    if isinstance(value, np.random.Generator):
+        return int(value.integers(2**63))
+    if value is None:
+        return int(np.random.default_rng().integers(2**63))
+    return check_integer(name, value, at_least=0)

@@ -1,0 +1,177 @@
+"""Synthetic federations: the paper's heterogeneous Gaussian model, stored or streamed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
+
+from ..checks import Seed, check_array, check_integer, check_number, check_seed
+from ..federation import Client, Federation
+from ..losses import SquaredLoss
+from ..models import Array
+
+__all__ = ["GaussianRows", "make_sensing", "make_sparse_regression", "sparse_on_sphere"]
+
+
+def make_sparse_regression(
+    n_clients: int = 50,
+    n_samples: int = 100,
+    n_features: int = 1000,
+    sparsity: int = 10,
+    heterogeneity: float = 1.0,
+    variance_decay: float = 1.1,
+    noise_variance: float = 0.0,
+    rng: Seed = None,
+) -> Federation:
+    """The paper's synthetic model of sparse linear regression on heterogeneous clients (Section V-A).
+
+    Client i = 1..N observes y_i = A_i x# + e_i, where the entries of A_i are N(mu_i, 1/i^p) (mean and variance), its
+    mean mu_i ~ N(0, alpha) is one scalar, x# has `sparsity` nonzero entries drawn from the unit sphere, and the
+    entries of e_i are N(0, noise_variance).
+
+    Parameters
+    ----------
+    n_clients : int, default 50
+        N.
+    n_samples : int, default 100
+        |D_i|, the rows of each client.
+    n_features : int, default 1000
+        n.
+    sparsity : int, default 10
+        tau, from 1 to n_features.
+    heterogeneity : float, default 1.0
+        alpha, the variance of the means mu_i: at least 0.
+    variance_decay : float, default 1.1
+        p: client i has variance 1/i^p.
+    noise_variance : float, default 0.0
+        Variance of the entries of e_i: at least 0.
+    rng : int, Generator or None
+        The seed. Each client has random numbers of its own: a federation of more clients begins with the same ones.
+
+    Returns
+    -------
+    Federation
+        Squared loss, equal weights, with ``truth`` = x#.
+    """
+    n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
+    seed = check_seed("rng", rng)
+    truth = sparse_on_sphere(n_features, sparsity, _generator(seed, 0))
+    rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
+    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
+    As = [operator.stored() for operator in rows]
+    ys = [A @ truth + noise * _generator(seed, 3, i).standard_normal(n_samples) for i, A in enumerate(As)]
+    return Federation.from_arrays(As, ys, truth=truth)
+
+
+def make_sensing(
+    signal: ArrayLike,
+    n_clients: int = 50,
+    n_samples: int = 30,
+    heterogeneity: float = 0.5,
+    variance_decay: float = 0.9,
+    noise_variance: float = 0.0,
+    rng: Seed = None,
+) -> Federation:
+    """Clients that sense one given signal through the random matrices of `make_sparse_regression` (paper, Figure 2).
+
+    The matrices are streamed: each product generates them anew from the seed, a few rows at a time, so that 50 clients
+    of 30 x 76,800 need megabytes instead of a gigabyte. Give the method a dictionary: it needs A_i Psi once.
+
+    Parameters
+    ----------
+    signal : array_like, shape (n_features,)
+        x#, for example the pixels of a frame.
+    n_clients, n_samples, heterogeneity, variance_decay, noise_variance, rng
+        As in `make_sparse_regression`, with the defaults of the paper's video experiment.
+
+    Returns
+    -------
+    Federation
+        Squared loss, equal weights, with ``truth`` = the signal.
+    """
+    truth = check_array("signal", signal, ndim=1)
+    n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
+    seed = check_seed("rng", rng)
+    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
+    rows = _gaussian_rows(n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed)
+    ys = [A @ truth + noise * _generator(seed, 3, i).standard_normal(n_samples) for i, A in enumerate(rows)]
+    clients = tuple(Client(A, y, SquaredLoss(), i) for i, (A, y) in enumerate(zip(rows, ys, strict=True)))
+    return Federation(clients, np.ones(n_clients), truth)
+
+
+def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -> Array:
+    """x#: `sparsity` random positions with values drawn uniformly from the unit sphere of R^sparsity."""
+    n_features = check_integer("n_features", n_features)
+    sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
+    truth = np.zeros(n_features)
+    values = rng.standard_normal(sparsity)
+    truth[rng.choice(n_features, sparsity, replace=False)] = values / np.linalg.norm(values)
+    return truth
+
+
+class GaussianRows(LinearOperator):  # type: ignore[misc]
+    """A matrix with independent entries N(mean, scale^2) that is generated anew from its seed for each product.
+
+    Parameters
+    ----------
+    shape : tuple of int
+        (n_samples, n_features).
+    mean, scale : float
+        Mean and standard deviation of the entries.
+    seed : tuple of int
+        Entropy and spawn key of its random numbers.
+    """
+
+    rows_at_once = 8
+
+    def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: tuple[int, ...]) -> None:
+        super().__init__(np.dtype(np.float64), shape)
+        self.mean, self.scale, self.seed = mean, scale, seed
+
+    def stored(self) -> Array:
+        """The matrix itself."""
+        matrix = np.empty(self.shape, order="F")
+        for rows, block in self._blocks():
+            matrix[rows] = block
+        return matrix
+
+    def _blocks(self) -> Iterator[tuple[slice, Array]]:
+        generator = _generator(*self.seed)
+        for first in range(0, self.shape[0], self.rows_at_once):
+            rows = slice(first, min(first + self.rows_at_once, self.shape[0]))
+            block = generator.standard_normal((rows.stop - rows.start, self.shape[1]))
+            block *= self.scale
+            block += self.mean
+            yield rows, block
+
+    def _matmat(self, X: Array) -> Array:
+        product = np.empty((self.shape[0], X.shape[1]))
+        for rows, block in self._blocks():
+            product[rows] = block @ X
+        return product
+
+    def _rmatmat(self, X: Array) -> Array:
+        product = np.zeros((self.shape[1], X.shape[1]))
+        for rows, block in self._blocks():
+            product += block.T @ X[rows]
+        return product
+
+
+def _gaussian_rows(
+    n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
+) -> list[GaussianRows]:
+    """The matrices A_i of the paper's model, streamed."""
+    spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
+    decay = check_number("variance_decay", variance_decay)
+    rows = []
+    for i in range(n_clients):
+        mean = spread * _generator(seed, 1, i).standard_normal()
+        rows.append(GaussianRows((n_samples, n_features), mean, (i + 1) ** (-decay / 2), (seed, 2, i)))
+    return rows
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

@@ -1,0 +1,323 @@
+"""Dictionaries: the atoms a model is sparse in, and the two operations on them, approx_tau and P_Lambda.
+
+Everything works on coefficients alpha, never on the signal x = Psi alpha: correlations with the atoms and the Gram
+matrix Psi'Psi are enough for selections, projections and norms, so a client needs B_i = A_i Psi once and a signal of
+76,800 pixels costs no more than its coefficients.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
+
+from .checks import Seed, check_array, check_integer, check_option, check_seed
+from .federation import Client
+from .models import Array, SparseModel, Support, largest
+
+__all__ = ["Approximation", "Dictionary", "StandardBasis", "approx_tau", "gaussian_dictionary"]
+
+_EXHAUSTIVE = 20_000
+
+
+class Coordinates(NamedTuple):
+    """Orthonormal coordinates z of the span of some atoms: alpha = to_coefficients z, z = from_coefficients alpha."""
+
+    to_coefficients: Array
+    from_coefficients: Array
+
+
+class StandardBasis:
+    """The standard basis e_1, ..., e_n: Psi is the identity, and a signal is its own coefficients."""
+
+    orthonormal = True
+
+    def n_atoms(self, n_features: int) -> int:
+        """Number of atoms d for signals of `n_features`."""
+        return n_features
+
+    def prepare(self, client: Client) -> Client:
+        """The client with A_i Psi in place of A_i; here the client itself."""
+        if isinstance(client.features, LinearOperator):
+            raise ValueError(
+                "features of the client are streamed, not stored; expected stored features, or a method with a "
+                "dictionary, which needs A_i Psi only"
+            )
+        return client
+
+    def synthesise(self, coefficients: Array) -> Array:
+        """The signal x = Psi alpha."""
+        return coefficients
+
+    def correlations(self, model: SparseModel) -> Array:
+        """Psi' x, the inner products of a model with every atom."""
+        return model.dense()
+
+    def approximate(self, correlations: Array, sparsity: int) -> Support:
+        """approx_tau: the support of at most `sparsity` atoms that approximates w, given Psi' w.
+
+        For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
+        index.
+        """
+        return largest(np.abs(correlations), sparsity)
+
+    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+        """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
+        support: Support = model.support[largest(np.abs(model.values), sparsity)]
+        return support
+
+    def project(self, model: SparseModel, support: Support) -> SparseModel:
+        """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
+        return SparseModel(support, model.on(support), model.shape)
+
+    def coordinates(self, support: Support) -> Coordinates | None:
+        """Orthonormal coordinates of the span of the atoms of `support`; None where they are the coefficients."""
+        return None
+
+    def norm(self, model: SparseModel) -> float:
+        """||x||_2 of the signal x = Psi alpha."""
+        return float(np.linalg.norm(model.values))
+
+
+class Dictionary(StandardBasis):
+    """Any finite set of atoms a_1, ..., a_d in R^n, the columns of Psi.
+
+    Parameters
+    ----------
+    atoms : array_like, shape (n_features, n_atoms)
+        The atoms; their norms may differ. Not modified.
+    approximation : {"omp", "thresholding"}, default "omp"
+        How approx_tau selects atoms that are not orthonormal: orthogonal matching pursuit (Batch-OMP of
+        scikit-learn), or the largest inner products with the normalised atoms. Orthonormal atoms need neither.
+
+    Attributes
+    ----------
+    atoms : ndarray, shape (n_features, n_atoms)
+    gram : ndarray, shape (n_atoms, n_atoms)
+        Psi' Psi.
+    orthonormal : bool
+        Whether the Gram matrix is the identity to rounding.
+
+    Raises
+    ------
+    ValueError
+        Where atoms are not finite, zero, or the same up to a factor.
+    """
+
+    def __init__(self, atoms: ArrayLike, approximation: str = "omp") -> None:
+        self.atoms = check_array("atoms", atoms, ndim=2)
+        if 0 in self.atoms.shape:
+            raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
+        self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
+        self.gram = self.atoms.T @ self.atoms
+        self.norms = np.sqrt(self.gram.diagonal())
+        zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
+        if zero.size:
+            raise ValueError(f"atoms[:, {zero[0]}] is zero; expected atoms with a positive norm")
+        self._cosines = self.gram / np.outer(self.norms, self.norms)
+        _refuse_duplicates(self._cosines)
+        rounding = 16 * np.finfo(self.gram.dtype).eps * np.sqrt(self.atoms.shape[0])
+        self.orthonormal = bool(np.abs(self.gram - np.eye(len(self.gram))).max() <= rounding)
+
+    def __repr__(self) -> str:
+        kind = "orthonormal" if self.orthonormal else self.approximation
+        return f"Dictionary({self.atoms.shape[1]} atoms in R^{self.atoms.shape[0]}, {kind})"
+
+    def n_atoms(self, n_features: int) -> int:
+        """Number of atoms d; a ValueError where the atoms have another dimension than the signals."""
+        if self.atoms.shape[0] != n_features:
+            raise ValueError(f"dictionary has atoms of {self.atoms.shape[0]} features; expected {n_features}")
+        return int(self.atoms.shape[1])
+
+    def prepare(self, client: Client) -> Client:
+        """The client with B_i = A_i Psi in place of A_i."""
+        self.n_atoms(client.n_features)
+        atoms = self.atoms.astype(client.features.dtype, copy=False)
+        return replace(client, features=np.asfortranarray(client.features @ atoms))
+
+    def synthesise(self, coefficients: Array) -> Array:
+        """The signal x = Psi alpha."""
+        signal: Array = self.atoms @ coefficients
+        return signal
+
+    def correlations(self, model: SparseModel) -> Array:
+        """Psi' x = Psi' Psi alpha, from the Gram matrix."""
+        product: Array = self.gram[:, model.support] @ model.values
+        return product
+
+    def approximate(self, correlations: Array, sparsity: int) -> Support:
+        """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
+        if self.orthonormal:
+            return super().approximate(correlations, sparsity)
+        cosines = correlations / self.norms
+        if self.approximation == "thresholding":
+            return largest(np.abs(cosines), sparsity)
+        return matching_pursuit(self._cosines, cosines, sparsity)
+
+    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+        """approx_tau of a model, from its inner products with the atoms."""
+        if self.orthonormal:
+            return super().approximate_model(model, sparsity)
+        return self.approximate(self.correlations(model), sparsity)
+
+    def project(self, model: SparseModel, support: Support) -> SparseModel:
+        """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x."""
+        if self.orthonormal:
+            return super().project(model, support)
+        coordinates = self.coordinates(support)
+        right = self.gram[np.ix_(support, model.support)] @ model.values
+        values = coordinates.to_coefficients @ (coordinates.to_coefficients.T @ right)
+        return SparseModel(support, values.astype(model.values.dtype, copy=False), model.shape)
+
+    def coordinates(self, support: Support) -> Coordinates:
+        """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent."""
+        eigenvalues, vectors = np.linalg.eigh(self.gram[np.ix_(support, support)])
+        rounding = len(support) * np.finfo(eigenvalues.dtype).eps
+        kept = eigenvalues > rounding * eigenvalues.max(initial=0.0)
+        root = np.sqrt(eigenvalues[kept])
+        return Coordinates(vectors[:, kept] / root, (vectors[:, kept] * root).T)
+
+    def norm(self, model: SparseModel) -> float:
+        """||Psi alpha||_2 from the Gram matrix."""
+        energy = model.values @ self.gram[np.ix_(model.support, model.support)] @ model.values
+        return float(np.sqrt(max(energy, 0.0)))
+
+
+def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **options: str) -> Dictionary:
+    """A random Gaussian dictionary (paper, Section IV-E): independent entries N(0, 1/n_features).
+
+    Independent of the clients' data, so sharing it reveals nothing about them; B Psi has restricted condition numbers
+    that depend on the stable rank of B.
+
+    Parameters
+    ----------
+    n_features, n_atoms : int
+        The dimension of the signals and the number of atoms.
+    rng : int, Generator or None
+        The seed.
+    **options
+        Passed to `Dictionary`.
+    """
+    n_features = check_integer("n_features", n_features)
+    n_atoms = check_integer("n_atoms", n_atoms)
+    generator = np.random.default_rng(check_seed("rng", rng))
+    return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
+
+
+def matching_pursuit(cosines: Array, correlations: Array, sparsity: int) -> Support:
+    """Support found by orthogonal matching pursuit from Psi' w, for unit atoms with Gram matrix `cosines`.
+
+    Batch-OMP of scikit-learn (Rubinstein, Zibulevsky, Elad, 2008). A signal that fewer atoms represent exactly gets
+    fewer atoms.
+    """
+    from sklearn.linear_model import orthogonal_mp_gram
+
+    if not correlations.any():
+        return np.empty(0, np.intp)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="\\s*Orthogonal matching pursuit ended prematurely")
+        code = orthogonal_mp_gram(cosines, correlations, n_nonzero_coefs=min(sparsity, len(cosines)))
+    return np.flatnonzero(code)
+
+
+class Approximation(NamedTuple):
+    """What approx_tau found, and how good it is.
+
+    Attributes
+    ----------
+    support : ndarray of int
+        The atoms selected, increasing.
+    error : float
+        ||P_Gamma w - w||_2.
+    best_error : float
+        The smallest ||w - v||_2 over tau-sparse v that is known: over all supports where `exact`, otherwise over
+        this support, Batch-OMP, thresholding and what exchanging single atoms makes of them.
+    eta : float
+        error / best_error, at least 1: the eta of the paper's approximate projection (a lower bound of it unless
+        `exact`).
+    exact : bool
+        Whether `best_error` is certainly the smallest.
+    """
+
+    support: Support
+    error: float
+    best_error: float
+    eta: float
+    exact: bool
+
+
+def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> Approximation:
+    """Approximate projection of a signal onto at most `sparsity` atoms (paper, Section II), with the eta it reached.
+
+    Parameters
+    ----------
+    dictionary : Dictionary or StandardBasis
+    signal : array_like, shape (n_features,)
+    sparsity : int
+        tau, from 1 to the number of atoms.
+
+    Returns
+    -------
+    Approximation
+    """
+    w = check_array("signal", signal, ndim=1)
+    n_atoms = dictionary.n_atoms(len(w))
+    sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    if not isinstance(dictionary, Dictionary):
+        support = dictionary.approximate(w, sparsity)
+        error = float(np.linalg.norm(np.delete(w, support)))
+        return Approximation(support, error, error, 1.0, True)
+    correlations = dictionary.atoms.T @ w
+    support = dictionary.approximate(correlations, sparsity)
+    error = _distance(dictionary, w, support)
+    exact = dictionary.orthonormal or comb(n_atoms, sparsity) <= _EXHAUSTIVE
+    if dictionary.orthonormal:
+        best = error
+    elif exact:
+        best = min(_distance(dictionary, w, np.array(s)) for s in combinations(range(n_atoms), sparsity))
+    else:
+        cosines = correlations / dictionary.norms
+        pursued = matching_pursuit(dictionary._cosines, cosines, sparsity)
+        starts = (support, pursued, largest(np.abs(cosines), sparsity))
+        best = min(_exchange_atoms(dictionary, w, start) for start in starts)
+    return Approximation(support, error, best, error / best if best > 0 else 1.0, exact)
+
+
+def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
+    atoms = dictionary.atoms[:, support]
+    solution = np.linalg.lstsq(atoms, w, rcond=None)[0]
+    return float(np.linalg.norm(w - atoms @ solution))
+
+
+def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float:
+    """Distance after exchanging single atoms for as long as that helps (energies from the Gram matrix alone)."""
+    correlations, gram = dictionary.atoms.T @ w, dictionary.gram
+
+    def energy(atoms: tuple[int, ...]) -> float:
+        right = correlations[list(atoms)]
+        return float(right @ np.linalg.lstsq(gram[np.ix_(atoms, atoms)], right, rcond=None)[0])
+
+    current = tuple(int(atom) for atom in support)
+    captured = energy(current)
+    while True:
+        kept = (current[:i] + current[i + 1 :] for i in range(len(current)))
+        trials = [rest + (new,) for rest in kept for new in range(len(gram)) if new not in current]
+        best = max(trials, key=energy, default=current)
+        if energy(best) <= captured * (1 + 1e-12):
+            return _distance(dictionary, w, np.array(sorted(current), dtype=np.intp))
+        current, captured = best, energy(best)
+
+
+def _refuse_duplicates(cosines: Array) -> None:
+    above = np.abs(np.triu(cosines, 1)) > 1 - 1e-10
+    if cosines.dtype == np.float32:
+        above = np.abs(np.triu(cosines, 1)) > 1 - 1e-6
+    if above.any():
+        first, second = np.argwhere(above)[0]
+        raise ValueError(f"atoms[:, {first}] and atoms[:, {second}] are the same up to a factor; expected none twice")

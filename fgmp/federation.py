@@ -1,0 +1,238 @@
+"""Who holds which data, with which weight."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
+
+from .checks import check_array, check_integer
+from .losses import Loss, loss_named
+from .models import Array, SparseModel, Support
+
+__all__ = ["Client", "Federation"]
+
+
+@dataclass(frozen=True, eq=False)
+class Client:
+    """One client: the objective f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j) and the data behind it.
+
+    Parameters
+    ----------
+    features : ndarray, shape (n_samples, n_features), or scipy.sparse.linalg.LinearOperator
+        The matrix A_i, kept so that its columns are contiguous. A LinearOperator is a matrix that is streamed and
+        never stored; it serves methods with a dictionary, which need A_i Psi once.
+    targets : ndarray, shape (n_samples,)
+        The observations y_i.
+    loss : Loss
+        The loss l.
+    key : int
+        Who the client is, whatever its place in a list. Its random draws depend on the seed, the round and this key.
+    """
+
+    features: Any
+    targets: Array
+    loss: Loss
+    key: int
+
+    @property
+    def n_samples(self) -> int:
+        """|D_i|."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of A_i."""
+        return int(self.features.shape[1])
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model for this client."""
+        return self.loss.model_shape(self.n_features)
+
+    def columns(self, support: Support) -> Array:
+        """The columns of A_i on a support, shape (n_samples, k)."""
+        picked: Array = self.features.T[support].T
+        return picked
+
+    def predictions(self, x: Array | SparseModel) -> Array:
+        """A_i x; a sparse model touches the columns of its support only."""
+        if isinstance(x, SparseModel):
+            product: Array = self.columns(x.support) @ x.values
+        else:
+            product = self.features @ x
+        return product
+
+    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
+        """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
+
+        Rows outside the minibatch get weight zero instead of being cut out: one product with the contiguous columns
+        of A_i is faster than gathering rows.
+        """
+        residual = self.loss.derivative(self.predictions(x), self.targets)
+        if rows is None:
+            weighted = residual / self.n_samples
+        else:
+            weighted = np.zeros_like(residual)
+            weighted[rows] = residual[rows] / len(rows)
+        gradient: Array = self.features.T @ weighted
+        return gradient
+
+    def objective(self, x: Array | SparseModel) -> float:
+        """f_i(x)."""
+        return float(np.sum(self.loss.values(self.predictions(x), self.targets)) / self.n_samples)
+
+
+@dataclass(frozen=True, eq=False)
+class Federation:
+    """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x) (paper, Section II).
+
+    Parameters
+    ----------
+    clients : tuple of Client
+        Kept in the order of their keys, so that the order in which they are given changes nothing.
+    weights : ndarray, shape (n_clients,)
+        The p_i, in the order of the clients given; they are scaled to sum to one.
+    truth : ndarray or None
+        x#, the model that made the data, where there is one.
+    """
+
+    clients: tuple[Client, ...]
+    weights: Array
+    truth: Array | None = None
+
+    def __post_init__(self) -> None:
+        clients = tuple(self.clients)
+        if not clients:
+            raise ValueError("clients is empty; expected at least one client")
+        keys = [client.key for client in clients]
+        if len(set(keys)) < len(keys):
+            raise ValueError(f"clients have keys {keys}; expected no key twice")
+        weights = check_array("weights", self.weights, ndim=1).astype(np.float64)
+        if len(weights) != len(clients):
+            raise ValueError(f"weights has {len(weights)} entries; expected one for each of {len(clients)} clients")
+        if weights.min() < 0:
+            raise ValueError(f"weights[{weights.argmin()}] is {weights.min():g}; expected no negative weight")
+        if weights.sum() <= 0:
+            raise ValueError("weights sum to 0; expected at least one positive weight")
+        order = np.argsort(keys)
+        object.__setattr__(self, "clients", tuple(clients[i] for i in order))
+        total = math.fsum(weights)
+        scaled = weights if abs(total - 1) <= 4 * np.finfo(float).eps else weights / total
+        object.__setattr__(self, "weights", scaled[order])
+
+    @classmethod
+    def from_arrays(
+        cls,
+        As: Sequence[ArrayLike],
+        ys: Sequence[ArrayLike],
+        loss: str | Loss = "squared",
+        weights: ArrayLike | None = None,
+        truth: ArrayLike | None = None,
+    ) -> Federation:
+        """Build a federation from one data matrix and one vector of targets per client.
+
+        Parameters
+        ----------
+        As : sequence of array_like, each of shape (n_samples_i, n_features), or LinearOperator
+            The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
+            whose columns are contiguous (Fortran order) is not copied, any other is copied once.
+        ys : sequence of array_like, each of shape (n_samples_i,)
+            The targets y_i.
+        loss : {"squared"} or Loss
+            The loss of every client.
+        weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|
+            The p_i: not negative, scaled to sum to one.
+        truth : array_like, optional
+            x#, of the shape of a model.
+
+        Returns
+        -------
+        Federation
+
+        Raises
+        ------
+        ValueError
+            Where lengths, shapes or values do not fit; the message names the argument and the client.
+        """
+        if len(As) != len(ys):
+            raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
+        if len(As) == 0:
+            raise ValueError("As is empty; expected at least one client")
+        loss = loss_named(loss)
+        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, ys, strict=True))]
+        for client in clients:
+            if client.n_features != clients[0].n_features:
+                raise ValueError(
+                    f"As[{client.key}] has {client.n_features} features; expected {clients[0].n_features}, as As[0]"
+                )
+        precision = np.result_type(*(client.features.dtype for client in clients))
+        clients = [_with_precision(client, precision) for client in clients]
+        if truth is not None:
+            truth = check_array("truth", truth)
+            if truth.shape != clients[0].model_shape:
+                raise ValueError(f"truth has shape {truth.shape}; expected {clients[0].model_shape}")
+        if weights is None:
+            weights = np.array([client.n_samples for client in clients])
+        return cls(tuple(clients), np.asarray(weights), truth)
+
+    @property
+    def n_clients(self) -> int:
+        """N."""
+        return len(self.clients)
+
+    @property
+    def n_features(self) -> int:
+        """The dimension n of the signals."""
+        return self.clients[0].n_features
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the clients."""
+        return self.clients[0].loss
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model x."""
+        return self.clients[0].model_shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64, as the data."""
+        dtype: np.dtype[Any] = np.dtype(self.clients[0].features.dtype)
+        return dtype
+
+    def objective(self, x: Array | SparseModel) -> float:
+        """f(x) = sum_i p_i f_i(x)."""
+        return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+
+    def check_cohort(self, cohort_size: int | None) -> int:
+        """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
+        if cohort_size is None:
+            return self.n_clients
+        return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
+
+
+def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
+    if not isinstance(A, LinearOperator):
+        A = np.asfortranarray(check_array(f"As[{key}]", A, ndim=2))
+    if 0 in A.shape:
+        raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
+    y = check_array(f"ys[{key}]", y, ndim=1)
+    if len(y) != A.shape[0]:
+        raise ValueError(f"ys[{key}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{key}]")
+    return Client(A, loss.check_targets(f"ys[{key}]", y), loss, key)
+
+
+def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
+    features, targets = client.features, client.targets
+    if not isinstance(features, LinearOperator):
+        features = features.astype(precision, order="F", copy=False)
+    if targets.dtype.kind == "f":
+        targets = targets.astype(precision, copy=False)
+    return replace(client, features=features, targets=targets)

@@ -1,0 +1,97 @@
+"""Sparse models: which atoms, with which coefficients; and the selections that find them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Message", "SparseModel", "average", "largest", "message_bytes", "union"]
+
+Array = NDArray[Any]
+Support = NDArray[np.intp]
+Message = dict[str, Array]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseModel:
+    """A model x = Psi alpha with few nonzero coefficients.
+
+    Parameters
+    ----------
+    support : ndarray of int, shape (k,)
+        Increasing positions in the flattened coefficients; for a vector, the indices of the atoms.
+    values : ndarray of float, shape (k,)
+        Their coefficients.
+    shape : tuple of int
+        Shape of the dense coefficients: ``(n_atoms,)``, or ``(n_atoms, n_outputs)``.
+    """
+
+    support: Support
+    values: Array
+    shape: tuple[int, ...]
+
+    @classmethod
+    def zero(cls, shape: tuple[int, ...], dtype: Any = np.float64) -> SparseModel:
+        """The model with an empty support."""
+        return cls(np.empty(0, np.intp), np.empty(0, dtype), shape)
+
+    @classmethod
+    def from_message(cls, message: Message, shape: tuple[int, ...]) -> SparseModel:
+        """The model that a message carries; the inverse of `message`."""
+        return cls(message["support"].astype(np.intp), message["values"], shape)
+
+    def message(self) -> Message:
+        """What travels: 4 bytes for each index and the bytes of each value."""
+        return {"support": self.support.astype(np.int32), "values": self.values}
+
+    def dense(self) -> Array:
+        """The coefficients alpha as a dense array of the model's shape."""
+        coefficients = np.zeros(self.shape, self.values.dtype)
+        coefficients.reshape(-1)[self.support] = self.values
+        return coefficients
+
+    def on(self, support: Support) -> Array:
+        """The coefficients on another support, zero where this model has none."""
+        return self.dense().reshape(-1)[support]
+
+
+def message_bytes(message: Message) -> int:
+    """Size of a message on the wire in bytes: the sum over its arrays."""
+    return sum(array.nbytes for array in message.values())
+
+
+def largest(magnitudes: Array, count: int) -> Support:
+    """Positions of the `count` largest entries, increasing; ties break towards the lower index."""
+    size = magnitudes.size
+    if count >= size:
+        return np.arange(size)
+    threshold = np.partition(magnitudes, size - count)[size - count]
+    chosen = np.flatnonzero(magnitudes >= threshold)
+    if chosen.size > count:
+        above = np.flatnonzero(magnitudes > threshold)
+        tied = np.flatnonzero(magnitudes == threshold)[: count - above.size]
+        chosen = np.sort(np.concatenate([above, tied]))
+    return chosen
+
+
+def union(first: Support, second: Support, size: int) -> Support:
+    """Increasing union of two sets of positions below `size`."""
+    member = np.zeros(size, bool)
+    member[first] = True
+    member[second] = True
+    return np.flatnonzero(member)
+
+
+def average(models: list[SparseModel], weights: list[float]) -> SparseModel:
+    """Weighted sum of models, on the union of their supports."""
+    total = np.zeros(models[0].shape, models[0].values.dtype)
+    flat = total.reshape(-1)
+    member = np.zeros(flat.size, bool)
+    for model, weight in zip(models, weights, strict=True):
+        flat[model.support] += weight * model.values
+        member[model.support] = True
+    support = np.flatnonzero(member)
+    return SparseModel(support, flat[support], total.shape)

@@ -1,0 +1,134 @@
+"""Dictionaries: coefficient space against plain linear algebra on signals; approx_tau against brute force."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import fgmp
+from fgmp.models import SparseModel
+
+
+def random_model(n_atoms, k, rng):
+    return SparseModel(np.sort(rng.choice(n_atoms, k, replace=False)), rng.standard_normal(k), (n_atoms,))
+
+
+@given(st.integers(0, 10_000), st.sampled_from([(12, 6), (6, 10)]))
+def test_operations_on_coefficients_are_those_on_signals(seed, shape):
+    rng = np.random.default_rng(seed)
+    D = fgmp.Dictionary(rng.standard_normal(shape))
+    model = random_model(shape[1], 4, rng)
+    signal = D.synthesise(model.dense())
+    np.testing.assert_allclose(D.correlations(model), D.atoms.T @ signal, atol=1e-10)
+    assert D.norm(model) == pytest.approx(np.linalg.norm(signal), abs=1e-7)
+    support = np.sort(rng.choice(shape[1], 3, replace=False))
+    atoms = D.atoms[:, support]
+    projection = atoms @ np.linalg.lstsq(atoms, signal, rcond=None)[0]
+    np.testing.assert_allclose(D.synthesise(D.project(model, support).dense()), projection, atol=1e-7)
+    forth, back = D.coordinates(support)
+    np.testing.assert_allclose(forth.T @ D.gram[np.ix_(support, support)] @ forth, np.eye(3), atol=1e-8)
+    np.testing.assert_allclose(forth @ back, np.eye(3), atol=1e-7)
+
+
+def test_dependent_atoms_keep_only_the_span():
+    rng = np.random.default_rng(0)
+    D = fgmp.Dictionary(rng.standard_normal((3, 6)))
+    forth, back = D.coordinates(np.arange(5))
+    assert forth.shape == (5, 3) and back.shape == (3, 5)
+    signal = D.atoms @ np.ones(6)
+    model = SparseModel(np.arange(6), np.ones(6), (6,))
+    np.testing.assert_allclose(D.synthesise(D.project(model, np.arange(5)).dense()), signal, atol=1e-10)
+
+
+def test_orthonormal_dictionaries_select_exactly():
+    rng = np.random.default_rng(1)
+    Q = np.linalg.qr(rng.standard_normal((9, 9)))[0]
+    D, w = fgmp.Dictionary(Q), rng.standard_normal(9)
+    assert D.orthonormal
+    found = fgmp.approx_tau(D, w, 3)
+    errors = [np.linalg.norm(w - Q[:, s] @ (Q[:, s].T @ w)) for s in map(list, combinations(range(9), 3))]
+    assert found.error == pytest.approx(min(errors))
+    assert found.exact and found.eta == pytest.approx(1)
+
+
+@pytest.mark.parametrize("approximation", ["omp", "thresholding"])
+def test_eta_is_measured_against_brute_force(approximation):
+    rng = np.random.default_rng(2)
+    for _ in range(20):
+        D, w = fgmp.Dictionary(rng.standard_normal((8, 12)), approximation), rng.standard_normal(8)
+        found = fgmp.approx_tau(D, w, 3)
+        errors = []
+        for s in map(list, combinations(range(12), 3)):
+            errors.append(np.linalg.norm(w - D.atoms[:, s] @ np.linalg.lstsq(D.atoms[:, s], w, rcond=None)[0]))
+        assert found.exact
+        assert found.best_error == pytest.approx(min(errors))
+        assert found.eta == pytest.approx(found.error / min(errors)) and found.eta >= 1 - 1e-12
+
+
+def test_best_known_approximation_is_rarely_beaten_by_brute_force(monkeypatch):
+    rng = np.random.default_rng(3)
+    D = fgmp.Dictionary(rng.standard_normal((10, 15)))
+    signals = rng.standard_normal((20, 10))
+    exact = [fgmp.approx_tau(D, w, 4).best_error for w in signals]
+    monkeypatch.setattr("fgmp.dictionaries._EXHAUSTIVE", 0)
+    known = [fgmp.approx_tau(D, w, 4) for w in signals]
+    assert not any(k.exact for k in known)
+    ratios = np.array([k.best_error for k in known]) / exact
+    assert ratios.min() >= 1 - 1e-9
+    assert np.median(ratios) < 1.02
+
+
+def test_approximation_in_the_standard_basis():
+    found = fgmp.approx_tau(fgmp.StandardBasis(), np.array([3.0, -5, 1, 5]), 2)
+    np.testing.assert_array_equal(found.support, [1, 3])
+    assert found.error == pytest.approx(np.sqrt(10)) and found.eta == 1
+
+
+def test_scaling_atoms_changes_no_selection():
+    rng = np.random.default_rng(4)
+    atoms, w = rng.standard_normal((10, 20)), rng.standard_normal(10)
+    scaled = atoms * rng.uniform(0.1, 10, 20)
+    for approximation in ("omp", "thresholding"):
+        first, second = (fgmp.approx_tau(fgmp.Dictionary(a, approximation), w, 4) for a in (atoms, scaled))
+        np.testing.assert_array_equal(first.support, second.support)
+
+
+def test_a_zero_signal_needs_no_atoms():
+    D = fgmp.Dictionary(np.random.default_rng(0).standard_normal((5, 7)))
+    assert fgmp.approx_tau(D, np.zeros(5), 2).error == 0
+
+
+@pytest.mark.parametrize(
+    "atoms, message",
+    [
+        ([[1.0, 0.0], [0.0, 0.0]], r"atoms\[:, 1\] is zero"),
+        ([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]], r"atoms\[:, 0\] and atoms\[:, 1\] are the same"),
+        ([[1.0, -1.0], [2.0, -2.0]], "are the same up to a factor"),
+        ([[1.0, np.nan], [0.0, 1.0]], "atoms holds 1 values that are not finite"),
+        ([1.0, 2.0], r"atoms has shape \(2,\); expected 2 dimensions"),
+        (np.empty((3, 0)), "expected at least one feature and one atom"),
+    ],
+)
+def test_bad_atoms_are_named(atoms, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.Dictionary(atoms)
+
+
+def test_bad_arguments_are_named():
+    D = fgmp.Dictionary(np.eye(4)[:, :3] + 0.1)
+    with pytest.raises(ValueError, match="approximation is 'best'; expected one of 'omp', 'thresholding'"):
+        fgmp.Dictionary(np.eye(3), "best")
+    with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 1 to 3"):
+        fgmp.approx_tau(D, np.ones(4), 4)
+    with pytest.raises(ValueError, match="atoms of 4 features; expected 5"):
+        fgmp.approx_tau(D, np.ones(5), 1)
+    with pytest.raises(ValueError, match="n_atoms is 0"):
+        fgmp.gaussian_dictionary(5, 0)
+
+
+def test_gaussian_dictionary_has_nearly_unit_atoms_and_repeats():
+    D = fgmp.gaussian_dictionary(2000, 10, rng=3)
+    np.testing.assert_allclose(D.norms, 1, atol=0.1)
+    np.testing.assert_array_equal(D.atoms, fgmp.gaussian_dictionary(2000, 10, rng=3).atoms)

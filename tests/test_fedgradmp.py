@@ -1,0 +1,207 @@
+"""FedGradMP against special cases that have another name: CoSaMP, least squares, a pooled client."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fgmp
+
+
+def federation(n_clients=4, n_samples=30, n_features=40, sparsity=3, seed=0, **options):
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, rng=seed, **options)
+
+
+def cosamp(A, y, sparsity, iterations):
+    """Compressive sampling matching pursuit, written as Needell and Tropp (2009) state it."""
+    x = np.zeros(A.shape[1])
+    for _ in range(iterations):
+        proxy = A.T @ (y - A @ x)
+        omega = np.argsort(-np.abs(proxy), kind="stable")[: 2 * sparsity]
+        merged = np.union1d(omega, np.flatnonzero(x)).astype(int)
+        b = np.zeros_like(x)
+        b[merged] = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
+        x = np.zeros_like(x)
+        keep = np.argsort(-np.abs(b), kind="stable")[:sparsity]
+        x[keep] = b[keep]
+    return x
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_one_client_with_the_full_batch_is_cosamp(seed):
+    fed = federation(n_clients=1, n_samples=25, n_features=60, sparsity=4, seed=seed, noise_variance=0.01)
+    (client,) = fed.clients
+    result = fgmp.simulate(fgmp.FedGradMP(sparsity=4, local_iterations=3), fed, rounds=2)
+    expected = cosamp(client.features, client.targets, 4, 6)
+    np.testing.assert_allclose(result.x, expected, atol=1e-10)
+
+
+def test_a_sparsity_of_all_features_is_least_squares():
+    fed = federation(n_clients=1, n_samples=50, n_features=10, seed=1, noise_variance=0.1)
+    (client,) = fed.clients
+    result = fgmp.simulate(fgmp.FedGradMP(sparsity=10), fed, rounds=1)
+    np.testing.assert_allclose(result.x, np.linalg.lstsq(client.features, client.targets, rcond=None)[0], atol=1e-10)
+
+
+def test_clients_with_the_same_data_are_one_client():
+    one = federation(n_clients=1, seed=2, noise_variance=0.01)
+    (client,) = one.clients
+    many = fgmp.Federation.from_arrays([client.features] * 3, [client.targets] * 3, weights=[1, 2, 3])
+    method = fgmp.FedGradMP(sparsity=3)
+    expected = fgmp.simulate(method, one, rounds=3).x
+    np.testing.assert_allclose(fgmp.simulate(method, many, rounds=3).x, expected, atol=1e-12)
+
+
+def test_minibatches_with_one_client_recover_like_stogradmp():
+    errors = []
+    for seed in range(5):
+        fed = federation(n_clients=1, n_samples=100, n_features=200, sparsity=5, seed=seed)
+        method = fgmp.FedGradMP(sparsity=5, local_iterations=10, batch_size=60)
+        errors.append(fgmp.simulate(method, fed, rounds=2, rng=seed).history["relative_error"][-1])
+    assert max(errors) <= 1e-14
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_the_order_of_clients_and_of_features_changes_nothing(seed):
+    rng = np.random.default_rng(seed)
+    fed = federation(seed=seed)
+    As, ys = [c.features for c in fed.clients], [c.targets for c in fed.clients]
+    method = fgmp.FedGradMP(sparsity=3)
+    x = fgmp.simulate(method, fed, rounds=2).x
+    clients, features = rng.permutation(len(As)), rng.permutation(fed.n_features)
+    shuffled = fgmp.Federation.from_arrays([As[i][:, features] for i in clients], [ys[i] for i in clients])
+    np.testing.assert_allclose(fgmp.simulate(method, shuffled, rounds=2).x, x[features], atol=1e-9)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000), st.floats(1e-3, 1e3))
+def test_scaling_the_targets_scales_the_model(seed, factor):
+    fed = federation(seed=seed)
+    As, ys = [c.features for c in fed.clients], [c.targets for c in fed.clients]
+    method = fgmp.FedGradMP(sparsity=3, batch_size=20)
+    scaled = fgmp.Federation.from_arrays(As, [factor * y for y in ys])
+    x = fgmp.simulate(method, fed, rounds=2, rng=seed).x
+    np.testing.assert_allclose(fgmp.simulate(method, scaled, rounds=2, rng=seed).x, factor * x, rtol=1e-6, atol=1e-9)
+
+
+def test_a_rotation_as_dictionary_is_the_standard_basis_of_rotated_data():
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((40, 40)))[0]
+    fed = federation(seed=3)
+    As, ys = [c.features for c in fed.clients], [c.targets for c in fed.clients]
+    rotated = fgmp.Federation.from_arrays([A @ Q.T for A in As], ys)
+    plain = fgmp.simulate(fgmp.FedGradMP(3, batch_size=20), fed, rounds=2, rng=0)
+    inside = fgmp.simulate(fgmp.FedGradMP(3, batch_size=20, dictionary=fgmp.Dictionary(Q)), rotated, rounds=2, rng=0)
+    np.testing.assert_allclose(inside.coefficients, plain.coefficients, atol=1e-8)
+    np.testing.assert_allclose(inside.x, Q @ plain.x, atol=1e-8)
+
+
+def by_signals(fed, atoms, sparsity, local_iterations, rounds):
+    """Algorithm 1 on signals of R^n with the full batch, projections by lstsq, selections by scikit-learn's OMP."""
+    from sklearn.linear_model import orthogonal_mp
+
+    unit = atoms / np.linalg.norm(atoms, axis=0)
+
+    def select(w, count):
+        return np.flatnonzero(orthogonal_mp(unit, w, n_nonzero_coefs=count))
+
+    x, start = np.zeros(len(atoms)), np.array([], int)
+    for _ in range(rounds):
+        ends = []
+        for client in fed.clients:
+            z, support = x, start
+            for _ in range(local_iterations):
+                merged = np.union1d(select(client.gradient(z), 2 * sparsity), support).astype(int)
+                B = client.features @ atoms[:, merged]
+                b = atoms[:, merged] @ np.linalg.lstsq(B, client.targets, rcond=None)[0]
+                support = select(b, sparsity)
+                z = atoms[:, support] @ np.linalg.lstsq(atoms[:, support], b, rcond=None)[0]
+            ends.append(z)
+        mean = np.mean(ends, axis=0)
+        start = select(mean, sparsity)
+        x = atoms[:, start] @ np.linalg.lstsq(atoms[:, start], mean, rcond=None)[0]
+    return x
+
+
+@pytest.mark.parametrize("shape", [(60, 15), (20, 30)])
+def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
+    rng = np.random.default_rng(5)
+    atoms = rng.standard_normal(shape)
+    truth = atoms[:, [1, 7, 12]] @ rng.standard_normal(3)
+    As = [rng.standard_normal((25, shape[0])) for _ in range(3)]
+    fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.05 * rng.standard_normal(25) for A in As], truth=truth)
+    method = fgmp.FedGradMP(sparsity=3, local_iterations=2, dictionary=fgmp.Dictionary(atoms))
+    result = fgmp.simulate(method, fed, rounds=2)
+    np.testing.assert_allclose(result.x, by_signals(fed, atoms, 3, 2, 2), atol=1e-8)
+    assert result.history["relative_error"][-1] < 0.2
+
+
+@pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), *((50, a) for a in (0, 0.1, 0.5, 2.5, 5, 10))])
+def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
+    """The paper's sizes: at most 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
+    best = []
+    for seed in range(20):
+        fed = fgmp.make_sparse_regression(n_clients=n_clients, heterogeneity=alpha, rng=seed)
+        method = fgmp.FedGradMP(sparsity=10, local_iterations=3, batch_size=40)
+        errors = fgmp.simulate(method, fed, rounds=6, rng=seed).history["relative_error"]
+        best.append((errors[:5].min(), errors.min()))
+    within_four, within_six = np.array(best).T
+    assert np.sum(within_four <= 1e-14) >= 19
+    assert np.all(within_six <= 1e-14)
+
+
+def test_inexact_solvers_approach_the_exact_one_as_delta_falls():
+    fed = federation(n_samples=60, seed=4, noise_variance=0.01)
+    exact = fgmp.simulate(fgmp.FedGradMP(3), fed, rounds=4).x
+    for make in (fgmp.GradientDescent, fgmp.ConjugateGradient, fgmp.Newton, fgmp.SVRG):
+        inexact = fgmp.simulate(fgmp.FedGradMP(3, solver=make(accuracy=1e-5)), fed, rounds=4, rng=0).x
+        assert np.linalg.norm(inexact - exact) < 1e-4
+    stochastic = fgmp.FedGradMP(3, solver=fgmp.SGD(steps=2, batch_size=30))
+    assert fgmp.simulate(stochastic, fed, rounds=10, rng=0).history["relative_error"][-1] < 0.5
+
+
+def test_the_ball_holds_at_client_and_server():
+    fed = federation(seed=6)
+    method = fgmp.FedGradMP(sparsity=3, radius=0.5)
+    result = fgmp.simulate(method, fed, rounds=3)
+    assert np.linalg.norm(result.x) <= 0.5 + 1e-12
+    (exchange,) = method.exchanges()
+    message = exchange.broadcast(method.start(fed))
+    answer = exchange.answer(fed.clients[0], message, np.random.default_rng(0))
+    assert np.linalg.norm(answer["values"]) <= 0.5 + 1e-12
+    assert np.linalg.norm(answer["values"]) == pytest.approx(0.5)
+    wide = fgmp.simulate(fgmp.FedGradMP(sparsity=3, radius=1e5), fed, rounds=3)
+    np.testing.assert_array_equal(wide.x, fgmp.simulate(fgmp.FedGradMP(sparsity=3), fed, rounds=3).x)
+
+
+def test_the_ball_in_a_dictionary_is_a_ball_of_signals():
+    D = fgmp.gaussian_dictionary(40, 20, rng=0)
+    alone = federation(n_clients=1, seed=6)
+    result = fgmp.simulate(fgmp.FedGradMP(3, dictionary=D, radius=0.1), alone, rounds=2)
+    assert np.linalg.norm(result.x) == pytest.approx(0.1)
+
+
+def test_fewer_rows_than_merged_atoms_still_works():
+    fed = federation(n_samples=5, seed=7)
+    result = fgmp.simulate(fgmp.FedGradMP(3), fed, rounds=3)
+    assert np.isfinite(result.x).all() and len(result.support) <= 3
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"sparsity": 0}, "sparsity is 0"),
+        ({"sparsity": 41}, "sparsity is 41; expected an integer from 1 to 40"),
+        ({"sparsity": 2.0}, "sparsity is 2.0"),
+        ({"sparsity": 3, "batch_size": 31}, "batch_size is 31; expected an integer from 1 to 30"),
+        ({"sparsity": 3, "batch_size": 0}, "batch_size is 0"),
+        ({"sparsity": 3, "local_iterations": 0}, "local_iterations is 0"),
+        ({"sparsity": 3, "radius": 0.0}, "radius is 0.0; expected a finite number above 0"),
+        ({"sparsity": 5, "dictionary": fgmp.Dictionary(np.eye(40)[:, :4])}, "sparsity is 5; expected .* from 1 to 4"),
+        ({"sparsity": 2, "dictionary": fgmp.Dictionary(np.eye(7))}, "atoms of 7 features; expected 40"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.simulate(fgmp.FedGradMP(**options), federation(), rounds=1)

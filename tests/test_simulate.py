@@ -1,0 +1,176 @@
+"""The round loop: books, seeds, cohorts, stopping, and answers that are not finite."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+import fgmp
+from fgmp.contract import Exchange
+from fgmp.simulate import draw_cohort
+
+
+@pytest.fixture(scope="module")
+def fed():
+    return fgmp.make_sparse_regression(6, 30, 50, 3, noise_variance=0.01, rng=0)
+
+
+METHOD = fgmp.FedGradMP(sparsity=3, batch_size=20)
+
+
+def test_history_has_the_promised_columns(fed):
+    result = fgmp.simulate(METHOD, fed, rounds=3, rng=0)
+    names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients"]
+    assert list(result.history) == names
+    assert {len(column) for column in result.history.values()} == {4}
+    assert result.history["relative_error"][0] == 1
+    assert result.history["objective"][0] == pytest.approx(fed.objective(np.zeros(50)))
+    assert result.history["objective"][-1] == pytest.approx(fed.objective(result.x))
+    assert result.history["relative_error"][-1] == pytest.approx(
+        np.linalg.norm(result.x - fed.truth) / np.linalg.norm(fed.truth)
+    )
+    assert np.all(np.diff(result.history["seconds"]) > 0)
+    np.testing.assert_array_equal(result.support, np.flatnonzero(result.x))
+
+
+def test_bytes_are_those_of_the_sparse_models(fed):
+    history = fgmp.simulate(METHOD, fed, rounds=3, rng=0).history
+    np.testing.assert_array_equal(history["bytes_up"], 6 * 3 * 12 * np.arange(4))
+    np.testing.assert_array_equal(history["bytes_down"], 6 * 3 * 12 * np.array([0, 0, 1, 2]))
+
+
+def test_no_truth_no_relative_error(fed):
+    unknown = fgmp.Federation(fed.clients, fed.weights)
+    assert "relative_error" not in fgmp.simulate(METHOD, unknown, rounds=1).history
+
+
+def test_the_seed_alone_decides(fed):
+    first, second = (fgmp.simulate(METHOD, fed, 3, cohort_size=4, rng=5) for _ in range(2))
+    np.testing.assert_array_equal(first.x, second.x)
+    assert first.seed == 5
+    assert not np.array_equal(first.x, fgmp.simulate(METHOD, fed, 3, cohort_size=4, rng=6).x)
+    reversed_order = fgmp.Federation(fed.clients[::-1], fed.weights[::-1])
+    np.testing.assert_array_equal(fgmp.simulate(METHOD, reversed_order, 3, cohort_size=4, rng=5).x, first.x)
+    unseeded = fgmp.simulate(METHOD, fed, 2)
+    np.testing.assert_array_equal(fgmp.simulate(METHOD, fed, 2, rng=unseeded.seed).x, unseeded.x)
+    from_generator = fgmp.simulate(METHOD, fed, 2, rng=np.random.default_rng(3))
+    np.testing.assert_array_equal(fgmp.simulate(METHOD, fed, 2, rng=np.random.default_rng(3)).x, from_generator.x)
+
+
+@dataclass(frozen=True)
+class Spy:
+    """Records what every client draws; sends one number."""
+
+    drawn: dict
+
+    def check(self, federation):
+        pass
+
+    def prepare(self, client):
+        return client
+
+    def start(self, federation):
+        return np.zeros(federation.n_features)
+
+    def exchanges(self):
+        def answer(client, message, rng):
+            self.drawn.setdefault(client.key, []).append(rng.random())
+            return {"one": np.ones(1)}
+
+        return (Exchange(lambda state: {}, answer, lambda state, replies: state),)
+
+    def coefficients(self, state):
+        return state
+
+    estimate = coefficients
+
+
+def test_a_client_draws_the_same_whoever_else_takes_part(fed):
+    everyone, some = Spy({}), Spy({})
+    fgmp.simulate(everyone, fed, rounds=1, rng=1)
+    fgmp.simulate(some, fed, rounds=1, cohort_size=2, rng=1)
+    assert len(some.drawn) == 2
+    assert all(everyone.drawn[key] == values for key, values in some.drawn.items())
+    assert len({values[0] for values in everyone.drawn.values()}) == fed.n_clients
+
+
+def test_cohorts_are_drawn_uniformly_without_replacement():
+    counts = np.zeros(10)
+    for number in range(2000):
+        cohort = draw_cohort(0, number, 10, 3)
+        assert len(set(cohort)) == 3
+        counts[cohort] += 1
+    assert np.abs(counts / 2000 - 0.3).max() < 0.05
+
+
+def test_cohort_weights_are_scaled_to_one(fed):
+    """Weights p_i over the cohort, not over all clients: exact data stay exact with a small cohort."""
+    exact = fgmp.make_sparse_regression(6, 60, 50, 3, rng=1)
+    uneven = fgmp.Federation(exact.clients, np.arange(1.0, 7), exact.truth)
+    result = fgmp.simulate(fgmp.FedGradMP(3), uneven, rounds=6, cohort_size=2, rng=0)
+    assert result.history["relative_error"][-1] <= 1e-13
+    assert set(result.history["clients"][1:]) == {2}
+
+
+@dataclass(frozen=True)
+class Faulty(fgmp.FedGradMP):
+    """FedGradMP in which some clients answer with NaN."""
+
+    silent: tuple = ()
+
+    def refine(self, client, message, rng):
+        answer = super().refine(client, message, rng)
+        return answer | {"values": answer["values"] * np.nan} if client.key in self.silent else answer
+
+
+def test_answers_that_are_not_finite_are_left_out(fed):
+    result = fgmp.simulate(Faulty(3, silent=(1, 4)), fed, rounds=2)
+    rest = [i for i in range(6) if i not in (1, 4)]
+    without = fgmp.Federation(tuple(fed.clients[i] for i in rest), fed.weights[rest], fed.truth)
+    np.testing.assert_allclose(result.x, fgmp.simulate(fgmp.FedGradMP(3), without, rounds=2).x, atol=1e-12)
+    np.testing.assert_array_equal(result.history["clients"], [0, 4, 4])
+
+
+def test_a_round_without_answers_leaves_the_model(fed):
+    result = fgmp.simulate(Faulty(3, silent=tuple(range(6))), fed, rounds=2)
+    assert not result.x.any()
+    np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
+
+
+def test_runs_stop_when_told(fed):
+    exact = fgmp.make_sparse_regression(6, 60, 50, 3, rng=1)
+    early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, callback=fgmp.stop_at(1e-10))
+    assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
+    stalled = fgmp.simulate(fgmp.FedGradMP(3), fed, rounds=50, callback=[fgmp.stop_when_stalled(3)])
+    assert stalled.history["round"][-1] < 50
+    with pytest.raises(ValueError, match="column is 'loss'; expected one of 'round'"):
+        fgmp.simulate(METHOD, fed, rounds=1, callback=fgmp.stop_at(1, column="loss"))
+
+
+def test_records_and_metrics(fed, capsys):
+    result = fgmp.simulate(METHOD, fed, 7, rng=0, record_every=3, metrics={"nonzeros": np.count_nonzero}, progress=True)
+    np.testing.assert_array_equal(result.history["round"], [0, 3, 6, 7])
+    np.testing.assert_array_equal(result.history["nonzeros"], [0, 3, 3, 3])
+    assert "FedGradMP" in capsys.readouterr().err
+    every = fgmp.simulate(METHOD, fed, 7, rng=0)
+    np.testing.assert_array_equal(every.x, result.x)
+
+
+def test_no_rounds_is_the_start(fed):
+    assert not fgmp.simulate(METHOD, fed, rounds=0).x.any()
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"rounds": -1}, "rounds is -1; expected an integer of at least 0"),
+        ({"rounds": 2, "cohort_size": 7}, "cohort_size is 7; expected an integer from 1 to 6"),
+        ({"rounds": 2, "cohort_size": 0}, "cohort_size is 0"),
+        ({"rounds": 2, "rng": -3}, "rng is -3"),
+        ({"rounds": 2, "rng": "seed"}, "rng is 'seed'"),
+        ({"rounds": 2, "record_every": 0}, "record_every is 0"),
+    ],
+)
+def test_bad_arguments_are_named(fed, options, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.simulate(METHOD, fed, **options)

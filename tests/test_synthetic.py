@@ -1,0 +1,78 @@
+"""The paper's synthetic model: moments, seeds, and streamed matrices that equal stored ones."""
+
+import numpy as np
+import pytest
+
+import fgmp
+
+
+def test_moments_are_those_of_the_model():
+    fed = fgmp.make_sparse_regression(8, 400, 500, 10, heterogeneity=2.0, variance_decay=1.1, rng=0)
+    for i, client in enumerate(fed.clients, start=1):
+        assert client.features.var() == pytest.approx(i**-1.1, rel=0.02)
+    means = [
+        c.features.mean() for s in range(60) for c in fgmp.make_sparse_regression(4, 5, 300, 2, 2.0, 1.1, rng=s).clients
+    ]
+    assert np.var(means) == pytest.approx(2.0, rel=0.3)
+    assert abs(np.mean(means)) < 0.4
+
+
+def test_truth_is_sparse_on_the_unit_sphere():
+    fed = fgmp.make_sparse_regression(2, 5, 100, 7, rng=1)
+    assert np.count_nonzero(fed.truth) == 7
+    assert np.linalg.norm(fed.truth) == pytest.approx(1)
+    for client in fed.clients:
+        np.testing.assert_allclose(client.features @ fed.truth, client.targets, atol=1e-12)
+
+
+def test_noise_has_the_variance_asked_for():
+    fed = fgmp.make_sparse_regression(3, 20_000, 5, 2, noise_variance=0.005, rng=0)
+    for client in fed.clients:
+        assert np.var(client.targets - client.features @ fed.truth) == pytest.approx(0.005, rel=0.05)
+
+
+def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
+    small, large = (fgmp.make_sparse_regression(n, 5, 20, 2, rng=3) for n in (2, 4))
+    np.testing.assert_array_equal(small.truth, large.truth)
+    for first, second in zip(small.clients, large.clients, strict=False):
+        np.testing.assert_array_equal(first.features, second.features)
+        np.testing.assert_array_equal(first.targets, second.targets)
+    assert not np.array_equal(fgmp.make_sparse_regression(2, 5, 20, 2, rng=4).truth, small.truth)
+
+
+def test_streamed_matrices_are_the_same_in_every_product():
+    rng = np.random.default_rng(0)
+    signal = rng.standard_normal(50)
+    fed = fgmp.make_sensing(signal, n_clients=3, n_samples=20, rng=1)
+    for client in fed.clients:
+        stored = client.features.stored()
+        X, Y = rng.standard_normal((50, 4)), rng.standard_normal((20, 3))
+        np.testing.assert_allclose(client.features @ X, stored @ X)
+        np.testing.assert_allclose(client.features @ signal, stored @ signal)
+        np.testing.assert_allclose(client.features.T @ Y, stored.T @ Y)
+        np.testing.assert_allclose(client.targets, stored @ signal)
+
+
+def test_sensing_recovers_a_signal_that_is_sparse_in_a_dictionary():
+    D = fgmp.gaussian_dictionary(500, 30, rng=0)
+    signal = D.atoms[:, [3, 8, 20]] @ np.array([1.0, -2, 0.5])
+    fed = fgmp.make_sensing(signal, n_clients=10, n_samples=25, rng=0)
+    result = fgmp.simulate(fgmp.FedGradMP(sparsity=3, dictionary=D), fed, rounds=4, rng=0)
+    assert result.history["relative_error"][-1] <= 1e-13
+    np.testing.assert_array_equal(result.support, [3, 8, 20])
+
+
+@pytest.mark.parametrize(
+    "options, message",
+    [
+        ({"n_clients": 0}, "n_clients is 0"),
+        ({"n_samples": -1}, "n_samples is -1"),
+        ({"sparsity": 1001}, "sparsity is 1001; expected an integer from 1 to 1000"),
+        ({"heterogeneity": -0.1}, "heterogeneity is -0.1; expected a finite number at least 0"),
+        ({"noise_variance": np.nan}, "noise_variance is nan"),
+        ({"variance_decay": np.inf}, "variance_decay is inf"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.make_sparse_regression(**options)
