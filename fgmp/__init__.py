@@ -1,6 +1,7 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
 from . import datasets
+from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
 from .claims import claim
 from .datasets import make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
@@ -9,6 +10,7 @@ from .fedgradmp import FedGradMP
 from .losses import SquaredLoss
 from .simulate import Result, simulate, stop_at, stop_when_stalled
 from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
+from .tune import Trial, Tuning, tune
 
 __version__ = "0.1.0"
 
@@ -19,13 +21,21 @@ __all__ = [
     "ConjugateGradient",
     "Dictionary",
     "Exact",
+    "FastFedDualAvg",
+    "FedAvg",
+    "FedDualAvg",
     "FedGradMP",
+    "FedHT",
+    "FedIterHT",
+    "FedMid",
     "Federation",
     "GradientDescent",
     "Newton",
     "Result",
     "SquaredLoss",
     "StandardBasis",
+    "Trial",
+    "Tuning",
     "approx_tau",
     "claim",
     "datasets",
@@ -35,4 +45,5 @@ __all__ = [
     "simulate",
     "stop_at",
     "stop_when_stalled",
+    "tune",
 ]

@@ -194,7 +194,7 @@ def summary(claims: Iterable[Claim]) -> str:
     claims = list(claims)
     counts = Counter(c.verdict for c in claims)
     total = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v]) or "none recorded"
-    return "\n".join([*(c.line for c in claims), f"{len(claims)} claims: {total}"])
+    return "\n".join([*(c.line for c in claims), f"claims: {total}"])
 
 
 def _verdict(holds: Any) -> str:

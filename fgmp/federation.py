@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -76,16 +76,26 @@ class Client:
         """
         residual = self.loss.derivative(self.predictions(x), self.targets)
         if rows is None:
-            weighted = residual / self.n_samples
+            weighted = residual * self.loss.row_weight(self.n_samples)
         else:
             weighted = np.zeros_like(residual)
-            weighted[rows] = residual[rows] / len(rows)
+            weighted[rows] = residual[rows] * self.loss.row_weight(len(rows))
         gradient: Array = self.features.T @ weighted
         return gradient
 
+    def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
+        """`count` minibatches of `batch_size` rows without replacement; None, the full batch, where that is the size.
+
+        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
+        """
+        if batch_size is None or batch_size == self.n_samples:
+            return iter([None] * count)
+        return iter(rng.random((count, self.n_samples)).argpartition(batch_size - 1, axis=1)[:, :batch_size])
+
     def objective(self, x: Array | SparseModel) -> float:
         """f_i(x)."""
-        return float(np.sum(self.loss.values(self.predictions(x), self.targets)) / self.n_samples)
+        total = np.sum(self.loss.values(self.predictions(x), self.targets))
+        return float(total * self.loss.row_weight(self.n_samples))
 
 
 @dataclass(frozen=True, eq=False)
@@ -210,6 +220,12 @@ class Federation:
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x)."""
         return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+
+    def check_batch_size(self, batch_size: int | None) -> None:
+        """Raise a ValueError where a minibatch has more rows than some client holds; None is the full batch."""
+        if batch_size is not None:
+            smallest = min(client.n_samples for client in self.clients)
+            check_integer("batch_size", batch_size, at_most=smallest, why="the rows of the smallest client")
 
     def check_cohort(self, cohort_size: int | None) -> int:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""

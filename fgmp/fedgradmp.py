@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,10 +11,10 @@ from .checks import check_integer, check_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .models import Array, Message, SparseModel, Support, average, union
+from .models import Array, Message, SparseModel, average, union
 from .solvers import Exact, Solver, minimise_on
 
-__all__ = ["FedGradMP", "minibatches"]
+__all__ = ["FedGradMP"]
 
 
 @dataclass(frozen=True)
@@ -80,9 +80,7 @@ class FedGradMP:
         """Raise a ValueError where sparsity or batch size do not fit the federation."""
         n_atoms = self.dictionary.n_atoms(federation.n_features)
         check_integer("sparsity", self.sparsity, at_most=n_atoms, why="the number of atoms")
-        if self.batch_size is not None:
-            smallest = min(client.n_samples for client in federation.clients)
-            check_integer("batch_size", self.batch_size, at_most=smallest, why="the rows of the smallest client")
+        federation.check_batch_size(self.batch_size)
 
     def prepare(self, client: Client) -> Client:
         """The client in coefficient space: B_i = A_i Psi."""
@@ -105,7 +103,7 @@ class FedGradMP:
         """The loop over k of Algorithms 1 and 2 at one client."""
         dictionary, tau = self.dictionary, self.sparsity
         x = SparseModel.from_message(message, client.model_shape)  # x_{t,1} = x_t and Lambda = supp(x_t)
-        for rows in minibatches(rng, client.n_samples, self.batch_size, self.local_iterations):
+        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
             gamma = dictionary.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
@@ -136,10 +134,3 @@ class FedGradMP:
     def estimate(self, state: SparseModel) -> Array:
         """X = Psi alpha."""
         return self.dictionary.synthesise(state.dense())
-
-
-def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
-    """`count` minibatches of `batch_size` rows without replacement; None, the full batch, where that is the size."""
-    if batch_size is None or batch_size == n_rows:
-        return iter([None] * count)
-    return iter(rng.random((count, n_rows)).argpartition(batch_size - 1, axis=1)[:, :batch_size])

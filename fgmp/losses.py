@@ -24,6 +24,9 @@ class Loss(Protocol):
     def smoothness(self) -> float:
         """The largest l''."""
 
+    def row_weight(self, n_rows: int) -> float:
+        """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
+
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """Shape of the model x."""
 
@@ -48,12 +51,24 @@ class SquaredLoss:
     """Squared loss, l(z, y) = (z - y)^2 / 2, so that f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|).
 
     The paper's loss for sparse linear regression (Section II and every experiment with synthetic data).
+
+    Parameters
+    ----------
+    averaged : bool, default True
+        Whether objectives and gradients are means over the rows, as the paper prints them, or sums, which is what its
+        Figure 8 shows: a gradient over b rows is then b times as long, and so is every step of a fixed learning rate.
     """
+
+    averaged: bool = True
 
     @property
     def smoothness(self) -> float:
-        """1."""
+        """Always 1."""
         return 1.0
+
+    def row_weight(self, n_rows: int) -> float:
+        """1/n_rows, or 1 where the loss is a sum."""
+        return 1 / n_rows if self.averaged else 1.0
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """``(n_features,)``."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Message", "SparseModel", "average", "largest", "message_bytes", "union"]
+__all__ = ["Message", "SparseModel", "average", "decode", "encode", "largest", "message_bytes", "union"]
 
 Array = NDArray[Any]
 Support = NDArray[np.intp]
@@ -43,6 +43,13 @@ class SparseModel:
         """The model that a message carries; the inverse of `message`."""
         return cls(message["support"].astype(np.intp), message["values"], shape)
 
+    @classmethod
+    def of(cls, coefficients: Array) -> SparseModel:
+        """The nonzero entries of dense coefficients."""
+        flat = coefficients.reshape(-1)
+        support = np.flatnonzero(flat)
+        return cls(support, flat[support], coefficients.shape)
+
     def message(self) -> Message:
         """What travels: 4 bytes for each index and the bytes of each value."""
         return {"support": self.support.astype(np.int32), "values": self.values}
@@ -56,6 +63,18 @@ class SparseModel:
     def on(self, support: Support) -> Array:
         """The coefficients on another support, zero where this model has none."""
         return self.dense().reshape(-1)[support]
+
+
+def encode(coefficients: Array) -> Message:
+    """The message that carries dense coefficients: whole, or as indices and values where that is shorter."""
+    sparse = SparseModel.of(coefficients).message()
+    whole = {"dense": coefficients}
+    return sparse if message_bytes(sparse) < message_bytes(whole) else whole
+
+
+def decode(message: Message, shape: tuple[int, ...]) -> Array:
+    """The coefficients that a message carries; the inverse of `encode`."""
+    return message["dense"] if "dense" in message else SparseModel.from_message(message, shape).dense()
 
 
 def message_bytes(message: Message) -> int:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
-from tqdm.auto import tqdm
+from tqdm import tqdm
 
 from .checks import Seed, check_integer, check_number, check_seed
 from .contract import Exchange, Method, Reply, State

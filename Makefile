@@ -1,0 +1,55 @@
+# Two commands matter: `make reproduce` and `make test`. Both make their own environment in .venv.
+
+PYTHON ?= python3
+# `make test CONSTRAINTS=` takes the newest versions that pyproject.toml allows.
+CONSTRAINTS ?= -c constraints.txt
+# Notebooks for `make refresh` and `make reproduce`, by name; all if empty.
+NB ?=
+
+BIN := .venv/bin
+NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
+
+# One thread each, because two notebooks run at a time and sums must not depend on the number of cores.
+export OMP_NUM_THREADS := 1
+export OPENBLAS_NUM_THREADS := 1
+export MKL_NUM_THREADS := 1
+# The kernel `python3` is this environment's, whatever else is installed for the user.
+export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
+
+.PHONY: help reproduce test lab refresh paper clean
+
+help:  ## list the commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+
+reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
+	$(BIN)/python tools/run_notebooks.py $(NB)
+
+test: .venv/installed  ## lint, types, unit tests, then every notebook against its committed outputs
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	MPLBACKEND=agg $(BIN)/python -m pytest -n 2 tests
+	$(if $(NOTEBOOKS),FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
+	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
+
+lab: .venv/installed  ## open JupyterLab on the notebooks
+	$(BIN)/python -m jupyterlab notebooks
+
+refresh: .venv/installed  ## run the committed notebooks again and write them and CLAIMS.md (NB="03_name ...")
+	$(BIN)/python tools/run_notebooks.py --in-place $(NB)
+
+paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
+	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)
+
+clean:  ## remove the environment, the builds and the caches
+	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo 'fgmp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
+	$(PYTHON) -m venv .venv
+	@echo 'installing into .venv; the first time this takes some minutes'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) \
+	  -e '.[notebooks,video,femnist,test,bench]'
+	@touch $@

@@ -1,0 +1,12 @@
+"""Settings for all tests: one BLAS thread, and property tests that do not depend on the speed of the machine."""
+
+import os
+
+from hypothesis import settings
+from threadpoolctl import threadpool_limits
+
+# The last digits of a sum depend on the number of threads.
+threadpool_limits(1)
+
+settings.register_profile("fgmp", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("fgmp")

@@ -1,0 +1,245 @@
+"""The rivals against hand-computed first rounds and against special cases with another name."""
+
+import numpy as np
+import pytest
+
+import fgmp
+
+METHODS = {
+    "FedAvg": lambda **o: fgmp.FedAvg(**o),
+    "FedHT": lambda **o: fgmp.FedHT(sparsity=3, **o),
+    "FedIterHT": lambda **o: fgmp.FedIterHT(sparsity=3, **o),
+    "FedMid": lambda **o: fgmp.FedMid(l1_weight=0.05, **o),
+    "FedDualAvg": lambda **o: fgmp.FedDualAvg(l1_weight=0.05, **o),
+    "FastFedDualAvg": lambda **o: fgmp.FastFedDualAvg(l1_weight=0.05, strong_convexity=0.3, **o),
+}
+ETA, K, LAM, ETA_S = 0.05, 3, 0.05, 0.7
+
+
+@pytest.fixture(scope="module")
+def fed():
+    fed = fgmp.make_sparse_regression(4, 20, 12, 3, heterogeneity=0.2, noise_variance=0.01, rng=0)
+    return fgmp.Federation(fed.clients, np.array([0.1, 0.2, 0.3, 0.4]), fed.truth)
+
+
+def run(method, fed, rounds):
+    return fgmp.simulate(method, fed, rounds=rounds).x
+
+
+def gradient(client, w):
+    return client.features.T @ (client.features @ w - client.targets) / client.n_samples
+
+
+def soft(v, t):
+    return np.where(v > t, v - t, np.where(v < -t, v + t, 0.0))
+
+
+def hard(v, count):
+    kept = np.argsort(-np.abs(v), kind="stable")[:count]
+    out = np.zeros_like(v)
+    out[kept] = v[kept]
+    return out
+
+
+def by_hand(fed, rounds, local, server):
+    """A method with a primal model: local(w, g) -> w at the clients, server(w, mean of ends) -> w."""
+    w = np.zeros(fed.n_features)
+    for _ in range(rounds):
+        ends = []
+        for client in fed.clients:
+            v = w
+            for _ in range(K):
+                v = local(v, gradient(client, v))
+            ends.append(v)
+        w = server(w, np.average(ends, axis=0, weights=fed.weights))
+    return w
+
+
+BY_HAND = {
+    "FedAvg": (lambda v, g: v - ETA * g, lambda w, m: w + ETA_S * (m - w)),
+    "FedHT": (lambda v, g: v - ETA * g, lambda w, m: hard(m, 3)),
+    "FedIterHT": (lambda v, g: hard(v - ETA * g, 3), lambda w, m: hard(m, 3)),
+    "FedMid": (
+        lambda v, g: soft(v - ETA * g, ETA * LAM),
+        lambda w, m: soft(w + ETA_S * (m - w), ETA_S * ETA * K * LAM),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BY_HAND)
+def test_first_rounds_are_those_worked_out_by_hand(fed, name):
+    options = {"server_learning_rate": ETA_S} if name in ("FedAvg", "FedMid") else {}
+    method = METHODS[name](learning_rate=ETA, local_iterations=K, **options)
+    for rounds in (1, 2, 3):
+        np.testing.assert_allclose(run(method, fed, rounds), by_hand(fed, rounds, *BY_HAND[name]), atol=1e-13)
+
+
+def test_dual_averaging_is_that_worked_out_by_hand(fed):
+    z, length = np.zeros(fed.n_features), ETA_S * ETA * K
+    method = fgmp.FedDualAvg(learning_rate=ETA, local_iterations=K, l1_weight=LAM, server_learning_rate=ETA_S)
+    for r in range(3):
+        ends = []
+        for client in fed.clients:
+            v = z
+            for k in range(K):
+                v = v - ETA * gradient(client, soft(v, LAM * (length * r + ETA * k)))
+            ends.append(v)
+        z = z + ETA_S * (np.average(ends, axis=0, weights=fed.weights) - z)
+        np.testing.assert_allclose(run(method, fed, r + 1), soft(z, LAM * length * (r + 1)), atol=1e-13)
+
+
+def test_fast_dual_averaging_is_that_worked_out_by_hand(fed):
+    mu, gamma = 0.3, 1 / ETA
+    G = X = w = np.zeros(fed.n_features)
+
+    def primal(G, X, t):
+        a, b = (G - mu / 2 * X) / t, mu / 2 + gamma / t
+        return soft(-a / b, LAM / b)
+
+    for r in range(1, 4):
+        Gs, Xs = [], []
+        for client in fed.clients:
+            Gi, Xi, wi = G, X, w
+            for k in range(1, K + 1):
+                Gi = Gi + gradient(client, wi)
+                wi = primal(Gi, Xi, (r - 1) * K + k)
+                Xi = Xi + wi
+            Gs.append(Gi)
+            Xs.append(Xi)
+        G, X = (np.average(parts, axis=0, weights=fed.weights) for parts in (Gs, Xs))
+        w = primal(G, X, r * K)
+        X = X + w
+        method = METHODS["FastFedDualAvg"](learning_rate=ETA, local_iterations=K)
+        np.testing.assert_allclose(run(method, fed, r), w, atol=1e-13)
+
+
+def test_no_penalty_makes_mirror_descent_and_dual_averaging_fedavg(fed):
+    options = {"learning_rate": ETA, "local_iterations": K}
+    expected = run(fgmp.FedAvg(server_learning_rate=ETA_S, **options), fed, 4)
+    for method in (fgmp.FedMid, fgmp.FedDualAvg):
+        x = run(method(l1_weight=0, server_learning_rate=ETA_S, **options), fed, 4)
+        np.testing.assert_allclose(x, expected, atol=1e-13)
+    fast = fgmp.FastFedDualAvg(l1_weight=0, **options)
+    np.testing.assert_allclose(run(fast, fed, 4), run(fgmp.FedAvg(**options), fed, 4), atol=1e-13)
+
+
+def test_fast_dual_averaging_without_strong_convexity_is_dual_averaging(fed):
+    options = {"learning_rate": ETA, "local_iterations": K, "l1_weight": LAM}
+    np.testing.assert_allclose(run(fgmp.FastFedDualAvg(**options), fed, 4), run(fgmp.FedDualAvg(**options), fed, 4))
+
+
+def test_all_entries_kept_makes_hard_thresholding_fedavg(fed):
+    options = {"learning_rate": ETA, "local_iterations": K}
+    expected = run(fgmp.FedAvg(**options), fed, 4)
+    for method in (fgmp.FedHT, fgmp.FedIterHT):
+        np.testing.assert_allclose(run(method(sparsity=12, **options), fed, 4), expected, atol=1e-13)
+
+
+def test_one_local_step_is_distributed_iterative_hard_thresholding(fed):
+    w = np.zeros(12)
+    for _ in range(5):
+        w = hard(w - ETA * sum(p * gradient(c, w) for p, c in zip(fed.weights, fed.clients, strict=True)), 3)
+    np.testing.assert_allclose(run(fgmp.FedHT(sparsity=3, learning_rate=ETA), fed, 5), w, atol=1e-13)
+
+
+def test_one_client_and_one_step_is_proximal_gradient_descent_to_the_lasso():
+    from sklearn.linear_model import Lasso
+
+    rng = np.random.default_rng(0)
+    A, x = rng.standard_normal((40, 8)), np.array([1.0, 0, 0, -2, 0, 0, 0.5, 0])
+    y = A @ x + 0.1 * rng.standard_normal(40)
+    alone = fgmp.Federation.from_arrays([A], [y])
+    lasso = Lasso(alpha=LAM, fit_intercept=False, tol=1e-12, max_iter=100_000).fit(A, y).coef_
+    rate = 1 / np.linalg.eigvalsh(A.T @ A / 40)[-1]
+    # FedMid thresholds at client and server, so that one client with lambda/2 is one proximal step with lambda.
+    mid = fgmp.FedMid(learning_rate=rate, l1_weight=LAM / 2)
+    np.testing.assert_allclose(run(mid, alone, 1), soft(rate * A.T @ y / 40, rate * LAM), atol=1e-12)
+    np.testing.assert_allclose(run(mid, alone, 3000), lasso, atol=1e-8)
+    ols = np.linalg.lstsq(A, y, rcond=None)[0]
+    np.testing.assert_allclose(run(fgmp.FedAvg(learning_rate=rate), alone, 3000), ols, atol=1e-8)
+    dual = run(fgmp.FedDualAvg(learning_rate=rate, l1_weight=LAM), alone, 20_000)
+    np.testing.assert_allclose(dual, lasso, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_unthresholded_positions_are_never_cut(name):
+    """A bias column so faint that its gradient, about 0.03, stays below lambda."""
+    rng = np.random.default_rng(0)
+    A = np.column_stack([0.01 * np.ones(30), rng.standard_normal((30, 9))])
+    alone = fgmp.Federation.from_arrays([A], [rng.standard_normal(30) + 3])
+    options = {"learning_rate": 0.01, "local_iterations": 2}
+    assert run(METHODS[name](**options, unthresholded=(0,)), alone, 3)[0] != 0
+    if name != "FedAvg":
+        assert run(METHODS[name](**options), alone, 3)[0] == 0
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_work_in_a_dictionary(fed, name):
+    Q = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 12)))[0]
+    rotated = fgmp.Federation.from_arrays(
+        [c.features @ Q.T for c in fed.clients], [c.targets for c in fed.clients], weights=fed.weights
+    )
+    options = {"learning_rate": ETA, "local_iterations": K}
+    inside = run(METHODS[name](**options, dictionary=fgmp.Dictionary(Q)), rotated, 3)
+    np.testing.assert_allclose(inside, Q @ run(METHODS[name](**options), fed, 3), atol=1e-10)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_methods_run_on_cohorts_and_minibatches_and_float32(fed, name):
+    method = METHODS[name](learning_rate=ETA, local_iterations=K, batch_size=7)
+    first, second = (fgmp.simulate(method, fed, 3, cohort_size=2, rng=1) for _ in range(2))
+    np.testing.assert_array_equal(first.x, second.x)
+    single = fgmp.Federation.from_arrays(
+        [c.features.astype(np.float32) for c in fed.clients], [c.targets.astype(np.float32) for c in fed.clients]
+    )
+    assert run(method, single, 3).dtype == np.float32
+
+
+def test_models_travel_the_shorter_way(fed):
+    sparse = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=ETA), fed, 2).history
+    np.testing.assert_array_equal(sparse["bytes_up"], 4 * 3 * 12 * np.arange(3))
+    dense = fgmp.simulate(fgmp.FedAvg(learning_rate=ETA), fed, 2).history
+    np.testing.assert_array_equal(dense["bytes_up"], 4 * 12 * 8 * np.arange(3))
+    np.testing.assert_array_equal(dense["bytes_down"], [0, 0, 4 * 12 * 8])
+
+
+def test_a_summed_loss_is_a_longer_step(fed):
+    As, ys = [c.features for c in fed.clients], [c.targets for c in fed.clients]
+    summed = fgmp.Federation.from_arrays(As, ys, loss=fgmp.SquaredLoss(averaged=False), weights=fed.weights)
+    options = {"sparsity": 3, "local_iterations": K, "batch_size": 8}
+    short = fgmp.simulate(fgmp.FedIterHT(learning_rate=ETA / 8, **options), summed, 3, rng=0)
+    mean = fgmp.simulate(fgmp.FedIterHT(learning_rate=ETA, **options), fed, 3, rng=0)
+    np.testing.assert_allclose(short.x, mean.x, atol=1e-12)
+    assert summed.objective(mean.x) == pytest.approx(20 * fed.objective(mean.x))
+    np.testing.assert_allclose(run(fgmp.FedGradMP(3), summed, 2), run(fgmp.FedGradMP(3), fed, 2), atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: fgmp.FedAvg(learning_rate=0), "learning_rate is 0; expected a finite number above 0"),
+        (lambda: fgmp.FedIterHT(sparsity=3, learning_rate=-1e-3), "learning_rate is -0.001"),
+        (lambda: fgmp.FedMid(learning_rate=1, l1_weight=-1), "l1_weight is -1; expected a finite number at least 0"),
+        (lambda: fgmp.FedAvg(learning_rate=1, server_learning_rate=0), "server_learning_rate is 0"),
+        (lambda: fgmp.FedHT(learning_rate=1, sparsity=0), "sparsity is 0"),
+        (lambda: fgmp.FedDualAvg(learning_rate=1, l1_weight=0, local_iterations=0), "local_iterations is 0"),
+        (lambda: fgmp.FastFedDualAvg(learning_rate=1, l1_weight=0, strong_convexity=-1), "strong_convexity is -1"),
+        (lambda: fgmp.FedAvg(learning_rate=1, batch_size=0), "batch_size is 0"),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    "method, message",
+    [
+        (fgmp.FedAvg(learning_rate=1, batch_size=21), "batch_size is 21; expected an integer from 1 to 20"),
+        (fgmp.FedHT(learning_rate=1, sparsity=13), "sparsity is 13; expected an integer from 1 to 12"),
+        (fgmp.FedAvg(learning_rate=1, unthresholded=(12,)), "unthresholded is 12"),
+    ],
+)
+def test_parameters_that_do_not_fit_are_named(fed, method, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.simulate(method, fed, rounds=1)

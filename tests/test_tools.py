@@ -1,0 +1,89 @@
+"""The runner and the normaliser of notebooks, on toy notebooks."""
+
+import jupytext
+import nbformat
+import pytest
+import run_notebooks
+from normalise import KERNEL, normalise, printed
+from run_notebooks import Job, commit_pair, execute, ledger_of_notebooks, plan
+
+TOY = """# %% [markdown]
+# # A toy
+
+# %% tags=["parameters"]
+alpha = 1.0  # a parameter
+
+# %%
+print("[reproduced] toy: alpha is 1 | measured:", alpha)
+
+# %%
+if alpha < 0:
+    raise ValueError("alpha must not be negative,\\ngot", alpha)
+"""
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    """A folder with one pair that was not executed yet."""
+    monkeypatch.setattr(run_notebooks, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(run_notebooks, "BUILD", tmp_path / "build")
+    monkeypatch.setenv("FGMP_NOTEBOOK", "")
+    (tmp_path / "jupytext.toml").write_bytes((run_notebooks.ROOT / "notebooks" / "jupytext.toml").read_bytes())
+    script = tmp_path / "03_toy.py"
+    script.write_text(TOY)
+    notebook = jupytext.read(script)
+    normalise(notebook)
+    nbformat.write(notebook, script.with_suffix(".ipynb"))
+    return script
+
+
+def test_plan_takes_names_and_paths_and_checks_them(toy):
+    assert plan(["03_toy"], False, None) == plan(["notebooks/03_toy.ipynb"], False, None) == plan([], False, None)
+    assert plan([], True, None)[0].source == toy
+    assert plan([], False, {}) == []
+    with pytest.raises(SystemExit, match="no such notebook: 04_toy; there are: 03_toy"):
+        plan(["04_toy"], False, None)
+
+
+def test_plan_checks_parameters(toy):
+    assert plan([], False, {"03_toy": {"alpha": 2.0}})[0].parameters == {"alpha": 2.0}
+    with pytest.raises(SystemExit, match="03_toy has no parameter alhpa; it has: alpha"):
+        plan([], False, {"03_toy": {"alhpa": 2.0}})
+
+
+def test_an_executed_pair_is_written_in_one_stable_form(toy):
+    (job,) = plan([], True, None)
+    assert execute(job)
+    commit_pair(job)
+    notebook = nbformat.read(toy.with_suffix(".ipynb"), as_version=4)
+    assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, 2, 3]
+    assert printed(notebook) == "[reproduced] toy: alpha is 1 | measured: 1.0\n"
+    assert toy.read_text().endswith(TOY)
+    assert "| toy | alpha is 1 |  | 1.0 | reproduced | [03_toy](notebooks/03_toy.ipynb) |" in ledger_of_notebooks()
+    before = nbformat.writes(notebook)
+    normalise(notebook)
+    assert nbformat.writes(notebook) == before
+
+
+def test_a_failure_names_cell_and_error(toy, tmp_path, capsys):
+    assert not execute(Job("03_toy", toy, tmp_path / "out.ipynb", {"alpha": -1}))
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("FAILED  03_toy")
+    assert "In [4], which starts 'if alpha < 0:': ValueError: " in last
+
+
+def test_normalise_leaves_only_what_is_stable():
+    kernel = {"name": "mine", "display_name": "Mine"}
+    notebook = nbformat.v4.new_notebook(metadata={"papermill": {"duration": 1.0}, "kernelspec": kernel})
+    streams = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in ("a\n", "b\n")]
+    metadata = {"papermill": {"status": "completed"}, "tags": []}
+    notebook.cells = [
+        nbformat.v4.new_markdown_cell("# Title", metadata={"tags": ["keep"]}),
+        nbformat.v4.new_code_cell("print()", metadata=metadata, outputs=streams, execution_count=1),
+    ]
+    normalise(notebook)
+    assert notebook.metadata == {"kernelspec": KERNEL, "language_info": {"name": "python"}}
+    assert [cell.id for cell in notebook.cells] == ["cell-000", "cell-001"]
+    assert [cell.metadata for cell in notebook.cells] == [{"tags": ["keep"]}, {}]
+    assert printed(notebook) == "a\nb\n"
+    assert len(notebook.cells[1].outputs) == 1

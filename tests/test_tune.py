@@ -1,0 +1,77 @@
+"""The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
+
+import numpy as np
+import pytest
+
+import fgmp
+
+
+@pytest.fixture(scope="module")
+def feds():
+    return [fgmp.make_sparse_regression(4, 20, 15, 3, 0.2, noise_variance=0.01, rng=s) for s in range(3)]
+
+
+def make(learning_rate, local_iterations=2):
+    return fgmp.FedIterHT(sparsity=3, learning_rate=learning_rate, local_iterations=local_iterations)
+
+
+GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
+
+
+def test_the_best_is_the_one_a_plain_loop_finds(feds):
+    tuning = fgmp.tune(make, GRID, feds, rounds=15)
+    assert len(tuning.trials) == 6 and tuning.column == "relative_error"
+    scores = {}
+    for rate in GRID["learning_rate"]:
+        for k in GRID["local_iterations"]:
+            ends = [fgmp.simulate(make(rate, k), fed, 15, rng=0).history["relative_error"][-1] for fed in feds]
+            scores[rate, k] = np.median(ends)
+    expected = min((s, key) for key, s in scores.items() if key[0] < 100)
+    assert tuning.best.score == expected[0]
+    assert tuple(tuning.best.parameters[name] for name in ("learning_rate", "local_iterations")) == expected[1]
+    for trial in tuning.trials:
+        assert trial.diverged == (trial.parameters["learning_rate"] == 100)
+        assert len(trial.histories) == 3
+        if not trial.diverged:
+            assert all(history["round"][-1] == 15 for history in trial.histories)
+        else:
+            assert trial.score == np.inf
+
+
+def test_workers_change_nothing(feds):
+    one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
+    assert [t.score for t in one.trials] == [t.score for t in two.trials]
+    assert [t.parameters for t in one.trials] == [t.parameters for t in two.trials]
+
+
+def test_without_truth_the_objective_judges(feds):
+    unknown = fgmp.Federation(feds[0].clients, feds[0].weights)
+    tuning = fgmp.tune(make, GRID, unknown, rounds=5)
+    assert tuning.column == "objective"
+    assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
+
+
+def test_a_grid_in_which_all_diverge_has_no_best(feds):
+    tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
+    assert tuning.best is None
+    assert all(trial.diverged for trial in tuning.trials)
+
+
+@pytest.mark.parametrize(
+    "grid, message",
+    [
+        ({}, "grid is empty"),
+        ({"learning_rate": []}, "grid has no values for 'learning_rate'"),
+        ({"learning_rate": [0.1, -0.1]}, "learning_rate is -0.1"),
+    ],
+)
+def test_bad_grids_are_named(feds, grid, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.tune(make, grid, feds, rounds=2)
+
+
+def test_other_bad_arguments_are_named(feds):
+    with pytest.raises(ValueError, match="federation is an empty sequence"):
+        fgmp.tune(make, GRID, [], rounds=2)
+    with pytest.raises(ValueError, match="workers is 0"):
+        fgmp.tune(make, GRID, feds, rounds=2, workers=0)

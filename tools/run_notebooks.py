@@ -1,0 +1,158 @@
+"""Execute the notebooks, two at a time, and list the claims they make.
+
+    run_notebooks.py                                     into build/notebooks
+    run_notebooks.py 03_linear_convergence               one of them
+    run_notebooks.py --parameters notebooks/paper.yaml   those named there, into build/paper
+    run_notebooks.py --in-place [NAME ...]               renew the committed pairs and CLAIMS.md
+
+With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it.
+"""
+
+import argparse
+import os
+import shutil
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import jupytext
+import nbformat
+import papermill
+import yaml
+from jupytext.config import load_jupytext_config
+from normalise import normalise, printed
+from papermill.exceptions import PapermillExecutionError
+
+from fgmp.claims import ledger, printed_claims, read_claims, summary
+
+ROOT = Path(__file__).resolve().parents[1]
+NOTEBOOKS = ROOT / "notebooks"
+BUILD = ROOT / "build"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One notebook to execute."""
+
+    name: str
+    source: Path
+    output: Path
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
+def execute(job: Job) -> bool:
+    """Execute one notebook; print a line at the start and one at the end; True if it ran through."""
+    os.environ["FGMP_NOTEBOOK"] = job.name
+    print(f"start   {job.name}", flush=True)
+    start = time.monotonic()
+    problem = ""
+    try:
+        notebook = jupytext.read(job.source)
+        normalise(notebook)
+        papermill.execute_notebook(
+            notebook,
+            job.output,
+            job.parameters,
+            kernel_name="python3",
+            cwd=NOTEBOOKS,
+            progress_bar=False,
+            extra_arguments=["--log-level=CRITICAL"],  # or kernels talk about their sockets and their end
+        )
+    except PapermillExecutionError as error:
+        first = error.source.strip().partition("\n")[0]
+        message = " ".join(f"{error.ename}: {error.evalue}".split())
+        problem = f"  In [{error.exec_count}], which starts {first!r}: {message}"
+    except Exception as error:  # a kernel that died or never came up must not stop the others
+        problem = f"  {type(error).__name__}: {error}"
+    seconds = time.monotonic() - start
+    print(f"{'FAILED' if problem else 'done':7} {job.name}  {seconds:.1f} s{problem}", flush=True)
+    return not problem
+
+
+def plan(names: list[str], in_place: bool, parameters: dict[str, dict[str, Any]] | None) -> list[Job]:
+    """The jobs that the arguments ask for; a message and exit where they do not fit the notebooks."""
+    found = {path.stem: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
+    if in_place:
+        # Where the pair has a .py half it comes second here, and wins.
+        found |= {path.stem: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.py"))}
+    wanted = [Path(name).stem for name in names] or list(found if parameters is None else parameters)
+    if unknown := [name for name in wanted if name not in found]:
+        sys.exit(f"no such notebook: {', '.join(unknown)}; there are: {', '.join(found) or 'none'}")
+    folder = BUILD / ("notebooks" if parameters is None else "paper")
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = []
+    for name in sorted(wanted):
+        values = (parameters or {}).get(name) or {}
+        known = papermill.inspect_notebook(found[name]) if values else {}
+        if strange := [key for key in values if key not in known]:
+            sys.exit(f"{name} has no parameter {', '.join(strange)}; it has: {', '.join(known) or 'none'}")
+        jobs.append(Job(name, found[name], folder / f"{name}.ipynb", values))
+    return jobs
+
+
+def commit_pair(job: Job) -> None:
+    """Write both halves of the pair from the executed notebook."""
+    notebook = nbformat.read(job.output, as_version=4)
+    normalise(notebook)
+    pair = NOTEBOOKS / f"{job.name}.ipynb"
+    nbformat.write(notebook, pair)
+    jupytext.write(notebook, pair.with_suffix(".py"), fmt="py:percent", config=load_jupytext_config(str(pair)))
+
+
+def ledger_of_notebooks() -> str:
+    """CLAIMS.md: every claim that the committed notebooks print, with what they measured."""
+    claims = [
+        claim
+        for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")
+        for claim in printed_claims(printed(nbformat.read(path, as_version=4)), path.stem)
+    ]
+    head = "# Claims\n\nWritten by `make refresh` from the outputs of the committed notebooks.\n\n"
+    return head + ledger(sorted(claims, key=lambda c: c.id))
+
+
+def forget_claims(folder: Path, names: set[str] | None) -> None:
+    """Remove the records that a run of these notebooks (None: of all) will write anew."""
+    if names is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for claim in read_claims(folder):
+        if claim.notebook in names:
+            (folder / f"{claim.id}.json").unlink()
+
+
+def main() -> int:
+    """Do what the command line says; 1 if a notebook failed to run."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help="notebooks, by name or path; default: all")
+    parser.add_argument("--in-place", action="store_true", help="renew the committed notebooks and CLAIMS.md")
+    parser.add_argument("--parameters", type=Path, metavar="FILE", help="YAML: notebook -> parameter -> value")
+    arguments = parser.parse_args()
+    if arguments.in_place and arguments.parameters:
+        parser.error("committed notebooks show the default parameters: --in-place and --parameters exclude each other")
+    parameters = yaml.safe_load(arguments.parameters.read_text()) or {} if arguments.parameters else None
+
+    jobs = plan(arguments.names, arguments.in_place, parameters)
+    claims = BUILD / "claims" if parameters is None else BUILD / "paper" / "claims"
+    os.environ["FGMP_CLAIMS"] = str(claims)
+    forget_claims(claims, {job.name for job in jobs} if arguments.names else None)
+    with ProcessPoolExecutor(max_workers=2) as pool:
+        ran = list(pool.map(execute, jobs))
+    if arguments.in_place:
+        for job, fine in zip(jobs, ran, strict=True):
+            if fine:
+                commit_pair(job)
+        (ROOT / "CLAIMS.md").write_text(ledger_of_notebooks(), encoding="utf-8")
+    print()
+    print(summary(read_claims(claims)))
+    failed = [job.name for job, fine in zip(jobs, ran, strict=True) if not fine]
+    print(f"{len(jobs) - len(failed)} of {len(jobs)} notebooks ran through")
+    if failed:
+        print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
