@@ -7,7 +7,7 @@ from .datasets import make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
 from .federation import Client, Federation
 from .fedgradmp import FedGradMP
-from .losses import SquaredLoss
+from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .simulate import Result, simulate, stop_at, stop_when_stalled
 from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .tune import Trial, Tuning, tune
@@ -30,8 +30,10 @@ __all__ = [
     "FedMid",
     "Federation",
     "GradientDescent",
+    "LogisticLoss",
     "Newton",
     "Result",
+    "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",
     "Trial",

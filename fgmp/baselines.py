@@ -17,7 +17,7 @@ from .checks import check_integer, check_number
 from .contract import Exchange, Reply, State
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .models import Array, Message, SparseModel, decode, encode, largest
+from .models import Array, Message, SparseModel, decode, encode, largest, largest_in_columns
 
 __all__ = [
     "FastFedDualAvg",
@@ -158,7 +158,9 @@ class FedHT(FirstOrderMethod):
     Parameters
     ----------
     sparsity : int
-        tau, the entries that the server keeps.
+        tau, the entries that the server keeps: in each output's column of the model, or in all if `joint`.
+    joint : bool, default False
+        Whether `sparsity` counts the entries of all outputs together; the same for losses with one output.
     **others
         As in `FirstOrderMethod`.
 
@@ -168,6 +170,7 @@ class FedHT(FirstOrderMethod):
     """
 
     sparsity: int
+    joint: bool = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,8 +179,7 @@ class FedHT(FirstOrderMethod):
     def check(self, federation: Federation) -> None:
         """As `FirstOrderMethod`, and tau at most the number of atoms."""
         super().check(federation)
-        n_atoms = self.dictionary.n_atoms(federation.n_features)
-        check_integer("sparsity", self.sparsity, at_most=n_atoms, why="the number of atoms")
+        federation.check_sparsity(self.sparsity, self.dictionary.n_atoms(federation.n_features), self.joint)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """H_tau of the mean."""
@@ -188,9 +190,12 @@ class FedHT(FirstOrderMethod):
         magnitudes = np.abs(v)
         for position in self.unthresholded:
             magnitudes[position] = -1
-        kept = largest(magnitudes, self.sparsity)
+        if v.ndim == 1 or self.joint:
+            kept = largest(magnitudes.reshape(-1), self.sparsity)
+        else:
+            kept = largest_in_columns(magnitudes, self.sparsity)
         thresholded = np.zeros_like(v)
-        thresholded[kept] = v[kept]
+        thresholded.reshape(-1)[kept] = v.reshape(-1)[kept]
         return self.spared(v, thresholded)
 
 

@@ -15,11 +15,12 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.linalg import cho_solve
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_option, check_seed
 from .federation import Client
-from .models import Array, SparseModel, Support, largest
+from .models import Array, SparseModel, Support, largest, largest_in_columns
 
 __all__ = ["Approximation", "Dictionary", "StandardBasis", "approx_tau", "gaussian_dictionary"]
 
@@ -59,18 +60,38 @@ class StandardBasis:
         """Psi' x, the inner products of a model with every atom."""
         return model.dense()
 
-    def approximate(self, correlations: Array, sparsity: int) -> Support:
+    def approximate(self, correlations: Array, sparsity: int, joint: bool = False) -> Support:
         """approx_tau: the support of at most `sparsity` atoms that approximates w, given Psi' w.
 
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
         index.
-        """
-        return largest(np.abs(correlations), sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+        Parameters
+        ----------
+        correlations : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
+            Psi' w.
+        sparsity : int
+            tau: for each output on its own or, where `joint`, for all outputs together.
+        joint : bool
+
+        Returns
+        -------
+        ndarray of int
+            Positions in the flattened coefficients, increasing.
+        """
+        if correlations.ndim == 1 or joint:
+            return largest(np.abs(correlations).reshape(-1), sparsity)
+        return largest_in_columns(np.abs(correlations), sparsity)
+
+    def approximate_model(self, model: SparseModel, sparsity: int, joint: bool = False) -> Support:
         """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
-        support: Support = model.support[largest(np.abs(model.values), sparsity)]
-        return support
+        if len(model.shape) == 1 or joint:
+            support: Support = model.support[largest(np.abs(model.values), sparsity)]
+            return support
+        magnitudes = np.full(model.shape, -1.0)
+        magnitudes.reshape(-1)[model.support] = np.abs(model.values)
+        chosen = largest_in_columns(magnitudes, sparsity)
+        return chosen[magnitudes.reshape(-1)[chosen] >= 0]
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
@@ -148,32 +169,66 @@ class Dictionary(StandardBasis):
 
     def correlations(self, model: SparseModel) -> Array:
         """Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        product: Array = self.gram[:, model.support] @ model.values
+        if len(model.shape) == 1:
+            product: Array = self.gram[:, model.support] @ model.values
+        else:
+            product = self.gram @ model.dense()
         return product
 
-    def approximate(self, correlations: Array, sparsity: int) -> Support:
+    def approximate(self, correlations: Array, sparsity: int, joint: bool = False) -> Support:
         """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
-            return super().approximate(correlations, sparsity)
-        cosines = correlations / self.norms
+            return super().approximate(correlations, sparsity, joint)
+        if correlations.ndim == 1:
+            return self._select(self._cosines, correlations / self.norms, sparsity)
+        cosines = correlations / self.norms[:, None]
         if self.approximation == "thresholding":
-            return largest(np.abs(cosines), sparsity)
-        return matching_pursuit(self._cosines, cosines, sparsity)
+            return super().approximate(cosines, sparsity, joint)
+        n_outputs = cosines.shape[1]
+        if joint:
+            return self._select(np.kron(self._cosines, np.eye(n_outputs)), cosines.reshape(-1), sparsity)
+        columns = (self._select(self._cosines, column, sparsity) for column in cosines.T)
+        return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int, joint: bool = False) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""
         if self.orthonormal:
-            return super().approximate_model(model, sparsity)
-        return self.approximate(self.correlations(model), sparsity)
+            return super().approximate_model(model, sparsity, joint)
+        return self.approximate(self.correlations(model), sparsity, joint)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
-        """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x."""
+        """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output."""
         if self.orthonormal:
             return super().project(model, support)
-        coordinates = self.coordinates(support)
-        right = self.gram[np.ix_(support, model.support)] @ model.values
-        values = coordinates.to_coefficients @ (coordinates.to_coefficients.T @ right)
+        right = self.correlations(model).reshape(-1)[support]
+        if len(model.shape) == 1:
+            values = self._solve(support, right).astype(model.values.dtype, copy=False)
+            return SparseModel(support, values, model.shape)
+        atoms, outputs = np.divmod(support, model.shape[1])
+        values = np.empty_like(right)
+        for output in range(model.shape[1]):
+            members = outputs == output
+            values[members] = self._solve(atoms[members], right[members])
         return SparseModel(support, values.astype(model.values.dtype, copy=False), model.shape)
+
+    def _select(self, cosines: Array, correlations: Array, sparsity: int) -> Support:
+        if self.approximation == "thresholding":
+            return largest(np.abs(correlations), sparsity)
+        return matching_pursuit(cosines, correlations, sparsity)
+
+    def _solve(self, atoms: Support, right: Array) -> Array:
+        """(Psi_Lambda' Psi_Lambda)^+ right."""
+        try:
+            factor = np.linalg.cholesky(self.gram[np.ix_(atoms, atoms)])
+            pivots = factor.diagonal()
+            if pivots.size == 0 or pivots.min() > np.finfo(factor.dtype).eps ** 0.375 * pivots.max():
+                solution: Array = cho_solve((factor, True), right, check_finite=False)
+                return solution
+        except np.linalg.LinAlgError:
+            pass
+        forth = self.coordinates(atoms).to_coefficients
+        projected: Array = forth @ (forth.T @ right)
+        return projected
 
     def coordinates(self, support: Support) -> Coordinates:
         """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent."""
@@ -184,8 +239,8 @@ class Dictionary(StandardBasis):
         return Coordinates(vectors[:, kept] / root, (vectors[:, kept] * root).T)
 
     def norm(self, model: SparseModel) -> float:
-        """||Psi alpha||_2 from the Gram matrix."""
-        energy = model.values @ self.gram[np.ix_(model.support, model.support)] @ model.values
+        """||Psi alpha||_2 from the Gram matrix (Frobenius, where there are several outputs)."""
+        energy = np.sum(model.dense() * self.correlations(model))
         return float(np.sqrt(max(energy, 0.0)))
 
 

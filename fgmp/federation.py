@@ -62,8 +62,12 @@ class Client:
 
     def predictions(self, x: Array | SparseModel) -> Array:
         """A_i x; a sparse model touches the columns of its support only."""
-        if isinstance(x, SparseModel):
+        if isinstance(x, SparseModel) and len(x.shape) == 1:
             product: Array = self.columns(x.support) @ x.values
+        elif isinstance(x, SparseModel):
+            coefficients = x.dense()
+            used = np.flatnonzero(coefficients.any(axis=1))
+            product = self.columns(used) @ coefficients[used]
         else:
             product = self.features @ x
         return product
@@ -154,8 +158,9 @@ class Federation:
             whose columns are contiguous (Fortran order) is not copied, any other is copied once.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
-        loss : {"squared"} or Loss
-            The loss of every client.
+        loss : {"squared", "logistic", "softmax"} or Loss
+            The loss of every client. Labels are -1 and +1 for logistic, integers 0..C-1 for softmax, where C is one
+            more than the largest label; `SoftmaxLoss` sets C.
         weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|
             The p_i: not negative, scaled to sum to one.
         truth : array_like, optional
@@ -174,7 +179,7 @@ class Federation:
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
-        loss = loss_named(loss)
+        loss = loss_named(loss, [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)])
         clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, ys, strict=True))]
         for client in clients:
             if client.n_features != clients[0].n_features:
@@ -220,6 +225,14 @@ class Federation:
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x)."""
         return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+
+    def check_sparsity(self, sparsity: int, n_atoms: int, joint: bool = False) -> None:
+        """Raise a ValueError where a sparsity is larger than the number of atoms (of all outputs, if `joint`)."""
+        if joint:
+            n_coefficients = int(np.prod(self.loss.model_shape(n_atoms)))
+            check_integer("sparsity", sparsity, at_most=n_coefficients, why="the number of coefficients")
+        else:
+            check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
 
     def check_batch_size(self, batch_size: int | None) -> None:
         """Raise a ValueError where a minibatch has more rows than some client holds; None is the full batch."""

@@ -29,7 +29,8 @@ class FedGradMP:
     Parameters
     ----------
     sparsity : int
-        tau, the number of atoms of the model: from 1 to the number of atoms of the dictionary.
+        tau, the number of atoms of the model: from 1 to the number of atoms of the dictionary. For a loss with several
+        outputs (softmax), of each output's column of the model; `joint` makes it of the whole model.
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
@@ -41,6 +42,8 @@ class FedGradMP:
         `SGD`, `SVRG`, `ConjugateGradient`, `Newton` (Algorithm 2).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
+    joint : bool, default False
+        Whether `sparsity` counts the atoms of all outputs together; the same for losses with one output.
 
     Raises
     ------
@@ -67,6 +70,7 @@ class FedGradMP:
     dictionary: StandardBasis = field(default_factory=StandardBasis)
     solver: Solver = field(default_factory=Exact)
     radius: float | None = None
+    joint: bool = False
 
     def __post_init__(self) -> None:
         check_integer("sparsity", self.sparsity)
@@ -78,8 +82,7 @@ class FedGradMP:
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where sparsity or batch size do not fit the federation."""
-        n_atoms = self.dictionary.n_atoms(federation.n_features)
-        check_integer("sparsity", self.sparsity, at_most=n_atoms, why="the number of atoms")
+        federation.check_sparsity(self.sparsity, self.dictionary.n_atoms(federation.n_features), self.joint)
         federation.check_batch_size(self.batch_size)
 
     def prepare(self, client: Client) -> Client:
@@ -105,10 +108,10 @@ class FedGradMP:
         x = SparseModel.from_message(message, client.model_shape)  # x_{t,1} = x_t and Lambda = supp(x_t)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
-            gamma = dictionary.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
+            gamma = dictionary.approximate(r, 2 * tau, self.joint)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, dictionary, self.solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
-            support = dictionary.approximate_model(b, tau)  # Lambda = approx_tau(b)
+            support = dictionary.approximate_model(b, tau, self.joint)  # Lambda = approx_tau(b)
             x = dictionary.project(b, support)  # x = P_Lambda b
             x = self.into_ball(x)  # x = Pi_R x, where there is a ball
         return x.message()
@@ -117,7 +120,7 @@ class FedGradMP:
         """x_{t+1} = Pi_R P_{Lambda_s}(sum p_i x_i) with Lambda_s = approx_tau(sum p_i x_i)."""
         models = [SparseModel.from_message(reply.message, state.shape) for reply in replies]
         mean = average(models, [reply.weight for reply in replies])
-        support = self.dictionary.approximate_model(mean, self.sparsity)
+        support = self.dictionary.approximate_model(mean, self.sparsity, self.joint)
         return self.into_ball(self.dictionary.project(mean, support))
 
     def into_ball(self, x: SparseModel) -> SparseModel:

@@ -7,10 +7,12 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import lapack
+from scipy.special import expit, log_softmax, softmax
 
+from .checks import check_integer
 from .models import Array
 
-__all__ = ["Loss", "SquaredLoss", "least_squares", "loss_named"]
+__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "least_squares", "loss_named"]
 
 
 class Loss(Protocol):
@@ -22,7 +24,7 @@ class Loss(Protocol):
 
     @property
     def smoothness(self) -> float:
-        """The largest l''."""
+        """The largest l'' (its largest eigenvalue, where z is a vector)."""
 
     def row_weight(self, n_rows: int) -> float:
         """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
@@ -42,9 +44,6 @@ class Loss(Protocol):
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """l''(z, y) applied to `direction`, for each row."""
 
-    def minimiser(self, columns: Array, targets: Array, start: Array) -> Array:
-        """Argmin over v of the mean of l(columns v, y), to machine precision."""
-
 
 @dataclass(frozen=True)
 class SquaredLoss:
@@ -55,8 +54,8 @@ class SquaredLoss:
     Parameters
     ----------
     averaged : bool, default True
-        Whether objectives and gradients are means over the rows, as the paper prints them, or sums, which is what its
-        Figure 8 shows: a gradient over b rows is then b times as long, and so is every step of a fixed learning rate.
+        Whether objectives and gradients are means over the rows, as the paper prints them, or sums. A summed gradient
+        over b rows is b times as long, and so is every step of a fixed learning rate.
     """
 
     averaged: bool = True
@@ -90,18 +89,125 @@ class SquaredLoss:
         """The direction itself: l'' = 1."""
         return direction
 
-    def minimiser(self, columns: Array, targets: Array, start: Array) -> Array:
-        """The least-squares solution, of minimum norm where the columns are dependent; `start` is not needed."""
-        return least_squares(columns, targets)
+
+@dataclass(frozen=True)
+class LogisticLoss:
+    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-2 y z)) (paper, Section IV-E).
+
+    The factor 2 is the paper's, so that l'' <= 1. With s(t) = 1/(1 + exp(-t)) the derivative is -2 y s(-2 y z) and
+    the curvature 4 s(2z) (1 - s(2z)).
+    """
+
+    @property
+    def smoothness(self) -> float:
+        """The largest curvature, 1, at z = 0."""
+        return 1.0
+
+    def row_weight(self, n_rows: int) -> float:
+        """1/n_rows."""
+        return 1 / n_rows
+
+    def model_shape(self, n_features: int) -> tuple[int, ...]:
+        """``(n_features,)``."""
+        return (n_features,)
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Labels -1 and +1; a client may have one of them only."""
+        strange = np.flatnonzero(np.abs(targets) != 1)
+        if strange.size:
+            raise ValueError(f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected labels -1 or +1")
+        return targets
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """log(1 + exp(-2 y z)), without overflow."""
+        values: Array = np.logaddexp(predictions.dtype.type(0), -2 * targets * predictions)
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """-2 y s(-2 y z)."""
+        derivative: Array = -2 * targets * expit(-2 * targets * predictions)
+        return derivative
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """4 s(2z) s(-2z) times the direction."""
+        curved: Array = 4 * expit(2 * predictions) * expit(-2 * predictions) * direction
+        return curved
 
 
-def loss_named(loss: str | Loss) -> Loss:
-    """The loss object behind a name: ``"squared"``; a loss object is returned as it is."""
+@dataclass(frozen=True)
+class SoftmaxLoss:
+    """Multiclass logistic loss, l(z, y) = -z_y + log sum_c exp(z_c), for integer labels y = 0..C-1.
+
+    The model x has one column per class, and z_c = a' x_c. The paper prints the logarithm of the exponential of a
+    sum; the sum of exponentials is meant (Section V-B, multiclass logistic regression).
+
+    Parameters
+    ----------
+    n_classes : int
+        C, at least 2.
+    """
+
+    n_classes: int
+
+    def __post_init__(self) -> None:
+        check_integer("n_classes", self.n_classes, at_least=2)
+
+    @property
+    def smoothness(self) -> float:
+        """1/2, the largest eigenvalue that diag(p) - p p' can have."""
+        return 0.5
+
+    def row_weight(self, n_rows: int) -> float:
+        """1/n_rows."""
+        return 1 / n_rows
+
+    def model_shape(self, n_features: int) -> tuple[int, ...]:
+        """``(n_features, n_classes)``."""
+        return (n_features, self.n_classes)
+
+    def check_targets(self, name: str, targets: Array) -> Array:
+        """Integer labels from 0 to C-1; a client may have some of them only."""
+        labels = targets.astype(np.intp)
+        strange = np.flatnonzero((labels != targets) | (labels < 0) | (labels >= self.n_classes))
+        if strange.size:
+            raise ValueError(
+                f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected integer labels from 0 to "
+                f"{self.n_classes - 1}"
+            )
+        return labels
+
+    def values(self, predictions: Array, targets: Array) -> Array:
+        """-z_y + log sum exp(z), without overflow."""
+        values: Array = -log_softmax(predictions, axis=1)[np.arange(len(targets)), targets]
+        return values
+
+    def derivative(self, predictions: Array, targets: Array) -> Array:
+        """softmax(z) - e_y."""
+        derivative: Array = softmax(predictions, axis=1)
+        derivative[np.arange(len(targets)), targets] -= 1
+        return derivative
+
+    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
+        """(diag(p) - p p') times the direction, with p = softmax(z)."""
+        p: Array = softmax(predictions, axis=1)
+        tilted: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
+        return tilted
+
+
+def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
+    """The loss object behind a name: ``"squared"``, ``"logistic"`` or ``"softmax"``; an object is returned as it is.
+
+    The number of classes of ``"softmax"`` is one more than the largest label.
+    """
     if not isinstance(loss, str):
         return loss
-    known = {"squared": SquaredLoss}
+    if loss == "softmax":
+        largest = max((float(y.max()) for y in targets if y.size), default=0.0)
+        return SoftmaxLoss(max(int(largest) + 1, 2))
+    known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
     if loss not in known:
-        raise ValueError(f"loss is {loss!r}; expected one of {', '.join(map(repr, known))}, or a loss object")
+        names = ", ".join(map(repr, [*known, "softmax"]))
+        raise ValueError(f"loss is {loss!r}; expected one of {names}, or a loss object")
     return known[loss]()
 
 

@@ -8,7 +8,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Message", "SparseModel", "average", "decode", "encode", "largest", "message_bytes", "union"]
+__all__ = [
+    "Message",
+    "SparseModel",
+    "average",
+    "decode",
+    "encode",
+    "largest",
+    "largest_in_columns",
+    "message_bytes",
+    "union",
+]
 
 Array = NDArray[Any]
 Support = NDArray[np.intp]
@@ -94,6 +104,19 @@ def largest(magnitudes: Array, count: int) -> Support:
         tied = np.flatnonzero(magnitudes == threshold)[: count - above.size]
         chosen = np.sort(np.concatenate([above, tied]))
     return chosen
+
+
+def largest_in_columns(magnitudes: Array, count: int) -> Support:
+    """Flattened positions of the `count` largest entries of each column of a matrix, increasing; ties as `largest`."""
+    rows, columns = magnitudes.shape
+    if count >= rows:
+        return np.arange(magnitudes.size)
+    thresholds = np.partition(magnitudes, rows - count, axis=0)[rows - count]
+    chosen = magnitudes >= thresholds
+    for column in np.flatnonzero(chosen.sum(axis=0) != count):
+        chosen[:, column] = False
+        chosen[largest(magnitudes[:, column], count), column] = True
+    return np.flatnonzero(chosen)
 
 
 def union(first: Support, second: Support, size: int) -> Support:

@@ -1,7 +1,8 @@
 """Solvers of the restricted problem, argmin f_i(x) over the span of the merged atoms (Algorithms 1 and 2).
 
 Each is a small immutable object with one method, `minimise`. They work in orthonormal coordinates z of the span, so
-that steps, norms and the accuracy delta are those of the paper's signals, whatever the dictionary.
+that steps, norms and the accuracy delta are those of the paper's signals, whatever the dictionary. Only `SGD` works on
+the coefficients themselves: its steps are too cheap to pay for a factorisation of the Gram matrix.
 """
 
 from __future__ import annotations
@@ -14,75 +15,21 @@ import numpy as np
 from .checks import check_integer, check_number
 from .dictionaries import StandardBasis
 from .federation import Client
-from .losses import Loss
+from .losses import SquaredLoss, least_squares
 from .models import Array, SparseModel, Support
+from .restricted import RestrictedProblem, restrict
 
 __all__ = ["SGD", "SVRG", "ConjugateGradient", "Exact", "GradientDescent", "Newton", "Solver", "minimise_on"]
 
 _LIMIT = 10_000
 
 
-@dataclass(frozen=True, eq=False)
-class RestrictedProblem:
-    """f_i on a span: h(z) = (1/m) sum_j l(c_j' z, y_j) with the rows c_j of `columns`, shape (m, k)."""
-
-    columns: Array
-    targets: Array
-    loss: Loss
-
-    def value(self, predictions: Array) -> float:
-        """H from the predictions C z."""
-        return float(np.sum(self.loss.values(predictions, self.targets)) / len(self.targets))
-
-    def gradient(self, predictions: Array) -> Array:
-        """Grad h = C' l' / m from the predictions C z."""
-        gradient: Array = self.columns.T @ (self.loss.derivative(predictions, self.targets) / len(self.targets))
-        return gradient
-
-    def gradient_on(self, rows: Support, z: Array) -> Array:
-        """The gradient over a minibatch of rows."""
-        columns = self.columns[rows]
-        gradient: Array = columns.T @ (self.loss.derivative(columns @ z, self.targets[rows]) / len(rows))
-        return gradient
-
-    def hessian(self, predictions: Array) -> Array:
-        """C' diag(l'') C / m."""
-        curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
-        hessian: Array = self.columns.T @ (self.columns * (curvature / len(self.targets))[:, None])
-        return hessian
-
-    def step_length(self, predictions: Array, image: Array, slope: float) -> float:
-        """How far to go along a direction d of descent, given C d and grad h' d < 0.
-
-        The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
-        until h decreases enough (Armijo), which the squared loss never needs.
-        """
-        bend = float(np.sum(image * self.loss.curvature(predictions, self.targets, image))) / len(self.targets)
-        if bend <= 0:
-            return 0.0
-        length, start = -slope / bend, self.value(predictions)
-        rounding = 16 * float(np.finfo(predictions.dtype).eps) * abs(start)
-        for _ in range(60):
-            if self.value(predictions + length * image) <= start + 1e-4 * length * slope + rounding:
-                return length
-            length /= 2
-        return 0.0
-
-    def within(self, accuracy: float | None, predictions: Array, gradient: Array) -> bool:
-        """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
-
-        Exact for the squared loss, whose Hessian is constant (directions of no curvature are directions in which
-        every point is a minimiser); for other losses the Hessian at z stands for the one on the way.
-        """
-        if accuracy is None:
-            return False
-        eigenvalues = np.linalg.eigvalsh(self.hessian(predictions))
-        positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
-        return bool(not positive.size or np.linalg.norm(gradient) <= accuracy * positive[0])
-
-
 class Solver(Protocol):
     """What FedGradMP needs of a solver."""
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether it works in orthonormal coordinates of the span."""
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """A minimiser of the problem, or a point near one, from `start`."""
@@ -90,11 +37,20 @@ class Solver(Protocol):
 
 @dataclass(frozen=True)
 class Exact:
-    """The minimiser to machine precision: Algorithm 1. Minimum norm where it is not unique (squared loss)."""
+    """The minimiser to machine precision: Algorithm 1.
+
+    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
+    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
+    finite, but as large as a hundred Newton steps make it; give `FedGradMP` a radius.
+    """
+
+    orthonormal = True
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The minimiser; `start` matters only where the loss needs iterations."""
-        return problem.loss.minimiser(problem.columns, problem.targets, start)
+        if isinstance(problem.loss, SquaredLoss):
+            return least_squares(problem.columns, problem.targets)
+        return _newton(problem, start, limit=100, accuracy=None)
 
 
 @dataclass(frozen=True)
@@ -103,6 +59,11 @@ class _Iterative:
 
     steps: int | None = None
     accuracy: float | None = None
+
+    @property
+    def orthonormal(self) -> bool:
+        """Always: the accuracy is a distance between signals."""
+        return True
 
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:
@@ -158,18 +119,7 @@ class Newton(_Iterative):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        z, predictions = start, problem.columns @ start
-        for _ in range(self.limit):
-            gradient = problem.gradient(predictions)
-            if problem.within(self.accuracy, predictions, gradient):
-                break
-            direction = -np.linalg.lstsq(problem.hessian(predictions), gradient, rcond=None)[0]
-            image = problem.columns @ direction
-            length = problem.step_length(predictions, image, float(gradient @ direction))
-            if length == 0:
-                break
-            z, predictions = z + length * direction, predictions + length * image
-        return z
+        return _newton(problem, start, self.limit, self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -184,8 +134,14 @@ class SGD:
         Rows per step, drawn without replacement; None is all rows.
     learning_rate : float or None
         None is 1 / L, with L the largest curvature of the problem, from a few power iterations.
+
+    Notes
+    -----
+    A step is alpha <- alpha - rate g on the coefficients of the merged atoms, which in the standard basis and for
+    orthonormal atoms is a step on the signal itself.
     """
 
+    orthonormal = False
     steps: int = 2
     batch_size: int | None = None
     learning_rate: float | None = None
@@ -199,7 +155,7 @@ class SGD:
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        rate = self.learning_rate or 1 / _largest_curvature(problem)
+        rate = self.learning_rate or 1 / problem.largest_curvature()
         z, n_rows = start, len(problem.targets)
         for _ in range(self.steps):
             rows = rng.choice(n_rows, min(self.batch_size or n_rows, n_rows), replace=False)
@@ -229,10 +185,9 @@ class SVRG(_Iterative):
         """The last anchor."""
         anchor, n_rows = start, len(problem.targets)
         size = min(self.batch_size, n_rows)
-        steepest_row = float(np.einsum("ij,ij->i", problem.columns, problem.columns).max())
-        rate = 1 / (4 * problem.loss.smoothness * max(steepest_row, np.finfo(float).tiny))
+        rate = 1 / (4 * max(problem.steepest_row(), float(np.finfo(float).tiny)))
         for _ in range(self.limit):
-            predictions = problem.columns @ anchor
+            predictions = problem.predictions(anchor)
             full = problem.gradient(predictions)
             if problem.within(self.accuracy, predictions, full):
                 break
@@ -253,25 +208,36 @@ def minimise_on(
     rng: np.random.Generator,
 ) -> SparseModel:
     """B = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
-    columns, values = client.columns(merged), start.on(merged)
-    coordinates = dictionary.coordinates(merged)
-    if coordinates is None:
-        values = solver.minimise(RestrictedProblem(columns, client.targets, client.loss), values, rng)
-    else:
-        forth, back = (matrix.astype(columns.dtype, copy=False) for matrix in coordinates)
-        problem = RestrictedProblem(columns @ forth, client.targets, client.loss)
-        values = forth @ solver.minimise(problem, back @ values, rng)
-    return SparseModel(merged, values, start.shape)
+    problem = restrict(client, merged, dictionary, orthonormal=solver.orthonormal)
+    z = solver.minimise(problem, problem.start(start.on(merged)), rng)
+    return SparseModel(merged, problem.coefficients(z), start.shape)
+
+
+def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
+    z, predictions = start, problem.predictions(start)
+    for _ in range(limit):
+        gradient = problem.gradient(predictions)
+        if problem.within(accuracy, predictions, gradient):
+            break
+        direction = -np.linalg.lstsq(problem.hessian(predictions), gradient, rcond=None)[0]
+        image, slope = problem.predictions(direction), float(gradient @ direction)
+        length = problem.step_length(predictions, image, slope)
+        if length == 0:
+            break
+        z, predictions = z + length * direction, predictions + length * image
+        if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
+            break
+    return z
 
 
 def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
-    z, predictions = start, problem.columns @ start
+    z, predictions = start, problem.predictions(start)
     gradient = problem.gradient(predictions)
     direction = -gradient
     for _ in range(limit):
         if not gradient.any() or problem.within(accuracy, predictions, gradient):
             break
-        image = problem.columns @ direction
+        image = problem.predictions(direction)
         length = problem.step_length(predictions, image, float(gradient @ direction))
         if length == 0:
             break
@@ -285,14 +251,3 @@ def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: flo
 
 def _polak_ribiere(before: Array, gradient: Array) -> float:
     return max(0.0, float(gradient @ (gradient - before) / (before @ before)))
-
-
-def _largest_curvature(problem: RestrictedProblem, iterations: int = 8) -> float:
-    """An estimate, rarely low and then slightly, of the largest eigenvalue of the Hessian: power iterations on C'C."""
-    vector = problem.columns.sum(axis=0)
-    if not vector.any():
-        vector = np.ones_like(vector)
-    for _ in range(iterations):
-        vector = problem.columns.T @ (problem.columns @ (vector / np.linalg.norm(vector)))
-    largest = float(np.linalg.norm(vector)) * problem.loss.smoothness / len(problem.targets)
-    return max(1.05 * largest, np.finfo(float).tiny)

@@ -100,7 +100,7 @@ BAD = {
     "weights length": (lambda As, ys: {"weights": [1, 1]}, "weights has 2 entries; expected one for each of 3"),
     "zero weights": (lambda As, ys: {"weights": [0, 0, 0]}, "weights sum to 0"),
     "nan weight": (lambda As, ys: {"weights": [0, np.nan, 1]}, "weights holds 1 values"),
-    "loss": (lambda As, ys: {"loss": "hinge"}, "loss is 'hinge'; expected one of 'squared'"),
+    "loss": (lambda As, ys: {"loss": "hinge"}, "loss is 'hinge'; expected one of 'squared', 'logistic', 'softmax'"),
     "truth": (lambda As, ys: {"truth": np.ones(3)}, r"truth has shape \(3,\); expected \(4,\)"),
     "no clients": (lambda As, ys: (As.clear(), ys.clear()) and None, "As is empty"),
 }

@@ -9,7 +9,8 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
-from fgmp.solvers import RestrictedProblem, minimise_on
+from fgmp.restricted import RestrictedProblem
+from fgmp.solvers import minimise_on
 
 SOLVERS = [
     fgmp.Exact(),

@@ -1,0 +1,192 @@
+"""The restricted problem of a client: f_i over the span of the merged atoms, in orthonormal coordinates of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .dictionaries import Coordinates, StandardBasis
+from .federation import Client
+from .losses import Loss
+from .models import Array, Support
+
+__all__ = ["RestrictedProblem", "restrict"]
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedProblem:
+    """h(z) = (1/m) sum_j l(predictions_j(z), y_j), with predictions that are linear in z.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, u)
+        With one output, the columns of the data in the coordinates z; with several, those of the atoms used.
+    targets : ndarray, shape (m,)
+    loss : Loss
+    places : ndarray of int or None
+        For a model with several outputs, where the coefficients stand in the flattened (u, n_outputs) matrix that
+        `columns` multiplies; None where there is one output and the coefficients are that vector.
+    n_outputs : int
+    coordinates : Coordinates or None
+        The map from z to the coefficients of the merged atoms; None is the identity.
+    """
+
+    columns: Array
+    targets: Array
+    loss: Loss
+    places: Support | None = None
+    n_outputs: int = 1
+    coordinates: Coordinates | None = None
+
+    def coefficients(self, z: Array) -> Array:
+        """The coefficients of the merged atoms."""
+        return z if self.coordinates is None else self.coordinates.to_coefficients @ z
+
+    def start(self, coefficients: Array) -> Array:
+        """The coordinates z of given coefficients."""
+        return coefficients if self.coordinates is None else self.coordinates.from_coefficients @ coefficients
+
+    def predictions(self, z: Array, rows: Support | slice = slice(None)) -> Array:
+        """The predictions on all rows, or on some; they are linear in z."""
+        if self.places is None:
+            product: Array = self.columns[rows] @ z
+            return product
+        matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
+        matrix.reshape(-1)[self.places] = self.coefficients(z)
+        product = self.columns[rows] @ matrix
+        return product
+
+    def pull_back(self, derivative: Array, rows: Support | slice = slice(None)) -> Array:
+        """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
+        gradient: Array = self.columns[rows].T @ derivative
+        if self.places is not None:
+            gradient = gradient.reshape(-1)[self.places]
+            if self.coordinates is not None:
+                gradient = self.coordinates.to_coefficients.T @ gradient
+        return gradient
+
+    def value(self, predictions: Array) -> float:
+        """The objective h, from the predictions."""
+        return float(np.sum(self.loss.values(predictions, self.targets)) / len(self.targets))
+
+    def gradient(self, predictions: Array) -> Array:
+        """The gradient of h, from the predictions."""
+        return self.pull_back(self.loss.derivative(predictions, self.targets) / len(self.targets))
+
+    def gradient_on(self, rows: Support, z: Array) -> Array:
+        """The gradient over a minibatch of rows, at z."""
+        derivative = self.loss.derivative(self.predictions(z, rows), self.targets[rows])
+        return self.pull_back(derivative / len(rows), rows)
+
+    def hessian(self, predictions: Array) -> Array:
+        """The Hessian of h, shape (k, k), from the predictions: one Hessian product per coordinate."""
+        if self.places is None:
+            curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
+            hessian: Array = self.columns.T @ (self.columns * (curvature / len(self.targets))[:, None])
+            return hessian
+        size = self.pull_back(predictions).size
+        images = (self.predictions(unit) for unit in np.eye(size, dtype=predictions.dtype))
+        bent = (self.loss.curvature(predictions, self.targets, image) for image in images)
+        return np.array([self.pull_back(rows / len(self.targets)) for rows in bent]).reshape(size, size)
+
+    def step_length(self, predictions: Array, image: Array, slope: float) -> float:
+        """How far to go along a direction d of descent, given its image in predictions and grad h' d < 0.
+
+        The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
+        until h decreases enough (Armijo), which the squared loss never needs.
+        """
+        bend = float(np.sum(image * self.loss.curvature(predictions, self.targets, image))) / len(self.targets)
+        if bend <= 0:
+            return 0.0
+        length, start = -slope / bend, self.value(predictions)
+        rounding = 16 * float(np.finfo(predictions.dtype).eps) * abs(start)
+        for _ in range(60):
+            if self.value(predictions + length * image) <= start + 1e-4 * length * slope + rounding:
+                return length
+            length /= 2
+        return 0.0
+
+    def within(self, accuracy: float | None, predictions: Array, gradient: Array) -> bool:
+        """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
+
+        Exact for the squared loss, whose Hessian is constant (directions of no curvature are directions in which
+        every point is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        """
+        if accuracy is None:
+            return False
+        eigenvalues = np.linalg.eigvalsh(self.hessian(predictions))
+        positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
+        return bool(not positive.size or np.linalg.norm(gradient) <= accuracy * positive[0])
+
+    def largest_curvature(self, iterations: int = 8) -> float:
+        """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian: power iterations."""
+        rows = (len(self.targets),) if self.places is None else (len(self.targets), self.n_outputs)
+        vector = self.pull_back(np.ones(rows, self.columns.dtype))
+        if not vector.any():
+            vector = np.ones_like(vector)
+        for _ in range(iterations):
+            norm = np.linalg.norm(vector)
+            if norm == 0:
+                break
+            vector = self.pull_back(self.predictions(vector / norm))
+        largest = float(np.linalg.norm(vector)) * self.loss.smoothness / len(self.targets)
+        return max(1.05 * largest, float(np.finfo(float).tiny))
+
+    def steepest_row(self) -> float:
+        """An upper bound of the curvature of any single row."""
+        norms = np.einsum("ij,ij->i", self.columns, self.columns)
+        stretch = 1.0
+        if self.places is not None and self.coordinates is not None:
+            stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
+        return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness
+
+
+def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orthonormal: bool) -> RestrictedProblem:
+    """The restricted problem of a client on the merged atoms.
+
+    Parameters
+    ----------
+    client : Client
+        Prepared: its features are A_i Psi.
+    merged : ndarray of int
+        Positions in the flattened coefficients.
+    dictionary : StandardBasis or Dictionary
+    orthonormal : bool
+        Whether z are orthonormal coordinates of the span, or the coefficients themselves, which saves a
+        factorisation where the atoms are not orthonormal.
+    """
+    shape = client.model_shape
+    if len(shape) == 1:
+        columns = client.columns(merged)
+        coordinates = _cast(dictionary.coordinates(merged) if orthonormal else None, columns)
+        if coordinates is not None:
+            columns = columns @ coordinates.to_coefficients
+        return RestrictedProblem(columns, client.targets, client.loss, coordinates=coordinates)
+    atoms, outputs = np.divmod(merged, shape[1])
+    used, rows = np.unique(atoms, return_inverse=True)
+    columns = client.columns(used)
+    coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
+    places = rows * shape[1] + outputs
+    return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], _cast(coordinates, columns))
+
+
+def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:
+    """Orthonormal coordinates for each output on its own: block-diagonal up to the order of the coefficients."""
+    forth, back, done = np.zeros((len(atoms), len(atoms))), np.zeros((len(atoms), len(atoms))), 0
+    for output in range(n_outputs):
+        members = np.flatnonzero(outputs == output)
+        coordinates = dictionary.coordinates(atoms[members])
+        if coordinates is None:
+            return None
+        rank = coordinates.to_coefficients.shape[1]
+        forth[members, done : done + rank] = coordinates.to_coefficients
+        back[done : done + rank, members] = coordinates.from_coefficients
+        done += rank
+    return Coordinates(forth[:, :done], back[:done])
+
+
+def _cast(coordinates: Coordinates | None, like: Array) -> Coordinates | None:
+    if coordinates is None:
+        return None
+    return Coordinates(*(matrix.astype(like.dtype, copy=False) for matrix in coordinates))
