@@ -1,6 +1,6 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
-from . import datasets
+from . import datasets, theory
 from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
 from .claims import claim
 from .datasets import make_sensing, make_sparse_regression
@@ -47,5 +47,6 @@ __all__ = [
     "simulate",
     "stop_at",
     "stop_when_stalled",
+    "theory",
     "tune",
 ]

@@ -245,7 +245,7 @@ class Dictionary(StandardBasis):
 
 
 def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **options: str) -> Dictionary:
-    """A random Gaussian dictionary (paper, Section IV-E): independent entries N(0, 1/n_features).
+    """A random Gaussian dictionary (paper, Section IV-D): independent entries N(0, 1/n_features).
 
     Independent of the clients' data, so sharing it reveals nothing about them; B Psi has restricted condition numbers
     that depend on the stable rank of B.

@@ -92,7 +92,7 @@ class SquaredLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss:
-    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-2 y z)) (paper, Section IV-E).
+    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-2 y z)) (paper, Section IV-D).
 
     The factor 2 is the paper's, so that l'' <= 1. With s(t) = 1/(1 + exp(-t)) the derivative is -2 y s(-2 y z) and
     the curvature 4 s(2z) (1 - s(2z)).
@@ -139,7 +139,7 @@ class SoftmaxLoss:
     """Multiclass logistic loss, l(z, y) = -z_y + log sum_c exp(z_c), for integer labels y = 0..C-1.
 
     The model x has one column per class, and z_c = a' x_c. The paper prints the logarithm of the exponential of a
-    sum; the sum of exponentials is meant (Section V-B, multiclass logistic regression).
+    sum; the sum of exponentials is meant (Sections IV-D and V-B).
 
     Parameters
     ----------

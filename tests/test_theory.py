@@ -1,0 +1,235 @@
+"""Restricted constants against brute force and known matrices; the theorems against numbers worked out by hand."""
+
+from itertools import combinations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import fgmp
+from fgmp import theory
+from fgmp.theory import ClientConstants
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 5))
+def test_enumeration_is_brute_force(seed, tau):
+    rng = np.random.default_rng(seed)
+    B, w = rng.standard_normal((7, 6)), rng.uniform(0, 2, 7)
+    D = fgmp.Dictionary(rng.standard_normal((6, 5)))
+    spectra, weighted, inside = [], [], []
+    for S in map(list, combinations(range(6), tau)):
+        spectra.append(np.linalg.eigvalsh(B[:, S].T @ B[:, S] / 7))
+        weighted.append(np.linalg.eigvalsh(B[:, S].T @ np.diag(w) @ B[:, S] / 7))
+    for S in map(list, combinations(range(5), tau)):
+        Q = np.linalg.qr(D.atoms[:, S])[0]
+        inside.append(np.linalg.eigvalsh(Q.T @ B.T @ B @ Q / 7))
+    for options, found in (({}, spectra), ({"weights": w}, weighted), ({"dictionary": D}, inside)):
+        constants = theory.restricted_constants(B, tau, **options)
+        assert constants.lower == pytest.approx(np.min(found), abs=1e-10)
+        assert constants.upper == pytest.approx(np.max(found), rel=1e-7)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 10_000), st.integers(1, 6))
+def test_bounds_lie_on_their_sides(seed, tau):
+    B = np.random.default_rng(seed).standard_normal((12, 8))
+    exact = theory.restricted_constants(B, tau)
+    inner = theory.inner_restricted_constants(B, tau, n_supports=5, rng=seed)
+    outer = theory.outer_restricted_constants(B, tau)
+    slack = 1e-10
+    assert outer.lower - slack <= exact.lower <= inner.lower + slack
+    assert inner.upper - slack <= exact.upper <= outer.upper + slack
+    assert inner.condition <= exact.condition * (1 + 1e-9)
+
+
+def test_the_greedy_search_nearly_reaches_the_constants():
+    ratios = []
+    for seed in range(10):
+        B = np.random.default_rng(seed).standard_normal((30, 14))
+        exact, inner = theory.restricted_constants(B, 4), theory.inner_restricted_constants(B, 4, n_supports=1)
+        ratios.append((inner.upper / exact.upper, exact.lower / inner.lower))
+    assert np.median(ratios, axis=0).min() > 0.9
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 10_000), st.floats(0.1, 10))
+def test_constants_are_monotone_in_tau_and_scale_with_the_square(seed, factor):
+    B = np.random.default_rng(seed).standard_normal((9, 7))
+    constants = [theory.restricted_constants(B, tau) for tau in range(1, 8)]
+    assert all(np.diff([c.lower for c in constants]) <= 1e-12)
+    assert all(np.diff([c.upper for c in constants]) >= -1e-12)
+    scaled = theory.restricted_constants(factor * B, 3)
+    assert scaled.upper == pytest.approx(factor**2 * constants[2].upper)
+    assert scaled.condition == pytest.approx(constants[2].condition)
+
+
+def test_known_matrices():
+    Q = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
+    assert theory.rip_constant(Q, 3) == pytest.approx(0, abs=1e-12)
+    assert theory.rip_constant(2 * Q, 3) == pytest.approx(3)
+    assert theory.stable_rank(Q) == pytest.approx(6)
+    assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
+    twins = np.column_stack([Q, Q[:, 0]])
+    assert theory.rip_constant(twins, 2) == pytest.approx(1)
+    cosine = 0.3
+    pair = np.array([[1.0, cosine], [0.0, np.sqrt(1 - cosine**2)]])
+    assert theory.rip_constant(pair, 2) == pytest.approx(cosine)
+    constants = theory.restricted_constants(np.diag([1.0, 2.0, 3.0]), 2)
+    assert (constants.lower, constants.upper) == pytest.approx((1 / 3, 3.0))
+    assert theory.restricted_constants(np.ones((3, 2)), 2).condition > 1e12
+
+
+def test_gaussian_matrices_have_the_rip_of_the_literature():
+    """||delta_1 column norms|| concentrate like chi-square, and delta falls like 1/sqrt(m)."""
+    deltas = []
+    for m in (200, 800, 3200):
+        trials = [np.random.default_rng(s).standard_normal((m, 12)) / np.sqrt(m) for s in range(5)]
+        deltas.append(np.median([theory.rip_constant(B, 3) for B in trials]))
+    slope = np.polyfit(np.log([200, 800, 3200]), np.log(deltas), 1)[0]
+    assert slope == pytest.approx(-0.5, abs=0.1)
+
+
+@pytest.mark.parametrize("n, tau", [(50, 1), (50, 5), (50, 50)])
+def test_gaussian_width_lies_below_its_bound(n, tau):
+    width, error = theory.gaussian_width(n, tau, n_samples=4000)
+    assert width < theory.gaussian_width_bound(n, tau)
+    doubled, _ = theory.gaussian_width(n, tau, n_samples=4000, radius=2.0)
+    assert doubled == pytest.approx(2 * width)
+    if tau == n:
+        from scipy.special import gammaln
+
+        chi = np.sqrt(2) * np.exp(gammaln((n + 1) / 2) - gammaln(n / 2))
+        assert abs(width - chi) < 5 * error
+
+
+def test_betas_by_hand():
+    assert theory.beta_1(1.0, 1.0) == pytest.approx(1)
+    assert theory.beta_1(2.0, 3.0) == pytest.approx(3)
+    assert theory.beta_1(1.0, 2.0) == np.inf
+    assert theory.beta_2(1.0, 1.0) == pytest.approx(0)
+    assert theory.beta_2(2.0, 3.0, theta=0.5) == pytest.approx(2 * (3 + 4 - 2) / 2)
+    slack = np.sqrt(3) / 2
+    assert theory.beta_2(2.0, 3.0, eta_1=2.0, upper_squared=9.0) == pytest.approx(1 + 2 * slack * 28 / 2)
+    assert theory.beta_2_unbounded_variance(2.0, 3.0, 9.0, theta=0.5) == pytest.approx(5 + 6 * 0.25 * 18 / 2)
+
+
+def test_theorem1_by_hand():
+    """Two clients with condition numbers 1.05 and 1: mu = 4 b1 b2, kappa = 4 (mu_1^K + mu_2^K)/2."""
+    constants = ClientConstants.of([1.0, 1.0], [1.05, 1.0], gradient=[0.01, 0.02])
+    bound = theory.theorem1(constants, 2)
+    b1, b2 = 1.05 / 0.95, 2 * 0.05
+    mu = 4 * b1 * b2
+    nu = 4 * np.array([b1 * 8 * 0.01 + 4 * 0.01 / (1.05 * 0.95), 8 * 0.02 + 4 * 0.02])
+    np.testing.assert_allclose(bound.mu, [mu, 0], atol=1e-12)
+    np.testing.assert_allclose(bound.nu, nu)
+    assert bound.kappa == pytest.approx(2 * mu**2)
+    assert bound.residual == pytest.approx(4 * (nu[0] * (1 + mu) + nu[1]) / 2 / (1 - 2 * mu**2))
+    np.testing.assert_allclose(bound.after([0, 1], 3.0), bound.residual + np.array([3, 3 * bound.kappa]))
+    assert str(bound).startswith("kappa = 0.391")
+
+
+def test_no_guarantee_is_said_not_computed():
+    bound = theory.theorem1(ClientConstants.of(1.0, 1.2), 1)
+    assert not bound.guarantees and bound.residual == np.inf
+    assert np.isinf(bound.after([0, 5], 1.0)).all()
+    assert "no guarantee" in str(bound)
+    assert not theory.theorem1(ClientConstants.of(1.0, 2.5), 3).guarantees
+
+
+def test_the_variants_by_hand():
+    constants = ClientConstants.of([1.0, 1.0, 1.0], [1.0, 1.01, 1.02], gradient=0.01, variance=0.03)
+    exact = theory.theorem1(constants, 3, theta=10.0)
+    inexact = theory.theorem_inexact(constants, 3, 0.1, theta=10.0)
+    np.testing.assert_allclose(inexact.mu, 2 * exact.mu)
+    np.testing.assert_allclose(inexact.nu, 2 * exact.nu + 8 * 0.01)
+    assert theory.theorem_inexact(constants, 3, 0.0, theta=10.0).kappa == pytest.approx(8 * exact.kappa)
+    part = theory.theorem_partial_participation(constants, 3, 2, theta=10.0)
+    assert part.kappa == pytest.approx(4 * np.sort(exact.mu**3)[1:].mean())
+    whole = theory.theorem_partial_participation(constants, 3, 3, theta=10.0)
+    assert whole.kappa == pytest.approx(exact.kappa) and whole.residual == pytest.approx(exact.residual)
+    assert part.kappa >= whole.kappa
+    free = theory.theorem_unbounded_variance(constants, 3, [0.0, 0.0, 0.0], theta=0.05)
+    np.testing.assert_allclose(free.beta_1, exact.beta_1)
+    slow = theory.beta_2_unbounded_variance(constants.lower, constants.upper, constants.upper_squared, theta=0.05)
+    np.testing.assert_allclose(free.beta_2, slow)
+
+
+def test_the_corollary_by_hand():
+    bound = theory.theorem1(ClientConstants.of(1.0, 1.0, gradient=0.01), 1)
+    value = theory.objective_bound(bound, 4, 1.0, objective=0.5, gradient=0.04, smoothness=2.0)
+    assert value == pytest.approx(0.5 + 0.01 + 2 * bound.residual)
+
+
+def orthonormal_clients(noise=0.0, n_clients=4, n_samples=64, n_features=8, seed=0):
+    """Clients with A_i'A_i = |D_i| I up to a small perturbation: restricted condition numbers near one."""
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(n_features)
+    truth[[1, 5]] = [1.0, -0.5]
+    As = []
+    for _ in range(n_clients):
+        Q = np.linalg.qr(rng.standard_normal((n_samples, n_features)))[0]
+        As.append(np.sqrt(n_samples) * Q @ (np.eye(n_features) + 0.005 * rng.standard_normal((n_features,) * 2)))
+    ys = [A @ truth + noise * rng.standard_normal(n_samples) for A in As]
+    return fgmp.Federation.from_arrays(As, ys, truth=truth)
+
+
+def test_measured_constants_are_those_of_the_formulas():
+    fed = orthonormal_clients(noise=0.1)
+    constants = theory.measure_constants(fed, fed.truth, 2)
+    for i, client in enumerate(fed.clients):
+        eigenvalues = np.linalg.eigvalsh(client.features.T @ client.features / 64)
+        assert constants.lower[i] == pytest.approx(eigenvalues[0])
+        assert constants.upper[i] == pytest.approx(eigenvalues[-1])
+        gradient = client.features.T @ (client.features @ fed.truth - client.targets) / 64
+        assert constants.whole_gradient[i] == pytest.approx(gradient @ gradient)
+        assert constants.gradient[i] == pytest.approx(gradient @ gradient)
+    assert theory.heterogeneity(fed, fed.truth) == pytest.approx(np.sqrt(constants.zeta_squared))
+    assert theory.heterogeneity(orthonormal_clients(), fed.truth) == pytest.approx(0, abs=1e-12)
+    batches = theory.measure_constants(fed, fed.truth, 2, batch_size=32)
+    assert (batches.upper > constants.upper).all() and (batches.variance > 0).all()
+
+
+def test_the_bound_holds_on_runs():
+    fed = orthonormal_clients(noise=0.1)
+    bound = theory.theorem1(theory.measure_constants(fed, fed.truth, 2), 3)
+    assert bound.guarantees
+    errors = fgmp.simulate(fgmp.FedGradMP(2), fed, rounds=6).history["relative_error"] ** 2
+    initial = float(fed.truth @ fed.truth)
+    assert np.all(errors * initial <= bound.after(np.arange(7), initial))
+
+
+@pytest.mark.parametrize("batch_size", [1, 2, 4])
+def test_the_variance_over_minibatches_is_that_of_enumeration(batch_size):
+    rng = np.random.default_rng(0)
+    A, y, x = rng.standard_normal((5, 3)), rng.standard_normal(5), rng.standard_normal(3)
+    (client,) = fgmp.Federation.from_arrays([A], [y]).clients
+    batches = [np.array(rows) for rows in combinations(range(5), batch_size)]
+    deviations = [np.sum((client.gradient(x, rows) - client.gradient(x)) ** 2) for rows in batches]
+    assert theory.minibatch_variance(client, x, batch_size) == pytest.approx(np.mean(deviations))
+    assert theory.minibatch_variance(client, x, 5) == 0
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: theory.restricted_constants(np.eye(4), 5), "sparsity is 5; expected an integer from 1 to 4"),
+        (lambda: theory.restricted_constants(np.ones((3, 60)), 10), "inner_restricted_constants and outer"),
+        (lambda: theory.restricted_constants(np.full((2, 2), np.nan), 1), "B holds 4 values that are not finite"),
+        (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 2]), r"weights has shape \(2,\)"),
+        (lambda: theory.stable_rank(np.zeros((2, 2))), "B is zero"),
+        (lambda: theory.rip_constant(np.eye(3), 0), "sparsity is 0"),
+        (lambda: theory.gaussian_width(3, 4), "sparsity is 4"),
+        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 0), "local_iterations is 0"),
+        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, eta_1=0.5), "eta_1 is 0.5"),
+        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, theta=0), "theta is 0"),
+        (lambda: theory.theorem_inexact(ClientConstants.of(1.0, 1.0), 1, -1), "accuracy is -1"),
+        (lambda: theory.theorem_partial_participation(ClientConstants.of(1.0, 1.0), 1, 2), "cohort_size is 2"),
+        (lambda: ClientConstants.of(0.0, 1.0), "expected 0 < lower <= upper"),
+        (lambda: ClientConstants.of(2.0, 1.0), "expected 0 < lower <= upper"),
+    ],
+)
+def test_bad_input_is_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
