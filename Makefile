@@ -16,6 +16,11 @@ export MKL_NUM_THREADS := 1
 # The kernel `python3` is this environment's, whatever else is installed for the user.
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
+# nbval runs in the folder of the notebooks.
+ifdef FGMP_DATA
+export FGMP_DATA := $(abspath $(FGMP_DATA))
+endif
+
 .PHONY: help reproduce test lab refresh paper clean
 
 help:  ## list the commands

@@ -3,11 +3,12 @@
 from . import datasets, theory
 from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
 from .claims import claim
-from .datasets import make_sensing, make_sparse_regression
+from .datasets import digits_by_writer, make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
 from .federation import Client, Federation
 from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from .metrics import accuracy, accuracy_on
 from .simulate import Result, simulate, stop_at, stop_when_stalled
 from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .tune import Trial, Tuning, tune
@@ -38,9 +39,12 @@ __all__ = [
     "StandardBasis",
     "Trial",
     "Tuning",
+    "accuracy",
+    "accuracy_on",
     "approx_tau",
     "claim",
     "datasets",
+    "digits_by_writer",
     "gaussian_dictionary",
     "make_sensing",
     "make_sparse_regression",

@@ -137,6 +137,8 @@ def main() -> int:
     jobs = plan(arguments.names, arguments.in_place, parameters)
     claims = BUILD / "claims" if parameters is None else BUILD / "paper" / "claims"
     os.environ["FGMP_CLAIMS"] = str(claims)
+    if "FGMP_DATA" in os.environ:  # notebooks run in a folder of their own
+        os.environ["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
     forget_claims(claims, {job.name for job in jobs} if arguments.names else None)
     with ProcessPoolExecutor(max_workers=2) as pool:
         ran = list(pool.map(execute, jobs))

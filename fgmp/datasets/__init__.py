@@ -1,5 +1,15 @@
 """Federations and signals to work on: synthetic, embedded, and from files of the user."""
 
+from .digits import DigitsByWriter, digits_by_writer
+from .downloads import data_folder, fetch
 from .synthetic import GaussianRows, make_sensing, make_sparse_regression
 
-__all__ = ["GaussianRows", "make_sensing", "make_sparse_regression"]
+__all__ = [
+    "DigitsByWriter",
+    "GaussianRows",
+    "data_folder",
+    "digits_by_writer",
+    "fetch",
+    "make_sensing",
+    "make_sparse_regression",
+]

@@ -1,0 +1,186 @@
+"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from ..checks import Seed, check_integer, check_number, check_option, check_seed
+from ..federation import Client, Federation
+from ..losses import SoftmaxLoss
+from ..models import Array
+from .downloads import DOWNLOADS, locate
+from .label_skew import deal_by_label
+from .writers import Digits, FemnistWriters, MnistWriters, Writers
+
+__all__ = ["DigitsByWriter", "digits_by_writer"]
+
+N_CLASSES = 10
+
+# Training clients, test clients, digits for each of them; the paper's numbers where there are writers.
+SIZES = {"digits": (30, 10, 40), "mnist-writers": (300, 50, 100), "femnist": (300, 50, 100)}
+
+
+@dataclass(frozen=True, eq=False)
+class DigitsByWriter:
+    """Digits of many writers, dealt into training and test.
+
+    Attributes
+    ----------
+    dataset : str
+        Which data these are.
+    train, test : Federation
+        One client for each writer, equal weights, softmax loss over ten classes. Each row of a client's features is a
+        flattened image in float32, each target its digit. No writer and no digit is in both.
+    train_writers, test_writers : tuple of str
+        Who the clients are, in their order.
+    image_shape : tuple of int
+        Height and width.
+    n_classes : int
+        10.
+    """
+
+    dataset: str
+    train: Federation
+    test: Federation
+    train_writers: tuple[str, ...]
+    test_writers: tuple[str, ...]
+    image_shape: tuple[int, int]
+    n_classes: int = N_CLASSES
+
+    def images(self, client: Client) -> Array:
+        """The digits of a client as images, shape (n_samples, height, width)."""
+        images: Array = client.features.reshape(-1, *self.image_shape)
+        return images
+
+
+def digits_by_writer(
+    dataset: str = "digits",
+    n_train: int | None = None,
+    n_test: int | None = None,
+    n_samples: int | None = None,
+    rng: Seed = None,
+    *,
+    concentration: float = 1.0,
+    normalise: bool = False,
+    folder: str | Path | None = None,
+) -> DigitsByWriter:
+    """Handwritten digits by writer, for multinomial logistic regression (paper, Section V-B, Figures 6 and 7).
+
+    Parameters
+    ----------
+    dataset : {"digits", "mnist-writers", "femnist"}, default "digits"
+        ``"digits"`` comes with scikit-learn: 1,797 digits of 8 x 8 pixels. It does not name its writers, so the digits
+        are dealt to clients with a skew of the labels. ``"mnist-writers"`` is MNIST's training set, 28 x 28, by the
+        writer that QMNIST's labels name: 539 writers, 440 of them with at least 100 digits. ``"femnist"`` is
+        Federated EMNIST, digits only, 28 x 28: the paper's data. The last two are downloaded by `fgmp data fetch`.
+    n_train, n_test : int, default 30 and 10 for ``"digits"``, else 300 and 50
+        Writers for training, and others for the test.
+    n_samples : int, default 40 for ``"digits"``, else 100
+        Digits of each writer. Writers are drawn from those who have as many, and their digits from all they wrote.
+    rng : int, Generator or None
+        The seed. With writers, the test set is the same for every n_train, and so are the first training writers.
+    concentration : float, default 1.0
+        Skew of the labels in ``"digits"``: near 0, a client has one class only; large, all classes alike. The other
+        sets have real writers and ignore it.
+    normalise : bool, default False
+        Whether to scale each image to Euclidean length 1, as the paper's theory of logistic losses assumes of rows
+        (Section IV-E); its experiment does not mention it. By default pixels run from 0, paper, to 1, ink.
+    folder : str or Path, default `data_folder()`
+        Where the downloaded files lie.
+
+    Returns
+    -------
+    DigitsByWriter
+
+    Raises
+    ------
+    ValueError
+        Where an argument is out of its range, there are fewer writers than asked for, or a file is damaged.
+    FileNotFoundError
+        Where the data are not there; the message says how to get them.
+    """
+    sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
+    n_train = check_integer("n_train", sizes[0] if n_train is None else n_train)
+    n_test = check_integer("n_test", sizes[1] if n_test is None else n_test)
+    n_samples = check_integer("n_samples", sizes[2] if n_samples is None else n_samples)
+    concentration = check_number("concentration", concentration, above=0)
+    seed = check_seed("rng", rng)
+    if dataset == "digits":
+        names, hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed)
+    else:
+        writers = _open(dataset, folder)
+        names, hands = _drawn(dataset, writers, n_train, n_test, n_samples, seed)
+        image_shape = writers.image_shape
+    if normalise:
+        hands = [Digits(_unit_rows(pixels), labels) for pixels, labels in hands]
+    test, train = _federation(hands[:n_test]), _federation(hands[n_test:])
+    return DigitsByWriter(dataset, train, test, names[n_test:], names[:n_test], image_shape)
+
+
+def _open(dataset: str, folder: str | Path | None) -> Writers:
+    """The digits of a downloaded set."""
+    place = locate(dataset, folder)
+    if dataset == "mnist-writers":
+        images, labels = DOWNLOADS[dataset]
+        return MnistWriters(place / images.name, place / labels.name)
+    return FemnistWriters([place / name for file in DOWNLOADS[dataset] for name in file.members])
+
+
+def _drawn(
+    dataset: str, writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int
+) -> tuple[tuple[str, ...], list[Digits]]:
+    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
+    counts = writers.counts
+    able = sorted(writer for writer, count in counts.items() if count >= n_samples)
+    if n_train + n_test > len(able):
+        raise ValueError(
+            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of {n_samples} digits; "
+            f"{dataset} has {len(able)} with at least as many (of {len(counts)})"
+        )
+    order = _generator(seed, 0).permutation(len(able))[: n_test + n_train]
+    hands = []
+    for i in order:
+        pixels, labels = writers.digits(able[i])
+        rows = _generator(seed, 1, int(i)).permutation(len(labels))[:n_samples]
+        hands.append(Digits(pixels[rows], labels[rows]))
+    return tuple(able[i] for i in order), hands
+
+
+def _dealt(
+    n_train: int, n_test: int, n_samples: int, concentration: float, seed: int
+) -> tuple[tuple[str, ...], list[Digits], tuple[int, int]]:
+    """The embedded digits, dealt to clients: names, digits, shape of the images."""
+    from sklearn.datasets import load_digits
+
+    images, labels = load_digits(return_X_y=True)
+    n_clients = n_train + n_test
+    if n_clients * n_samples > len(labels):
+        raise ValueError(
+            f"n_train={n_train} and n_test={n_test} ask for {n_clients} clients of {n_samples} digits; digits has "
+            f"{len(labels)}, enough for {len(labels) // n_samples}"
+        )
+    pixels = (images / 16).astype(np.float32)
+    rows = deal_by_label(labels, n_clients, n_samples, concentration, _generator(seed))
+    names = tuple(f"client {i}" for i in range(n_clients))
+    return names, [Digits(pixels[own], labels[own]) for own in rows], (8, 8)
+
+
+def _federation(hands: Sequence[Digits]) -> Federation:
+    return Federation.from_arrays(
+        [digits.pixels for digits in hands], [digits.labels for digits in hands], loss=SoftmaxLoss(N_CLASSES)
+    )
+
+
+def _unit_rows(pixels: Array) -> Array:
+    """Each row scaled to length 1; an empty image stays as it is."""
+    lengths = np.linalg.norm(pixels, axis=1, keepdims=True)
+    unit: Array = pixels / np.where(lengths > 0, lengths, 1)
+    return unit
+
+
+def _generator(seed: int, *key: int) -> np.random.Generator:
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
