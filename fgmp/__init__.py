@@ -5,6 +5,7 @@ from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, Fed
 from .claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
+from .dictionary_learning import KSVDFit, fit_ksvd, ksvd
 from .federation import Client, Federation
 from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
@@ -31,6 +32,7 @@ __all__ = [
     "FedMid",
     "Federation",
     "GradientDescent",
+    "KSVDFit",
     "LogisticLoss",
     "Newton",
     "Result",
@@ -45,7 +47,9 @@ __all__ = [
     "claim",
     "datasets",
     "digits_by_writer",
+    "fit_ksvd",
     "gaussian_dictionary",
+    "ksvd",
     "make_sensing",
     "make_sparse_regression",
     "simulate",

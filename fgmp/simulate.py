@@ -12,7 +12,7 @@ from tqdm import tqdm
 from .checks import Seed, check_integer, check_number, check_seed
 from .contract import Exchange, Method, Reply, State
 from .federation import Client, Federation
-from .models import Array, Message, Support, message_bytes
+from .models import Array, Message, SparseModel, Support, message_bytes
 
 __all__ = ["Result", "simulate", "stop_at", "stop_when_stalled"]
 
@@ -224,7 +224,9 @@ class _Books:
         truth = self.federation.truth
         if truth is not None:
             row["relative_error"] = float(np.linalg.norm(x - truth) / np.linalg.norm(truth))
-        objectives = np.array([client.objective(coefficients) for client in self.clients])
+        sparse = SparseModel.of(coefficients)
+        model = sparse if 4 * len(sparse.support) < coefficients.size else coefficients
+        objectives = np.array([client.objective(model) for client in self.clients])
         row["objective"] = float(self.federation.weights @ objectives)
         row["seconds"] = self.seconds
         row |= {"bytes_up": self.bytes_up, "bytes_down": self.bytes_down, "clients": self.clients_answered}

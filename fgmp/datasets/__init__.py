@@ -3,6 +3,7 @@
 from .digits import DigitsByWriter, digits_by_writer
 from .downloads import data_folder, fetch
 from .synthetic import GaussianRows, make_sensing, make_sparse_regression
+from .video import load_video, photo_clip
 
 __all__ = [
     "DigitsByWriter",
@@ -10,6 +11,8 @@ __all__ = [
     "data_folder",
     "digits_by_writer",
     "fetch",
+    "load_video",
     "make_sensing",
     "make_sparse_regression",
+    "photo_clip",
 ]

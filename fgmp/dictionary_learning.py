@@ -1,0 +1,256 @@
+"""Learn a dictionary from signals: exact K-SVD, in coordinates of the span of the training frames.
+
+Every atom that K-SVD can produce is a combination of training frames. With X = Q Y (thin QR of the frames, as
+columns) all inner products and errors are those of the small matrix Y, so the algorithm runs on Y and the atoms are
+lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import qr
+
+from .checks import Seed, check_array, check_integer, check_seed
+from .dictionaries import Dictionary
+
+__all__ = ["KSVDFit", "fit_ksvd", "ksvd"]
+
+Matrix = NDArray[np.float64]
+
+# Two vectors count as the same up to a factor above this |cosine|; a Dictionary accepts a little more.
+_PARALLEL = 1 - 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class KSVDFit:
+    """What K-SVD learned.
+
+    Attributes
+    ----------
+    dictionary : Dictionary
+        Psi = D: atoms of norm 1, shape (n_features, n_atoms), in the span of the frames.
+    codes : ndarray, shape (n_atoms, n_frames)
+        C: at most `sparsity` entries of each column are not zero, and frame i is about D @ C[:, i].
+    errors : ndarray, shape (iterations + 1,)
+        The relative training error ||X - D C||_F / ||X||_F at the start and after each iteration. It never grows.
+    """
+
+    dictionary: Dictionary
+    codes: Matrix
+    errors: Matrix
+
+
+def ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None) -> Dictionary:
+    """Learn a dictionary by K-SVD: the dictionary of `fit_ksvd`, which says more.
+
+    Parameters
+    ----------
+    frames : array_like, shape (n_frames, n_features) or (n_frames, height, width)
+        The training frames. Not modified.
+    n_atoms : int
+        Number of atoms, at most the number of frames.
+    sparsity : int
+        Atoms in the approximation of each frame, from 1 to n_atoms.
+    iterations : int, default 30
+        Sweeps over the atoms.
+    rng : int, Generator or None
+        Which frames the first atoms are.
+
+    Returns
+    -------
+    Dictionary
+        `n_atoms` atoms of norm 1 and, for images, of length height * width.
+
+    Raises
+    ------
+    ValueError
+        See `fit_ksvd`.
+    """
+    return fit_ksvd(frames, n_atoms, sparsity, iterations=iterations, rng=rng).dictionary
+
+
+def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None) -> KSVDFit:
+    """Learn a dictionary by K-SVD, with the codes of the frames and the error after each iteration.
+
+    K-SVD looks for ``min ||X - D C||_F`` where the columns of X are the frames, the columns of D have norm 1, and
+    each column of C has at most `sparsity` entries that are not zero. It starts from the mean frame and what frames
+    drawn at random add to it (with one atom per frame, from the frames themselves). One iteration
+
+    1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
+       atoms leave of the frames that use it (a singular value decomposition: exact, not the power step of approximate
+       K-SVD) [1]_;
+    2. codes the frames again by Batch-OMP [2]_, and keeps the old code of a frame that the new one would not improve;
+    3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
+
+    None of the three can raise the training error. An atom is not updated to a multiple of another one.
+
+    Parameters
+    ----------
+    frames : array_like, shape (n_frames, n_features) or (n_frames, height, width)
+        The training frames, in any unit: the atoms do not depend on it. Not modified.
+    n_atoms : int
+        Number of atoms. At least as many frames must be different (not zero, not multiples of one another).
+    sparsity : int
+        Atoms in the approximation of each frame, from 1 to n_atoms.
+    iterations : int, default 30
+        Sweeps over the atoms; 0 leaves the frames that were drawn.
+    rng : int, Generator or None
+        Which frames the first atoms are.
+
+    Returns
+    -------
+    KSVDFit
+        ``dictionary``, ``codes`` and ``errors``.
+
+    Raises
+    ------
+    ValueError
+        Where frames are not finite, are fewer than n_atoms, or too many of them are the same up to a factor; where
+        n_atoms, sparsity or iterations is out of its range.
+
+    References
+    ----------
+    .. [1] M. Aharon, M. Elad, A. Bruckstein, "K-SVD: An algorithm for designing overcomplete dictionaries for sparse
+       representation", IEEE Transactions on Signal Processing 54(11), 2006.
+    .. [2] R. Rubinstein, M. Zibulevsky, M. Elad, "Efficient implementation of the K-SVD algorithm using batch
+       orthogonal matching pursuit", Technion, report CS-2008-08, 2008.
+    """
+    signals = _as_columns(frames)
+    n_frames = signals.shape[1]
+    n_atoms = check_integer("n_atoms", n_atoms, at_most=n_frames, why="the number of frames")
+    sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
+    iterations = check_integer("iterations", iterations, at_least=0)
+    order = np.random.default_rng(check_seed("rng", rng)).permutation(n_frames)
+
+    # Products of very large or very small numbers would leave the range of floats.
+    unit = np.abs(signals).max() or 1.0
+    basis, coordinates = qr(signals / unit, mode="economic", overwrite_a=True, check_finite=False)
+    atoms, codes, errors = _iterate(
+        coordinates, _first_atoms(coordinates, order, n_atoms, sparsity), sparsity, iterations
+    )
+    return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
+
+
+def _as_columns(frames: ArrayLike) -> Matrix:
+    array = check_array("frames", frames)
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        raise ValueError(
+            f"frames has shape {array.shape}; expected (n_frames, n_features) or (n_frames, height, width), none 0"
+        )
+    return array.reshape(len(array), -1).T.astype(np.float64)
+
+
+def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsity: int) -> Matrix:
+    """Different directions to start from: with one atom per signal the signals in this order, with norm 1.
+
+    With more, the mean of the signals and what each adds to it come first: frames of a fixed camera are nearly
+    multiples of one another, and atoms that start as frames stay so alike that few measurements cannot tell them apart.
+    """
+    signals = signals[:, order]
+    frames = _different(_normalised(signals), n_atoms)
+    if frames.shape[1] < n_atoms:
+        raise ValueError(
+            f"frames holds {frames.shape[1]} different frames of {len(order)}, without zeros and multiples of others; "
+            f"expected at least n_atoms = {n_atoms}"
+        )
+    if sparsity == 1:
+        return frames
+    mean = _normalised(signals.mean(axis=1, keepdims=True))
+    added = signals - mean @ (mean.T @ signals)
+    added[:, np.linalg.norm(added, axis=0) <= _rounding(signals)] = 0
+    return _different(np.hstack([mean, _normalised(added), frames]), n_atoms)
+
+
+def _different(directions: Matrix, count: int) -> Matrix:
+    """The first `count` directions that are not zero or multiples of one another."""
+    chosen: list[int] = []
+    for i, direction in enumerate(directions.T):
+        cosines = directions[:, chosen].T @ direction
+        if len(chosen) < count and direction.any() and np.all(np.abs(cosines) <= _PARALLEL):
+            chosen.append(i)
+    return np.asfortranarray(directions[:, chosen])
+
+
+def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, Matrix, list[float]]:
+    codes = _matching_pursuit(signals, atoms, sparsity)
+    errors = [_relative_error(signals, atoms, codes)]
+    for _ in range(iterations):
+        for j in np.flatnonzero(codes.any(axis=1)):
+            _update_atom(signals, atoms, codes, int(j))
+        _code_again(signals, atoms, codes, sparsity)
+        _replace_unused(signals, atoms, codes)
+        errors.append(_relative_error(signals, atoms, codes))
+    return atoms, codes, errors
+
+
+def _matching_pursuit(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
+    """Codes of at most `sparsity` atoms by Batch-OMP, which stops at absolute sizes and so gets unit signals."""
+    from sklearn.linear_model import orthogonal_mp_gram
+
+    norms = np.linalg.norm(signals, axis=0)
+    with warnings.catch_warnings():
+        # It warns where a signal needs fewer atoms, as the frames that are atoms do.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        codes = orthogonal_mp_gram(atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity)
+    scaled: Matrix = np.reshape(codes, (atoms.shape[1], -1)) * norms
+    return scaled
+
+
+def _update_atom(signals: Matrix, atoms: Matrix, codes: Matrix, j: int) -> None:
+    """Step 1, in place: the best rank-1 approximation of what the other atoms leave of the users of atom j."""
+    users = np.flatnonzero(codes[j])
+    left = signals[:, users] - atoms @ codes[:, users] + np.outer(atoms[:, j], codes[j, users])
+    directions, sizes, _ = np.linalg.svd(left, full_matrices=False)
+    if sizes[0] <= _rounding(signals):
+        codes[j] = 0
+        return
+    atom = directions[:, 0] if directions[:, 0] @ atoms[:, j] >= 0 else -directions[:, 0]
+    cosines = np.abs(atom @ atoms)
+    cosines[j] = 0
+    if cosines.max() <= _PARALLEL:
+        atoms[:, j] = atom
+    codes[j, users] = atoms[:, j] @ left
+
+
+def _code_again(signals: Matrix, atoms: Matrix, codes: Matrix, sparsity: int) -> None:
+    """Step 2, in place: new codes where they are better."""
+    new = _matching_pursuit(signals, atoms, sparsity)
+    better = _errors(signals, atoms, new) < _errors(signals, atoms, codes)
+    codes[:, better] = new[:, better]
+
+
+def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix) -> None:
+    """Step 3, in place: atoms that no signal uses become the worst represented signals."""
+    directions, norms = _normalised(signals), np.linalg.norm(signals, axis=0)
+    while not codes.any(axis=1).all():
+        j = np.flatnonzero(~codes.any(axis=1))[0]
+        errors = _errors(signals, atoms, codes)
+        errors[np.abs(atoms.T @ directions).max(axis=0) > _PARALLEL] = 0
+        worst = errors.argmax()
+        if errors[worst] <= _rounding(signals):
+            return
+        atoms[:, j] = directions[:, worst]
+        codes[:, worst] = 0
+        codes[j, worst] = norms[worst]
+
+
+def _normalised(signals: Matrix) -> Matrix:
+    norms = np.linalg.norm(signals, axis=0)
+    return signals / np.where(norms > 0, norms, 1.0)
+
+
+def _errors(signals: Matrix, atoms: Matrix, codes: Matrix) -> Matrix:
+    norms: Matrix = np.linalg.norm(signals - atoms @ codes, axis=0)
+    return norms
+
+
+def _relative_error(signals: Matrix, atoms: Matrix, codes: Matrix) -> float:
+    return float(np.linalg.norm(signals - atoms @ codes) / np.linalg.norm(signals))
+
+
+def _rounding(signals: Matrix) -> float:
+    return float(np.finfo(np.float64).eps * np.linalg.norm(signals))

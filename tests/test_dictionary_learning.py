@@ -1,0 +1,251 @@
+"""K-SVD: the training error never grows, the span is enough, and the result holds against another implementation."""
+
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fgmp import dictionary_learning
+from fgmp.datasets.video import photo_clip
+from fgmp.dictionary_learning import _replace_unused, _update_atom, fit_ksvd, ksvd
+
+
+def relative_error(frames, fit):
+    frames = np.reshape(frames, (len(frames), -1))
+    return np.linalg.norm(frames.T - fit.dictionary.atoms @ fit.codes) / np.linalg.norm(frames)
+
+
+def check_fit(frames, fit, n_atoms, sparsity):
+    """What must hold for every fit: a sound dictionary, sparse codes, errors that are true and never grow."""
+    atoms = fit.dictionary.atoms
+    assert atoms.shape == (np.size(frames[0]), n_atoms)
+    assert fit.codes.shape == (n_atoms, len(frames))
+    np.testing.assert_allclose(np.linalg.norm(atoms, axis=0), 1, rtol=1e-12)
+    assert np.abs(np.triu(atoms.T @ atoms, 1)).max(initial=0) <= 1 - 1e-10
+    assert np.count_nonzero(fit.codes, axis=0).max() <= sparsity
+    assert np.all(np.diff(fit.errors) <= 1e-12)
+    assert fit.errors[-1] == pytest.approx(relative_error(frames, fit), abs=1e-12)
+
+
+def planted(n_frames, n_features, n_atoms, sparsity, seed):
+    """Frames that are combinations of `sparsity` of some random atoms."""
+    rng = np.random.default_rng(seed)
+    atoms = rng.standard_normal((n_features, n_atoms))
+    atoms /= np.linalg.norm(atoms, axis=0)
+    codes = np.zeros((n_atoms, n_frames))
+    for column in codes.T:
+        column[rng.choice(n_atoms, sparsity, replace=False)] = rng.choice([-1, 1], sparsity) * rng.uniform(
+            1, 2, sparsity
+        )
+    return (atoms @ codes).T, atoms
+
+
+@st.composite
+def problems(draw):
+    n_frames = draw(st.integers(4, 25))
+    n_features = draw(st.integers(3, 30))
+    n_atoms = draw(st.integers(1, n_frames))
+    rank = draw(st.integers(2, 12))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32)))
+    frames = rng.standard_normal((n_frames, rank)) @ rng.standard_normal((rank, n_features))
+    return frames, n_atoms, draw(st.integers(1, min(n_atoms, 5)))
+
+
+@given(problems(), st.integers(0, 100))
+def test_training_error_never_grows(problem, seed):
+    frames, n_atoms, sparsity = problem
+    check_fit(frames, fit_ksvd(frames, n_atoms, sparsity, iterations=8, rng=seed), n_atoms, sparsity)
+
+
+@given(problems(), st.integers(0, 100))
+def test_repeated_and_zero_frames_are_no_trouble(problem, seed):
+    frames, n_atoms, sparsity = problem
+    frames = np.concatenate([frames, -2 * frames[:3], np.zeros((2, frames.shape[1]))])
+    fit = fit_ksvd(frames, n_atoms, sparsity, iterations=5, rng=seed)
+    check_fit(frames, fit, n_atoms, sparsity)
+    assert not fit.codes[:, -2:].any()
+
+
+def test_recovers_most_of_a_planted_dictionary():
+    frames, atoms = planted(n_frames=400, n_features=16, n_atoms=20, sparsity=2, seed=0)
+    fit = fit_ksvd(frames, 20, 2, iterations=40, rng=0)
+    check_fit(frames, fit, 20, 2)
+    closest = np.abs(atoms.T @ fit.dictionary.atoms).max(axis=1)
+    assert np.mean(closest > 0.99) >= 0.8
+    assert fit.errors[-1] < 0.5 * fit.errors[0]
+
+
+def test_as_many_atoms_as_frames_leave_no_error():
+    frames = np.random.default_rng(0).standard_normal((12, 30))
+    assert fit_ksvd(frames, 12, 1, iterations=2, rng=0).errors.max() < 1e-12
+
+
+def test_one_atom_is_the_first_singular_vector():
+    frames = np.random.default_rng(0).standard_normal((15, 8))
+    fit = fit_ksvd(frames, 1, 1, iterations=1, rng=0)
+    left, sizes, _ = np.linalg.svd(frames.T)
+    assert abs(left[:, 0] @ fit.dictionary.atoms[:, 0]) == pytest.approx(1)
+    assert fit.errors[-1] == pytest.approx(np.sqrt(1 - sizes[0] ** 2 / np.sum(sizes**2)))
+
+
+def test_the_span_of_the_frames_is_enough():
+    rng = np.random.default_rng(3)
+    frames = rng.standard_normal((30, 12)) @ rng.standard_normal((12, 18))
+    rotation = np.linalg.qr(rng.standard_normal((18, 18)))[0]
+    plain, padded, rotated = (
+        fit_ksvd(x, 14, 3, iterations=6, rng=5)
+        for x in (frames, np.pad(frames, ((0, 0), (0, 40))), frames @ rotation.T)
+    )
+    np.testing.assert_allclose(padded.errors, plain.errors, rtol=1e-7)
+    np.testing.assert_allclose(rotated.errors, plain.errors, rtol=1e-7)
+    np.testing.assert_allclose(padded.dictionary.atoms[:18], plain.dictionary.atoms, atol=1e-6)
+    np.testing.assert_allclose(padded.dictionary.atoms[18:], 0, atol=1e-12)
+    np.testing.assert_allclose(rotated.dictionary.atoms, rotation @ plain.dictionary.atoms, atol=1e-6)
+    np.testing.assert_allclose(rotated.codes, plain.codes, atol=1e-5)
+
+
+@pytest.mark.parametrize("unit", [1e-180, 1e-9, 255.0, 1e180])
+def test_atoms_do_not_depend_on_the_unit_of_the_frames(unit):
+    frames = np.random.default_rng(0).standard_normal((20, 9))
+    fit, scaled = (fit_ksvd(x, 12, 3, iterations=5, rng=0) for x in (frames, frames * unit))
+    np.testing.assert_allclose(scaled.dictionary.atoms, fit.dictionary.atoms, atol=1e-6)
+    np.testing.assert_allclose(scaled.codes / unit, fit.codes, atol=1e-6)
+
+
+def test_dark_frames_are_coded_as_well_as_bright_ones():
+    frames = np.random.default_rng(0).standard_normal((20, 30))
+    frames[10:] *= 1e-9
+    fit = fit_ksvd(frames, 20, 1, iterations=3, rng=0)
+    residual = frames.T - fit.dictionary.atoms @ fit.codes
+    assert np.all(np.linalg.norm(residual, axis=0) <= 1e-6 * np.linalg.norm(frames, axis=1))
+
+
+# The first atom is frame 0, frame 1 can use either of the others, and nothing uses the last one.
+LAST_IDLE = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, -1, 0, 0]]).T / np.sqrt([1, 2, 2])
+
+
+def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
+    monkeypatch.setattr(dictionary_learning, "_first_atoms", lambda *_: LAST_IDLE.copy())
+    frames = np.diag([5.0, 4.0, 3.0, 2.0])
+    fit = fit_ksvd(frames, 3, 1, iterations=1)
+    check_fit(frames, fit, 3, 1)
+    np.testing.assert_allclose(np.abs(fit.dictionary.atoms), np.eye(4)[:, :3], atol=1e-15)
+    np.testing.assert_allclose(fit.errors[1], 2 / np.sqrt(54))
+
+
+def test_several_unused_atoms_become_different_frames_the_worst_first():
+    frames = np.diag([5.0, 4.0, 3.0, 2.0])
+    atoms, codes = LAST_IDLE.copy(), np.zeros((3, 4))
+    codes[0, 0] = 5
+    _replace_unused(frames, atoms, codes)
+    np.testing.assert_array_equal(atoms, np.eye(4)[:, :3])
+    np.testing.assert_array_equal(codes, frames[:3] * (np.arange(4) < 3))
+
+
+def test_a_frame_that_is_an_atom_already_replaces_none():
+    frames = np.array([[5.0, 0.0], [1.0, 1.0]]).T
+    atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.array([[0.0, 1.0], [0.0, 0.0]])
+    _replace_unused(frames, atoms, codes)
+    np.testing.assert_allclose(atoms, np.array([[1, 0], [np.sqrt(0.5), np.sqrt(0.5)]]).T)
+
+
+def test_an_atom_is_not_updated_to_another_one():
+    frames = np.array([[3.0, 0.0], [2.0, 0.0]]).T
+    atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.diag([3.0, 2.0])
+    _update_atom(frames, atoms, codes, 1)
+    np.testing.assert_array_equal(atoms[:, 1], [0.6, 0.8])
+    np.testing.assert_allclose(codes, np.diag([3.0, 1.2]))
+
+
+def test_an_atom_is_not_fitted_to_rounding_errors():
+    frames = np.array([[1.0, 0.0, 1e-17]]).T
+    atoms, codes = np.eye(3)[:, :2].copy(), np.ones((2, 1))
+    _update_atom(frames, atoms, codes, 1)
+    np.testing.assert_array_equal(atoms, np.eye(3)[:, :2])
+    np.testing.assert_array_equal(codes, [[1], [0]])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_worse_than_dictlearn(seed):
+    dictlearn = pytest.importorskip("dictlearn")
+    frames = photo_clip(80, 48, 64).reshape(80, -1)
+    fit = fit_ksvd(frames, 50, 5, iterations=20, rng=seed)
+    peer = dictlearn.DictionaryLearning(
+        n_components=50,
+        fit_algorithm="ksvd",
+        n_nonzero_coefs=5,
+        max_iter=20,
+        replace_unused_atoms="worst",
+        dict_init=fit_ksvd(frames, 50, 5, iterations=0, rng=seed).dictionary.atoms.T,
+    ).fit(frames)
+    residual = frames - peer.transform(frames) @ peer.components_
+    assert fit.errors[-1] <= 1.05 * np.linalg.norm(residual) / np.linalg.norm(frames)
+
+
+def test_the_clip_at_full_size_takes_seconds():
+    frames = photo_clip(80)
+    start = time.process_time()
+    fit = fit_ksvd(frames, 50, 5, rng=0)
+    assert time.process_time() - start < 5
+    check_fit(frames, fit, 50, 5)
+    assert fit.errors[-1] < 0.03 < fit.errors[0]
+
+
+def test_the_dictionary_represents_a_frame_to_come():
+    frames = photo_clip(82)
+    atoms = ksvd(frames[:80], 50, 5, rng=0).atoms
+    frame = frames[81].ravel()
+    nearest = np.linalg.norm(frames[:80].reshape(80, -1) - frame, axis=1).min()
+    residual = frame - atoms @ np.linalg.lstsq(atoms, frame)[0]
+    assert np.linalg.norm(residual) < 0.05 * np.linalg.norm(frame) < nearest
+
+
+def test_same_seed_same_result():
+    frames = np.random.default_rng(0).standard_normal((20, 9))
+    first, again, other = (fit_ksvd(frames, 10, 3, rng=seed) for seed in (7, 7, 8))
+    np.testing.assert_array_equal(first.dictionary.atoms, again.dictionary.atoms)
+    np.testing.assert_array_equal(first.codes, again.codes)
+    np.testing.assert_array_equal(first.dictionary.atoms, ksvd(frames, 10, 3, rng=7).atoms)
+    assert not np.array_equal(first.dictionary.atoms, other.dictionary.atoms)
+    generators = (np.random.default_rng(7), np.random.default_rng(7))
+    one, two = (ksvd(frames, 10, 3, rng=generator) for generator in generators)
+    np.testing.assert_array_equal(one.atoms, two.atoms)
+
+
+def test_images_integers_fortran_order_and_read_only_frames():
+    frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
+    expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
+    frozen = np.asfortranarray(frames.astype(np.float32))
+    frozen.flags.writeable = False
+    for same in (frames, frames.astype(np.uint8), frozen, frames.tolist()):
+        np.testing.assert_array_equal(ksvd(same, 8, 2, rng=0).atoms, expected)
+    np.testing.assert_array_equal(frozen, frames)
+
+
+GOOD = np.random.default_rng(0).standard_normal((10, 6))
+HOLED = np.where(np.arange(60).reshape(10, 6) == 13, np.nan, GOOD)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"frames": GOOD[:3]}, "n_atoms is 4; expected an integer from 1 to 3 .the number of frames"),
+        ({"frames": np.repeat(GOOD[:2], 5, axis=0)}, "frames holds 2 different frames of 10.*n_atoms = 4"),
+        ({"frames": np.zeros((10, 6))}, "frames holds 0 different"),
+        ({"frames": HOLED}, r"frames holds 1 values that are not finite, the first at \(2, 1\)"),
+        ({"frames": GOOD[0]}, r"frames has shape \(6,\); expected \(n_frames"),
+        ({"frames": GOOD[:, :0]}, "frames has shape"),
+        ({"frames": GOOD + 1j}, "frames has dtype complex128"),
+        ({"n_atoms": 0}, "n_atoms is 0"),
+        ({"n_atoms": 2.5}, "n_atoms is 2.5"),
+        ({"sparsity": 5}, "sparsity is 5; expected an integer from 1 to 4 .n_atoms"),
+        ({"sparsity": 0}, "sparsity is 0"),
+        ({"iterations": -1}, "iterations is -1"),
+        ({"rng": -1}, "rng is -1"),
+    ],
+)
+def test_bad_input_is_named(change, message):
+    with pytest.raises(ValueError, match=message):
+        ksvd(**{"frames": GOOD, "n_atoms": 4, "sparsity": 2, "rng": 0} | change)
