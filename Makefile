@@ -42,6 +42,7 @@ lab: .venv/installed  ## open JupyterLab on the notebooks
 
 refresh: .venv/installed  ## run the committed notebooks again and write them and CLAIMS.md (NB="03_name ...")
 	$(BIN)/python tools/run_notebooks.py --in-place $(NB)
+	$(BIN)/python tools/readme_figure.py
 
 paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
 	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)

@@ -1,0 +1,48 @@
+"""README and CONTRIBUTING: their code runs, and every link leads somewhere."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ERRATA.md", "CLAIMS.md", "data/README.md")]
+
+
+def python_blocks(name):
+    return re.findall(r"```python\n(.*?)```", (ROOT / name).read_text(), flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
+        if not target.startswith("http"):
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def test_the_code_of_the_readme_runs():
+    synthetic, own = python_blocks("README.md")
+    names = {}
+    exec(synthetic, names)
+    assert names["result"].history["relative_error"][-1] <= 1e-14
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((80, 60)) for _ in range(12)]
+    names |= {"As": As, "ys": [A[:, 0] for A in As], "atoms": rng.standard_normal((60, 50))}
+    exec(own, names)
+    assert np.isfinite(names["result"].x).all()
+
+
+def test_the_method_of_contributing_works():
+    import fgmp
+    import fgmp.baselines
+
+    definition = python_blocks("CONTRIBUTING.md")[0]
+    names = vars(fgmp.baselines).copy()
+    exec(definition, names)
+    line = python_blocks("CONTRIBUTING.md")[1]
+    makers = eval("{" + line + "}", names)
+    method = makers["FedClip"](15, 0.1, learning_rate=0.01, local_iterations=2)
+    fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
+    history = fgmp.simulate(method, fed, rounds=5).history
+    assert history["objective"][-1] < history["objective"][0]
