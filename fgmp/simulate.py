@@ -117,11 +117,13 @@ def simulate(
     books.record(0, state)
     for number in tqdm(range(1, rounds + 1), desc=type(method).__name__, unit="round", disable=not progress):
         cohort = draw_cohort(seed, number, federation.n_clients, cohort_size)
-        state = _round(method, state, clients, federation.weights, cohort, seed, number, books)
-        if number % record_every == 0 or number == rounds:
-            books.record(number, state)
-            if any(stop(books.history()) for stop in callbacks):
-                break
+        recorded = number % record_every == 0 or number == rounds
+        with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
+            state = _round(method, state, clients, federation.weights, cohort, seed, number, books)
+            if recorded:
+                books.record(number, state)
+        if recorded and any(stop(books.history()) for stop in callbacks):
+            break
     coefficients = method.coefficients(state)
     support = np.flatnonzero(coefficients)
     return Result(method.estimate(state), support, coefficients, books.history(), seed, state)
@@ -174,22 +176,21 @@ def _round(
     books: _Books,
 ) -> State:
     """One round: every exchange in order, each over the whole cohort."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        for index, exchange in enumerate(method.exchanges()):
-            began = time.perf_counter()
-            message = exchange.broadcast(state)
-            answers = _answers(exchange, message, [clients[i] for i in cohort], seed, number, index)
-            answered = [i for i, answer in enumerate(answers) if _is_finite(answer)]
-            total = weights[cohort[answered]].sum()
-            if total > 0:
-                replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in answered]
-                state = exchange.combine(state, replies)
-            books.seconds += time.perf_counter() - began
-            books.bytes_down += len(cohort) * message_bytes(message)
-            books.bytes_up += sum(message_bytes(answer) for answer in answers)
-            books.clients_answered = len(answered)
-            if total <= 0:
-                break
+    for index, exchange in enumerate(method.exchanges()):
+        began = time.perf_counter()
+        message = exchange.broadcast(state)
+        answers = _answers(exchange, message, [clients[i] for i in cohort], seed, number, index)
+        answered = [i for i, answer in enumerate(answers) if _is_finite(answer)]
+        total = weights[cohort[answered]].sum()
+        if total > 0:
+            replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in answered]
+            state = exchange.combine(state, replies)
+        books.seconds += time.perf_counter() - began
+        books.bytes_down += len(cohort) * message_bytes(message)
+        books.bytes_up += sum(message_bytes(answer) for answer in answers)
+        books.clients_answered = len(answered)
+        if total <= 0:
+            break
     return state
 
 

@@ -12,7 +12,6 @@ from numpy.typing import ArrayLike
 from .checks import check_integer
 from .contract import Method
 from .federation import Federation
-from .models import Array
 from .simulate import History, simulate
 
 __all__ = ["Trial", "Tuning", "tune"]
@@ -35,7 +34,8 @@ class Trial:
     score : float
         Median over the runs of the last value of the column judged; infinite where a run diverged.
     diverged : bool
-        Whether a run ended with a value that is not finite or above ten times the one it started from.
+        Whether a run ended with a value that is not finite or above ten times the one it started from, or had a round
+        in which no client's answer was finite.
     """
 
     parameters: dict[str, Any]
@@ -142,15 +142,14 @@ def _history(method: Method, federation: Federation, rounds: int, column: str, o
     def beyond_return(history: History) -> bool:
         return not abs(history[column][-1]) < 1e6 * max(abs(history[column][0]), 1.0)
 
-    return simulate(method, federation, rounds, callback=beyond_return, **options).history
+    given = options.get("callback", ())
+    callbacks = [beyond_return, *((given,) if callable(given) else given)]
+    return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History, ...], column: str) -> Trial:
     ends = np.array([history[column][-1] for history in histories])
     starts = np.array([history[column][0] for history in histories])
-    diverged = _diverged(starts, ends)
+    silent = any((history["clients"][1:] == 0).any() for history in histories)
+    diverged = silent or not bool(np.all(ends <= _DIVERGED * np.abs(starts)))
     return Trial(parameters, method, histories, float("inf") if diverged else float(np.median(ends)), diverged)
-
-
-def _diverged(starts: Array, ends: Array) -> bool:
-    return not bool(np.all(ends <= _DIVERGED * np.abs(starts)))

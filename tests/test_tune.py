@@ -57,6 +57,17 @@ def test_a_grid_in_which_all_diverge_has_no_best(feds):
     assert all(trial.diverged for trial in tuning.trials)
 
 
+def test_a_step_so_long_that_nobody_answers_is_divergence(feds):
+    tuning = fgmp.tune(make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5)
+    assert [trial.diverged for trial in tuning.trials] == [False, True]
+    assert tuning.best.parameters == {"learning_rate": 0.05}
+
+
+def test_callbacks_reach_the_runs(feds):
+    tuning = fgmp.tune(make, {"learning_rate": [0.05]}, feds[0], rounds=50, callback=fgmp.stop_at(0.9))
+    assert tuning.best.histories[0]["round"][-1] < 50
+
+
 @pytest.mark.parametrize(
     "grid, message",
     [
