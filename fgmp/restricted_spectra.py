@@ -129,7 +129,7 @@ def inner_restricted_constants(
     generator = np.random.default_rng(check_seed("rng", rng))
     drawn = [np.sort(generator.permutation(len(hessian))[:sparsity]) for _ in range(n_supports)]
     scaled = hessian / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
-    mirrored = np.linalg.norm(scaled, 2) * np.eye(len(scaled)) - scaled
+    mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(len(scaled)) - scaled
     starts = generator.permutation(len(hessian))[:20]
     drawn += [_greedy_support(matrix, sparsity, int(start)) for matrix in (scaled, mirrored) for start in starts]
     spectra = np.concatenate([_spectra(hessian, gram, chunk) for chunk in _chunks(iter(drawn))])
