@@ -234,9 +234,10 @@ def theorem_partial_participation(
 ) -> ConvergenceBound:
     """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
 
-    kappa = (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K, as printed: the maximum over cohorts. The proof needs
-    only the mean over cohorts, which is the kappa of `theorem1` whatever L is. The residual is that of equal weights over all
-    clients, which is the mean over random cohorts; the paper bounds it by N/L times as much in its variance part.
+    kappa = (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K, as printed: the maximum over cohorts. The proof
+    needs only the mean over cohorts, which is the kappa of `theorem1` whatever L is. The residual is that of equal
+    weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
+    much.
     """
     count = len(constants.lower)
     cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
@@ -272,9 +273,10 @@ def theorem_unbounded_variance(
 
     Notes
     -----
-    True but empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 01 repairs
-    it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2), xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} +
-    (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)).
+    True but empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 01
+    repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
+    xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
+    xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)).
     """
     _check_etas(theta, eta_1, eta_2, eta_3)
     energy = np.broadcast_to(check_array("minibatch_gradient", minibatch_gradient), constants.lower.shape)
