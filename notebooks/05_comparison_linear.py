@@ -108,7 +108,8 @@ check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
 [check_number("rates", rate, above=0) for rate in rates], [check_number("more_rates", r, above=0) for r in more_rates]
 check_number("noise_variance", noise_variance, above=0), check_number("target", target, above=0)
 [check_number("heterogeneity", alpha, at_least=0) for alpha in heterogeneity]
-check_number("l1_weight", l1_weight, at_least=0), check_number("variance_decay", variance_decay);
+check_number("l1_weight", l1_weight, at_least=0)
+variance_decay = check_number("variance_decay", variance_decay)
 
 # %%
 from functools import partial
@@ -231,7 +232,7 @@ for ax, figure in zip(axes, SETTINGS, strict=True):
     draw_tuning(ax, figure)
 axes[0].set_ylabel(f"1 - relative error after {tuning_rounds} rounds")
 axes[0].text(min(rates), 2, "diverges", va="center")
-axes[2].legend(loc="lower right");
+legend = axes[2].legend(loc="lower right")
 
 
 # %% [markdown]
