@@ -1,0 +1,497 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Digits by writer: is the sparse model of FedGradMP ahead of its rivals?
+#
+# **Question.** Many people write digits, each keeps their own, and together they train one classifier. Which federated
+# method ends with the best accuracy on the writers who took part, and on writers nobody has seen? And what does a
+# method pay, and save, by looking at a few pixels only?
+#
+# **What you will see**
+# - the clients: how one differs from another, in pictures and in one number;
+# - learning rates for all methods from the same search, on data that is not shown later. FedGradMP needs one here, too;
+# - accuracy against rounds (Figure 6), against bytes, and against the number of weights that are not zero;
+# - which pixels the sparse model looks at.
+#
+# **Where it stands in the paper.** Section V-B, Figure 6. The same data in a random dictionary is the subject of
+# [07_gaussian_dictionary_digits](07_gaussian_dictionary_digits.ipynb).
+#
+# By default the notebook runs on small digits that come with scikit-learn, at small sizes. Its parameter `dataset`
+# takes it to real writers and to the paper's sizes:
+# `papermill 06_digits_by_writer.ipynb out.ipynb -y "{dataset: mnist-writers}"` after `fgmp data fetch mnist-writers`.
+# The notebook of that run is [in the folder of results](results/06_digits_by_writer-mnist-writers.ipynb).
+
+# %% tags=["parameters"]
+dataset = "digits"  # "digits" (needs no file), "mnist-writers" or "femnist" (`fgmp data fetch` gets them)
+n_train = None  # training clients; None: 30 for digits, else the paper's 300
+n_test = None  # clients held out for the test; None: 10 for digits, else the paper's 50
+n_samples = None  # images of each client; None: 40 for digits, else the paper's 100
+concentration = 0.3  # skew of the labels in digits, small is skewed (above 0); real writers ignore it
+cohort_size = None  # clients in a round; None: 5 for digits, else the paper's 10
+batch_size = None  # b, images in a minibatch; None: 20 for digits, else the paper's 50
+local_iterations = None  # K of FedGradMP; None: 10 for digits, else the paper's 20
+sgd_steps = 2  # SGD steps in each of them; the others take K x sgd_steps local steps (at least 1)
+rounds = None  # rounds of communication; None: 80 for digits, else the paper's 1000
+sparsity = None  # tau, nonzero weights of a digit, the middle one in Figure 6; None: [4, 8, 16] or [50, 100, 200]
+radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models (above 0)
+l1_weights = [1.0e-4, 1.0e-3, 1.0e-2]  # lambda of FedMid and FedDualAvg; the first is the paper's (each at least 0)
+learning_rates = None  # candidates for every method; None: [0.05, 0.2, 1.0] for digits, else also 5.0 and 20.0
+tuning_rounds = None  # rounds that judge a learning rate; None: 40 (at least 1)
+level = None  # difference of accuracies that counts as none; None: 0.02 for digits (400 test images), else 0.01
+n_seeds = 5  # seeds of Figure 6: 0, 1, .. (1 to 1000)
+n_sweep_seeds = None  # seeds of the other sparsities and penalties (1 to n_seeds); None: all for digits, else 1
+workers = 2  # processes that share the work (at least 1)
+
+# %%
+import numpy as np
+
+import fgmp
+from fgmp.checks import check_integer, check_number, check_option
+
+check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
+SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
+SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
+PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=1)
+PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
+for name, value in (SMALL if dataset == "digits" else PAPER).items():
+    globals()[name] = value if globals()[name] is None else globals()[name]
+for name in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers"):
+    check_integer(name, globals()[name])
+check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
+sparsity, l1_weights, learning_rates = (np.ravel(v).tolist() for v in (sparsity, l1_weights, learning_rates))
+[check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]
+[check_number("l1_weights and level", value, at_least=0) for value in [level, *(l1_weights or [-1])]]
+sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
+data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
+data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
+checked = [data.train.check_sparsity(tau, data.train.n_features) for tau in sparsity or [0]]
+
+# %%
+from functools import partial
+
+from joblib import Parallel, delayed
+
+from fgmp.figures import METHODS, curve, images, panels, use_style
+
+use_style()
+pixels, classes = data.train.model_shape
+TAU, LAMBDA = sorted(sparsity)[len(sparsity) // 2], l1_weights[0]
+record_every = max(1, rounds // 40)
+
+# %% [markdown]
+# ## The clients
+#
+# The real sets name the writer of each digit. A client is a writer. The embedded `digits` do not name them, so there a
+# client is made up: its share of each digit is drawn at random, which gives some clients many threes and no sevens. In
+# both cases the clients of the test are others than those of the training.
+
+# %%
+clients = data.train.clients
+print(f"{dataset}: {len(clients)} training and {data.test.n_clients} test clients, {clients[0].n_samples} images each")
+print(f"images of {data.image_shape[0]} x {data.image_shape[1]} = {pixels} pixels, from 0 (paper) to 1 (ink)")
+print("a client is both in training and in test:", not set(data.train_writers).isdisjoint(data.test_writers))
+
+
+# %% [markdown]
+# Here are images of three clients, sorted by their label. Look for what changes from row to row: the labels that a
+# client has at all, the thickness of the pen, the slant, the form of a 1 or a 7.
+
+# %%
+def some_digits(client, count=12):
+    order = np.argsort(client.targets, kind="stable")
+    return order[np.linspace(0, len(order) - 1, count).astype(int)]
+
+
+chosen = [(client, row) for client in clients[:3] for row in some_digits(client)]
+pictures = [data.images(client)[row] for client, row in chosen]
+drawn = images(pictures, [str(client.targets[row]) for client, row in chosen], columns=12, width=0.75, cmap="gray_r")
+
+# %% [markdown]
+# *One row for each of three training clients, above each image its label.*
+#
+# And how often does each digit occur? A darker cell means more images.
+
+# %%
+counts = np.array([np.bincount(client.targets, minlength=classes) for client in clients[:30]])
+fig, ax = panels(width=8, height=2.8)
+picture = ax.imshow(counts.T, aspect="auto", cmap="Greys", origin="lower", vmin=0)
+ax.set(xlabel="client (the first thirty)", ylabel="digit", yticks=range(classes))
+ax.grid(False)
+bar = fig.colorbar(picture, label="images")
+
+# %% [markdown]
+# With `digits` the columns differ strongly; that is the made-up skew. With real writers they are nearly even, and what
+# differs is the hand.
+#
+# ## The model, and one small call
+#
+# The classifier is a matrix $x$ with one column of weights for each digit. An image $a$ gets the score $a^\top x_c$ for
+# digit $c$, and the largest score wins. There is no constant term. A client with the images $a_j$ and the labels $y_j$
+# minimises the mean of
+#
+# $$\ell(a_j, y_j) = -a_j^\top x_{y_j} + \log \sum_{c} \exp(a_j^\top x_c).$$
+#
+# **What is thresholded:** every column of $x$ keeps its $\tau$ largest weights, so each digit looks at $\tau$ pixels,
+# and different digits may look at different ones. A client of FedGradMP takes the gradient, joins its $2\tau$ largest
+# entries of each column with the present support, minimises on these pixels and thresholds again. "Minimises" is meant
+# loosely: it takes a few steps of SGD, with a learning rate. An exact minimiser need not exist. A hundred images in a
+# hundred pixels can often be separated without error, and then larger weights are always better. The ball of radius
+# $R$ and the short solver keep the weights finite.
+
+# %%
+K, steps = local_iterations, sgd_steps * local_iterations
+
+
+def contestant(name, knob, learning_rate):
+    if name == "FedGradMP":
+        solver = fgmp.SGD(steps=sgd_steps, batch_size=batch_size, learning_rate=learning_rate)
+        local = dict(local_iterations=K, batch_size=batch_size, solver=solver)
+        return fgmp.FedGradMP(sparsity=knob, radius=radius, **local)
+    own = {"FedAvg": {}, "FedIterHT": {"sparsity": knob}}.get(name, {"l1_weight": knob})
+    return getattr(fgmp, name)(learning_rate=learning_rate, local_iterations=steps, batch_size=batch_size, **own)
+
+
+# %% [markdown]
+# The knob of a method is its sparsity $\tau$ (FedGradMP, FedIterHT) or the weight $\lambda$ of an $\ell_1$ penalty
+# (FedMid, FedDualAvg). FedAvg has none: its model is dense. All methods take the same number of gradient steps in a
+# round.
+
+# %%
+result = fgmp.simulate(contestant("FedGradMP", TAU, 1.0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
+print(f"after 10 rounds: accuracy {fgmp.accuracy(data.train, result.x):.2f} on training clients, ", end="")
+print(f"{fgmp.accuracy(data.test, result.x):.2f} on unseen ones")
+print(f"nonzero weights: {len(result.support)} of {result.x.size}")
+
+
+# %% [markdown]
+# **How different are the clients, in one number?** At this model, measure the length of each client's gradient,
+# $\zeta = (\sum_i p_i \|\nabla f_i(x)\|^2)^{1/2}$. If all clients had the same data, it would be the length of the
+# common gradient. Compare with the same images after shuffling them among the clients.
+
+# %%
+def shuffled(federation, rng):
+    features = np.concatenate([client.features for client in federation.clients])
+    labels = np.concatenate([client.targets for client in federation.clients])
+    order = np.random.default_rng(rng).permutation(len(labels))
+    shares = np.array_split(order, federation.n_clients)
+    return fgmp.Federation.from_arrays([features[s] for s in shares], [labels[s] for s in shares], federation.loss)
+
+
+# %%
+dealt = shuffled(data.train, rng=0)
+for words, federation in (("as the clients are", data.train), ("after shuffling", dealt)):
+    print(f"zeta, {words}: {fgmp.theory.heterogeneity(federation, result.x):.2g}")
+everyone = np.mean([client.gradient(result.x) for client in clients], axis=0)
+print(f"length of the common gradient: {np.linalg.norm(everyone):.2g}")
+
+
+# %% [markdown]
+# What shuffling leaves is chance: a client has few images. What it removes is heterogeneity.
+#
+# ## Learning rates
+#
+# The paper does not print the learning rates of this experiment. `fgmp.tune` tries the same candidates for every
+# method and every knob, on a seed that is not shown afterwards. It judges by the share of wrong training images at the
+# end. (With real writers, the tuning seed draws from the same pool of writers. One number per method is chosen there.)
+#
+# The candidates for `digits` end at 1. With much larger rates (not shown) a run depends on how a machine rounds, and
+# the outputs of this notebook are compared on every machine.
+#
+# In least squares, FedGradMP needs no learning rate. Here it does, for its inner SGD. The library's default is
+# $1/L$, with $L$ an upper estimate of the curvature on the chosen pixels. That one runs as well, untuned.
+
+# %%
+def digits(seed):
+    return fgmp.digits_by_writer(dataset, **sizes, rng=seed)
+
+
+# %%
+def tuned(name, knob, rates):
+    federation = digits(1000).train
+    error = {"error": lambda x: 1 - fgmp.accuracy(federation, x)}
+    judge = dict(column="error", metrics=error, cohort_size=cohort_size, record_every=tuning_rounds)
+    make = partial(contestant, name, knob)
+    return fgmp.tune(make, {"learning_rate": rates}, federation, tuning_rounds, **judge)
+
+
+# %%
+main = {"FedGradMP": TAU, "FedIterHT": TAU, "FedAvg": None, "FedMid": LAMBDA, "FedDualAvg": LAMBDA}
+others = [(name, tau) for name in ("FedGradMP", "FedIterHT") for tau in sparsity if tau != TAU]
+others += [(name, weight) for name in ("FedMid", "FedDualAvg") for weight in l1_weights[1:]]
+contestants = [*main.items(), *others]
+
+# %%
+found = Parallel(n_jobs=workers)(delayed(tuned)(name, knob, learning_rates) for name, knob in contestants)
+tunings = dict(zip(contestants, found, strict=True))
+untuned = tuned("FedGradMP", TAU, [None]).best.score
+rate = {who: tuning.best.parameters["learning_rate"] for who, tuning in tunings.items()}
+
+# %%
+fig, ax = panels(width=6, height=3.4)
+for name, knob in main.items():
+    trials = tunings[name, knob].trials
+    ax.plot([t.parameters["learning_rate"] for t in trials], [t.score for t in trials], label=name, **METHODS[name])
+ax.axhline(untuned, color=METHODS["FedGradMP"]["color"], linestyle=":", label="FedGradMP, 1/L")
+ax.set(xscale="log", xlabel="learning rate", ylabel=f"share of wrong images after {tuning_rounds} rounds")
+legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+
+# %% [markdown]
+# *Lower is better.* The tuned rates stand in the table below.
+#
+# ## Figure 6
+#
+# Now all methods on new data: on `digits` a new deal, with real writers a new draw. The seed decides about the clients,
+# the cohorts and the minibatches. For every method the same seeds.
+
+# %%
+def run(name, knob, seed):
+    split = digits(seed)
+    measures = {"training": fgmp.accuracy_on(split.train), "unseen": fgmp.accuracy_on(split.test)}
+    options = dict(cohort_size=cohort_size, rng=seed, record_every=record_every, metrics=measures)
+    return fgmp.simulate(contestant(name, knob, rate[name, knob]), split.train, rounds, **options)
+
+
+# %%
+jobs = [(*who, seed) for seed in range(n_seeds) for who in contestants if seed < n_sweep_seeds or who in main.items()]
+runs = dict(zip(jobs, Parallel(n_jobs=workers)(delayed(run)(*job) for job in jobs), strict=True))
+
+
+def curves(who, column):
+    return np.array([runs[*who, seed].history[column] for seed in range(n_seeds) if (*who, seed) in runs])
+
+
+def final(who, column):
+    values = curves(who, column)
+    return values[:, -max(1, values.shape[1] // 4) :].mean(axis=1)
+
+
+bottom = np.floor(20 * min(final(("FedGradMP", tau), "unseen").min() for tau in sparsity)) / 20 - 0.05
+
+# %%
+fig, axes = panels(2, width=4.4, sharey=True)
+for ax, column, words in zip(axes, ("training", "unseen"), ("training clients", "unseen clients"), strict=True):
+    for who in main.items():
+        curve(ax, curves(who, "round")[0], curves(who, column), who[0], markevery=5, **METHODS[who[0]])
+    ax.set(xlabel="round", title=words, ylim=(bottom, 1))
+axes[0].set(ylabel="accuracy")
+legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+
+
+# %% [markdown]
+# *Figure 6: median over the seeds, bands from the worst to the best seed. The frame cuts off the first rounds.*
+#
+# Single rounds jump, because each sees a few clients only. So a run is judged by `final`, its mean over the last
+# quarter of the records. The table has the medians over the seeds; $\tau$ and $\lambda$ are in the column "knob".
+
+# %%
+def nonzeros(who):
+    return np.median([len(runs[job].support) for job in runs if job[:2] == who])
+
+
+def kilobytes(who):
+    traffic = curves(who, "bytes_up")[:, -1] + curves(who, "bytes_down")[:, -1]
+    return np.median(traffic) / (1000 * rounds * cohort_size)
+
+
+# %%
+head = f"{'method':10} {'knob':>7} {'rate':>5} {'training':>9} {'unseen':>7} {'nonzeros':>9}"
+print(head, "kB a client and round")
+for who in sorted(contestants, key=lambda who: (list(main).index(who[0]), who[1] or 0)):
+    accuracies = f"{np.median(final(who, 'training')):9.2f} {np.median(final(who, 'unseen')):7.2f}"
+    knob = "none" if who[1] is None else f"{who[1]:g}"
+    print(f"{who[0]:10} {knob:>7} {rate[who]:5g} {accuracies} {nonzeros(who):9.0f} {kilobytes(who):21.3g}")
+
+# %% [markdown]
+# The paper reports that FedGradMP is ahead of all four. Here a difference of at most `level` counts as none.
+
+# %%
+rivals = [name for name in main if name != "FedGradMP"]
+settings = dict(dataset=dataset, sparsity=TAU, rounds=rounds, cohort_size=cohort_size, local_iterations=K)
+settings |= dict(batch_size=batch_size, l1_weight=LAMBDA, rates=[rate[who] for who in main.items()])
+
+
+# %%
+def margins(column):
+    return {name: final(("FedGradMP", TAU), column) - final((name, main[name]), column) for name in rivals}
+
+
+def outcome(medians):
+    places = {"ahead of": [], "level with": [], "behind": []}
+    for name, value in medians.items():
+        places["ahead of" if value > level else "behind" if value < -level else "level with"].append(name)
+    return "; ".join(f"{place} {', '.join(names)}" for place, names in places.items() if names)
+
+
+# %%
+for column in ("training", "unseen"):
+    medians = {name: np.median(margin) for name, margin in margins(column).items()}
+    ahead = sum(value > level for value in medians.values())
+    fgmp.claim(
+        f"fig6-{column}",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients of FedGradMP with {TAU} of {pixels} pixels a digit, "
+        f"medians over {n_seeds} seeds",
+        outcome(medians),
+        {0: False, len(rivals): True}.get(ahead, "reproduced in part"),
+        expected="ahead of all four",
+        parameters=settings | {f"{name} {knob}": final((name, knob), column) for name, knob in contestants},
+    )
+
+
+# %% [markdown]
+# Look at the column of nonzeros: FedAvg, FedMid and FedDualAvg have many more weights. The penalty with the paper's
+# $\lambda$ leaves large models. So Figure 6 compares models of very different size.
+#
+# ## What a sparse model costs, and saves
+#
+# A model with few nonzero weights travels as indices and values, with 8 bytes for each; a dense one takes 4 bytes for
+# each weight. (The dual variable of FedDualAvg is dense, however sparse its model.) The left picture has the same runs
+# as above against the bytes on the wire. The right one has every knob: all sparsities, all penalties.
+
+# %%
+def traffic(who):
+    return np.median(curves(who, "bytes_up") + curves(who, "bytes_down"), axis=0) / 1e6
+
+
+# %%
+fig, (left, right) = panels(2, width=4.6, height=3.8)
+for name, knob in main.items():
+    curve(left, traffic((name, knob))[1:], curves((name, knob), "unseen")[:, 1:], name, markevery=5, **METHODS[name])
+    points = sorted([who for who in contestants if who[0] == name], key=nonzeros)
+    ends = np.array([np.percentile(final(who, "unseen"), [50, 0, 100]) for who in points]).T
+    errors = np.abs(ends[1:] - ends[0])
+    right.errorbar([nonzeros(who) for who in points], ends[0], errors, label=name, **METHODS[name])
+left.set(xscale="log", xlabel="megabytes on the wire, all clients together", ylabel="accuracy on unseen clients")
+right.set(xlim=(0, None), ylim=(bottom, 1), xlabel=f"nonzero weights, of {pixels * classes}")
+legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center")
+
+
+# %% [markdown]
+# *Left: median and range over the seeds. Right: the ends of the runs; each point is one sparsity or penalty. Points
+# below the frame are cut off.*
+#
+# Three questions about the right picture. First, at the same $\tau$: is FedGradMP ahead of FedIterHT, the other method
+# that fixes the number of nonzeros? The difference of their accuracies:
+
+# %%
+def gap(first, second, column="unseen"):
+    return np.array([a - b for a, b in zip(final(first, column), final(second, column), strict=False)])
+
+
+against = {tau: gap(("FedGradMP", tau), ("FedIterHT", tau)) for tau in sorted(sparsity)}
+for tau, gaps in against.items():
+    print(f"tau = {tau:3}: {np.median(gaps).round(2) + 0.0:.2f} on unseen clients (seeds: {len(gaps)})")
+
+# %%
+fgmp.claim(
+    "fig6-same-sparsity",
+    f"{dataset}: FedGradMP minus FedIterHT at tau = {TAU}, accuracy on unseen clients",
+    against[TAU].round(2) + 0.0,
+    bool(against[TAU].min() > level) or ("reproduced in part" if np.median(against[TAU]) > level else False),
+    expected=f"above {level}",
+    digits=2,
+    parameters=settings | {f"tau {tau}": gaps for tau, gaps in against.items()},
+)
+
+# %% [markdown]
+# Second: is it better to choose $\tau$, or to choose $\lambda$? Take each model of FedMid and FedDualAvg that is no
+# larger than those of FedGradMP here (10 % are allowed), and read the curve of FedGradMP at the same size.
+
+# %%
+sizes_seen = [nonzeros(("FedGradMP", tau)) for tau in sorted(sparsity)]
+ends = [np.median(final(("FedGradMP", tau), "unseen")) for tau in sorted(sparsity)]
+for name, weight in [who for who in contestants if who[0] in ("FedMid", "FedDualAvg")]:
+    size, end = nonzeros((name, weight)), np.median(final((name, weight), "unseen"))
+    if min(sizes_seen) <= size <= 1.1 * max(sizes_seen):
+        print(f"{name:10} lambda = {weight:g}: {size:.0f} nonzeros, accuracy {end:.2f}; ", end="")
+        print(f"FedGradMP of that size: {np.interp(size, sizes_seen, ends):.2f}")
+
+# %% [markdown]
+# The size of a penalised model is known only after the run. And the client and the server exchange more than the model:
+# compare the bytes in the table.
+#
+# Third: what does sparsity cost against the dense model of FedAvg, and what does it save?
+
+# %%
+dense = ("FedAvg", None)
+for tau in sorted(sparsity):
+    sparse = ("FedGradMP", tau)
+    share, wire = nonzeros(sparse) / nonzeros(dense), kilobytes(sparse) / kilobytes(dense)
+    print(f"tau = {tau:3}: accuracy {np.median(gap(dense, sparse)):.2f} below FedAvg, ", end="")
+    print(f"{share:.0%} of its weights, {wire:.0%} of its bytes a round")
+
+# %%
+fgmp.claim(
+    "fig6-dense",
+    f"{dataset}: FedAvg minus FedGradMP with tau = {TAU}, accuracy on unseen clients",
+    gap(dense, ("FedGradMP", TAU)).round(2) + 0.0,
+    bool(gap(dense, ("FedGradMP", TAU)).max() < -level),
+    expected=f"below -{level}",
+    digits=2,
+    parameters=settings | {f"tau {tau}": gap(dense, ("FedGradMP", tau)) for tau in sparsity},
+)
+
+# %% [markdown]
+# So dense FedAvg wins on raw accuracy, and sparsity buys size and bytes. With growing $\tau$ the distance shrinks,
+# and so does the saving. With 8 bytes for a sparse weight and 4 for a dense one, bytes are saved up to half of the
+# weights.
+#
+# ## Which pixels does the sparse model look at?
+#
+# Each picture holds the weights of one digit: red speaks for it, blue against it, white is zero. The first row is dense
+# FedAvg. The rows below it are FedGradMP, sparsest last. Every picture has a scale of its own.
+
+# %%
+rows = [("FedAvg", None), *(("FedGradMP", tau) for tau in sorted(sparsity, reverse=True))]
+models = [runs[*who, 0].x[:, digit].reshape(data.image_shape) for who in rows for digit in range(classes)]
+models = [model / np.abs(model).max() for model in models]
+scale = dict(cmap="RdBu_r", vmin=-1, vmax=1)
+drawn = images(models, [str(i) for i in range(classes)] * len(rows), columns=classes, width=0.9, **scale)
+
+# %% [markdown]
+# *Seed 0.* The dense weights spread over the frame. The sparse ones sit where the pen passes, and where it would pass
+# for another digit. Some pixels serve several digits, and some serve none.
+
+# %%
+for tau in sorted(sparsity):
+    used = np.count_nonzero(runs["FedGradMP", tau, 0].x, axis=1)
+    print(f"tau = {tau:3}: {np.mean(used > 0):.0%} of the pixels serve some digit, ", end="")
+    print(f"{np.mean(used > 1):.0%} more than one")
+
+# %% [markdown]
+# ## What differs from the paper, and why
+#
+# - **Data.** The paper has Federated EMNIST, digits only. `femnist` reads it, after a download. `mnist-writers` is of
+#   the same origin, the forms of NIST, but prepared in another way, and its writers are fewer. `digits` has made-up
+#   clients and 64 pixels.
+# - **Loss.** The printed formula has the logarithm of the exponential of a sum; the sum of exponentials is meant.
+# - **Sparsity.** The paper does not print $\tau$, nor whether it counts weights for each digit or for all together.
+#   Here it is for each digit, and several values are shown.
+# - **Learning rates** are not printed there. Here they are tuned with one search, FedGradMP's too. A tuning seed judges
+#   at one number of rounds only, and a longer run might prefer a smaller rate.
+# - **Who is ahead.** The paper reports FedGradMP ahead of all baselines. The claims above do not confirm it. Two things
+#   that the paper leaves open can change the picture: the baselines' learning rates, and $\tau$.
+# - **Seeds.** The paper shows one run. Here are several, and the bands show how far they differ.
+#
+# ## References
+#
+# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
+#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - Q. Tong et al., *Federated optimization of l0-norm regularized sparse learning*, Algorithms 15(9) 319, 2022
+#   (FedIterHT).
+# - H. Yuan, M. Zaheer, S. Reddi, *Federated composite optimization*, ICML 2021 (FedMid and FedDualAvg).
+# - B. McMahan et al., *Communication-efficient learning of deep networks from decentralized data*, AISTATS 2017
+#   (FedAvg).
+# - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, *Gradient-based learning applied to document recognition*, Proceedings
+#   of the IEEE 86(11), 1998 (MNIST).
+# - C. Yadav, L. Bottou, *Cold case: the lost MNIST digits*, NeurIPS 2019 (QMNIST, which names the writers).
+# - G. Cohen, S. Afshar, J. Tapson, A. van Schaik, *EMNIST: extending MNIST to handwritten letters*, IJCNN 2017; by
+#   writer: S. Caldas et al., *LEAF: a benchmark for federated settings*, 2018.
+# - E. Alpaydin, C. Kaynak, *Optical recognition of handwritten digits*, UCI Machine Learning Repository, 1998 (the
+#   embedded `digits`).

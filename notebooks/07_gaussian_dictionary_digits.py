@@ -1,0 +1,443 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Digits in a random dictionary: does it help FedGradMP?
+#
+# **Question.** Images of digits are a hard case for the theory: many pixels are always blank, and neighbouring pixels
+# are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
+# pixels. Does that improve the condition of the problem, and does it improve the accuracy?
+#
+# **What you will see**
+# - the singular values and the stable rank of the clients' data, which the paper's argument rests on;
+# - restricted condition numbers of these clients before and after: exact for the smallest supports, one-sided bounds
+#   for larger ones;
+# - accuracy against rounds in pixels and in the dictionary (Figure 7), for several sparsities;
+# - what the models look like.
+#
+# **Where it stands in the paper.** Section IV-D proposes the dictionary, Section V-B tries it (Figure 7). The clients
+# and the rivals are those of [06_digits_by_writer](06_digits_by_writer.ipynb). The theory of the dictionary has a
+# notebook of its own, 02_gaussian_dictionary_rip.
+#
+# As there, `dataset` chooses between small embedded digits and real writers at the paper's sizes:
+# `papermill 07_gaussian_dictionary_digits.ipynb out.ipynb -y "{dataset: mnist-writers}"`. The notebook of that run is
+# [in the folder of results](results/07_gaussian_dictionary_digits-mnist-writers.ipynb).
+
+# %% tags=["parameters"]
+dataset = "digits"  # "digits" (needs no file), "mnist-writers" or "femnist" (`fgmp data fetch` gets them)
+n_train = None  # training clients; None: 30 for digits, else the paper's 300
+n_test = None  # clients held out for the test; None: 10 for digits, else the paper's 50
+n_samples = None  # images of each client; None: 40 for digits, else the paper's 100
+concentration = 0.3  # skew of the labels in digits, small is skewed (above 0); real writers ignore it
+n_atoms = None  # atoms of the dictionary; None: 40 for digits, else the paper's 200
+cohort_size = None  # clients in a round; None: 5 for digits, else the paper's 10
+batch_size = None  # b, images in a minibatch; None: 20 for digits, else the paper's 50
+local_iterations = None  # K of FedGradMP; None: 10 for digits, else the paper's 20
+sgd_steps = 2  # SGD steps in each of them (at least 1)
+rounds = None  # rounds of communication; None: 80 for digits, else the paper's 1000
+sparsity = None  # tau, atoms or pixels of a digit, the first one in the claims; None: [4, 8, 16] or [50, 100]
+radius = 1.0e5  # R, radius of the ball that holds the models (above 0)
+learning_rates = None  # candidates for the SGD; None: [0.05, 0.2, 1.0] for digits, else [0.2, 1.0, 5.0, 20.0]
+tuning_rounds = 40  # rounds that judge a learning rate (at least 1)
+small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers, increasing (each from 1 to n_atoms)
+n_conditions = 5  # clients whose condition numbers are measured (at least 1)
+n_seeds = 5  # seeds at the first tau: 0, 1, .. (1 to 1000)
+n_sweep_seeds = None  # seeds at the other tau (1 to n_seeds); None: all for digits, else 1
+workers = 2  # processes that share the work (at least 1)
+
+# %%
+import numpy as np
+
+import fgmp
+from fgmp.checks import check_integer, check_number, check_option
+
+check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
+SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
+SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
+PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=1)
+PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
+for name, value in (SMALL if dataset == "digits" else PAPER).items():
+    globals()[name] = value if globals()[name] is None else globals()[name]
+for name in ("n_atoms", "local_iterations", "sgd_steps", "rounds", "tuning_rounds", "n_conditions", "workers"):
+    check_integer(name, globals()[name])
+check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
+sparsity, small_sparsity, learning_rates = (np.ravel(v).tolist() for v in (sparsity, small_sparsity, learning_rates))
+[check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]
+sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
+data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
+data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
+for tau in [*(sparsity or [0]), *(small_sparsity or [0])]:
+    data.train.check_sparsity(tau, min(n_atoms, data.train.n_features))
+
+# %%
+from functools import partial
+from math import comb
+
+from joblib import Parallel, delayed
+
+from fgmp.figures import METHODS, curve, floor, gradation, images, panels, use_style
+
+use_style()
+pixels, classes = data.train.model_shape
+TAU = sparsity[0]
+record_every = max(1, rounds // 40)
+
+
+# %% [markdown]
+# ## The dictionary
+#
+# The server draws $\Psi$, a matrix with one Gaussian atom per column, and shares it before the first round. (A seed
+# is enough to share.) It knows nothing about the data. The model is $x = \Psi \alpha$. Now every column of $\alpha$,
+# not of $x$, has at most $\tau$ nonzeros. A client that holds the images $B$ works with $B\Psi$ from then on: each
+# image becomes a list of random sums of its pixels.
+
+# %%
+def dictionary(seed):
+    return fgmp.gaussian_dictionary(pixels, n_atoms, rng=seed, approximation="thresholding")
+
+
+# %%
+psi = dictionary(0)
+atoms = [psi.atoms[:, i].reshape(data.image_shape) for i in range(6)]
+drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
+
+# %% [markdown]
+# *Six atoms.* No atom is blank anywhere. So every image with ink on it meets every atom.
+#
+# Here $\mathrm{approx}_\tau$ takes the $\tau$ largest inner products with the normalised atoms ("thresholding"). The
+# library's default for a general dictionary, orthogonal matching pursuit, is far slower with ten classes.
+#
+# ## What the paper's argument asks of the data
+#
+# Take a client with $m$ images in the rows of $B$. For the squared loss, the constants of restricted convexity are the
+# extreme values of $\|Bv\|^2/m$ over unit vectors $v$ that are $\tau$-sparse. In pixels they are bad as soon as one
+# pixel is blank in all images of the client: then $Bv = 0$ for a 1-sparse $v$. In the dictionary, $B\Psi$ is close to a
+# multiple of an isometry for $\tau$-sparse vectors, **if** the stable rank $\|B\|_F^2/\|B\|^2$ is well above
+# $\tau \log(d/\tau)$, with $d$ atoms. Let us look at both.
+
+# %%
+clients = data.train.clients
+blank = np.array([np.mean(~client.features.any(axis=0)) for client in clients])
+stable = np.array([fgmp.theory.stable_rank(client.features) for client in clients])
+
+# %%
+print(f"blank pixels of a client: {np.median(blank):.0%} ({blank.min():.0%} to {blank.max():.0%})")
+print(f"stable rank of a client: {np.median(stable):.2f} ({stable.min():.2f} to {stable.max():.2f})")
+for tau in sparsity:
+    print(f"tau = {tau:3}: tau log(d/tau) = {tau * np.log(n_atoms / tau):.3g}")
+
+
+# %%
+def spectra(matrices):
+    values = np.linalg.svd(np.array(matrices), compute_uv=False)
+    return np.maximum(values / values[:, :1], 1e-7)
+
+
+# %%
+before = spectra([client.features for client in clients[:10]])
+after = spectra([client.features @ psi.atoms for client in clients[:10]])
+fig, ax = panels(width=5.4, height=3.4)
+for label, values, name in (("pixels", before, "FedIterHT"), ("dictionary", after, "FedGradMP")):
+    curve(ax, np.arange(1, values.shape[1] + 1), values, label, markevery=5, **METHODS[name])
+ax.set(yscale="log", ylim=(1e-3, 1.5), xlabel="number of the singular value", ylabel="singular value / the largest")
+legend = ax.legend()
+
+
+# %% [markdown]
+# *Ten clients: median and range.* One direction outweighs all others: images have ink at the same places. That is why
+# the stable rank is so small, and why the argument's condition is not met at any of these $\tau$. Its conclusion may
+# hold nevertheless; it has to be measured.
+#
+# ## Restricted condition numbers, before and after
+#
+# For small supports we can try all of them. For larger ones `inner_restricted_constants` searches good candidates:
+# its smallest eigenvalue is at least the true one, its largest at most. So the quotient that it gives is **at most**
+# the true condition number. The measure is the same in all cases: the norm of the signal $v = \Psi\alpha$, not of the
+# coefficients.
+#
+# At $x = 0$ the softmax loss has the same curvature in every class, $\frac1C(1 - \frac1C)\, B^\top B/m$ for $C$
+# classes. So the numbers below are those of the softmax loss at the start, for one class at a time.
+#
+# In pixels there are two versions: all pixels, and only those on which the client has ink.
+
+# %%
+def condition(matrix, tau, n_columns, **options):
+    if comb(n_columns, tau) <= 20_000:
+        return fgmp.theory.restricted_constants(matrix, tau, **options).condition
+    return fgmp.theory.inner_restricted_constants(matrix, tau, n_supports=200, **options).condition
+
+
+# %%
+def conditions(client, tau):
+    B = client.features.astype(float)
+    inked = B[:, B.any(axis=0)]
+    n_inked = inked.shape[1]
+    in_ink = condition(inked, tau, n_inked)
+    everywhere = in_ink if n_inked == pixels else np.inf  # a blank pixel is a 1-sparse v with Bv = 0
+    return everywhere, in_ink, condition(B, tau, n_atoms, dictionary=psi)
+
+
+# %%
+pairs = [(client, tau) for client in clients[:n_conditions] for tau in small_sparsity]
+found = Parallel(n_jobs=workers)(delayed(conditions)(*pair) for pair in pairs)
+measured = np.reshape(found, (-1, len(small_sparsity), 3))  # [client, sparsity, version]
+measured = np.maximum.accumulate(measured, axis=1)  # what holds for a smaller sparsity holds for a larger one
+
+# %%
+print(f"medians over {len(measured)} clients, two digits:")
+print(f"{'sparsity':>8} {'all pixels':>12} {'inked pixels':>14} {'dictionary':>12}  dictionary is")
+for tau, row in zip(small_sparsity, np.median(measured, axis=0), strict=True):
+    words = "exact" if comb(n_atoms, tau) <= 20_000 else "a lower bound"
+    everywhere, in_ink, atoms = (float(f"{value:.2g}") for value in row)
+    print(f"{tau:8} {everywhere:12g} {in_ink:14g} {atoms:12g}  {words}")
+
+# %%
+fig, ax = panels(width=6, height=3.6)
+top = 10 * measured[np.isfinite(measured)].max()
+for version, label, name in ((1, "inked pixels", "FedIterHT"), (2, "dictionary", "FedGradMP")):
+    curve(ax, small_sparsity, np.fmin(measured[:, :, version], top), label, **METHODS[name])
+floor(ax, top, "infinite")
+ax.set(yscale="log", xlabel="sparsity", ylabel="restricted condition number")
+legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+
+# %% [markdown]
+# *Median and range over the clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
+#
+# Where the dictionary's number is exact, a lower bound for the pixels only understates the improvement. Where both are
+# lower bounds, the comparison is an indication and no proof.
+#
+# Before, the condition number is infinite. Without the blank pixels it is still very large, or infinite again: some
+# pixels have a trace of ink in one image only, and two of these are alike up to a factor. After, it is smaller by
+# orders of magnitude. That much of the argument holds.
+#
+# There are also two things that need no measurement. If $\tau$ is larger than the rank of $B$, some $\tau$-sparse $v$
+# has $Bv = 0$, in any dictionary with that many atoms: the condition number is infinite before and after. If $\tau$
+# is at most the rank, it is finite in a Gaussian dictionary with probability one. The theorems speak of $4\tau$.
+
+# %%
+rank = np.array([np.linalg.matrix_rank(client.features.astype(float)) for client in clients[:n_conditions]])
+print(f"rank of a client's data: {rank.min()} to {rank.max()}")
+for tau in sparsity:
+    size = min(4 * tau, n_atoms)
+    words = "finite" if size <= rank.min() else "infinite"
+    print(f"tau = {tau:3}: with {size} atoms (4 tau, or all), the condition number in the dictionary is {words}")
+
+
+# %% [markdown]
+# Two claims for several seeds, each with new clients and a new dictionary: the conclusion of the argument at the
+# smallest sparsities, where it can be checked exactly, and its premise.
+
+# %%
+def digits(seed):
+    return fgmp.digits_by_writer(dataset, **sizes, rng=seed)
+
+
+# %%
+def at_two(seed):
+    some = [client.features.astype(float) for client in digits(seed).train.clients[:n_conditions]]
+    before = [np.inf if not B.any(axis=0).all() else condition(B, 2, pixels) for B in some]
+    exact = [fgmp.theory.restricted_constants(B, 2, dictionary=dictionary(seed)).condition for B in some]
+    return min(before), max(exact), np.median([fgmp.theory.stable_rank(B) for B in some])
+
+
+# %%
+settings = dict(dataset=dataset, n_atoms=n_atoms, n_clients=n_conditions)
+before, after, stable = np.transpose(Parallel(n_jobs=workers)(delayed(at_two)(seed) for seed in range(n_seeds)))
+
+# %%
+fgmp.claim(
+    "fig7-condition",
+    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst client",
+    after,
+    bool(np.isinf(before).all() and np.isfinite(after).all()),
+    expected="finite",
+    parameters=settings,
+)
+
+# %%
+needed = TAU * np.log(n_atoms / TAU)
+fgmp.claim(
+    "fig7-stable-rank",
+    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
+    stable,
+    bool(stable.min() >= needed),
+    expected=f"at least {needed:.2g}",
+    digits=2,
+    parameters=settings,
+)
+
+# %% [markdown]
+# ## One small call
+#
+# The only change in the code is the dictionary. `result.x` is the model in pixels, `result.coefficients` in atoms.
+
+# %%
+K, steps = local_iterations, sgd_steps * local_iterations
+BASES = {"pixels": lambda seed: fgmp.StandardBasis(), "dictionary": dictionary}
+
+
+def method(basis, tau, learning_rate, seed):
+    local = dict(batch_size=batch_size, dictionary=BASES[basis](seed))
+    if tau is None:
+        return fgmp.FedAvg(learning_rate=learning_rate, local_iterations=steps, **local)
+    solver = fgmp.SGD(steps=sgd_steps, batch_size=batch_size, learning_rate=learning_rate)
+    return fgmp.FedGradMP(sparsity=tau, local_iterations=K, solver=solver, radius=radius, **local)
+
+
+# %%
+result = fgmp.simulate(method("dictionary", TAU, 1.0, 0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
+print(f"after 10 rounds: accuracy {fgmp.accuracy(data.train, result.x):.2f} on training clients")
+print(f"nonzero coefficients: {len(result.support)}; nonzero weights in pixels: {np.count_nonzero(result.x)}")
+
+
+# %% [markdown]
+# So the model is small to send, but it looks at every pixel.
+#
+# ## Learning rates
+#
+# The inner SGD has a learning rate. `fgmp.tune` chooses it for each basis and each $\tau$, from the same candidates,
+# on a seed that is not shown afterwards. It judges by the share of wrong training images at the end. For comparison
+# there is dense FedAvg in both bases ($\tau$ "none"): in the dictionary it shows what all atoms together can do.
+
+# %%
+def tuned(basis, tau, seed=1000):
+    federation = digits(seed).train
+    error = {"error": lambda x: 1 - fgmp.accuracy(federation, x)}
+    judge = dict(column="error", metrics=error, cohort_size=cohort_size, record_every=tuning_rounds)
+    make = partial(method, basis, tau, seed=seed)
+    return fgmp.tune(make, {"learning_rate": learning_rates}, federation, tuning_rounds, **judge)
+
+
+# %%
+contestants = [(basis, tau) for tau in [*sparsity, None] for basis in BASES]
+found = Parallel(n_jobs=workers)(delayed(tuned)(*who) for who in contestants)
+rate = {who: tuning.best.parameters["learning_rate"] for who, tuning in zip(contestants, found, strict=True)}
+for (basis, tau), tuning in zip(contestants, found, strict=True):
+    print(f"{basis:10} tau {str(tau or 'none'):4} learning rate {rate[basis, tau]:g}, {tuning.best.score:.2f} wrong")
+
+
+# %% [markdown]
+# ## Figure 7
+#
+# Every seed has new clients, cohorts and minibatches, and a new dictionary.
+
+# %%
+def run(basis, tau, seed):
+    split = digits(seed)
+    measures = {"training": fgmp.accuracy_on(split.train), "unseen": fgmp.accuracy_on(split.test)}
+    options = dict(cohort_size=cohort_size, rng=seed, record_every=record_every, metrics=measures)
+    return fgmp.simulate(method(basis, tau, rate[basis, tau], seed), split.train, rounds, **options)
+
+
+# %%
+seeds = {tau: range(n_seeds if tau == TAU else n_sweep_seeds) for tau in [*sparsity, None]}
+jobs = [(*who, seed) for seed in range(n_seeds) for who in contestants if seed in seeds[who[1]]]
+runs = dict(zip(jobs, Parallel(n_jobs=workers)(delayed(run)(*job) for job in jobs), strict=True))
+
+
+# %%
+def curves(who, column):
+    return np.array([runs[*who, seed].history[column] for seed in seeds[who[1]]])
+
+
+def final(who, column):
+    values = curves(who, column)
+    return values[:, -max(1, values.shape[1] // 4) :].mean(axis=1)
+
+
+bottom = np.floor(20 * min(final(who, "unseen").min() for who in contestants)) / 20 - 0.05
+
+# %%
+fig, axes = panels(2, width=4.4, sharey=True)
+shades = dict(zip(sorted(sparsity), gradation(len(sparsity)), strict=True)) | {None: dict(color="black")}
+for ax, column in zip(axes, ("training", "unseen"), strict=True):
+    for basis, tau in contestants:
+        label = f"{basis}, " + ("dense FedAvg" if tau is None else f"$\\tau$ = {tau}")
+        style = shades[tau] | dict(linestyle=":" if basis == "pixels" else "-", markevery=5)
+        curve(ax, curves((basis, tau), "round")[0], curves((basis, tau), column), label, **style)
+    ax.set(xlabel="round", title=f"{column} clients", ylim=(bottom, 1))
+axes[0].set(ylabel="accuracy")
+legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+
+# %% [markdown]
+# *Figure 7: median over the seeds, bands from the worst to the best seed. The frame cuts off the first rounds.
+# Dotted: pixels.*
+#
+# As in the notebook before, a run is judged by `final`, its mean over the last quarter of the records.
+
+# %%
+print(f"{'tau':>4} {'basis':10} {'training':>9} {'unseen':>7} {'kB a client and round':>22} {'seeds':>6}")
+for basis, tau in contestants:
+    who = basis, tau
+    traffic = np.median(curves(who, "bytes_up")[:, -1] + curves(who, "bytes_down")[:, -1])
+    columns = f"{np.median(final(who, 'training')):9.2f} {np.median(final(who, 'unseen')):7.2f}"
+    columns += f" {traffic / (1000 * rounds * cohort_size):22.3g} {len(seeds[tau]):6}"
+    print(f"{tau or 'none':>4} {basis:10} {columns}")
+
+# %% [markdown]
+# The paper reports that the dictionary is ahead. The claims count a difference of at most 0.01 as none (0.02 for
+# `digits`), and look at every $\tau$; the numbers are those of the first.
+
+# %%
+level = 0.02 if dataset == "digits" else 0.01  # digits has 400 test images only
+settings |= dict(rounds=rounds, cohort_size=cohort_size, local_iterations=K, batch_size=batch_size, sparsity=sparsity)
+for column in ("training", "unseen"):
+    gains = {tau: final(("dictionary", tau), column) - final(("pixels", tau), column) for tau in sparsity}
+    ahead = [np.median(gain) > level for gain in gains.values()]
+    fgmp.claim(
+        f"fig7-{column}",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients, dictionary minus pixels, tau = {TAU}",
+        gains[TAU].round(2) + 0.0,
+        True if all(ahead) else "reproduced in part" if any(ahead) else False,
+        expected="ahead",
+        digits=2,
+        parameters=settings | {f"{basis} {tau}": final((basis, tau), column) for basis, tau in contestants},
+    )
+
+# %% [markdown]
+# The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
+# solved. The second also depends on how well a good classifier can be written with $\tau$ atoms, and that need not
+# improve with the first. The rows of FedAvg show what all atoms and all pixels can do; the rows of FedGradMP, what is
+# left with $\tau$ of them.
+#
+# ## What the models look like
+#
+# The weights of each digit for $\tau$ as in the claims: in pixels above, in the dictionary below. Red speaks for the
+# digit, blue against it, white is zero.
+
+# %%
+models = [runs[basis, TAU, 0].x[:, digit].reshape(data.image_shape) for basis in BASES for digit in range(classes)]
+models = [model / np.abs(model).max() for model in models]
+drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, width=0.9, cmap="RdBu_r", vmin=-1, vmax=1)
+
+# %% [markdown]
+# *Seed 0; every picture has a scale of its own.* In the dictionary no pixel is left out.
+#
+# ## What differs from the paper, and why
+#
+# - **Data, loss, sparsity, learning rates:** as in [06_digits_by_writer](06_digits_by_writer.ipynb). The paper prints
+#   neither $\tau$ nor the learning rate of the inner SGD.
+# - **Size of the dictionary.** The paper writes 200 x 784; here that is 200 atoms for images of 784 pixels. For the
+#   small images of `digits` the number of atoms is smaller, too.
+# - **Selection of atoms.** Inner products with normalised atoms instead of orthogonal matching pursuit.
+# - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
+#   images as they are. The stable rank does not change if all rows are multiplied by the same number.
+# - **Several seeds**, each with its own dictionary, instead of one run.
+#
+# ## References
+#
+# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
+#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
+#   Communications on Pure and Applied Mathematics 75(8), 2022 (the theorem behind the dictionary).
+# - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, *Gradient-based learning applied to document recognition*, Proceedings
+#   of the IEEE 86(11), 1998 (MNIST).
+# - C. Yadav, L. Bottou, *Cold case: the lost MNIST digits*, NeurIPS 2019 (QMNIST, which names the writers).
+# - G. Cohen, S. Afshar, J. Tapson, A. van Schaik, *EMNIST: extending MNIST to handwritten letters*, IJCNN 2017.
+# - E. Alpaydin, C. Kaynak, *Optical recognition of handwritten digits*, UCI Machine Learning Repository, 1998 (the
+#   embedded `digits`).
