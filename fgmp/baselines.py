@@ -17,7 +17,8 @@ from .checks import check_integer, check_number
 from .contract import Exchange, Reply, State
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .models import Array, Message, SparseModel, decode, encode, largest, largest_in_columns
+from .local_steps import HardThreshold, SoftThreshold, dual_steps, gradient_steps, thresholded_steps, transposed
+from .models import Array, Message, decode, encode, largest, largest_in_columns
 
 __all__ = [
     "FastFedDualAvg",
@@ -87,13 +88,7 @@ class FirstOrderMethod:
     def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """K local steps from the broadcast model."""
         w = decode(message, client.model_shape)
-        for rows in self.minibatches(client, rng):
-            w = self.step(w, client.gradient(w, rows))
-        return encode(w)
-
-    def step(self, w: Array, gradient: Array) -> Array:
-        """One local step: w <- w - eta_c g."""
-        return w - self.learning_rate * gradient
+        return encode(gradient_steps(client, w, self.learning_rate, self.minibatches(client, rng)))
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """The mean of the clients' ends."""
@@ -207,15 +202,10 @@ class FedIterHT(FedHT):
     """
 
     def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K thresholded steps; the gradient reads the columns of the support only."""
+        """K steps w <- H_tau(w - eta_c g)."""
         w = decode(message, client.model_shape)
-        for rows in self.minibatches(client, rng):
-            w = self.step(w, client.gradient(SparseModel.of(w), rows))
-        return encode(w)
-
-    def step(self, w: Array, gradient: Array) -> Array:
-        """H_tau(w - eta_c g)."""
-        return self.hard(super().step(w, gradient))
+        hard = HardThreshold(transposed(w), self.sparsity, self.joint, self.unthresholded)
+        return encode(thresholded_steps(client, w, self.learning_rate, self.minibatches(client, rng), hard))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,9 +232,11 @@ class FedMid(FedAvg):
         super().__post_init__()
         check_number("l1_weight", self.l1_weight, at_least=0)
 
-    def step(self, w: Array, gradient: Array) -> Array:
-        """S(w - eta_c g, eta_c lambda)."""
-        return self.soft(super().step(w, gradient), self.learning_rate * self.l1_weight)
+    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+        """K steps w <- S(w - eta_c g, eta_c lambda)."""
+        w = decode(message, client.model_shape)
+        soft = SoftThreshold(transposed(w), self.learning_rate * self.l1_weight, self.unthresholded)
+        return encode(thresholded_steps(client, w, self.learning_rate, self.minibatches(client, rng), soft))
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """S(w + eta_s Delta, eta_s eta_c K lambda)."""
@@ -278,12 +270,12 @@ class FedDualAvg(FedMid):
         return encode(state.dual) | {"round": np.array([state.rounds], np.int32)}
 
     def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K local steps on the dual variable."""
+        """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
         z, r = decode(message, client.model_shape), int(message["round"][0])
-        for k, rows in enumerate(self.minibatches(client, rng)):
-            w = self.soft(z, self.l1_weight * (self.length * r + self.learning_rate * k))
-            z = z - self.learning_rate * client.gradient(w, rows)
-        return encode(z)
+        start = self.l1_weight * self.length * r
+        soft = SoftThreshold(transposed(z), start, self.unthresholded)
+        thresholds = (soft.at(start + self.l1_weight * self.learning_rate * k) for k in range(self.local_iterations))
+        return encode(dual_steps(client, z, self.learning_rate, self.minibatches(client, rng), thresholds))
 
     def combine(self, state: DualState, replies: list[Reply]) -> DualState:
         """Return z + eta_s Delta."""

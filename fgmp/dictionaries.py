@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import cho_solve
+from scipy.linalg import get_lapack_funcs
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_option, check_seed
@@ -88,7 +88,7 @@ class StandardBasis:
         if len(model.shape) == 1 or joint:
             support: Support = model.support[largest(np.abs(model.values), sparsity)]
             return support
-        magnitudes = np.full(model.shape, -1.0)
+        magnitudes = np.full(model.shape, -1, model.values.dtype)
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
         chosen = largest_in_columns(magnitudes, sparsity)
         return chosen[magnitudes.reshape(-1)[chosen] >= 0]
@@ -141,6 +141,7 @@ class Dictionary(StandardBasis):
         zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
         if zero.size:
             raise ValueError(f"atoms[:, {zero[0]}] is zero; expected atoms with a positive norm")
+        self._posv = get_lapack_funcs("posv", (self.gram,))
         self._cosines = self.gram / np.outer(self.norms, self.norms)
         _refuse_duplicates(self._cosines)
         rounding = 16 * np.finfo(self.gram.dtype).eps * np.sqrt(self.atoms.shape[0])
@@ -160,7 +161,7 @@ class Dictionary(StandardBasis):
         """The client with B_i = A_i Psi in place of A_i."""
         self.n_atoms(client.n_features)
         atoms = self.atoms.astype(client.features.dtype, copy=False)
-        return replace(client, features=np.asfortranarray(client.features @ atoms))
+        return replace(client, features=client.features @ atoms)
 
     def synthesise(self, coefficients: Array) -> Array:
         """The signal x = Psi alpha."""
@@ -218,14 +219,11 @@ class Dictionary(StandardBasis):
 
     def _solve(self, atoms: Support, right: Array) -> Array:
         """(Psi_Lambda' Psi_Lambda)^+ right."""
-        try:
-            factor = np.linalg.cholesky(self.gram[np.ix_(atoms, atoms)])
-            pivots = factor.diagonal()
-            if pivots.size == 0 or pivots.min() > np.finfo(factor.dtype).eps ** 0.375 * pivots.max():
-                solution: Array = cho_solve((factor, True), right, check_finite=False)
-                return solution
-        except np.linalg.LinAlgError:
-            pass
+        factor, solution, failed = self._posv(self.gram[atoms[:, None], atoms], right)
+        pivots = factor.diagonal()
+        if not failed and pivots.min(initial=1.0) > np.finfo(factor.dtype).eps ** 0.375 * pivots.max(initial=1.0):
+            solved: Array = solution
+            return solved
         forth = self.coordinates(atoms).to_coefficients
         projected: Array = forth @ (forth.T @ right)
         return projected

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -25,8 +26,9 @@ class Client:
     Parameters
     ----------
     features : ndarray, shape (n_samples, n_features), or scipy.sparse.linalg.LinearOperator
-        The matrix A_i, kept so that its columns are contiguous. A LinearOperator is a matrix that is streamed and
-        never stored; it serves methods with a dictionary, which need A_i Psi once.
+        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows. A
+        LinearOperator is a matrix that is streamed and never stored; it serves methods with a dictionary, which need
+        A_i Psi once.
     targets : ndarray, shape (n_samples,)
         The observations y_i.
     loss : Loss
@@ -39,6 +41,11 @@ class Client:
     targets: Array
     loss: Loss
     key: int
+
+    def __post_init__(self) -> None:
+        if isinstance(self.features, np.ndarray):
+            contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
+            object.__setattr__(self, "features", contiguous(self.features))
 
     @property
     def n_samples(self) -> int:
@@ -55,29 +62,41 @@ class Client:
         """Shape of a model for this client."""
         return self.loss.model_shape(self.n_features)
 
+    @property
+    def n_outputs(self) -> int:
+        """Columns of a model: 1 where it is a vector."""
+        return math.prod(self.model_shape[1:])
+
+    @cached_property
+    def row_products(self) -> Array:
+        """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples); computed once."""
+        products: Array = self.features @ self.features.T
+        return products
+
     def columns(self, support: Support) -> Array:
         """The columns of A_i on a support, shape (n_samples, k)."""
-        picked: Array = self.features.T[support].T
+        picked: Array = np.take(self.features, support, axis=1) if self.n_outputs > 1 else self.features.T[support].T
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
         """A_i x; a sparse model touches the columns of its support only."""
-        if isinstance(x, SparseModel) and len(x.shape) == 1:
-            product: Array = self.columns(x.support) @ x.values
-        elif isinstance(x, SparseModel):
-            coefficients = x.dense()
-            used = np.flatnonzero(coefficients.any(axis=1))
-            product = self.columns(used) @ coefficients[used]
-        else:
-            product = self.features @ x
+        if self.n_outputs == 1:
+            product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
+            return product
+        features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x
+        if isinstance(x, SparseModel) and 2 * len(x.atoms) < self.n_features:
+            features, coefficients = self.columns(x.atoms), coefficients[x.atoms]
+        product = (coefficients.T @ features.T).T  # one contiguous column for each output
         return product
 
     def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
         """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
 
-        Rows outside the minibatch get weight zero instead of being cut out: one product with the contiguous columns
-        of A_i is faster than gathering rows.
+        With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
+        contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
         """
+        if rows is not None and self.n_outputs > 1:
+            return replace(self, features=self.features[rows], targets=self.targets[rows]).gradient(x)
         residual = self.loss.derivative(self.predictions(x), self.targets)
         if rows is None:
             weighted = residual * self.loss.row_weight(self.n_samples)
@@ -92,14 +111,19 @@ class Client:
 
         Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
         """
-        if batch_size is None or batch_size == self.n_samples:
-            return iter([None] * count)
-        return iter(rng.random((count, self.n_samples)).argpartition(batch_size - 1, axis=1)[:, :batch_size])
+        return minibatches(rng, self.n_samples, batch_size, count)
 
     def objective(self, x: Array | SparseModel) -> float:
         """f_i(x)."""
         total = np.sum(self.loss.values(self.predictions(x), self.targets))
         return float(total * self.loss.row_weight(self.n_samples))
+
+
+def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
+    """`Client.minibatches` of `n_rows` rows."""
+    if batch_size is None or batch_size == n_rows:
+        return iter([None] * count)
+    return iter(rng.random((count, n_rows)).argpartition(batch_size - 1, axis=1)[:, :batch_size])
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +179,7 @@ class Federation:
         ----------
         As : sequence of array_like, each of shape (n_samples_i, n_features), or LinearOperator
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
-            whose columns are contiguous (Fortran order) is not copied, any other is copied once.
+            in Fortran order (C order for softmax) is not copied, any other is copied once.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -249,7 +273,7 @@ class Federation:
 
 def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
     if not isinstance(A, LinearOperator):
-        A = np.asfortranarray(check_array(f"As[{key}]", A, ndim=2))
+        A = check_array(f"As[{key}]", A, ndim=2)
     if 0 in A.shape:
         raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
     y = check_array(f"ys[{key}]", y, ndim=1)
@@ -261,7 +285,7 @@ def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
 def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
     features, targets = client.features, client.targets
     if not isinstance(features, LinearOperator):
-        features = features.astype(precision, order="F", copy=False)
+        features = features.astype(precision, copy=False)
     if targets.dtype.kind == "f":
         targets = targets.astype(precision, copy=False)
     return replace(client, features=features, targets=targets)

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import expit, log_softmax, softmax
+from scipy.special import expit, log_softmax
 
 from .checks import check_integer
 from .models import Array
@@ -183,15 +183,31 @@ class SoftmaxLoss:
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """softmax(z) - e_y."""
-        derivative: Array = softmax(predictions, axis=1)
+        derivative = _softmax(predictions)
         derivative[np.arange(len(targets)), targets] -= 1
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """(diag(p) - p p') times the direction, with p = softmax(z)."""
-        p: Array = softmax(predictions, axis=1)
+        p = _softmax(predictions)
         tilted: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
         return tilted
+
+
+_LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
+
+
+def _softmax(predictions: Array) -> Array:
+    """Probabilities, row by row, in the memory layout of the predictions: a third of the time of SciPy's.
+
+    None is below tiny^0.7, 5e-27 in float32. Smaller ones matter less than rounding, and products with them would be
+    denormal numbers, which are ten times as slow.
+    """
+    p: Array = predictions - predictions.max(axis=1, keepdims=True)
+    np.maximum(p, _LOWEST[p.dtype], out=p)
+    np.exp(p, out=p)
+    p /= p.sum(axis=1, keepdims=True)
+    return p
 
 
 def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:

@@ -70,6 +70,15 @@ class SparseModel:
         coefficients.reshape(-1)[self.support] = self.values
         return coefficients
 
+    @property
+    def atoms(self) -> Support:
+        """The atoms that some output uses, increasing; the support itself where there is one output."""
+        if len(self.shape) == 1:
+            return self.support
+        used = np.zeros(self.shape[0], bool)
+        used[self.support // self.shape[1]] = True
+        return np.flatnonzero(used)
+
     def on(self, support: Support) -> Array:
         """The coefficients on another support, zero where this model has none."""
         return self.dense().reshape(-1)[support]
@@ -111,12 +120,14 @@ def largest_in_columns(magnitudes: Array, count: int) -> Support:
     rows, columns = magnitudes.shape
     if count >= rows:
         return np.arange(magnitudes.size)
-    thresholds = np.partition(magnitudes, rows - count, axis=0)[rows - count]
-    chosen = magnitudes >= thresholds
-    for column in np.flatnonzero(chosen.sum(axis=0) != count):
-        chosen[:, column] = False
-        chosen[largest(magnitudes[:, column], count), column] = True
-    return np.flatnonzero(chosen)
+    by_column = np.ascontiguousarray(magnitudes.T)
+    # Negated, because a partition is slow where many entries before its pivot are equal, as the missing ones are.
+    chosen = by_column >= -np.partition(-by_column, count - 1, axis=1)[:, count - 1, None]
+    if np.count_nonzero(chosen) != count * columns:
+        for column in np.flatnonzero(chosen.sum(axis=1) != count):
+            chosen[column] = False
+            chosen[column, largest(by_column[column], count)] = True
+    return np.flatnonzero(chosen.T)
 
 
 def union(first: Support, second: Support, size: int) -> Support:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -47,19 +47,19 @@ class RestrictedProblem:
         """The coordinates z of given coefficients."""
         return coefficients if self.coordinates is None else self.coordinates.from_coefficients @ coefficients
 
-    def predictions(self, z: Array, rows: Support | slice = slice(None)) -> Array:
-        """The predictions on all rows, or on some; they are linear in z."""
+    def predictions(self, z: Array) -> Array:
+        """The predictions on all rows; they are linear in z."""
         if self.places is None:
-            product: Array = self.columns[rows] @ z
+            product: Array = self.columns @ z
             return product
         matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
         matrix.reshape(-1)[self.places] = self.coefficients(z)
-        product = self.columns[rows] @ matrix
+        product = (matrix.T @ self.columns.T).T  # one contiguous column for each output
         return product
 
-    def pull_back(self, derivative: Array, rows: Support | slice = slice(None)) -> Array:
+    def pull_back(self, derivative: Array) -> Array:
         """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
-        gradient: Array = self.columns[rows].T @ derivative
+        gradient: Array = self.columns.T @ derivative
         if self.places is not None:
             gradient = gradient.reshape(-1)[self.places]
             if self.coordinates is not None:
@@ -74,10 +74,10 @@ class RestrictedProblem:
         """The gradient of h, from the predictions."""
         return self.pull_back(self.loss.derivative(predictions, self.targets) / len(self.targets))
 
-    def gradient_on(self, rows: Support, z: Array) -> Array:
+    def gradient_on(self, rows: Support | slice, z: Array) -> Array:
         """The gradient over a minibatch of rows, at z."""
-        derivative = self.loss.derivative(self.predictions(z, rows), self.targets[rows])
-        return self.pull_back(derivative / len(rows), rows)
+        batch = replace(self, columns=self.columns[rows], targets=self.targets[rows])
+        return batch.gradient(batch.predictions(z))
 
     def hessian(self, predictions: Array) -> Array:
         """The Hessian of h, shape (k, k), from the predictions: one Hessian product per coordinate."""
@@ -164,10 +164,13 @@ def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orth
             columns = columns @ coordinates.to_coefficients
         return RestrictedProblem(columns, client.targets, client.loss, coordinates=coordinates)
     atoms, outputs = np.divmod(merged, shape[1])
-    used, rows = np.unique(atoms, return_inverse=True)
-    columns = client.columns(used)
+    used = np.zeros(shape[0], bool)
+    used[atoms] = True
+    if 2 * np.count_nonzero(used) < shape[0]:
+        columns, places = client.columns(np.flatnonzero(used)), (used.cumsum() - 1)[atoms] * shape[1] + outputs
+    else:
+        columns, places = client.features, merged
     coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
-    places = rows * shape[1] + outputs
     return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], _cast(coordinates, columns))
 
 

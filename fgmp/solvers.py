@@ -14,7 +14,7 @@ import numpy as np
 
 from .checks import check_integer, check_number
 from .dictionaries import StandardBasis
-from .federation import Client
+from .federation import Client, minibatches
 from .losses import SquaredLoss, least_squares
 from .models import Array, SparseModel, Support
 from .restricted import RestrictedProblem, restrict
@@ -157,9 +157,9 @@ class SGD:
         """The last iterate."""
         rate = self.learning_rate or 1 / problem.largest_curvature()
         z, n_rows = start, len(problem.targets)
-        for _ in range(self.steps):
-            rows = rng.choice(n_rows, min(self.batch_size or n_rows, n_rows), replace=False)
-            z = z - rate * problem.gradient_on(rows, z)
+        size = None if self.batch_size is None else min(self.batch_size, n_rows)
+        for rows in minibatches(rng, n_rows, size, self.steps):
+            z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
 
 

@@ -45,7 +45,7 @@ learning_rates = None  # candidates for every method; None: [0.05, 0.2, 1.0] for
 tuning_rounds = None  # rounds that judge a learning rate; None: 40 (at least 1)
 level = None  # difference of accuracies that counts as none; None: 0.02 for digits (400 test images), else 0.01
 n_seeds = 5  # seeds of Figure 6: 0, 1, .. (1 to 1000)
-n_sweep_seeds = None  # seeds of the other sparsities and penalties (1 to n_seeds); None: all for digits, else 1
+n_sweep_seeds = None  # seeds of the other sparsities and penalties (1 to n_seeds); None: all
 workers = 2  # processes that share the work (at least 1)
 
 # %%
@@ -55,14 +55,15 @@ import fgmp
 from fgmp.checks import check_integer, check_number, check_option
 
 check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
-SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
+SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40)
 SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
-PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=1)
+PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40)
 PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
 for name, value in (SMALL if dataset == "digits" else PAPER).items():
     globals()[name] = value if globals()[name] is None else globals()[name]
 for name in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers"):
     check_integer(name, globals()[name])
+n_sweep_seeds = n_seeds if n_sweep_seeds is None else n_sweep_seeds
 check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
 sparsity, l1_weights, learning_rates = (np.ravel(v).tolist() for v in (sparsity, l1_weights, learning_rates))
 [check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]

@@ -1,0 +1,232 @@
+"""Local steps of the first-order methods, fast: buffers are allocated once a visit to a client, not once a step.
+
+The readable form of the gradient steps is ``w - learning_rate * client.gradient(w, rows)``; tests compare the two.
+Inside, models are transposed: shape (n_outputs, n_features), one contiguous row for each output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from copy import copy
+
+import numpy as np
+
+from .federation import Client
+from .models import Array, SparseModel, Support, largest, largest_in_columns
+
+__all__ = ["HardThreshold", "SoftThreshold", "dual_steps", "gradient_steps", "thresholded_steps"]
+
+Gradient = Callable[[Array, Support | None], Array]
+Threshold = Callable[[Array], None]
+Rows = Iterable[Support | None]
+
+
+def gradient_steps(client: Client, w: Array, learning_rate: float, minibatches: Rows) -> Array:
+    """The model after a step w <- w - eta g for each minibatch.
+
+    Parameters
+    ----------
+    client : Client
+    w : ndarray, of the client's model shape
+        Where to start; not modified.
+    learning_rate : float
+        eta.
+    minibatches : iterable of ndarray of int or None
+        The rows of each step; None is all rows.
+
+    Returns
+    -------
+    ndarray, of the client's model shape
+
+    Notes
+    -----
+    Where the rows are few, the steps are taken in their span (`steps_in_the_row_span`). The iterates are the same.
+    """
+    minibatches = list(minibatches)
+    n_samples, n_features = client.features.shape
+    size = max(n_samples if rows is None else len(rows) for rows in minibatches)
+    if n_samples**2 < 2 * size * n_features:
+        return steps_in_the_row_span(client, w, learning_rate, minibatches)
+    return thresholded_steps(client, w, learning_rate, minibatches, lambda transposed: None)
+
+
+def steps_in_the_row_span(client: Client, w: Array, learning_rate: float, minibatches: list[Support | None]) -> Array:
+    """`gradient_steps` with the Gram matrix of the client's rows.
+
+    Every gradient is a combination of the rows of A, so that w_k = w_0 - A' c_k, with one number per row and output in
+    c_k, and A w_k = A w_0 - (A A') c_k: a step takes n_samples^2 multiplications for each output instead of
+    2 n_samples n_features.
+    """
+    targets, first = client.targets, np.atleast_2d(client.predictions(w).T)
+    combination, predictions = np.zeros(first.shape, first.dtype), np.empty(first.shape, first.dtype)
+    row_weights = np.zeros((len(minibatches), len(targets)), first.dtype)
+    for weights, rows in zip(row_weights, minibatches, strict=True):
+        n_rows = len(targets) if rows is None else len(rows)
+        weights[slice(None) if rows is None else rows] = learning_rate * client.loss.row_weight(n_rows)
+    for weights in row_weights:
+        np.matmul(combination, client.row_products, out=predictions)
+        np.subtract(first, predictions, out=predictions)
+        combination += weights * row_derivatives(client, predictions, targets)
+    moved: Array = client.features.T @ combination.T
+    return w - moved.reshape(w.shape)
+
+
+def thresholded_steps(client: Client, w: Array, learning_rate: float, minibatches: Rows, threshold: Threshold) -> Array:
+    """The model after a step w <- threshold(w - eta g) for each minibatch; parameters as `gradient_steps`.
+
+    `threshold` changes a transposed model in place.
+    """
+    gradient, model = gradients_of(client), transposed(w)
+    for rows in minibatches:
+        g = gradient(model, rows)
+        g *= learning_rate
+        model -= g
+        threshold(model)
+    return back(model, w)
+
+
+def dual_steps(
+    client: Client, z: Array, learning_rate: float, minibatches: Rows, thresholds: Iterable[Threshold]
+) -> Array:
+    """The dual variable after a step z <- z - eta g(threshold(z)) for each minibatch and its threshold."""
+    gradient, dual = gradients_of(client), transposed(z)
+    model = np.empty_like(dual)
+    for rows, threshold in zip(minibatches, thresholds, strict=True):
+        np.copyto(model, dual)
+        threshold(model)
+        g = gradient(model, rows)
+        g *= learning_rate
+        dual -= g
+    return back(dual, z)
+
+
+class SoftThreshold:
+    """S(w, t) = sign(w) max(|w| - t, 0), in place, but for the features that are `spared`.
+
+    Parameters
+    ----------
+    like : ndarray
+        A model of the shape and type that will come, transposed.
+    threshold : float
+        t.
+    spared : tuple of int
+    """
+
+    def __init__(self, like: Array, threshold: float, spared: tuple[int, ...] = ()) -> None:
+        self.threshold, self.spared = threshold, list(spared)
+        self.clipped = np.empty_like(like)
+
+    def at(self, threshold: float) -> SoftThreshold:
+        """The same with another threshold, in the same buffer."""
+        other = copy(self)
+        other.threshold = threshold
+        return other
+
+    def __call__(self, w: Array) -> None:
+        """S(w, t) in place of w."""
+        np.clip(w, -self.threshold, self.threshold, out=self.clipped)
+        self.clipped[:, self.spared] = 0
+        w -= self.clipped
+
+
+class HardThreshold:
+    """H_tau(w), in place: the `count` largest entries of each output, or of all if `joint`.
+
+    Parameters
+    ----------
+    like : ndarray
+        A model of the shape and type that will come, transposed.
+    count : int
+        tau.
+    joint : bool
+    spared : tuple of int
+        Features that stay and do not count.
+    """
+
+    def __init__(self, like: Array, count: int, joint: bool = False, spared: tuple[int, ...] = ()) -> None:
+        self.count, self.joint, self.spared = count, joint, list(spared)
+        self.magnitudes, self.sorted = np.empty_like(like), np.empty_like(like)
+        self.dropped = np.empty(like.shape, bool)
+
+    def __call__(self, w: Array) -> None:
+        """H_tau(w) in place of w."""
+        np.abs(w, out=self.magnitudes)
+        self.magnitudes[:, self.spared] = -1
+        np.copyto(self.sorted, self.magnitudes)
+        groups = self.sorted.reshape(1, -1) if self.joint else self.sorted
+        if self.count >= groups.shape[1]:
+            return
+        groups.partition(groups.shape[1] - self.count, axis=1)
+        np.less(self.magnitudes, groups[:, -self.count, None], out=self.dropped)
+        if self.dropped.size - np.count_nonzero(self.dropped) != self.count * len(groups):
+            self.dropped = self.without_ties()
+        self.dropped[:, self.spared] = False
+        np.copyto(w, 0, where=self.dropped)
+
+    def without_ties(self) -> Array:
+        """What to drop where entries are equal: the lower index stays, as `largest` has it."""
+        magnitudes = self.magnitudes.T.copy()
+        kept = largest(magnitudes.reshape(-1), self.count) if self.joint else largest_in_columns(magnitudes, self.count)
+        dropped = np.ones(magnitudes.size, bool)
+        dropped[kept] = False
+        return np.ascontiguousarray(dropped.reshape(magnitudes.shape).T)
+
+
+def gradients_of(client: Client) -> Gradient:
+    """A function of a transposed model and the rows of a minibatch; what it returns may be changed by the caller."""
+    return gradients_of_one(client) if len(client.model_shape) == 1 else GradientsOfMany(client)
+
+
+def gradients_of_one(client: Client) -> Gradient:
+    """For a model with one output: the columns of the support only, where that is small, then all columns once."""
+
+    def gradient(w: Array, rows: Support | None) -> Array:
+        support = np.flatnonzero(w[0])
+        sparse = 4 * len(support) < w.size
+        model = SparseModel(support, w[0, support], w[0].shape) if sparse else w[0]
+        return client.gradient(model, rows)[None]
+
+    return gradient
+
+
+class GradientsOfMany:
+    """For a model with several outputs: the rows of the minibatch are gathered, then both products cost b rows.
+
+    The result is overwritten by the next call.
+    """
+
+    def __init__(self, client: Client) -> None:
+        self.client = client
+        self.features = client.features
+        self.batch = np.empty_like(self.features)
+        self.predictions = np.empty((client.model_shape[1], client.n_samples), self.features.dtype)
+        self.gradient = np.empty((client.model_shape[1], client.n_features), self.features.dtype)
+
+    def __call__(self, w: Array, rows: Support | None) -> Array:
+        """The gradient at w over the rows."""
+        features, targets, n_rows = self.features, self.client.targets, self.client.n_samples
+        if rows is not None:
+            n_rows, targets = len(rows), targets[rows]
+            features = np.take(self.features, rows, axis=0, out=self.batch[:n_rows], mode="clip")
+        predictions = self.predictions.reshape(-1)[: len(w) * n_rows].reshape(len(w), n_rows)
+        np.matmul(w, features.T, out=predictions)
+        derivative = row_derivatives(self.client, predictions, targets)
+        derivative *= self.client.loss.row_weight(n_rows)
+        return np.matmul(derivative, features, out=self.gradient)
+
+
+def row_derivatives(client: Client, predictions: Array, targets: Array) -> Array:
+    """The derivatives l' for predictions of shape (n_outputs, n_rows), in the same shape."""
+    if len(client.model_shape) == 1:
+        return client.loss.derivative(predictions[0], targets)[None]
+    return client.loss.derivative(predictions.T, targets).T
+
+
+def transposed(w: Array) -> Array:
+    """A copy of a model with one contiguous row for each output."""
+    return np.array(w.T, order="C", ndmin=2)
+
+
+def back(model: Array, like: Array) -> Array:
+    """The model in the shape of `like`."""
+    return np.ascontiguousarray(model.T).reshape(like.shape)
