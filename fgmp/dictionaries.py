@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import get_lapack_funcs
+from scipy.linalg import lapack
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_option, check_seed
@@ -141,7 +141,6 @@ class Dictionary(StandardBasis):
         zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
         if zero.size:
             raise ValueError(f"atoms[:, {zero[0]}] is zero; expected atoms with a positive norm")
-        self._posv = get_lapack_funcs("posv", (self.gram,))
         self._cosines = self.gram / np.outer(self.norms, self.norms)
         _refuse_duplicates(self._cosines)
         rounding = 16 * np.finfo(self.gram.dtype).eps * np.sqrt(self.atoms.shape[0])
@@ -219,7 +218,8 @@ class Dictionary(StandardBasis):
 
     def _solve(self, atoms: Support, right: Array) -> Array:
         """(Psi_Lambda' Psi_Lambda)^+ right."""
-        factor, solution, failed = self._posv(self.gram[atoms[:, None], atoms], right)
+        posv = lapack.sposv if self.gram.dtype == np.float32 else lapack.dposv
+        factor, solution, failed = posv(self.gram[atoms[:, None], atoms], right)
         pivots = factor.diagonal()
         if not failed and pivots.min(initial=1.0) > np.finfo(factor.dtype).eps ** 0.375 * pivots.max(initial=1.0):
             solved: Array = solution

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
 from .checks import check_integer, check_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
+from .fast_refine import refine_by_least_squares, refine_by_sgd
 from .federation import Client, Federation
+from .losses import SquaredLoss
 from .models import Array, Message, SparseModel, average, union
-from .solvers import Exact, Solver, minimise_on
+from .solvers import SGD, Exact, Solver, minimise_on
 
 __all__ = ["FedGradMP"]
 
@@ -103,6 +106,19 @@ class FedGradMP:
         return state.message()
 
     def refine(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+        """`refine_as_printed`, by a faster route to the same model where there is one."""
+        x, solver = SparseModel.from_message(message, client.model_shape), self.solver
+        minibatches = partial(client.minibatches, rng, self.batch_size, self.local_iterations)
+        exact = isinstance(client.loss, SquaredLoss) and isinstance(solver, Exact) and self.radius is None
+        if self.dictionary.orthonormal and exact:
+            return refine_by_least_squares(client, x, minibatches(), self.sparsity).message()
+        if self.dictionary.orthonormal and client.n_outputs > 1 and isinstance(solver, SGD) and solver.learning_rate:
+            steps, rate = partial(solver.minibatches, client.n_samples, rng), solver.learning_rate
+            many = refine_by_sgd(client, x, minibatches(), self.sparsity, self.joint, self.radius, steps, rate)
+            return many.message()
+        return self.refine_as_printed(client, message, rng)
+
+    def refine_as_printed(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """The loop over k of Algorithms 1 and 2 at one client."""
         dictionary, tau = self.dictionary, self.sparsity
         x = SparseModel.from_message(message, client.model_shape)  # x_{t,1} = x_t and Lambda = supp(x_t)

@@ -16,7 +16,7 @@ from .models import Array, SparseModel, Support, largest, largest_in_columns
 
 __all__ = ["HardThreshold", "SoftThreshold", "dual_steps", "gradient_steps", "thresholded_steps"]
 
-Gradient = Callable[[Array, Support | None], Array]
+Gradient = Callable[[Array, Support | None, float], Array]
 Threshold = Callable[[Array], None]
 Rows = Iterable[Support | None]
 
@@ -78,9 +78,7 @@ def thresholded_steps(client: Client, w: Array, learning_rate: float, minibatche
     """
     gradient, model = gradients_of(client), transposed(w)
     for rows in minibatches:
-        g = gradient(model, rows)
-        g *= learning_rate
-        model -= g
+        model -= gradient(model, rows, learning_rate)
         threshold(model)
     return back(model, w)
 
@@ -94,9 +92,7 @@ def dual_steps(
     for rows, threshold in zip(minibatches, thresholds, strict=True):
         np.copyto(model, dual)
         threshold(model)
-        g = gradient(model, rows)
-        g *= learning_rate
-        dual -= g
+        dual -= gradient(model, rows, learning_rate)
     return back(dual, z)
 
 
@@ -125,7 +121,8 @@ class SoftThreshold:
     def __call__(self, w: Array) -> None:
         """S(w, t) in place of w."""
         np.clip(w, -self.threshold, self.threshold, out=self.clipped)
-        self.clipped[:, self.spared] = 0
+        if self.spared:
+            self.clipped[:, self.spared] = 0
         w -= self.clipped
 
 
@@ -145,79 +142,83 @@ class HardThreshold:
 
     def __init__(self, like: Array, count: int, joint: bool = False, spared: tuple[int, ...] = ()) -> None:
         self.count, self.joint, self.spared = count, joint, list(spared)
-        self.magnitudes, self.sorted = np.empty_like(like), np.empty_like(like)
-        self.dropped = np.empty(like.shape, bool)
+        self.magnitudes, self.ordered = np.empty_like(like), np.empty_like(like)
+        self.kept = np.empty(like.shape, bool)
 
     def __call__(self, w: Array) -> None:
-        """H_tau(w) in place of w."""
+        """H_tau(w) in place of w; `kept` says where."""
         np.abs(w, out=self.magnitudes)
-        self.magnitudes[:, self.spared] = -1
-        np.copyto(self.sorted, self.magnitudes)
-        groups = self.sorted.reshape(1, -1) if self.joint else self.sorted
-        if self.count >= groups.shape[1]:
-            return
-        groups.partition(groups.shape[1] - self.count, axis=1)
-        np.less(self.magnitudes, groups[:, -self.count, None], out=self.dropped)
-        if self.dropped.size - np.count_nonzero(self.dropped) != self.count * len(groups):
-            self.dropped = self.without_ties()
-        self.dropped[:, self.spared] = False
-        np.copyto(w, 0, where=self.dropped)
+        if self.spared:
+            self.magnitudes[:, self.spared] = -1
+        mark_largest(self.magnitudes, self.count, self.joint, self.ordered, self.kept)
+        if self.spared:
+            self.kept[:, self.spared] = True
+        w *= self.kept
 
-    def without_ties(self) -> Array:
-        """What to drop where entries are equal: the lower index stays, as `largest` has it."""
-        magnitudes = self.magnitudes.T.copy()
-        kept = largest(magnitudes.reshape(-1), self.count) if self.joint else largest_in_columns(magnitudes, self.count)
-        dropped = np.ones(magnitudes.size, bool)
-        dropped[kept] = False
-        return np.ascontiguousarray(dropped.reshape(magnitudes.shape).T)
+
+def mark_largest(magnitudes: Array, count: int, joint: bool, ordered: Array, marked: Array) -> None:
+    """Mark the `count` largest entries of each row, or of all if `joint`; ties as `largest_in_columns` has them.
+
+    `ordered` is a buffer of the shape of `magnitudes`.
+    """
+    np.negative(magnitudes, out=ordered)  # a partition is slow where many entries before its pivot are equal
+    groups = ordered.reshape(1, -1) if joint else ordered
+    if count < groups.shape[1]:
+        groups.partition(count - 1, axis=1)
+        np.greater_equal(magnitudes, -groups[:, count - 1, None], out=marked)
+    if count >= groups.shape[1] or np.count_nonzero(marked) != count * len(groups):
+        by_feature = magnitudes.T.copy()
+        chosen = largest(by_feature.reshape(-1), count) if joint else largest_in_columns(by_feature, count)
+        marked.fill(False)
+        marked.T[np.divmod(chosen, len(magnitudes))] = True
 
 
 def gradients_of(client: Client) -> Gradient:
-    """A function of a transposed model and the rows of a minibatch; what it returns may be changed by the caller."""
-    return gradients_of_one(client) if len(client.model_shape) == 1 else GradientsOfMany(client)
+    """A function of a transposed model, the rows of a minibatch and a factor: the factor times the gradient.
+
+    The next call may overwrite what a call returns.
+    """
+    return gradients_of_one(client) if client.n_outputs == 1 else GradientsOfMany(client)
 
 
 def gradients_of_one(client: Client) -> Gradient:
     """For a model with one output: the columns of the support only, where that is small, then all columns once."""
 
-    def gradient(w: Array, rows: Support | None) -> Array:
+    def gradient(w: Array, rows: Support | None, factor: float) -> Array:
         support = np.flatnonzero(w[0])
         sparse = 4 * len(support) < w.size
         model = SparseModel(support, w[0, support], w[0].shape) if sparse else w[0]
-        return client.gradient(model, rows)[None]
+        return factor * client.gradient(model, rows)[None]
 
     return gradient
 
 
 class GradientsOfMany:
-    """For a model with several outputs: the rows of the minibatch are gathered, then both products cost b rows.
-
-    The result is overwritten by the next call.
-    """
+    """For a model with several outputs: the rows of the minibatch are gathered, then both products cost b rows."""
 
     def __init__(self, client: Client) -> None:
-        self.client = client
-        self.features = client.features
-        self.batch = np.empty_like(self.features)
-        self.predictions = np.empty((client.model_shape[1], client.n_samples), self.features.dtype)
-        self.gradient = np.empty((client.model_shape[1], client.n_features), self.features.dtype)
+        self.client, self.n_outputs = client, client.n_outputs
+        self.batch = np.empty_like(client.features)
+        self.predictions = np.empty(self.n_outputs * client.n_samples, client.features.dtype)
+        self.gradient = np.empty((self.n_outputs, client.n_features), client.features.dtype)
 
-    def __call__(self, w: Array, rows: Support | None) -> Array:
-        """The gradient at w over the rows."""
-        features, targets, n_rows = self.features, self.client.targets, self.client.n_samples
+    def __call__(self, w: Array, rows: Support | None, factor: float) -> Array:
+        """The gradient at w over the rows, times the factor."""
+        features, targets, loss = self.client.features, self.client.targets, self.client.loss
         if rows is not None:
-            n_rows, targets = len(rows), targets[rows]
-            features = np.take(self.features, rows, axis=0, out=self.batch[:n_rows], mode="clip")
-        predictions = self.predictions.reshape(-1)[: len(w) * n_rows].reshape(len(w), n_rows)
+            targets = targets[rows]
+            features = features.take(rows, axis=0, out=self.batch[: len(rows)], mode="clip")
+        n_rows = len(targets)
+        predictions = self.predictions[: self.n_outputs * n_rows].reshape(self.n_outputs, n_rows)
         np.matmul(w, features.T, out=predictions)
-        derivative = row_derivatives(self.client, predictions, targets)
-        derivative *= self.client.loss.row_weight(n_rows)
+        derivative = loss.derivative(predictions.T, targets).T
+        derivative *= factor * loss.row_weight(n_rows)
         return np.matmul(derivative, features, out=self.gradient)
 
 
 def row_derivatives(client: Client, predictions: Array, targets: Array) -> Array:
     """The derivatives l' for predictions of shape (n_outputs, n_rows), in the same shape."""
-    if len(client.model_shape) == 1:
+    if client.n_outputs == 1:
         return client.loss.derivative(predictions[0], targets)[None]
     return client.loss.derivative(predictions.T, targets).T
 

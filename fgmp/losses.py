@@ -203,10 +203,10 @@ def _softmax(predictions: Array) -> Array:
     None is below tiny^0.7, 5e-27 in float32. Smaller ones matter less than rounding, and products with them would be
     denormal numbers, which are ten times as slow.
     """
-    p: Array = predictions - predictions.max(axis=1, keepdims=True)
+    p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
     np.maximum(p, _LOWEST[p.dtype], out=p)
     np.exp(p, out=p)
-    p /= p.sum(axis=1, keepdims=True)
+    p /= np.add.reduce(p, axis=1, keepdims=True)
     return p
 
 
@@ -228,9 +228,10 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
 
 
 _CHOLESKY = {
-    np.dtype(np.float64): (lapack.dpotrf, lapack.dpotrs),
-    np.dtype(np.float32): (lapack.spotrf, lapack.spotrs),
+    np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
+    np.dtype(np.float32): (lapack.sposv, lapack.spotrs),
 }
+_SMALLEST_PIVOT = {np.dtype(kind): float(np.finfo(kind).eps) ** 0.375 for kind in (np.float64, np.float32)}
 
 
 def least_squares(columns: Array, targets: Array) -> Array:
@@ -251,11 +252,11 @@ def least_squares(columns: Array, targets: Array) -> Array:
     """
     n_rows, n_columns = columns.shape
     if 0 < n_columns <= n_rows:
-        potrf, potrs = _CHOLESKY[columns.dtype]
-        factor, failed = potrf(columns.T @ columns)
-        pivots = np.abs(factor.diagonal())
-        if not failed and pivots.min() > np.finfo(columns.dtype).eps ** 0.375 * pivots.max():
-            solution: Array = potrs(factor, columns.T @ targets)[0]
+        posv, potrs = _CHOLESKY[columns.dtype]
+        factor, solution, failed = posv(columns.T @ columns, columns.T @ targets)
+        pivots = factor.diagonal().tolist()  # positive, unless the factorisation failed
+        if not failed and min(pivots) > _SMALLEST_PIVOT[columns.dtype] * max(pivots):
             solution += potrs(factor, columns.T @ (targets - columns @ solution))[0]
-            return solution
+            refined: Array = solution
+            return refined
     return np.linalg.lstsq(columns, targets, rcond=None)[0]

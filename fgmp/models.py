@@ -106,8 +106,10 @@ def largest(magnitudes: Array, count: int) -> Support:
     size = magnitudes.size
     if count >= size:
         return np.arange(size)
-    threshold = np.partition(magnitudes, size - count)[size - count]
-    chosen = np.flatnonzero(magnitudes >= threshold)
+    ordered = magnitudes.copy()
+    ordered.partition(size - count)
+    threshold = ordered[size - count]
+    chosen: Support = (magnitudes >= threshold).nonzero()[0]
     if chosen.size > count:
         above = np.flatnonzero(magnitudes > threshold)
         tied = np.flatnonzero(magnitudes == threshold)[: count - above.size]

@@ -7,6 +7,7 @@ the coefficients themselves: its steps are too cheap to pay for a factorisation 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -156,11 +157,15 @@ class SGD:
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
         rate = self.learning_rate or 1 / problem.largest_curvature()
-        z, n_rows = start, len(problem.targets)
-        size = None if self.batch_size is None else min(self.batch_size, n_rows)
-        for rows in minibatches(rng, n_rows, size, self.steps):
+        z = start
+        for rows in self.minibatches(len(problem.targets), rng):
             z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
+
+    def minibatches(self, n_rows: int, rng: np.random.Generator) -> Iterator[Support | None]:
+        """The rows of each step; None is all rows."""
+        size = None if self.batch_size is None else min(self.batch_size, n_rows)
+        return minibatches(rng, n_rows, size, self.steps)
 
 
 @dataclass(frozen=True)

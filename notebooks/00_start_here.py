@@ -369,7 +369,7 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
     print(f"round {number}: relative error", f"{error:.3g}" if error > exact else f"below {exact:g}")
 
 # %% [markdown]
-# The same lines stand in `FedGradMP.refine` and `FedGradMP.aggregate` in
+# The same lines stand in `FedGradMP.refine_as_printed` and `FedGradMP.aggregate` in
 # [fgmp/fedgradmp.py](../fgmp/fedgradmp.py), with the same names. There the selections and the projections go through a
 # dictionary, since the paper allows signals that are sparse in any set of atoms and not only in the standard basis.
 #

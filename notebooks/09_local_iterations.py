@@ -80,7 +80,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.figures import curve, floor, gradation, panels, use_style
 from fgmp.models import SparseModel
 from fgmp.restricted import restrict
-from fgmp.simulate import client_generator
+from fgmp.workers import client_generator
 
 use_style()
 seeds = range(first_seed, first_seed + n_seeds)

@@ -1,5 +1,6 @@
 """Dictionaries: coefficient space against plain linear algebra on signals; approx_tau against brute force."""
 
+import pickle
 from itertools import combinations
 
 import numpy as np
@@ -132,3 +133,9 @@ def test_gaussian_dictionary_has_nearly_unit_atoms_and_repeats():
     D = fgmp.gaussian_dictionary(2000, 10, rng=3)
     np.testing.assert_allclose(D.norms, 1, atol=0.1)
     np.testing.assert_array_equal(D.atoms, fgmp.gaussian_dictionary(2000, 10, rng=3).atoms)
+
+
+def test_a_dictionary_travels_to_another_process():
+    dictionary = fgmp.gaussian_dictionary(6, 9, rng=0)
+    copied = pickle.loads(pickle.dumps(dictionary))
+    np.testing.assert_array_equal(copied.atoms, dictionary.atoms)

@@ -1,5 +1,6 @@
 """The round loop: books, seeds, cohorts, stopping, and answers that are not finite."""
 
+import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -174,3 +175,41 @@ def test_no_rounds_is_the_start(fed):
 def test_bad_arguments_are_named(fed, options, message):
     with pytest.raises(ValueError, match=message):
         fgmp.simulate(METHOD, fed, **options)
+
+
+@pytest.mark.parametrize(
+    "method",
+    [
+        fgmp.FedGradMP(sparsity=3, batch_size=10),
+        fgmp.FedAvg(learning_rate=0.1, local_iterations=4, batch_size=10),
+        fgmp.FedGradMP(sparsity=3, dictionary=fgmp.gaussian_dictionary(40, 40, rng=0)),
+    ],
+)
+def test_two_workers_give_the_same_bits(method):
+    federation = fgmp.make_sparse_regression(7, 30, 40, 3, rng=0)
+    alone = fgmp.simulate(method, federation, rounds=3, cohort_size=5, rng=1)
+    shared = fgmp.simulate(method, federation, rounds=3, cohort_size=5, rng=1, workers=2)
+    np.testing.assert_array_equal(shared.x, alone.x)
+    for column in set(alone.history) - {"seconds"}:
+        np.testing.assert_array_equal(shared.history[column], alone.history[column])
+
+
+def test_more_workers_than_clients_in_a_cohort():
+    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
+    method = fgmp.FedGradMP(sparsity=3)
+    alone, shared = (fgmp.simulate(method, federation, 2, cohort_size=1, rng=1, workers=w) for w in (1, 2))
+    np.testing.assert_array_equal(shared.x, alone.x)
+
+
+def test_workers_leave_no_file_behind(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
+    fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=1, rng=1, workers=2)
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith("fgmp-")]
+
+
+@pytest.mark.parametrize("workers", [0, -1, 1.5, None])
+def test_workers_that_are_no_number_are_refused(workers):
+    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
+    with pytest.raises(ValueError, match="workers is .*; expected an integer of at least 1"):
+        fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=1, workers=workers)
