@@ -1,6 +1,7 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
 from . import datasets, theory
+from .aggregated import ConjugateGradients, LocalSteps, NewtonSteps, NormalEquations
 from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
 from .claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
@@ -10,6 +11,8 @@ from .federation import Client, Federation
 from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .metrics import accuracy, accuracy_on
+from .polish import polish
+from .shared_support import SharedSupportGradMP
 from .simulate import Result, simulate, stop_at, stop_when_stalled
 from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .tune import Trial, Tuning, tune
@@ -21,6 +24,7 @@ __all__ = [
     "SVRG",
     "Client",
     "ConjugateGradient",
+    "ConjugateGradients",
     "Dictionary",
     "Exact",
     "FastFedDualAvg",
@@ -33,9 +37,13 @@ __all__ = [
     "Federation",
     "GradientDescent",
     "KSVDFit",
+    "LocalSteps",
     "LogisticLoss",
     "Newton",
+    "NewtonSteps",
+    "NormalEquations",
     "Result",
+    "SharedSupportGradMP",
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",
@@ -52,6 +60,7 @@ __all__ = [
     "ksvd",
     "make_sensing",
     "make_sparse_regression",
+    "polish",
     "simulate",
     "stop_at",
     "stop_when_stalled",

@@ -105,6 +105,17 @@ class StandardBasis:
         """||x||_2 of the signal x = Psi alpha."""
         return float(np.linalg.norm(model.values))
 
+    def into_ball(self, model: SparseModel, radius: float | None) -> SparseModel:
+        """Pi_R x: the nearest point of the ball ||x||_2 <= radius; None is no ball."""
+        if radius is None:
+            return model
+        norm = self.norm(model)
+        return model if norm <= radius else replace(model, values=model.values * (radius / norm))
+
+    def normalised(self, correlations: Array) -> Array:
+        """Inner products with the atoms scaled to norm 1, from those with the atoms."""
+        return correlations
+
 
 class Dictionary(StandardBasis):
     """Any finite set of atoms a_1, ..., a_d in R^n, the columns of Psi.
@@ -179,9 +190,9 @@ class Dictionary(StandardBasis):
         """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
             return super().approximate(correlations, sparsity, joint)
+        cosines = self.normalised(correlations)
         if correlations.ndim == 1:
-            return self._select(self._cosines, correlations / self.norms, sparsity)
-        cosines = correlations / self.norms[:, None]
+            return self._select(self._cosines, cosines, sparsity)
         if self.approximation == "thresholding":
             return super().approximate(cosines, sparsity, joint)
         n_outputs = cosines.shape[1]
@@ -189,6 +200,11 @@ class Dictionary(StandardBasis):
             return self._select(np.kron(self._cosines, np.eye(n_outputs)), cosines.reshape(-1), sparsity)
         columns = (self._select(self._cosines, column, sparsity) for column in cosines.T)
         return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
+
+    def normalised(self, correlations: Array) -> Array:
+        """Inner products with the atoms scaled to norm 1, from those with the atoms."""
+        scaled: Array = (correlations.T / self.norms).T
+        return scaled
 
     def approximate_model(self, model: SparseModel, sparsity: int, joint: bool = False) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""

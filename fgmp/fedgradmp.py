@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
@@ -141,10 +141,7 @@ class FedGradMP:
 
     def into_ball(self, x: SparseModel) -> SparseModel:
         """Pi_R x: the nearest point of the ball of radius R."""
-        if self.radius is None:
-            return x
-        norm = self.dictionary.norm(x)
-        return x if norm <= self.radius else replace(x, values=x.values * (self.radius / norm))
+        return self.dictionary.into_ball(x, self.radius)
 
     def coefficients(self, state: SparseModel) -> Array:
         """alpha, dense."""

@@ -1,0 +1,331 @@
+"""Minimising f = sum_i p_i f_i on a support that all clients know, from weighted sums of what the clients send.
+
+Each class is a small immutable object that turns into a sequence of exchanges. All but `LocalSteps` find, or approach,
+the minimiser of the pooled objective; none needs more than sums over the clients, so secure aggregation can hide what
+a single client sends.
+
+What the sums reveal. A Gram matrix on 3 tau features holds the second moments of these features, and the right side
+their correlations with the targets. Nothing is said about other features. Without secure aggregation a client with
+fewer rows than features gives away its rows on the support up to a rotation, so this is not a privacy mechanism.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy.linalg import lapack
+
+from .checks import check_integer, check_number
+from .contract import Exchange, Reply
+from .dictionaries import StandardBasis
+from .federation import Client, Federation
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from .models import Array, Message, SparseModel
+from .restricted import RestrictedProblem, restrict
+from .solvers import Solver, minimise_on
+
+__all__ = ["ConjugateGradients", "LocalSteps", "NewtonSteps", "NormalEquations", "Point", "Restricted"]
+
+
+class Point(NamedTuple):
+    """Where the server is: a model on the support, and what the solver remembers between two exchanges."""
+
+    model: SparseModel
+    memory: Any = None
+
+
+class Restricted(Protocol):
+    """What `SharedSupportGradMP` and `polish` need of a way to minimise on a shared support."""
+
+    def check(self, federation: Federation) -> None:
+        """Raise a ValueError where it does not fit the federation."""
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """The exchanges, over states of type `Point`: from a model on the support to a better one on it."""
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Squared loss, one exchange: the clients send their normal equations on the support, the server solves the sum.
+
+    Client i sends B'B / m_i (upper triangle) and B'y / m_i, with the columns B of A_i Psi on the support; the server
+    solves (sum p_i B'B / m_i) alpha = sum p_i B'y / m_i, with the solution of minimum norm where it is not unique.
+
+    Notes
+    -----
+    The relative error is about the machine precision times the square of the condition number of the pooled columns.
+    """
+
+    def check(self, federation: Federation) -> None:
+        """Squared loss only."""
+        _only_squared(federation, "NormalEquations", "NewtonSteps or LocalSteps")
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """One exchange."""
+
+        def answer(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(_support(message))
+            weight = client.loss.row_weight(client.n_samples)
+            gram, right = weight * (columns.T @ columns), weight * (columns.T @ client.targets)
+            return {"gram": _upper(gram), "right": right}
+
+        def combine(point: Point, replies: list[Reply]) -> Point:
+            total = _sums(replies)
+            solution = _minimum_norm(_symmetric(total["gram"]), total["right"], dictionary, point.model)
+            return Point(replace(point.model, values=solution))
+
+        return (Exchange(_ask_on_support, answer, combine),)
+
+
+@dataclass(frozen=True)
+class ConjugateGradients:
+    """Squared loss on large supports: conjugate gradients at the server, one exchange of vectors for each step.
+
+    The first exchange collects the gradient at the start, every other one the product B'B d / m_i of a direction d.
+
+    Parameters
+    ----------
+    steps : int, default 10
+        Conjugate gradient steps: at least 1.
+    """
+
+    steps: int = 10
+
+    def __post_init__(self) -> None:
+        check_integer("steps", self.steps)
+
+    def check(self, federation: Federation) -> None:
+        """Squared loss only."""
+        _only_squared(federation, "ConjugateGradients", "NewtonSteps or LocalSteps")
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """1 + `steps` exchanges."""
+
+        def gradient(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(_support(message))
+            residual = client.targets - columns @ message["values"]
+            return {"descent": client.loss.row_weight(client.n_samples) * (columns.T @ residual)}
+
+        def start(point: Point, replies: list[Reply]) -> Point:
+            descent = _sums(replies)["descent"]
+            return Point(point.model, (descent, descent))
+
+        def ask(point: Point) -> Message:
+            return {"support": point.model.message()["support"], "direction": point.memory[1]}
+
+        def product(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(_support(message))
+            image = columns @ message["direction"]
+            return {"product": client.loss.row_weight(client.n_samples) * (columns.T @ image)}
+
+        def step(point: Point, replies: list[Reply]) -> Point:
+            (residual, direction), product = point.memory, _sums(replies)["product"]
+            curvature, energy = float(direction @ product), float(residual @ residual)
+            if curvature <= 0:  # the minimiser is reached
+                return point
+            length = energy / curvature
+            left = residual - length * product
+            model = replace(point.model, values=point.model.values + length * direction)
+            return Point(model, (left, left + float(left @ left) / energy * direction))
+
+        steps = [Exchange(ask, product, step)] * self.steps
+        return (Exchange(_ask_at_point, gradient, start), *steps)
+
+
+@dataclass(frozen=True)
+class NewtonSteps:
+    """Any loss: aggregated Newton steps, one exchange for each, and a last one that compares objectives.
+
+    Client i sends f_i, its gradient and its Hessian (upper triangle) on the support; the server goes to the minimiser
+    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved.
+
+    Parameters
+    ----------
+    steps : int, default 5
+        At least 1.
+    ridge : float, default 0.0
+        Weight of the squared norm of the coefficients, at least 0.
+
+    Raises
+    ------
+    ValueError
+        During a run, where the clients' rows are separated without error on the support and there is neither a ridge
+        nor a ball: then the logistic and softmax losses have no minimiser.
+    """
+
+    steps: int = 5
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_integer("steps", self.steps)
+        check_number("ridge", self.ridge, at_least=0)
+
+    def check(self, federation: Federation) -> None:
+        """Every loss fits."""
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """`steps` + 1 exchanges."""
+        bounded = self.ridge > 0 or radius is not None
+
+        def curved(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            problem, predictions = _at_point(client, message, dictionary)
+            weight = _rows_count(client)
+            gradient, hessian = problem.gradient(predictions), _upper(problem.hessian(predictions))
+            return _value(client, problem, predictions) | {"gradient": weight * gradient, "hessian": weight * hessian}
+
+        def value(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            return _value(client, *_at_point(client, message, dictionary))
+
+        def step(point: Point, replies: list[Reply]) -> Point:
+            total, trial = _sums(replies), point.model
+            if total["wrong"][0] == 0 and not bounded:
+                raise ValueError(
+                    f"the clients' rows are separated without error on the {len(trial.support)} coefficients of the "
+                    "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
+                )
+            objective = self.objective(total["value"], trial)
+            if point.memory is not None and not objective <= point.memory[1]:
+                return halved(point)
+            gradient = total["gradient"] + self.ridge * trial.values
+            hessian = _symmetric(total["hessian"]) + self.ridge * np.eye(len(gradient), dtype=gradient.dtype)
+            direction = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+            return Point(moved(trial, direction), (trial, objective, direction))
+
+        def keep_the_better(point: Point, replies: list[Reply]) -> Point:
+            objective = self.objective(_sums(replies)["value"], point.model)
+            return Point(point.model if objective <= point.memory[1] else point.memory[0])
+
+        def halved(point: Point) -> Point:
+            best, objective, direction = point.memory
+            return Point(moved(best, direction / 2), (best, objective, direction / 2))
+
+        def moved(model: SparseModel, direction: Array) -> SparseModel:
+            return dictionary.into_ball(replace(model, values=model.values + direction), radius)
+
+        steps = [Exchange(_ask_at_point, curved, step)] * self.steps
+        return (*steps, Exchange(_ask_at_point, value, keep_the_better))
+
+    def objective(self, value: Array, model: SparseModel) -> float:
+        """F + (ridge/2) ||alpha||^2."""
+        return float(value[0]) + self.ridge / 2 * float(model.values @ model.values)
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """Any loss, one exchange: every client minimises f_i on the support with a local solver, the server averages.
+
+    Parameters
+    ----------
+    solver : Solver
+        `SGD`, `GradientDescent` or another: the K restricted local steps, from the model that the server has.
+    """
+
+    solver: Solver
+
+    def check(self, federation: Federation) -> None:
+        """Every loss fits."""
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """One exchange."""
+
+        def answer(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            start = SparseModel.from_message(message, client.model_shape)
+            end = minimise_on(start.support, client, dictionary, self.solver, start, rng)
+            return {"values": dictionary.into_ball(end, radius).values}
+
+        def combine(point: Point, replies: list[Reply]) -> Point:
+            return Point(replace(point.model, values=_sums(replies)["values"]))
+
+        return (Exchange(_ask_at_point, answer, combine),)
+
+
+def _ask_on_support(point: Point) -> Message:
+    return {"support": point.model.message()["support"]}
+
+
+def _ask_at_point(point: Point) -> Message:
+    return point.model.message()
+
+
+def _support(message: Message) -> Array:
+    return message["support"].astype(np.intp)
+
+
+def _sums(replies: list[Reply]) -> Message:
+    """The weighted sums of what the clients sent."""
+    names = replies[0].message
+    return {name: sum(reply.weight * reply.message[name] for reply in replies) for name in names}  # type: ignore[misc]
+
+
+def _at_point(client: Client, message: Message, dictionary: StandardBasis) -> tuple[RestrictedProblem, Array]:
+    problem = restrict(client, _support(message), dictionary, orthonormal=False)
+    return problem, problem.predictions(message["values"])
+
+
+def _value(client: Client, problem: RestrictedProblem, predictions: Array) -> Message:
+    """f_i, and the share of rows that are not classified correctly."""
+    value = _rows_count(client) * problem.value(predictions)
+    wrong = float(np.mean(_not_correct(client.loss)(predictions, client.targets)))
+    return {"value": np.array([value]), "wrong": np.array([wrong])}
+
+
+def _rows_count(client: Client) -> float:
+    """1 where f_i is a mean over the rows, their number where it is a sum: restricted problems are means."""
+    return client.loss.row_weight(client.n_samples) * client.n_samples
+
+
+def _not_correct(loss: Loss) -> Callable[[Array, Array], Array]:
+    if isinstance(loss, LogisticLoss):
+        return lambda predictions, targets: targets * predictions <= 0
+    if isinstance(loss, SoftmaxLoss):
+        return _not_the_only_largest
+    return lambda predictions, targets: np.ones(len(targets), bool)  # nothing to separate
+
+
+def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
+    own = predictions[np.arange(len(targets)), targets][:, None]
+    several: Array = np.sum(predictions >= own, axis=1) > 1
+    return several
+
+
+def _upper(matrix: Array) -> Array:
+    upper: Array = matrix[np.triu_indices(len(matrix))]
+    return upper
+
+
+def _symmetric(upper: Array) -> Array:
+    size = int((np.sqrt(8 * len(upper) + 1) - 1) / 2)
+    matrix = np.zeros((size, size), upper.dtype)
+    matrix[np.triu_indices(size)] = upper
+    return matrix + np.triu(matrix, 1).T
+
+
+def _minimum_norm(gram: Array, right: Array, dictionary: StandardBasis, model: SparseModel) -> Array:
+    """The coefficients of the signal of minimum norm with gram alpha = right."""
+    posv = lapack.sposv if gram.dtype == np.float32 else lapack.dposv
+    factor, solution, failed = posv(gram, right)
+    pivots = factor.diagonal()
+    if not failed and pivots.min() > np.finfo(gram.dtype).eps ** 0.375 * pivots.max():
+        unique: Array = solution
+        return unique
+    coordinates = dictionary.coordinates(model.support)
+    if coordinates is None:
+        return _pseudo_inverse(gram) @ right
+    forth = coordinates.to_coefficients
+    least: Array = forth @ (_pseudo_inverse(forth.T @ gram @ forth) @ (forth.T @ right))
+    return least
+
+
+def _pseudo_inverse(matrix: Array) -> Array:
+    inverse: Array = np.linalg.pinv(matrix, hermitian=True, rcond=len(matrix) * np.finfo(matrix.dtype).eps)
+    return inverse
+
+
+def _only_squared(federation: Federation, name: str, others: str) -> None:
+    if not isinstance(federation.loss, SquaredLoss):
+        raise ValueError(
+            f"restricted is {name}, for the squared loss, and the loss is {federation.loss!r}; use {others}"
+        )

@@ -1,0 +1,229 @@
+"""The shared support against GradMP on one pooled client, scikit-learn, and sums taken by hand."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+
+import fgmp
+from fgmp.aggregated import Point
+from fgmp.models import SparseModel
+
+FEW = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=0.2)
+
+
+def pooled(federation):
+    """One client with all rows, scaled so that its mean over the rows is the weighted sum of the clients' means."""
+    total = sum(client.n_samples for client in federation.clients)
+    pairs = list(zip(federation.weights, federation.clients, strict=True))
+    scales = [np.sqrt(p * total / client.n_samples) for p, client in pairs]
+    rows = [s * client.features for s, (_, client) in zip(scales, pairs, strict=True)]
+    targets = [s * client.targets for s, (_, client) in zip(scales, pairs, strict=True)]
+    return fgmp.Federation.from_arrays([np.vstack(rows)], [np.concatenate(targets)], truth=federation.truth)
+
+
+def squared(seed, sizes=(6, 9, 4), n_features=20, noise=0.3):
+    rng = np.random.default_rng(seed)
+    truth = np.zeros(n_features)
+    truth[rng.choice(n_features, 3, replace=False)] = rng.standard_normal(3)
+    As = [rng.standard_normal((m, n_features)) for m in sizes]
+    ys = [A @ truth + noise * rng.standard_normal(len(A)) for A in As]
+    return fgmp.Federation.from_arrays(As, ys, weights=rng.random(len(sizes)) + 0.1, truth=truth)
+
+
+def labelled(seed, sizes=(30, 40, 20), n_features=8, loss="logistic"):
+    rng = np.random.default_rng(seed)
+    As = [rng.standard_normal((m, n_features)) for m in sizes]
+    w = rng.standard_normal(n_features)
+    ys = [np.where(A @ w + 2 * rng.standard_normal(len(A)) > 0, 1, -1 if loss == "logistic" else 0) for A in As]
+    return fgmp.Federation.from_arrays(As, ys, loss)
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
+def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dictionary):
+    federation = squared(seed)
+    dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else fgmp.StandardBasis()
+    shared = fgmp.SharedSupportGradMP(sparsity=sparsity, sent=25, dictionary=dictionary)
+    gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
+    one = pooled(federation)
+    for rounds in (1, 2, 3):
+        ours, theirs = fgmp.simulate(shared, federation, rounds, rng=0), fgmp.simulate(gradmp, one, rounds, rng=0)
+        np.testing.assert_array_equal(ours.support, theirs.support)
+        np.testing.assert_allclose(ours.x, theirs.x, rtol=1e-7, atol=1e-9)
+
+
+@pytest.mark.parametrize("heterogeneity", [0.0, 1.0])
+def test_five_samples_a_client_are_enough_and_fedgradmp_fails_there(heterogeneity):
+    federation = fgmp.make_sparse_regression(**FEW, heterogeneity=heterogeneity, rng=0)
+    shared = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=10), federation, 20, rng=0)
+    alone = fgmp.simulate(fgmp.FedGradMP(sparsity=10), federation, 20, rng=0)
+    assert shared.history["relative_error"][-1] < 1e-12
+    assert alone.history["relative_error"][-1] > 0.1
+
+
+def on_support(federation, restricted, support, **options):
+    """The model that `restricted` finds on a support, from zero."""
+    coefficients = np.zeros(federation.model_shape)
+    coefficients.reshape(-1)[support] = 1e-3
+    start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
+    start = type(start)(coefficients, support, coefficients, start.history, 0, None)
+    return fgmp.polish(start, federation, restricted=restricted, **options)
+
+
+def test_conjugate_gradients_end_where_the_normal_equations_do():
+    federation = squared(0, sizes=(20, 30))
+    support = np.array([1, 4, 7, 11, 15])
+    exact = on_support(federation, fgmp.NormalEquations(), support)
+    steps = on_support(federation, fgmp.ConjugateGradients(steps=5), support)
+    more = on_support(federation, fgmp.ConjugateGradients(steps=50), support)
+    np.testing.assert_allclose(steps.x, exact.x, rtol=1e-8)
+    np.testing.assert_allclose(more.x, exact.x, rtol=1e-8)
+
+
+def test_more_atoms_than_samples_give_the_solution_of_minimum_norm():
+    federation = squared(0, sizes=(2, 3))
+    support = np.arange(0, 20, 2)
+    one = pooled(federation).clients[0]
+    expected = np.linalg.lstsq(one.features[:, support], one.targets, rcond=None)[0]
+    np.testing.assert_allclose(on_support(federation, fgmp.NormalEquations(), support).x[support], expected, rtol=1e-7)
+
+
+def test_in_a_dictionary_the_norm_is_that_of_the_signal():
+    federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
+    support = np.arange(8)
+    model = SparseModel(support, np.ones(8), (30,))
+    exchange = fgmp.NormalEquations().exchanges(dictionary, None)[0]
+    clients = [dictionary.prepare(client) for client in federation.clients]
+    message = exchange.broadcast(Point(model))
+    replies = [
+        fgmp.contract.Reply(p, exchange.answer(client, message, np.random.default_rng(0)))
+        for p, client in zip(federation.weights, clients, strict=True)
+    ]
+    found = dictionary.synthesise(exchange.combine(Point(model), replies).model.dense())
+    one, span = pooled(federation).clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
+    expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("ridge", [0.0, 0.05])
+def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
+    federation, support = labelled(0), np.array([0, 2, 3, 6])
+    found = on_support(federation, fgmp.NewtonSteps(steps=12, ridge=ridge), support).x[support]
+    A = np.vstack([client.features for client in federation.clients])[:, support]
+    y = np.concatenate([client.targets for client in federation.clients])
+    # Its loss is log(1 + exp(-y z)), so z is twice ours: (ridge / 2) |x|^2 = (ridge / 8) |z|^2, over m rows.
+    C = 4 / (ridge * len(y)) if ridge else np.inf
+    reference = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
+    np.testing.assert_allclose(2 * found, reference.coef_[0], rtol=1e-4)
+
+
+def test_newton_steps_for_softmax_reach_a_point_without_gradient():
+    federation = labelled(1, loss="softmax")
+    support = np.array([0, 3, 4, 9, 12])
+    result = on_support(federation, fgmp.NewtonSteps(steps=12), support)
+    gradient = sum(p * c.gradient(result.x) for p, c in zip(federation.weights, federation.clients, strict=True))
+    np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
+
+
+def test_separable_data_need_a_ridge_or_a_ball():
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((5, 6)) for _ in range(3)]
+    federation = fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
+    method = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20))
+    with pytest.raises(ValueError, match="separated without error.*expected a ridge above 0 or a radius"):
+        fgmp.simulate(method, federation, 5, rng=0)
+    ridged = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20, ridge=1e-3))
+    balled = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20), radius=3.0)
+    assert 1 in fgmp.simulate(ridged, federation, 5, rng=0).support
+    x = fgmp.simulate(balled, federation, 5, rng=0).x
+    assert 1 in np.flatnonzero(x) and np.linalg.norm(x) <= 3 * (1 + 1e-12)
+
+
+def test_newton_steps_never_raise_the_objective():
+    federation = labelled(2, sizes=(12, 9))
+    far = np.zeros(8)
+    far[[0, 1, 2]] = 30.0  # where a full step overshoots
+    start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
+    start = type(start)(far, np.array([0, 1, 2]), far, start.history, 0, None)
+    for steps in (1, 2, 3, 8):
+        closed = fgmp.polish(start, federation, restricted=fgmp.NewtonSteps(steps=steps, ridge=1e-6))
+        assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
+
+
+def test_local_steps_average_what_the_solver_finds():
+    federation, support = squared(4), np.array([2, 5, 9])
+    found = on_support(federation, fgmp.LocalSteps(fgmp.Exact()), support).x[support]
+    each = [np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0] for c in federation.clients]
+    np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.permutations(range(3)), st.permutations(range(20)), st.floats(0.1, 10))
+def test_orders_and_scale_change_nothing(clients, features, scale):
+    federation = squared(5)
+    method = fgmp.SharedSupportGradMP(sparsity=3)
+    x = fgmp.simulate(method, federation, 3, rng=0).x
+    As = [federation.clients[i].features[:, list(features)] for i in clients]
+    ys = [scale * federation.clients[i].targets for i in clients]
+    other = fgmp.Federation.from_arrays(As, ys, weights=federation.weights[list(clients)])
+    found = fgmp.simulate(method, other, 3, rng=0).x
+    np.testing.assert_allclose(found, scale * x[list(features)], rtol=1e-7, atol=1e-10)
+
+
+def test_a_cohort_and_a_ball():
+    federation = fgmp.make_sparse_regression(**(FEW | {"n_samples": 20}), rng=0)
+    method = fgmp.SharedSupportGradMP(sparsity=10, radius=0.5)
+    result = fgmp.simulate(method, federation, 3, cohort_size=20, rng=0)
+    assert (result.history["clients"][1:] == 20).all()
+    assert np.linalg.norm(result.x) <= 0.5 * (1 + 1e-12)
+
+
+def test_bytes_are_those_counted_by_hand():
+    federation = fgmp.make_sparse_regression(**FEW, rng=0)
+    tau, n_clients = 10, 50
+    history = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=tau), federation, 1, rng=0).history
+    merged = 2 * tau  # in the first round the support of x_0 is empty
+    assert history["bytes_down"][1] == n_clients * 4 * merged
+    assert history["bytes_up"][1] == n_clients * (2 * tau * 12 + 8 * merged * (merged + 1) // 2 + 8 * merged)
+
+
+def test_softmax_with_local_steps_in_columns_and_jointly():
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((30, 12)).astype(np.float32) for _ in range(4)]
+    w = rng.standard_normal((12, 3))
+    federation = fgmp.Federation.from_arrays(As, [(A @ w).argmax(axis=1) for A in As], "softmax")
+    local = fgmp.LocalSteps(fgmp.SGD(steps=20, batch_size=10, learning_rate=0.5))
+    for joint, nonzeros in ((False, 12), (True, 4)):
+        method = fgmp.SharedSupportGradMP(sparsity=4, restricted=local, joint=joint)
+        result = fgmp.simulate(method, federation, 10, rng=0)
+        assert np.count_nonzero(result.x) == nonzeros and result.x.dtype == np.float32
+        assert result.history["objective"][-1] < result.history["objective"][0]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: fgmp.SharedSupportGradMP(sparsity=0), "sparsity is 0"),
+        (lambda: fgmp.SharedSupportGradMP(sparsity=3, sent=0), "sent is 0; expected an integer of at least 1"),
+        (lambda: fgmp.SharedSupportGradMP(sparsity=3, radius=-1), "radius is -1"),
+        (lambda: fgmp.NewtonSteps(steps=0), "steps is 0"),
+        (lambda: fgmp.NewtonSteps(ridge=-1), "ridge is -1"),
+        (lambda: fgmp.ConjugateGradients(steps=0), "steps is 0"),
+        (lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=21), squared(0), 1), "sparsity is 21"),
+        (
+            lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=2), labelled(0), 1),
+            "restricted is NormalEquations, for the squared loss",
+        ),
+        (
+            lambda: fgmp.simulate(
+                fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.ConjugateGradients()), labelled(0), 1
+            ),
+            "restricted is ConjugateGradients, for the squared loss",
+        ),
+    ],
+)
+def test_bad_parameters_are_named(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
