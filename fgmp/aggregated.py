@@ -153,7 +153,8 @@ class NewtonSteps:
     ------
     ValueError
         During a run, where the clients' rows are separated without error on the support and there is neither a ridge
-        nor a ball: then the logistic and softmax losses have no minimiser.
+        nor a ball: then the logistic and softmax losses have no minimiser. Rows that are separated in part, such as a
+        feature seen with one label only, have none either, and are not noticed.
     """
 
     steps: int = 5

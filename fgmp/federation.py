@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import check_array, check_integer
-from .losses import Loss, loss_named
+from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel, Support
 
 __all__ = ["Client", "Federation"]
@@ -249,6 +249,25 @@ class Federation:
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x)."""
         return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+
+    def pooled(self) -> Federation:
+        """One client that holds all rows and has the objective f: what an algorithm in one place would see.
+
+        Where a client's rows weigh more than those of another, the rows of the squared loss are scaled by the square
+        root of their weight; for other losses that is a ValueError.
+        """
+        counts = np.array([client.n_samples for client in self.clients])
+        scales = np.sqrt(self.weights / counts * counts.sum())
+        alike = bool(np.allclose(scales, 1, rtol=1e-12))
+        if not alike and not isinstance(self.loss, SquaredLoss):
+            raise ValueError(
+                f"weights are not in proportion to the rows of the clients; expected that for the loss {self.loss!r}"
+            )
+        parts = [(client.features, client.targets) for client in self.clients]
+        if not alike:
+            parts = [(s * A, s * y) for s, (A, y) in zip(scales.astype(self.dtype), parts, strict=True)]
+        features, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth)
 
     def check_sparsity(self, sparsity: int, n_atoms: int, joint: bool = False) -> None:
         """Raise a ValueError where a sparsity is larger than the number of atoms (of all outputs, if `joint`)."""

@@ -28,8 +28,11 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#CC79A7",
 )
 
+WINE = "#882255"  # of Tol's muted colours; yellow is too pale for a line
+
 METHODS: dict[str, dict[str, Any]] = {
     "FedGradMP": {"color": VERMILLION, "marker": "o", "linewidth": 2.4, "zorder": 5},
+    "SharedSupportGradMP": {"color": WINE, "marker": "*", "markersize": 8, "linewidth": 2.4, "zorder": 6},
     "FedIterHT": {"color": BLUE, "marker": "s"},
     "FedHT": {"color": SKY, "marker": "D"},
     "FedAvg": {"color": BLACK, "marker": "^"},

@@ -37,7 +37,8 @@ class SharedSupportGradMP:
        (`restricted` says how), and x_{t+1} = Pi_R P_Lambda b with Lambda = approx_tau(b).
 
     Where nothing is cut in the first exchange and the second is exact, this is GradMP on f = sum_i p_i f_i: only f,
-    not each f_i, has to be convex on sparse vectors.
+    not each f_i, has to be convex on sparse vectors. In a dictionary whose atoms are not orthonormal, cut inner products
+    are those of no signal, and approx_{2 tau} is as good as what was sent.
 
     Parameters
     ----------
@@ -125,6 +126,7 @@ class SharedSupportGradMP:
         gradients = [SparseModel.from_message(reply.message, x.shape) for reply in replies]
         r = average(gradients, [reply.weight for reply in replies]).dense()
         gamma = self.dictionary.approximate(r, 2 * self.sparsity, self.joint)
+        gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = union(gamma, x.support, r.size)
         return SharedState(x, Point(SparseModel(merged, x.on(merged), x.shape)))
 

@@ -124,3 +124,23 @@ def test_streamed_features_need_a_dictionary():
     streamed = fgmp.simulate(fgmp.FedGradMP(2, dictionary=fgmp.Dictionary(np.eye(4))), fed, rounds=2, rng=0)
     stored = fgmp.simulate(fgmp.FedGradMP(2), fgmp.Federation.from_arrays(As, ys), rounds=2, rng=0)
     np.testing.assert_allclose(streamed.x, stored.x)
+
+
+@pytest.mark.parametrize("loss", [fgmp.SquaredLoss(), fgmp.LogisticLoss()])
+def test_the_pooled_client_has_the_same_objective_and_gradient(loss):
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((m, 6)) for m in (3, 8, 5)]
+    ys = [rng.choice([-1.0, 1.0], len(A)) for A in As]
+    weights = [0.2, 0.5, 0.3] if isinstance(loss, fgmp.SquaredLoss) else None
+    federation = fgmp.Federation.from_arrays(As, ys, loss, weights=weights)
+    x = rng.standard_normal(6)
+    one = federation.pooled()
+    np.testing.assert_allclose(one.objective(x), federation.objective(x))
+    gradient = sum(p * c.gradient(x) for p, c in zip(federation.weights, federation.clients, strict=True))
+    np.testing.assert_allclose(one.clients[0].gradient(x), gradient)
+
+
+def test_other_losses_cannot_weigh_rows():
+    federation = fgmp.Federation.from_arrays([np.eye(2)] * 2, [[1, -1]] * 2, "logistic", weights=[1, 2])
+    with pytest.raises(ValueError, match="weights are not in proportion to the rows"):
+        federation.pooled()

@@ -13,16 +13,6 @@ from fgmp.models import SparseModel
 FEW = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=0.2)
 
 
-def pooled(federation):
-    """One client with all rows, scaled so that its mean over the rows is the weighted sum of the clients' means."""
-    total = sum(client.n_samples for client in federation.clients)
-    pairs = list(zip(federation.weights, federation.clients, strict=True))
-    scales = [np.sqrt(p * total / client.n_samples) for p, client in pairs]
-    rows = [s * client.features for s, (_, client) in zip(scales, pairs, strict=True)]
-    targets = [s * client.targets for s, (_, client) in zip(scales, pairs, strict=True)]
-    return fgmp.Federation.from_arrays([np.vstack(rows)], [np.concatenate(targets)], truth=federation.truth)
-
-
 def squared(seed, sizes=(6, 9, 4), n_features=20, noise=0.3):
     rng = np.random.default_rng(seed)
     truth = np.zeros(n_features)
@@ -47,7 +37,7 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else fgmp.StandardBasis()
     shared = fgmp.SharedSupportGradMP(sparsity=sparsity, sent=25, dictionary=dictionary)
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
-    one = pooled(federation)
+    one = federation.pooled()
     for rounds in (1, 2, 3):
         ours, theirs = fgmp.simulate(shared, federation, rounds, rng=0), fgmp.simulate(gradmp, one, rounds, rng=0)
         np.testing.assert_array_equal(ours.support, theirs.support)
@@ -85,7 +75,7 @@ def test_conjugate_gradients_end_where_the_normal_equations_do():
 def test_more_atoms_than_samples_give_the_solution_of_minimum_norm():
     federation = squared(0, sizes=(2, 3))
     support = np.arange(0, 20, 2)
-    one = pooled(federation).clients[0]
+    one = federation.pooled().clients[0]
     expected = np.linalg.lstsq(one.features[:, support], one.targets, rcond=None)[0]
     np.testing.assert_allclose(on_support(federation, fgmp.NormalEquations(), support).x[support], expected, rtol=1e-7)
 
@@ -102,7 +92,7 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
         for p, client in zip(federation.weights, clients, strict=True)
     ]
     found = dictionary.synthesise(exchange.combine(Point(model), replies).model.dense())
-    one, span = pooled(federation).clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
+    one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 

@@ -1,0 +1,62 @@
+"""Keep the notebooks of a run at the paper's sizes: from build/paper into notebooks/results, with their numbers.
+
+    keep_results.py 06_digits_by_writer 07_gaussian_dictionary_digits
+
+Each becomes NAME-DATASET.ipynb, with links that hold one folder further down, and NAME-DATASET.json with the parameters
+given, the versions, and the claims with the value of every seed. `make paper` must have run them.
+"""
+
+import argparse
+import json
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+import yaml
+from nbformat import NotebookNode
+from normalise import normalise
+
+from fgmp.claims import Claim, read_claims
+
+ROOT = Path(__file__).resolve().parents[1]
+BUILD = ROOT / "build" / "paper"
+RESULTS = ROOT / "notebooks" / "results"
+
+
+def moved(notebook: NotebookNode) -> None:
+    """Links as seen from the folder of results, in place."""
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            cell.source = re.sub(r"\]\((?!https?:|#)", "](../", cell.source).replace("](../results/", "](")
+
+
+def numbers(name: str, parameters: dict[str, object], claims: list[Claim]) -> dict[str, object]:
+    """What a reader or a program wants to know of the run without opening the notebook."""
+    kept = ("id", "statement", "verdict", "expected", "measured", "parameters")
+    rows = [{key: getattr(claim, key) for key in kept} for claim in claims]
+    return {"notebook": name, "given_parameters": parameters, "versions": claims[0].versions, "claims": rows}
+
+
+def main() -> int:
+    """Do what the command line says."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="+", metavar="NAME", help="notebooks of notebooks/paper.yaml")
+    given = yaml.safe_load((ROOT / "notebooks" / "paper.yaml").read_text())
+    RESULTS.mkdir(exist_ok=True)
+    for name in parser.parse_args().names:
+        source, claims = BUILD / f"{name}.ipynb", [c for c in read_claims(BUILD / "claims") if c.notebook == name]
+        if not source.is_file() or not claims:
+            sys.exit(f"{name} is not in {BUILD.relative_to(ROOT)} with its claims; run: make paper NB={name}")
+        notebook = nbformat.read(source, as_version=4)
+        normalise(notebook)
+        moved(notebook)
+        target = RESULTS / f"{name}-{given[name]['dataset']}"
+        nbformat.write(notebook, target.with_suffix(".ipynb"))
+        target.with_suffix(".json").write_text(json.dumps(numbers(name, given[name], claims), indent=1) + "\n")
+        print(f"kept {target.relative_to(ROOT)}.ipynb, {target.with_suffix('.ipynb').stat().st_size / 1e6:.2f} MB")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
