@@ -86,7 +86,7 @@ def fedjax(clients: Any) -> Callable[[], None]:
 
 
 def flower(clients: Any, rounds: int) -> tuple[list[float], Peer]:
-    """Seconds of rounds, and which version, of Flower's simulation engine; its start and its first round do not count."""
+    """Seconds of rounds of Flower's simulation engine, without its start and first round; and its version."""
     features, labels = arrays(clients)
     script = Path(__file__).with_name("flower_round.py")
     with tempfile.TemporaryDirectory() as folder:

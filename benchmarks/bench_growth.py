@@ -31,7 +31,7 @@ def sweeps(scale: Scale) -> dict[str, list[int]]:
         "n": scale.pick([500, 1000, 2000], [1000, 2000, 5000, 10_000], [1000, 2000, 5000, 10_000, 20_000, 50_000]),
         "m": scale.pick([50, 100, 200], [50, 100, 200, 400], [50, 100, 200, 400, 800, 1600]),
         "tau": scale.pick([5, 10, 20], [5, 10, 20, 30], [5, 10, 15, 20, 25, 30]),
-        "d": scale.pick([500, 1000], [500, 1000, 2000, 4000], [500, 1000, 2000, 4000, 8000]),
+        "d": scale.pick([250, 500], [250, 500, 1000, 2000], [250, 500, 1000, 2000, 4000]),
     }
 
 
@@ -50,7 +50,7 @@ def memory(run: Run) -> float:
 def made(what: str, value: int) -> Run:
     """A run with one quantity at `value`."""
     if what == "d":
-        fed = federation(**BASE | {"n": 500})
+        fed = federation(**BASE | {"N": 5, "n": 500})
         atoms = np.random.default_rng(0).standard_normal((500, value)) / np.sqrt(500)
         return one_round(fed, BASE["tau"], fgmp.Dictionary(atoms))
     sizes = BASE | {what: value}
@@ -65,7 +65,7 @@ def growth(scale: Scale) -> Finding:
         seconds = interleaved({str(value): run for value, run in runs.items()}, scale.pick(2, 7, 25))
         medians = [1e3 * float(np.median(seconds[str(value)])) for value in values]
         peaks = [memory(run) for run in runs.values()]
-        extra = "; the preparation of the dictionary counts" if what == "d" else ""
+        extra = "; atoms of 500 entries, their preparation counts" if what == "d" else ""
         words = f"three rounds, {what} from {values[0]:,} to {values[-1]:,}{extra}"
         in_time, in_memory = exponent(values, medians), exponent(values, peaks)
         rows.append(Row(8, f"exponent of time in {what}", [in_time], None, "", words))

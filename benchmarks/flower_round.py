@@ -1,4 +1,4 @@
-"""FedAvg of softmax regression in Flower's simulation engine: seconds of each round, and its version, as JSON on the last line.
+"""FedAvg of softmax regression in Flower's simulation engine: seconds of each round and version, as JSON.
 
     flower_round.py '{"data": FILE, "rounds": 5, "cohort": 10, "steps": 40, "batch": 50, "rate": 1.0}'
 
