@@ -94,8 +94,16 @@ def flower(clients: Any, rounds: int) -> tuple[list[float], Peer]:
         np.savez(data, features=features, labels=labels)
         task = {"data": str(data), "rounds": rounds, "cohort": COHORT, "steps": STEPS, "batch": BATCH, "rate": RATE}
         command = [str(flower_python()), str(script), json.dumps(task)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=150, check=True)
-    found = json.loads(done.stdout.splitlines()[-1])
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        with subprocess.Popen(command, **pipes) as process:
+            try:
+                output, _ = process.communicate(timeout=150)
+            except BaseException:
+                process.terminate()  # its engine then stops its own helpers
+                raise
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, "flower_round.py")
+    found = json.loads(output.splitlines()[-1])
     return found["seconds"], peer("flwr", found["version"])
 
 

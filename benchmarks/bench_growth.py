@@ -31,7 +31,7 @@ def sweeps(scale: Scale) -> dict[str, list[int]]:
         "n": scale.pick([500, 1000, 2000], [1000, 2000, 5000, 10_000], [1000, 2000, 5000, 10_000, 20_000, 50_000]),
         "m": scale.pick([50, 100, 200], [50, 100, 200, 400], [50, 100, 200, 400, 800, 1600]),
         "tau": scale.pick([5, 10, 20], [5, 10, 20, 30], [5, 10, 15, 20, 25, 30]),
-        "d": scale.pick([250, 500], [250, 500, 1000, 2000], [250, 500, 1000, 2000, 4000]),
+        "d": scale.pick([250, 500], [125, 250, 500, 1000], [125, 250, 500, 1000, 2000, 4000]),
     }
 
 
@@ -62,7 +62,7 @@ def growth(scale: Scale) -> Finding:
     rows, curves = [], []
     for what, values in sweeps(scale).items():
         runs = {value: made(what, value) for value in values}
-        seconds = interleaved({str(value): run for value, run in runs.items()}, scale.pick(2, 7, 25))
+        seconds = interleaved({str(value): run for value, run in runs.items()}, scale.pick(2, 5, 15))
         medians = [1e3 * float(np.median(seconds[str(value)])) for value in values]
         peaks = [memory(run) for run in runs.values()]
         extra = "; atoms of 500 entries, their preparation counts" if what == "d" else ""

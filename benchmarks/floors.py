@@ -35,10 +35,10 @@ def pursuit(
     tau = len(support)
     At = A.T
     syrk, potrf, potrs = _LIBRARY[A.dtype]
-    residual = values @ At[support] - y
+    residual = values @ At.take(support, axis=0) - y
     gradient = At @ residual
     np.argpartition(np.abs(gradient), len(gradient) - 2 * tau)
-    columns = At[merged]
+    columns = At.take(merged, axis=0)
     normal = syrk(1.0, columns.T, trans=1)  # columns.T is in Fortran order: no copy
     factor, _ = potrf(normal, overwrite_a=1)
     solution, _ = potrs(factor, columns @ y)
@@ -75,7 +75,7 @@ class Softmax:
         p -= p.max(axis=1, keepdims=True)
         np.exp(p, out=p)
         p /= p.sum(axis=1, keepdims=True)
-        p -= self.hits[rows]
+        p -= self.hits.take(rows, axis=0)
         return p
 
     def gradient(self, rows: np.ndarray, w: np.ndarray) -> np.ndarray:
@@ -104,7 +104,7 @@ class Softmax:
         """
         gradient = self.gradient(rows[0], w)
         np.partition(np.abs(gradient), gradient.shape[1] - 2 * tau, axis=1)
-        source, model = (self.X, w) if dense else (self.X.take(used, axis=1), w[used])
+        source, model = (self.X, w) if dense else (self.X.take(used, axis=1), w.take(used, axis=0))
         for minibatch in rows[1:]:
             block = source.take(minibatch, axis=0)
             self.derivative(minibatch, block, model).T @ block

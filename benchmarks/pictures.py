@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-from harness import AT_MOST, Curve, Row
+from harness import AT_MOST, Curve, Row, number
 
 from fgmp.figures import gradation, panels, use_style
 
@@ -53,8 +53,10 @@ def bars(group: str, curves: list[Curve], path: Path) -> Path:
     for ax, curve in zip(axes.flat, curves, strict=True):
         order = sorted(range(len(curve.x)), key=lambda i: -curve.y[i])
         colours = [{"fgmp": "#D55E00", "floor": "0.6"}.get(curve.x[i], "#56B4E9") for i in order]
-        ax.barh([curve.x[i] for i in order], [curve.y[i] for i in order], color=colours)
-        ax.set(xscale="log", xlabel=curve.ylabel, title=f"{TITLES.get(group, group)}: {curve.label}")
+        drawn = ax.barh([curve.x[i] for i in order], [curve.y[i] for i in order], color=colours)
+        ax.bar_label(drawn, [number(curve.y[i]) for i in order], padding=3, fontsize=8)
+        ax.margins(x=0.1)
+        ax.set(xlabel=curve.ylabel, title=f"{TITLES.get(group, group)}: {curve.label}")
         ax.tick_params(axis="y", labelsize=8)
     return save(figure, path)
 
@@ -64,10 +66,12 @@ def lines(group: str, curves: list[Curve], path: Path) -> Path:
     shared = len({curve.xlabel for curve in curves}) == 1
     count = 1 if shared else len(curves)
     figure, axes = panels(count, width=3.2 if count > 1 else 5, height=3, squeeze=False, sharey=True)
-    for number, (curve, style) in enumerate(zip(curves, gradation(len(curves)), strict=True)):
-        ax = axes.flat[0 if shared else number]
+    for place, (curve, style) in enumerate(zip(curves, gradation(len(curves)), strict=True)):
+        ax = axes.flat[0 if shared else place]
         ax.plot(curve.x, curve.y, label=curve.label, **style)
         ax.set(xscale="log", yscale="log", xlabel=curve.xlabel)
+        ax.set_xticks(curve.x, [f"{value:,}" for value in curve.x], fontsize=8)
+        ax.minorticks_off()
         ax.legend(fontsize=8)
     axes.flat[0].set(ylabel=curves[0].ylabel)
     figure.suptitle(TITLES.get(group, group), fontsize=11)

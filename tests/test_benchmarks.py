@@ -1,6 +1,7 @@
 """The benchmarks compute what they should; how long it takes is not tested."""
 
 import json
+import re
 
 import bench_cores
 import bench_fedgradmp
@@ -227,7 +228,7 @@ def test_too_little_memory_is_said(monkeypatch):
         def pick(self, quick, bench, full):
             return [5, 10, 5000] if quick == [5, 10, 20] else quick
 
-    (row,) = bench_fedgradmp.flat(Small()).rows
+    row, _ = bench_fedgradmp.flat(Small()).rows
     assert "5 GB are there" in row.note and "N=10 over N=5" in row.what
 
 
@@ -236,3 +237,9 @@ def test_quick_benchmarks_run_through():
         finding = run.BENCHMARKS[name](QUICK)
         assert finding.rows and all(row.values for row in finding.rows), name
     assert set(run.TARGETS.values()) == set(range(1, 9))
+
+
+def test_the_figures_and_files_that_the_readme_names_are_there():
+    links = re.findall(r"\]\(([^)]+)\)", (run.HERE / "README.md").read_text())
+    assert "figures/targets.png" in links
+    assert all((run.HERE / link).exists() for link in links)
