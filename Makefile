@@ -5,6 +5,8 @@ PYTHON ?= python3
 CONSTRAINTS ?= -c constraints.txt
 # Notebooks for `make refresh` and `make reproduce`, by name; all if empty.
 NB ?=
+# Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
+BENCH ?=
 
 BIN := .venv/bin
 NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
@@ -21,10 +23,10 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test lab refresh paper clean
+.PHONY: help reproduce test lab refresh paper bench bench-full clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	$(BIN)/python tools/run_notebooks.py $(NB)
@@ -47,6 +49,12 @@ refresh: .venv/installed  ## run the committed notebooks again and write them an
 paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
 	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)
 
+bench: .venv/peers  ## measure speed against floors and peers, at most 10 minutes (BENCH="name ... --resume")
+	$(BIN)/python benchmarks/run.py $(BENCH)
+
+bench-full: .venv/peers  ## the same with more sizes and repetitions
+	$(BIN)/python benchmarks/run.py --full $(BENCH)
+
 clean:  ## remove the environment, the builds and the caches
 	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -58,4 +66,15 @@ clean:  ## remove the environment, the builds and the caches
 	@echo 'installing into .venv; the first time this takes some minutes'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) \
 	  -e '.[notebooks,video,femnist,test,bench]'
+	@touch $@
+
+# A peer that does not install here is named as missing in the table of the benchmarks.
+.venv/peers: .venv/installed benchmarks/peers.py
+	$(BIN)/python benchmarks/peers.py peers | while read -r peer; do \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) "$$peer" </dev/null || \
+	  echo "$$peer does not install here" >&2; done
+	$(PYTHON) -m venv .venv/flower
+	$(BIN)/python benchmarks/peers.py flower | while read -r peer; do \
+	  .venv/flower/bin/python -m pip install --quiet --disable-pip-version-check numpy "$$peer" </dev/null || \
+	  { echo "$$peer does not install here" >&2; rm -rf .venv/flower; }; done
 	@touch $@

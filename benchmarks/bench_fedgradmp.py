@@ -1,0 +1,146 @@
+"""Targets 1 and 7: a client's local iteration of FedGradMP for the squared loss."""
+
+from collections.abc import Callable
+from functools import partial
+
+import floors
+import numpy as np
+from harness import AT_LEAST, AT_MOST, Curve, Finding, Row, Scale, interleaved
+from machine import available_gigabytes
+from textbook import draw_rows, gradient_matching_pursuit
+
+import fgmp
+from fgmp.models import Message, SparseModel
+
+TAU, K, BATCH, ROWS = 10, 3, 40, 100
+METHOD = fgmp.FedGradMP(sparsity=TAU, local_iterations=K, batch_size=BATCH)
+
+
+def some_model(n: int, dtype: type = np.float64) -> SparseModel:
+    """A model of tau random entries: what a server might send."""
+    rng = np.random.default_rng(1)
+    support = np.sort(rng.choice(n, TAU, replace=False))
+    return SparseModel(support, rng.standard_normal(TAU).astype(dtype), (n,))
+
+
+def ours(clients: tuple[fgmp.Client, ...], message: Message) -> Callable[[], None]:
+    """One round of all clients."""
+    rng = np.random.default_rng(2)
+
+    def run() -> None:
+        for client in clients:
+            METHOD.refine(client, message, rng)
+
+    return run
+
+
+def floor(clients: tuple[fgmp.Client, ...], x: SparseModel) -> Callable[[], None]:
+    """The unavoidable calls of the same round."""
+    n = x.shape[0]
+    others = np.setdiff1d(np.random.default_rng(3).choice(n, 3 * TAU, replace=False), x.support)[: 2 * TAU]
+    merged = np.union1d(x.support, others)
+
+    def run() -> None:
+        for client in clients:
+            for _ in range(K):
+                floors.pursuit(client.features, client.targets, x.support, x.values, merged)
+
+    return run
+
+
+def textbook(clients: tuple[fgmp.Client, ...], x: SparseModel) -> Callable[[], None]:
+    """The same round as one would write it first, with rows contiguous."""
+    data = [(np.ascontiguousarray(client.features), client.targets) for client in clients]
+    rng, dense = np.random.default_rng(2), x.dense()
+
+    def run() -> None:
+        for A, y in data:
+            gradient_matching_pursuit(A, y, dense, TAU, draw_rows(len(y), BATCH, K, rng))
+
+    return run
+
+
+def iteration(scale: Scale) -> Finding:
+    """Ours against floor and textbook, N=50."""
+    rows, bars = [], []
+    for n, limit in ((1000, 1.25), (10_000, 1.15)):
+        clients = fgmp.make_sparse_regression(scale.pick(5, 50, 50), ROWS, n, TAU, rng=0).clients
+        x = some_model(n)
+        runs = {"fgmp": ours(clients, x.message()), "floor": floor(clients, x), "textbook": textbook(clients, x)}
+        repetitions = scale.pick(3, 60 if n == 1000 else 25, 200 if n == 1000 else 80)
+        seconds = interleaved(runs, repetitions)
+        micro = {name: 1e6 * np.median(values) / (len(clients) * K) for name, values in seconds.items()}
+        note = f"{micro['fgmp']:.0f} us, floor {micro['floor']:.0f} us, textbook {micro['textbook']:.0f} us"
+        ratios = (seconds["fgmp"] / seconds["floor"]).tolist()
+        rows.append(Row(1, f"FedGradMP, local iteration over its floor, n={n:,}", ratios, (AT_MOST, limit), note=note))
+        if n == 1000:
+            faster = (seconds["textbook"] / seconds["fgmp"]).tolist()
+            rows.append(Row(1, f"textbook over FedGradMP, n={n:,}", faster, (AT_LEAST, 4)))
+        bars.append(Curve("iteration", f"n={n:,}", list(micro), list(micro.values()), "", "us per local iteration"))
+    return Finding(rows, bars)
+
+
+def flat(scale: Scale) -> Finding:
+    """Time per client and local iteration, N=5000 (4 GB of data) over N=50."""
+    counts = scale.pick([5, 10, 20], [50, 500, 5000], [50, 500, 5000])
+    note = ""
+    if counts[-1] == 5000 and available_gigabytes() < 8:
+        counts = counts[:-1]
+        note = f"N=5000 needs 8 GB of free memory and {available_gigabytes():.0f} GB are there, so N={counts[-1]}; "
+    x = some_model(1000)
+    clients = fgmp.make_sparse_regression(counts[-1], ROWS, 1000, TAU, rng=0).clients
+    runs, passes = {}, {count: min(10, counts[-1] // count) for count in counts}
+    for count in counts:
+        few = clients[:count]
+        for name, run in (("fgmp", ours(few, x.message())), ("floor", floor(few, x))):
+            runs[f"{name} {count}"] = partial(several, run, passes[count])
+    seconds = interleaved(runs, scale.pick(3, 6, 15))
+    micro = {
+        name: {count: 1e6 * seconds[f"{name} {count}"] / (passes[count] * count * K) for count in counts}
+        for name in ("fgmp", "floor")
+    }
+    first, last = counts[0], counts[-1]
+    growth = {name: values[last] / values[first] for name, values in micro.items()}
+    note += f"the floor itself grows {np.median(growth['floor']):.2f} x, as the data leave the caches"
+    what = f"FedGradMP, local iteration at N={last} over N={first}"
+    rows = [
+        Row(1, what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note),
+        Row(1, f"{what}, over the growth of the floor", (growth["fgmp"] / growth["floor"]).tolist()),
+    ]
+    curves = [
+        Curve("flat", name, counts, [float(np.median(v)) for v in values.values()], "N", "us per local iteration")
+        for name, values in micro.items()
+    ]
+    return Finding(rows, curves)
+
+
+def several(run: Callable[[], None], times: int) -> None:
+    """A small federation goes several times, so that it is timed as long as a large one."""
+    for _ in range(times):
+        run()
+
+
+def precision(scale: Scale) -> Finding:
+    """float32 data against float64 data, n=10,000, where the scan of A dominates."""
+    n, count = 10_000, scale.pick(5, 50, 50)
+    double = fgmp.make_sparse_regression(count, ROWS, n, TAU, rng=0)
+    features = [client.features.astype(np.float32) for client in double.clients]
+    targets = [client.targets.astype(np.float32) for client in double.clients]
+    single = fgmp.Federation.from_arrays(features, targets, truth=double.truth)
+    runs = {
+        "float64": ours(double.clients, some_model(n).message()),
+        "float32": ours(single.clients, some_model(n, np.float32).message()),
+    }
+    seconds = interleaved(runs, scale.pick(3, 25, 80))
+    ratios = (seconds["float64"] / seconds["float32"]).tolist()
+    reached = {
+        name: fgmp.simulate(METHOD, federation, rounds=6, rng=0, record_every=6).history["relative_error"][-1]
+        for name, federation in (("float64", double), ("float32", single))
+    }
+    note = f"six rounds: {reached['float64']:.1g} in float64, machine epsilon {np.finfo(np.float32).eps:.1g} in float32"
+    return Finding(
+        [
+            Row(7, f"FedGradMP, float64 over float32, n={n:,}", ratios, (AT_LEAST, 1.5)),
+            Row(7, "relative error reached in float32", [float(reached["float32"])], (AT_MOST, 1e-5), "", note),
+        ]
+    )

@@ -1,0 +1,61 @@
+"""What a measurement depends on: the processor, the versions, the threads. Nothing names the machine or its owner."""
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from threadpoolctl import threadpool_info, threadpool_limits
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _field(path: str, name: str) -> str:
+    """The first `name : value` of a file of /proc; empty where there is none."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith(name)), "")
+
+
+def available_gigabytes() -> float:
+    """Memory that could be used now; 0 where the system does not say."""
+    kilobytes = _field("/proc/meminfo", "MemAvailable").split()
+    return int(kilobytes[0]) / 1e6 if kilobytes else 0.0
+
+
+def blas_threads() -> int:
+    """The largest number of threads that a BLAS or OpenMP library of this process would use."""
+    return max((pool["num_threads"] for pool in threadpool_info()), default=1)
+
+
+def one_thread() -> None:
+    """One BLAS thread, whatever the environment says."""
+    threadpool_limits(1)
+    if blas_threads() != 1:
+        raise RuntimeError("the BLAS library keeps more than one thread; set OMP_NUM_THREADS=1")
+
+
+def describe() -> dict[str, Any]:
+    """Processor, cores, memory, and the versions that matter."""
+    pools = {f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info() if pool["user_api"] == "blas"}
+    return {
+        "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "cores": cores(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": metadata.version("numpy"),
+        "scipy": metadata.version("scipy"),
+        "BLAS": ", ".join(sorted(pools)),
+        "BLAS threads": blas_threads(),
+    }
+
+
+def load() -> float:
+    """Average number of running processes over the last minute; above the number of cores, timings are worth little."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0

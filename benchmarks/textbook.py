@@ -1,0 +1,55 @@
+"""What one would write first: the textbook versions that the library is compared with.
+
+They compute the same numbers as the library on the same minibatches (tests/test_benchmarks.py says so) and use nothing
+but the plainest NumPy.
+"""
+
+from collections.abc import Iterable
+
+import numpy as np
+
+
+def draw_rows(n_rows: int, batch_size: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:
+    """`count` minibatches without replacement."""
+    return [rng.choice(n_rows, batch_size, replace=False) for _ in range(count)]
+
+
+def gradient_matching_pursuit(
+    A: np.ndarray, y: np.ndarray, x: np.ndarray, sparsity: int, batches: Iterable[np.ndarray]
+) -> np.ndarray:
+    """A client's round of FedGradMP for the squared loss: gathered rows, dense residual, `lstsq`, full sorts."""
+    for rows in batches:
+        A_rows, y_rows = A[rows], y[rows]
+        gradient = A_rows.T @ (A_rows @ x - y_rows) / len(rows)
+        candidates = np.argsort(-np.abs(gradient))[: 2 * sparsity]
+        merged = np.union1d(candidates, np.flatnonzero(x))
+        b = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
+        kept = np.argsort(-np.abs(b))[:sparsity]
+        x = np.zeros_like(x)
+        x[merged[kept]] = b[kept]
+    return x
+
+
+def softmax_gradient(X: np.ndarray, labels: np.ndarray, w: np.ndarray) -> np.ndarray:
+    """The mean gradient of the softmax loss over the rows of X."""
+    scores = X @ w
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(labels)), labels] -= 1
+    return X.T @ p / len(labels)
+
+
+def softmax_descent(
+    X: np.ndarray, labels: np.ndarray, w: np.ndarray, rate: float, batches: Iterable[np.ndarray]
+) -> np.ndarray:
+    """A client's round of FedAvg for the softmax loss, on given minibatches."""
+    for rows in batches:
+        w = w - w.dtype.type(rate) * softmax_gradient(X[rows], labels[rows], w)
+    return w
+
+
+def softmax_steps(
+    X: np.ndarray, labels: np.ndarray, w: np.ndarray, rate: float, steps: int, batch: int, rng: np.random.Generator
+) -> np.ndarray:
+    """The same, with minibatches of its own."""
+    return softmax_descent(X, labels, w, rate, draw_rows(len(labels), batch, steps, rng))

@@ -1,0 +1,245 @@
+"""The benchmarks compute what they should; how long it takes is not tested."""
+
+import json
+import re
+
+import bench_cores
+import bench_fedgradmp
+import floors
+import harness
+import machine
+import numpy as np
+import peers
+import pictures
+import pytest
+import run
+import textbook
+from harness import AT_LEAST, AT_MOST, Curve, Finding, Records, Row, Scale, between, exponent, interleaved, run_all
+
+import fgmp
+from fgmp.models import SparseModel
+
+QUICK = Scale("quick")
+
+
+@pytest.fixture
+def client():
+    return fgmp.make_sparse_regression(3, 60, 200, 5, rng=0).clients[1]
+
+
+@pytest.fixture
+def images():
+    rng = np.random.default_rng(0)
+    X, labels = rng.random((30, 40), dtype=np.float32), rng.integers(0, 4, 30)
+    return fgmp.Federation.from_arrays([X], [labels], fgmp.SoftmaxLoss(4)).clients[0]
+
+
+def some_finding(value=1.0):
+    row = Row(1, "a ratio", [value, 2.0, 3.0], (AT_MOST, 2.5), note="a note")
+    return Finding(
+        [row], [Curve("bars", "n=1", ["fgmp", "floor"], [2.0, 1.0]), Curve("lines", "N", [1, 2], [1.0, 2.0])]
+    )
+
+
+# What is compared computes the same.
+
+
+def test_the_textbook_pursuit_is_the_library_s(client):
+    method = fgmp.FedGradMP(sparsity=5, local_iterations=3, batch_size=20)
+    start = SparseModel(np.arange(5), np.full(5, 0.1), (200,))
+    ours = SparseModel.from_message(method.refine(client, start.message(), np.random.default_rng(3)), (200,))
+    batches = client.minibatches(np.random.default_rng(3), 20, 3)
+    A = np.ascontiguousarray(client.features)
+    theirs = textbook.gradient_matching_pursuit(A, client.targets, start.dense(), 5, batches)
+    np.testing.assert_allclose(ours.dense(), theirs, atol=1e-10)
+
+
+def test_the_textbook_descent_is_the_library_s(images):
+    method = fgmp.FedAvg(learning_rate=0.3, local_iterations=4, batch_size=10)
+    w = np.full((40, 4), 0.01, np.float32)
+    ours = method.train(images, {"dense": w}, np.random.default_rng(3))["dense"]
+    batches = images.minibatches(np.random.default_rng(3), 10, 4)
+    X = np.ascontiguousarray(images.features)
+    theirs = textbook.softmax_descent(X, images.targets, w, 0.3, batches)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_the_floor_of_a_pursuit_does_the_whole_work(client, dtype):
+    A, y = np.asfortranarray(client.features, dtype), client.targets.astype(dtype)
+    support, values, merged = np.arange(5), np.full(5, 0.1, dtype), np.arange(15)
+    gradient, solution = floors.pursuit(A, y, support, values, merged)
+    np.testing.assert_allclose(gradient, A.T @ (A[:, support] @ values - y), rtol=2e-3)
+    expected = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
+    np.testing.assert_allclose(solution, expected, atol=1e-10 if dtype == np.float64 else 1e-2)
+    assert gradient.dtype == solution.dtype == dtype
+
+
+def test_the_floor_of_a_softmax_step_does_the_whole_work(images):
+    w, rows = np.full((40, 4), 0.01, np.float32), np.arange(10)
+    part = floors.Softmax(np.ascontiguousarray(images.features), np.eye(4, dtype=np.float32)[images.targets])
+    np.testing.assert_allclose(part.gradient(rows, w).T / 10, images.gradient(w, rows), atol=1e-5)
+    part.hard(rows, w, 3)
+    part.soft(rows, w)
+    for dense in (True, False):
+        part.pursuit([rows, rows, rows], w, 3, np.arange(20), dense, np.ones((4, 9), np.float32))
+
+
+# The harness.
+
+
+def test_contestants_take_turns():
+    calls = []
+    runs = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    seconds = interleaved(runs, 3)
+    assert "".join(calls) == "ab" + "ab" + "ba" + "ab"
+    assert {name: values.shape for name, values in seconds.items()} == {"a": (3,), "b": (3,)}
+
+
+def test_verdicts():
+    assert Row(1, "", [1.0, 9.0, 2.0], (AT_MOST, 2.0)).verdict == "met"
+    assert Row(1, "", [1.0, 9.0, 2.1], (AT_MOST, 2.0)).verdict == "missed"
+    assert Row(1, "", [3.9], (AT_LEAST, 4.0)).verdict == "missed"
+    assert Row(1, "", [], (AT_LEAST, 4.0)).verdict == "missed: not measured"
+    assert Row(1, "", [], None).verdict == "not measured"
+    assert Row(1, "", [1.0]).verdict == "reported"
+
+
+def test_the_table():
+    rows = [
+        Row(3, "late", [], (AT_LEAST, 5.0), note="fedjax is missing"),
+        Row(1, "a | b", [1.0, 2.0, 3.0], (AT_MOST, 2.5), note="a note"),
+        Row(6, "bits", [0.0], (AT_MOST, 0), ""),
+    ]
+    assert harness.table(rows).splitlines()[2:] == [
+        r"| 1 | a \| b | at most 2.5 x | 2 x (1.5 to 2.5); a note | met |",
+        "| 3 | late | at least 5 x | fedjax is missing | missed: not measured |",
+        "| 6 | bits | at most 0 | 0 | met |",
+    ]
+
+
+def test_the_table_goes_between_its_markers():
+    text = "head <!-- table -->old<!-- end of table --> tail"
+    new = between(text, "new")
+    assert new == "head <!-- table -->\nnew\n<!-- end of table --> tail"
+    assert between(new, "new") == new
+    with pytest.raises(ValueError, match="no <!-- table -->"):
+        between("nothing", "new")
+
+
+def test_fitted_exponents():
+    assert exponent([1, 2, 4], [3, 12, 48]) == pytest.approx(2)
+
+
+def interrupted(scale):
+    raise KeyboardInterrupt
+
+
+def broken(scale):
+    raise OSError("no such thing")
+
+
+def test_an_interruption_keeps_what_is_finished(tmp_path):
+    records, said = Records(tmp_path), []
+    benchmarks = {"first": lambda scale: some_finding(), "second": interrupted, "third": lambda scale: some_finding()}
+    assert not run_all(benchmarks, QUICK, records, tell=said.append)
+    assert records.read("first")[0] == some_finding()
+    assert records.read("second") is None and records.read("third") is None
+    assert "--resume" in said[-1]
+
+    done = []
+    benchmarks = {name: lambda scale, name=name: done.append(name) or some_finding(9.0) for name in benchmarks}
+    assert run_all(benchmarks, QUICK, records, resume=True, tell=said.append)
+    assert done == ["second", "third"]
+    assert run_all(benchmarks, Scale("full"), records, resume=True, tell=said.append)
+    assert done[2:] == ["first", "second", "third"]
+    records.forget()
+    assert records.read("first") is None
+
+
+def test_a_benchmark_that_breaks_says_so_and_the_others_go_on(tmp_path):
+    records = Records(tmp_path)
+    assert run_all({"bad": broken, "good": lambda scale: some_finding()}, QUICK, records, tell=lambda words: None)
+    assert records.read("bad")[0].rows[0].note == "failed with OSError: no such thing"
+    assert records.read("good")[0] == some_finding()
+    assert [path.suffix for path in tmp_path.iterdir()] == [".json", ".json"]
+
+
+def test_publishing_writes_table_results_and_figures(tmp_path):
+    folder, records = tmp_path / "benchmarks", Records(tmp_path / "records")
+    folder.mkdir()
+    (folder / "README.md").write_text("<!-- table --><!-- end of table -->")
+    run_all({"steps": lambda scale: some_finding(), "flat": broken}, QUICK, records, tell=lambda words: None)
+    lines = run.publish(records, run.about(), QUICK, folder)
+    assert "| 1 | flat |  | failed with OSError: no such thing | not measured |" in lines
+    assert "Not run: iteration, recovery" in lines
+    assert lines in (folder / "README.md").read_text()
+    assert json.loads((folder / "results.json").read_text())["rows"][1]["verdict"] == "met"
+    assert {path.name for path in (folder / "figures").iterdir()} == {"targets.png", "bars.png", "lines.png"}
+
+
+def test_a_figure_without_judged_rows_can_be_drawn(tmp_path):
+    assert pictures.draw([], [], tmp_path) == [tmp_path / "targets.png"]
+
+
+# Peers and machines.
+
+
+def test_a_missing_peer_and_a_strange_version_are_named(monkeypatch):
+    versions = {"abess": None, "celer": "0.1", "skglm": "0.5"}
+    monkeypatch.setattr(peers, "installed", versions.get)
+    assert str(peers.peer("abess")) == "abess is missing"
+    assert str(peers.peer("celer")).startswith("celer 0.1 came where <1,>=0.7") and peers.peer("celer").unexpected
+    assert str(peers.peer("skglm")) == "skglm 0.5"
+    assert not (peers.peer("skglm").missing or peers.peer("skglm").unexpected)
+
+
+def test_peers_are_those_of_the_extras():
+    assert [r.name for r in peers.requirements()] == ["abess", "celer", "skglm", "jax", "fedjax"]
+    assert [r.name for r in peers.requirements("flower")] == ["flwr"]
+
+
+def test_a_machine_is_described_without_names():
+    facts = machine.describe()
+    assert facts["cores"] >= 1 and facts["BLAS threads"] == machine.blas_threads()
+    assert not {"node", "host", "path", "user"} & set(facts)
+    assert machine.available_gigabytes() >= 0 and machine.load() >= 0
+
+
+def test_one_core_is_said(monkeypatch):
+    def simulate(method, federation, rounds, rng, record_every, workers=1):
+        return fgmp.simulate(method, federation, rounds, rng=rng, record_every=record_every)
+
+    class Library:
+        make_sparse_regression, FedGradMP, Result = fgmp.make_sparse_regression, fgmp.FedGradMP, fgmp.Result
+
+    Library.simulate = staticmethod(simulate)
+    monkeypatch.setattr(bench_cores, "fgmp", Library)
+    monkeypatch.setattr(bench_cores, "cores", lambda: 1)
+    speed, bits = bench_cores.workers(QUICK).rows
+    assert speed.note.startswith("this machine has one core")
+    assert bits.verdict == "met"
+
+
+def test_too_little_memory_is_said(monkeypatch):
+    monkeypatch.setattr(bench_fedgradmp, "available_gigabytes", lambda: 5.0)
+
+    class Small(Scale):
+        def pick(self, quick, bench, full):
+            return [5, 10, 5000] if quick == [5, 10, 20] else quick
+
+    row, _ = bench_fedgradmp.flat(Small()).rows
+    assert "5 GB are there" in row.note and "N=10 over N=5" in row.what
+
+
+def test_quick_benchmarks_run_through():
+    for name in ("precision", "memory", "restricted", "importing"):
+        finding = run.BENCHMARKS[name](QUICK)
+        assert finding.rows and all(row.values for row in finding.rows), name
+    assert set(run.TARGETS.values()) == set(range(1, 9))
+
+
+def test_the_figures_and_files_that_the_readme_names_are_there():
+    links = re.findall(r"\]\(([^)]+)\)", (run.HERE / "README.md").read_text())
+    assert "figures/targets.png" in links
+    assert all((run.HERE / link).exists() for link in links)
