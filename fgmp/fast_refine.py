@@ -40,7 +40,7 @@ def refine_by_least_squares(
     SparseModel
     """
     by_column, y = client.features.T, client.targets
-    support, values, columns = x.support, x.values, by_column[x.support]
+    support, values, columns = x.support, x.values, by_column.take(x.support, axis=0)
     correlations, member = np.empty(len(by_column), y.dtype), np.empty(len(by_column), bool)
     for rows in minibatches:
         residual = values @ columns
@@ -54,7 +54,7 @@ def refine_by_least_squares(
         mark_largest_of_one(correlations, 2 * sparsity, member)  # Gamma
         member[support] = True  # Gamma-hat = Gamma u Lambda
         merged = member.nonzero()[0]
-        columns = by_column[merged]
+        columns = by_column.take(merged, axis=0)
         b = least_squares(columns.T, y)
         kept = largest(np.abs(b), sparsity)  # Lambda
         support, values, columns = merged[kept], b[kept], columns[kept]
@@ -98,22 +98,28 @@ def refine_by_sgd(
     some output uses or, where these are more than half, to all of them.
     """
     w, gradient = transposed(x.dense()), GradientsOfMany(client)
-    magnitudes, ordered, merged = np.empty_like(w), np.empty_like(w), np.empty(w.shape, bool)
-    support = np.zeros(w.shape, bool)
+    buffers = np.empty_like(w), np.empty_like(w), np.empty(w.shape, bool)
+    merged, support = np.empty(w.shape, bool), np.zeros(w.shape, bool)
     support.T.flat[x.support] = True
     for rows in minibatches:
+        magnitudes, ordered, kept = buffers
         np.abs(gradient(w, rows, 1.0), out=magnitudes)  # r
         mark_largest(magnitudes, 2 * sparsity, joint, ordered, merged)  # Gamma
         merged |= support  # Gamma-hat = Gamma u Lambda
         used = np.flatnonzero(merged.any(axis=0))
         few = 2 * len(used) < len(merged.T)
-        at = used if few else slice(None)
-        restricted = GradientsOfMany(replace(client, features=client.columns(used))) if few else gradient
-        b, inside = w[:, at], merged[:, at]
+        b, inside, restricted = w, merged, gradient
+        if few:
+            b, inside, magnitudes, ordered, kept = (array[:, used] for array in (w, merged, *buffers))
+            restricted = GradientsOfMany(replace(client, features=client.columns(used)))
         for batch in restricted_steps():  # b = argmin f_i, loosely
-            b -= restricted(b, batch, learning_rate) * inside
-        sizes, kept = np.where(inside, np.abs(b), -1), np.empty(b.shape, bool)
-        mark_largest(sizes, sparsity, joint, np.empty_like(b), kept)
+            step = restricted(b, batch, learning_rate)
+            step *= inside
+            b -= step
+        np.abs(b, out=magnitudes)
+        np.logical_not(inside, out=kept)
+        np.copyto(magnitudes, -1, where=kept)
+        mark_largest(magnitudes, sparsity, joint, ordered, kept)
         kept &= inside  # Lambda
         b *= kept  # x = P_Lambda b
         if radius is not None and (norm := float(np.linalg.norm(b))) > radius:
@@ -121,7 +127,9 @@ def refine_by_sgd(
         if few:
             w.fill(0)
             support.fill(False)
-        w[:, at], support[:, at] = b, kept
+            w[:, used], support[:, used] = b, kept
+        else:
+            np.copyto(support, kept)
     chosen = support.T.ravel().nonzero()[0]
     return SparseModel(chosen, w.T.ravel()[chosen], x.shape)
 

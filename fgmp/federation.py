@@ -75,7 +75,8 @@ class Client:
 
     def columns(self, support: Support) -> Array:
         """The columns of A_i on a support, shape (n_samples, k)."""
-        picked: Array = np.take(self.features, support, axis=1) if self.n_outputs > 1 else self.features.T[support].T
+        by_column = self.n_outputs == 1
+        picked: Array = self.features.T.take(support, axis=0).T if by_column else self.features.take(support, axis=1)
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
@@ -115,7 +116,7 @@ class Client:
 
     def objective(self, x: Array | SparseModel) -> float:
         """f_i(x)."""
-        total = np.sum(self.loss.values(self.predictions(x), self.targets))
+        total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
 
 

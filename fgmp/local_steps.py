@@ -57,16 +57,19 @@ def steps_in_the_row_span(client: Client, w: Array, learning_rate: float, miniba
     c_k, and A w_k = A w_0 - (A A') c_k: a step takes n_samples^2 multiplications for each output instead of
     2 n_samples n_features.
     """
-    targets, first = client.targets, np.atleast_2d(client.predictions(w).T)
+    targets, derivative, gram = client.targets, derivative_by_output(client), client.row_products
+    first = np.atleast_2d(client.predictions(w).T)
     combination, predictions = np.zeros(first.shape, first.dtype), np.empty(first.shape, first.dtype)
     row_weights = np.zeros((len(minibatches), len(targets)), first.dtype)
     for weights, rows in zip(row_weights, minibatches, strict=True):
         n_rows = len(targets) if rows is None else len(rows)
         weights[slice(None) if rows is None else rows] = learning_rate * client.loss.row_weight(n_rows)
     for weights in row_weights:
-        np.matmul(combination, client.row_products, out=predictions)
+        np.matmul(combination, gram, out=predictions)
         np.subtract(first, predictions, out=predictions)
-        combination += weights * row_derivatives(client, predictions, targets)
+        change = derivative(predictions, targets)
+        change *= weights
+        combination += change
     moved: Array = client.features.T @ combination.T
     return w - moved.reshape(w.shape)
 
@@ -216,11 +219,12 @@ class GradientsOfMany:
         return np.matmul(derivative, features, out=self.gradient)
 
 
-def row_derivatives(client: Client, predictions: Array, targets: Array) -> Array:
-    """The derivatives l' for predictions of shape (n_outputs, n_rows), in the same shape."""
+def derivative_by_output(client: Client) -> Callable[[Array, Array], Array]:
+    """The loss's l' for predictions of shape (n_outputs, n_rows), in the same shape."""
+    derivative = client.loss.derivative
     if client.n_outputs == 1:
-        return client.loss.derivative(predictions[0], targets)[None]
-    return client.loss.derivative(predictions.T, targets).T
+        return lambda predictions, targets: derivative(predictions[0], targets)[None]
+    return lambda predictions, targets: derivative(predictions.T, targets).T
 
 
 def transposed(w: Array) -> Array:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 import numpy as np
 from scipy.linalg import lapack
-from scipy.special import expit, log_softmax
+from scipy.special import expit
 
 from .checks import check_integer
 from .models import Array
@@ -178,7 +178,10 @@ class SoftmaxLoss:
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """-z_y + log sum exp(z), without overflow."""
-        values: Array = -log_softmax(predictions, axis=1)[np.arange(len(targets)), targets]
+        shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
+        own = shifted[np.arange(len(targets)), targets]
+        np.maximum(shifted, _LOWEST[shifted.dtype], out=shifted)  # as in `_softmax`
+        values: Array = np.log(np.add.reduce(np.exp(shifted, out=shifted), axis=1)) - own
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:

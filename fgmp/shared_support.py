@@ -37,8 +37,8 @@ class SharedSupportGradMP:
        (`restricted` says how), and x_{t+1} = Pi_R P_Lambda b with Lambda = approx_tau(b).
 
     Where nothing is cut in the first exchange and the second is exact, this is GradMP on f = sum_i p_i f_i: only f,
-    not each f_i, has to be convex on sparse vectors. In a dictionary whose atoms are not orthonormal, cut inner products
-    are those of no signal, and approx_{2 tau} is as good as what was sent.
+    not each f_i, has to be convex on sparse vectors. In a dictionary whose atoms are not orthonormal, cut inner
+    products are those of no signal, and approx_{2 tau} is as good as what was sent.
 
     Parameters
     ----------

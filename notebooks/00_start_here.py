@@ -390,6 +390,8 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
 #   more, with noise and without.
 # - [04_video_ksvd](04_video_ksvd.ipynb): a frame of a video, sparse in a learned dictionary, recovered from what many
 #   clients measured.
+# - [11_phase_transition](11_phase_transition.ipynb): what to do when clients hold fewer samples than the model has
+#   atoms. `SharedSupportGradMP` and `polish` there are this project's own, not the paper's.
 #
 # ## References
 #

@@ -1,6 +1,10 @@
 """The runner and the normaliser of notebooks, on toy notebooks."""
 
+import json
+import re
+
 import jupytext
+import keep_results
 import nbformat
 import pytest
 import run_notebooks
@@ -87,3 +91,28 @@ def test_normalise_leaves_only_what_is_stable():
     assert [cell.metadata for cell in notebook.cells] == [{"tags": ["keep"]}, {}]
     assert printed(notebook) == "a\nb\n"
     assert len(notebook.cells[1].outputs) == 1
+
+
+def test_links_hold_in_the_folder_of_results():
+    notebook = nbformat.v4.new_notebook()
+    text = "[a](06_digits.ipynb), [b](results/06.ipynb), [c](../fgmp/tune.py), [d](https://x.org), [e](#here)"
+    notebook.cells = [nbformat.v4.new_markdown_cell(text), nbformat.v4.new_code_cell("f = d[0](x)")]
+    keep_results.moved(notebook)
+    assert notebook.cells[0].source == (
+        "[a](../06_digits.ipynb), [b](06.ipynb), [c](../../fgmp/tune.py), [d](https://x.org), [e](#here)"
+    )
+    assert notebook.cells[1].source == "f = d[0](x)"
+
+
+RESULTS = sorted((run_notebooks.ROOT / "notebooks" / "results").glob("*.ipynb"))
+
+
+@pytest.mark.parametrize("path", RESULTS, ids=lambda path: path.stem)
+def test_kept_results_are_whole(path):
+    notebook = nbformat.read(path, as_version=4)
+    errors = [o for c in notebook.cells if c.cell_type == "code" for o in c.outputs if o.output_type == "error"]
+    links = re.findall(r"\]\(([^)#]+)\)", "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown"))
+    missing = [link for link in links if not link.startswith("http") and not (path.parent / link).exists()]
+    record = json.loads(path.with_suffix(".json").read_text())
+    assert not errors and not missing and path.stat().st_size < 1.5e6
+    assert all(claim["id"] in printed(notebook) for claim in record["claims"])
