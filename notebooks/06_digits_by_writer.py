@@ -55,15 +55,14 @@ import fgmp
 from fgmp.checks import check_integer, check_number, check_option
 
 check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
-SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40)
+SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
 SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
-PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40)
+PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=n_seeds)
 PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
 for name, value in (SMALL if dataset == "digits" else PAPER).items():
     globals()[name] = value if globals()[name] is None else globals()[name]
 for name in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers"):
     check_integer(name, globals()[name])
-n_sweep_seeds = n_seeds if n_sweep_seeds is None else n_sweep_seeds
 check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
 sparsity, l1_weights, learning_rates = (np.ravel(v).tolist() for v in (sparsity, l1_weights, learning_rates))
 [check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]

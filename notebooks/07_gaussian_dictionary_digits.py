@@ -57,15 +57,14 @@ import fgmp
 from fgmp.checks import check_integer, check_number, check_option
 
 check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
-SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80)
+SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
 SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
-PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000)
+PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=n_seeds)
 PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
 for name, value in (SMALL if dataset == "digits" else PAPER).items():
     globals()[name] = value if globals()[name] is None else globals()[name]
 for name in ("n_atoms", "local_iterations", "sgd_steps", "rounds", "tuning_rounds", "n_conditions", "workers"):
     check_integer(name, globals()[name])
-n_sweep_seeds = n_seeds if n_sweep_seeds is None else n_sweep_seeds
 check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
 sparsity, small_sparsity, learning_rates = (np.ravel(v).tolist() for v in (sparsity, small_sparsity, learning_rates))
 [check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]

@@ -131,12 +131,15 @@ print("largest rho- of 20 clients:", f"{lower:.2g}" if lower > 1e-9 else "zero t
 
 # %%
 bound = fgmp.theory.theorem1(constants, local_iterations=1)
+mu, nu = bound.mu[0], bound.nu[0]
+limit = mu**3 * np.sum(many.truth**2) + nu * (1 - mu**3) / (1 - mu)
+print(f"mu = {mu:.2f}")
+
+# %%
 uncut = fgmp.SharedSupportGradMP(sparsity=2, sent=14)
 same = fgmp.FedGradMP(sparsity=2, local_iterations=1)
 errors = [fgmp.simulate(method, fed, 3, rng=0).x - many.truth for method, fed in ((uncut, many), (same, one))]
-print(f"mu = {bound.mu[0]:.2f}; squared error after 3 rounds: ", end="")
-limit = bound.mu[0] ** 3 * np.sum(many.truth**2) + bound.nu[0] * (1 - bound.mu[0] ** 3) / (1 - bound.mu[0])
-print("within the bound" if np.sum(errors[0] ** 2) <= limit else "above the bound")
+print("squared error after 3 rounds:", "within the bound" if np.sum(errors[0] ** 2) <= limit else "above the bound")
 print("the same as GradMP on the pooled data:", np.allclose(*errors, rtol=0, atol=1e-10))
 
 
@@ -162,10 +165,12 @@ def omp(fed, tau):
     return pursuit.fit(client.features, client.targets).coef_
 
 
+# %%
 def iterate(method, fed):
     return fgmp.simulate(method, fed, rounds, rng=0, callback=fgmp.stop_at(recovered)).x
 
 
+# %%
 def alone(fed):
     return fgmp.Federation(fed.clients[:1], [1], fed.truth)
 
@@ -189,6 +194,7 @@ def trial(alpha, N, m, tau, seed):
     return np.array(errors) <= recovered
 
 
+# %%
 def chart(cells):
     jobs = [(*cell, seed) for cell in cells for seed in range(n_seeds)]
     return np.reshape(parallel(delayed(quiet)(*job) for job in jobs), (len(cells), n_seeds, len(WAYS)))
@@ -206,9 +212,12 @@ def quiet(*job):
         return trial(*job)
 
 
+# %%
 first = list(product(heterogeneity, [n_clients], samples, sparsities))
 second = list(product(heterogeneity, client_counts, samples, [map_sparsity]))
 found = chart(first + second)
+
+# %%
 by_sparsity = found[: len(first)].reshape(len(heterogeneity), len(samples), len(sparsities), n_seeds, -1)
 by_clients = found[len(first) :].reshape(len(heterogeneity), len(client_counts), len(samples), n_seeds, -1)
 by_clients = by_clients.swapaxes(1, 2)
@@ -231,6 +240,7 @@ def maps(outcomes, across, label):
     plt.show()
 
 
+# %%
 maps(by_sparsity, sparsities, "sparsity")
 
 # %% [markdown]
@@ -261,6 +271,7 @@ def passes_half(hits):
     return np.exp(np.interp(0.5, hits[i - 1 : i + 1], logs[i - 1 : i + 1]))
 
 
+# %%
 def contour(outcomes, way):
     shares = outcomes[..., list(WAYS).index(way)].mean(axis=-1)
     return np.array([[passes_half(column) for column in table.T] for table in shares])
@@ -272,6 +283,7 @@ def against_pooled(way):
     return np.concatenate(tables, axis=1)
 
 
+# %%
 columns = [f"tau {tau}" for tau in sparsities] + [f"N {N}" for N in client_counts]
 print(f"{'alpha':>5} {'way':19}" + "".join(f"{column:>7}" for column in columns))
 for way in ("SharedSupportGradMP", "4 tau sent", "FedGradMP"):
@@ -307,11 +319,13 @@ for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-
 FIVE = ("FedGradMP", "SharedSupportGradMP", "4 tau sent", "pooled GradMP")
 
 
+# %%
 def five(alpha, seed):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=alpha, rng=seed)
     return [relative(WAYS[way](fed, 10), fed) <= recovered for way in FIVE]
 
 
+# %%
 def relative(x, fed):
     return np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth)
 
@@ -333,6 +347,7 @@ fgmp.claim(
     expected="every seed",
     parameters={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)},
 )
+
 
 # %% [markdown]
 # With heterogeneity the columns of each client's matrix share a common part, and even all data in one place do not
@@ -365,6 +380,7 @@ def atoms_found(seed):
     return [np.isin(fgmp.simulate(method, fed, 5, rng=0).support, truth).sum() for method in (theirs, ours)]
 
 
+# %%
 hits = np.array(parallel(delayed(atoms_found)(seed) for seed in range(n_seeds))).T
 for name, counts in zip(("FedGradMP", "SharedSupportGradMP"), hits, strict=True):
     print(f"{name:20} {np.median(counts):.3g} of 10 atoms ({counts.min()} to {counts.max()}, {n_seeds} seeds)")
@@ -383,6 +399,7 @@ for name, counts in zip(("FedGradMP", "SharedSupportGradMP"), hits, strict=True)
 noisy = dict(n_clients=50, n_features=1000, sparsity=15, heterogeneity=0.2, variance_decay=0.2, noise_variance=0.005)
 
 
+# %%
 def pooled_floor(fed):
     support, client = np.flatnonzero(fed.truth), fed.pooled().clients[0]
     x = np.zeros(fed.n_features)
@@ -431,6 +448,8 @@ fgmp.claim(
     expected="at most 1.05",
     parameters=dict(before=errors[-1, :, 0] / errors[-1, :, 3], **noisy),
 )
+
+# %%
 right = errors[-1, :, 4] == 1
 print(f"before the closing exchange: {np.median(errors[-1, :, 0] / errors[-1, :, 3]):.2g} times the floor (median)")
 print(f"FedGradMP has the true support on {right.sum()} of {n_seeds} seeds; there the ratio is at most ", end="")
@@ -456,6 +475,7 @@ RIVALS = {
 OURS = {"FedGradMP": fgmp.FedGradMP(15, **local), "SharedSupportGradMP": fgmp.SharedSupportGradMP(15)}
 
 
+# %%
 def raced(name, seed):
     fed = fgmp.make_sparse_regression(n_samples=100, **noisy, rng=seed)
     method, T = (OURS | RIVALS)[name], 8 if name in OURS else 40
@@ -495,6 +515,8 @@ for name in OURS:
     megabytes, error = np.median(lines[name], axis=0)
     for part, stop in (("", -1), (", polished", None)):
         reach[name + part] = error[:stop][-1], megabytes[:stop][-1]
+
+# %%
 for name, (error, size) in reach.items():
     print(f"{name:30} relative error {error:.2g} after {size:.2g} MB")
 
@@ -510,6 +532,7 @@ def counted(tau, N):
     return N * 4 * merged, N * (12 * 2 * tau + gram_and_right)
 
 
+# %%
 def booked(seed, tau=15):
     fed = fgmp.make_sparse_regression(n_samples=20, **noisy, rng=seed)
     history = fgmp.simulate(fgmp.SharedSupportGradMP(tau), fed, 1, rng=0).history
@@ -554,6 +577,7 @@ paper = dataset != "digits"
 cohort, batch, K = (10, 50, 20) if paper else (5, 20, 10)
 
 
+# %%
 def classifier(name, tau, learning_rate):
     step = dict(learning_rate=learning_rate, batch_size=batch)
     if name == "SharedSupportGradMP":
@@ -576,6 +600,7 @@ def fitted(name, tau):
     return tuning.best.parameters["learning_rate"]
 
 
+# %%
 def classified(name, tau, rate, seed):
     split = fgmp.digits_by_writer(dataset, rng=seed)
     unseen = {"unseen": fgmp.accuracy_on(split.test)}
@@ -598,6 +623,7 @@ def last(run):
     return accuracy[-max(1, len(accuracy) // 4) :].mean()
 
 
+# %%
 ends = {one: np.array([last(run) for run in row]) for one, row in zip(who, runs, strict=True)}
 size = {one: np.median([run[1] for run in row]) for one, row in zip(who, runs, strict=True)}
 traffic = {one: row[0, 0]["bytes_up"][-1] + row[0, 0]["bytes_down"][-1] for one, row in zip(who, runs, strict=True)}
@@ -677,6 +703,7 @@ def hidden(seeing, seed):
     return rare in fgmp.simulate(fgmp.SharedSupportGradMP(10), blind, rounds, rng=0).support
 
 
+# %%
 seen = [1, 2, 5, 10, 25, 50]
 jobs = list(product(seen, range(n_seeds)))
 kept = np.reshape(parallel(delayed(hidden)(*job) for job in jobs), (len(seen), n_seeds)).mean(axis=1)
@@ -715,6 +742,7 @@ def circles(seed, longest=12):
     return error[-1] > recovered, bool(periods)
 
 
+# %%
 failed, repeats = np.array(parallel(delayed(circles)(seed) for seed in range(n_seeds))).T
 print(f"all 50 clients, 60 rounds: {failed.sum()} of {n_seeds} runs fail, ", end="")
 print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 rounds")

@@ -7,7 +7,10 @@ import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "ERRATA.md", "CLAIMS.md", "data/README.md")]
+DOCUMENTS = [
+    ROOT / name
+    for name in ("README.md", "CONTRIBUTING.md", "ERRATA.md", "CLAIMS.md", "data/README.md", "benchmarks/README.md")
+]
 
 
 def python_blocks(name):
@@ -22,7 +25,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_the_code_of_the_readme_runs():
-    synthetic, own = python_blocks("README.md")
+    synthetic, own, additions = python_blocks("README.md")
     names = {}
     exec(synthetic, names)
     assert names["result"].history["relative_error"][-1] <= 1e-14
@@ -31,6 +34,8 @@ def test_the_code_of_the_readme_runs():
     names |= {"As": As, "ys": [A[:, 0] for A in As], "atoms": rng.standard_normal((60, 50))}
     exec(own, names)
     assert np.isfinite(names["result"].x).all()
+    exec(additions, names)
+    np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
 
 
 def test_the_method_of_contributing_works():
