@@ -40,6 +40,7 @@ digits_rounds = 80  # rounds there (at least 2)
 digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit (each at least 1)
 digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method (each above 0)
 workers = 2  # processes that share the work (at least 1)
+progress = False  # whether to show a bar for each experiment (True or False)
 
 # %%
 import numpy as np
@@ -58,6 +59,7 @@ check_integer("n_seeds", n_seeds, at_least=5), check_integer("digits_rounds", di
 heterogeneity = [check_number("heterogeneity", alpha, at_least=0) for alpha in np.ravel(heterogeneity).tolist()]
 digits_rates = [check_number("digits_rates", rate, above=0) for rate in np.ravel(digits_rates).tolist()]
 check_number("recovered", recovered, at_least=1e-13, at_most=0.1)
+check_option("progress", progress, (True, False))
 dataset = check_option("dataset", dataset, ("digits", "mnist-writers"))
 
 # %%
@@ -67,11 +69,18 @@ from itertools import product
 import matplotlib.pyplot as plt
 from joblib import Parallel, delayed
 from sklearn.linear_model import OrthogonalMatchingPursuit
+from tqdm import tqdm
 
 from fgmp.figures import METHODS, curve, floor, panels, use_style
 
 use_style()
-parallel = Parallel(n_jobs=workers, batch_size=16)
+
+
+# %%
+def each(function, jobs):
+    results = Parallel(n_jobs=workers, batch_size=8, return_as="generator")(delayed(function)(*job) for job in jobs)
+    return list(tqdm(results, desc=function.__name__, total=len(jobs), disable=not progress))
+
 
 # %% [markdown]
 # ## Five samples a client
@@ -197,7 +206,7 @@ def trial(alpha, N, m, tau, seed):
 # %%
 def chart(cells):
     jobs = [(*cell, seed) for cell in cells for seed in range(n_seeds)]
-    return np.reshape(parallel(delayed(quiet)(*job) for job in jobs), (len(cells), n_seeds, len(WAYS)))
+    return np.reshape(each(quiet, jobs), (len(cells), n_seeds, len(WAYS)))
 
 
 # %% [markdown]
@@ -331,7 +340,7 @@ def relative(x, fed):
 
 
 # %%
-outcome = parallel(delayed(five)(*job) for job in product(heterogeneity, range(n_seeds)))
+outcome = each(five, list(product(heterogeneity, range(n_seeds))))
 outcome = np.reshape(outcome, (len(heterogeneity), n_seeds, len(FIVE)))
 print(f"recovered, of {n_seeds} seeds:" + "".join(f"{way:>21}" for way in FIVE))
 for alpha, row in zip(heterogeneity, outcome.sum(axis=1), strict=True):
@@ -381,7 +390,7 @@ def atoms_found(seed):
 
 
 # %%
-hits = np.array(parallel(delayed(atoms_found)(seed) for seed in range(n_seeds))).T
+hits = np.array(each(atoms_found, [(seed,) for seed in range(n_seeds)])).T
 for name, counts in zip(("FedGradMP", "SharedSupportGradMP"), hits, strict=True):
     print(f"{name:20} {np.median(counts):.3g} of 10 atoms ({counts.min()} to {counts.max()}, {n_seeds} seeds)")
 
@@ -419,7 +428,7 @@ def with_noise(m, seed):
 # %%
 rows = [3, 5, 10, 25, 50, 100]
 jobs = list(product(rows, range(n_seeds)))
-errors = np.reshape(parallel(delayed(with_noise)(*job) for job in jobs), (len(rows), n_seeds, 5))
+errors = np.reshape(each(with_noise, jobs), (len(rows), n_seeds, 5))
 total = 50 * np.array(rows)
 
 # %%
@@ -459,9 +468,9 @@ print(f"{ratio[right].max(initial=0):.3f}")
 # Where the support lacks a small entry of the signal, a closing exchange cannot bring it back.
 #
 # Polishing serves the rivals too, so that a comparison of supports is fair. Here with the learning rates that
-# [05_comparison_linear](05_comparison_linear.ipynb) finds best for these data. (It does not tune FedHT, which has that
-# of FedAvg.) The models of FedAvg and FedMid are dense and are not polished: their normal equations would be longer
-# than all that was sent before.
+# [05_comparison_linear](05_comparison_linear.ipynb) finds best for these data. (It does not tune FedHT and
+# FastFedDualAvg, which have those of FedAvg and FedDualAvg.) FedAvg, FedMid and FastFedDualAvg have models with
+# hundreds of nonzeros and are not polished: their normal equations would be longer than all that was sent before.
 
 # %%
 local = dict(local_iterations=3, batch_size=50)
@@ -469,9 +478,11 @@ RIVALS = {
     "FedIterHT": fgmp.FedIterHT(learning_rate=0.05, sparsity=15, **local),
     "FedHT": fgmp.FedHT(learning_rate=0.001, sparsity=15, **local),
     "FedDualAvg": fgmp.FedDualAvg(learning_rate=0.001, l1_weight=0.5**5, **local),
+    "FastFedDualAvg": fgmp.FastFedDualAvg(learning_rate=0.001, l1_weight=0.5**5, **local),
     "FedMid": fgmp.FedMid(learning_rate=0.001, l1_weight=0.5**5, **local),
     "FedAvg": fgmp.FedAvg(learning_rate=0.001, **local),
 }
+DENSE = ("FastFedDualAvg", "FedMid", "FedAvg")
 OURS = {"FedGradMP": fgmp.FedGradMP(15, **local), "SharedSupportGradMP": fgmp.SharedSupportGradMP(15)}
 
 
@@ -480,13 +491,13 @@ def raced(name, seed):
     fed = fgmp.make_sparse_regression(n_samples=100, **noisy, rng=seed)
     method, T = (OURS | RIVALS)[name], 8 if name in OURS else 40
     result = fgmp.simulate(method, fed, T, rng=0)
-    history = (fgmp.polish(result, fed) if name not in ("FedAvg", "FedMid") else result).history
+    history = (fgmp.polish(result, fed) if name not in DENSE else result).history
     return (history["bytes_up"] + history["bytes_down"]) / 1e6, history["relative_error"], pooled_floor(fed)
 
 
 # %%
 jobs = list(product(OURS | RIVALS, range(5)))
-races = dict(zip(jobs, parallel(delayed(raced)(*job) for job in jobs), strict=True))
+races = dict(zip(jobs, each(raced, jobs), strict=True))
 lines = {name: np.array([races[name, seed][:2] for seed in range(5)]) for name in OURS | RIVALS}
 
 # %%
@@ -612,9 +623,9 @@ def classified(name, tau, rate, seed):
 # %%
 sparse = ("SharedSupportGradMP", "FedGradMP", "FedIterHT")
 who = [*product(sparse, digits_sparsity), *((name, None) for name in ("FedAvg", "FedMid", "FedDualAvg"))]
-rates = dict(zip(who, parallel(delayed(fitted)(*one) for one in who), strict=True))
+rates = dict(zip(who, each(fitted, who), strict=True))
 jobs = [(*one, rates[one], seed) for one in who for seed in range(5)]
-runs = np.reshape(np.array(parallel(delayed(classified)(*job) for job in jobs), object), (len(who), 5, 2))
+runs = np.reshape(np.array(each(classified, jobs), object), (len(who), 5, 2))
 
 
 # %%
@@ -683,7 +694,7 @@ def limited(cohort_size, sent, seed):
 cohorts, cuts = [5, 10, 15, 20, 30, 50], [1, 2, 4, 10, 20, 40, 1000]
 cells = [(L, None) for L in cohorts] + [(50, cut) for cut in cuts]
 jobs = [(*cell, seed) for cell in cells for seed in range(n_seeds)]
-hits = np.reshape(parallel(delayed(limited)(*job) for job in jobs), (-1, n_seeds)).mean(axis=1)
+hits = np.reshape(each(limited, jobs), (-1, n_seeds)).mean(axis=1)
 
 
 # %% [markdown]
@@ -706,7 +717,7 @@ def hidden(seeing, seed):
 # %%
 seen = [1, 2, 5, 10, 25, 50]
 jobs = list(product(seen, range(n_seeds)))
-kept = np.reshape(parallel(delayed(hidden)(*job) for job in jobs), (len(seen), n_seeds)).mean(axis=1)
+kept = np.reshape(each(hidden, jobs), (len(seen), n_seeds)).mean(axis=1)
 
 # %%
 fig, axes = panels(3, width=3.1, height=3, sharey=True)
@@ -743,7 +754,7 @@ def circles(seed, longest=12):
 
 
 # %%
-failed, repeats = np.array(parallel(delayed(circles)(seed) for seed in range(n_seeds))).T
+failed, repeats = np.array(each(circles, [(seed,) for seed in range(n_seeds)])).T
 print(f"all 50 clients, 60 rounds: {failed.sum()} of {n_seeds} runs fail, ", end="")
 print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 rounds")
 
