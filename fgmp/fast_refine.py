@@ -95,7 +95,7 @@ def refine_by_sgd(
     Notes
     -----
     Models are transposed: shape (n_outputs, n_features). A restricted step costs in proportion to the features that
-    some output uses or, where these are more than half, to all of them.
+    some output uses or, where these are more than an eighth, to all of them.
     """
     w, gradient = transposed(x.dense()), GradientsOfMany(client)
     buffers = np.empty_like(w), np.empty_like(w), np.empty(w.shape, bool)
@@ -107,7 +107,7 @@ def refine_by_sgd(
         mark_largest(magnitudes, 2 * sparsity, joint, ordered, merged)  # Gamma
         merged |= support  # Gamma-hat = Gamma u Lambda
         used = np.flatnonzero(merged.any(axis=0))
-        few = 2 * len(used) < len(merged.T)
+        few = 8 * len(used) < len(merged.T)  # columns are scattered: gathering half of them costs more than it saves
         b, inside, restricted = w, merged, gradient
         if few:
             b, inside, magnitudes, ordered, kept = (array[:, used] for array in (w, merged, *buffers))

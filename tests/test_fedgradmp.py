@@ -210,7 +210,7 @@ def test_bad_parameters_are_named(options, message):
 @settings(deadline=None, max_examples=80)
 @given(
     st.sampled_from(["least squares", "sgd"]),
-    st.tuples(st.integers(1, 12), st.integers(1, 40)),
+    st.tuples(st.integers(1, 12), st.integers(1, 120)),
     st.integers(1, 12),
     st.booleans(),
     st.sampled_from([None, 0.3]),
