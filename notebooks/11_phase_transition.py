@@ -255,8 +255,9 @@ maps(by_sparsity, sparsities, "sparsity")
 # %% [markdown]
 # *The share of seeds with exact recovery; the white line is at 50 %.* The scales of both axes are not even.
 #
-# FedGradMP needs about $3\tau$ samples a client, because a client has to solve on $3\tau$ atoms. That is hardly less
-# than one client needs alone. With a shared support the line lies far below, where there are fewer samples than atoms.
+# FedGradMP needs about $3\tau$ samples a client, because a client has to solve on $3\tau$ atoms. That is less than one
+# client needs alone. With a shared support the line lies far below: for the larger sparsities a client has fewer
+# samples than the model has atoms.
 #
 # What do more clients bring?
 
