@@ -578,11 +578,12 @@ for restricted in (fgmp.NormalEquations(), fgmp.ConjugateGradients(steps=10)):
 # %% [markdown]
 # *The objective is relative to the one at zero.*
 #
-# ## Real digits
+# ## Digits
 #
-# The writers of [06_digits_by_writer](06_digits_by_writer.ipynb), softmax loss. The second exchange is here a set of
-# local SGD steps on the shared support, which the server averages (`LocalSteps`): as many as the other methods take.
-# All learning rates come from the same search, on data not shown afterwards.
+# The clients of [06_digits_by_writer](06_digits_by_writer.ipynb), softmax loss: by default scikit-learn's digits with
+# made-up clients, and real writers [in the folder of results](results/11_phase_transition-mnist-writers.ipynb). The
+# second exchange is here a set of local SGD steps on the shared support, which the server averages (`LocalSteps`): as
+# many as the other methods take. All learning rates come from the same search, on data not shown afterwards.
 
 # %%
 paper = dataset != "digits"
