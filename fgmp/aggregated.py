@@ -16,13 +16,12 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.linalg import lapack
 
 from .checks import check_integer, check_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, solve_definite
 from .models import Array, Message, SparseModel
 from .restricted import RestrictedProblem, restrict
 from .solvers import Solver, minimise_on
@@ -306,12 +305,9 @@ def _symmetric(upper: Array) -> Array:
 
 def _minimum_norm(gram: Array, right: Array, dictionary: StandardBasis, model: SparseModel) -> Array:
     """The coefficients of the signal of minimum norm with gram alpha = right."""
-    posv = lapack.sposv if gram.dtype == np.float32 else lapack.dposv
-    factor, solution, failed = posv(gram, right)
-    pivots = factor.diagonal()
-    if not failed and pivots.min() > np.finfo(gram.dtype).eps ** 0.375 * pivots.max():
-        unique: Array = solution
-        return unique
+    solved = solve_definite(gram, right)
+    if solved is not None:
+        return solved[1]
     coordinates = dictionary.coordinates(model.support)
     if coordinates is None:
         return _pseudo_inverse(gram) @ right

@@ -15,11 +15,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.linalg import lapack
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_option, check_seed
 from .federation import Client
+from .losses import solve_definite
 from .models import Array, SparseModel, Support, largest, largest_in_columns
 
 __all__ = ["Approximation", "Dictionary", "StandardBasis", "approx_tau", "gaussian_dictionary"]
@@ -234,12 +234,9 @@ class Dictionary(StandardBasis):
 
     def _solve(self, atoms: Support, right: Array) -> Array:
         """(Psi_Lambda' Psi_Lambda)^+ right."""
-        posv = lapack.sposv if self.gram.dtype == np.float32 else lapack.dposv
-        factor, solution, failed = posv(self.gram[atoms[:, None], atoms], right)
-        pivots = factor.diagonal()
-        if not failed and pivots.min(initial=1.0) > np.finfo(factor.dtype).eps ** 0.375 * pivots.max(initial=1.0):
-            solved: Array = solution
-            return solved
+        solved = solve_definite(self.gram[atoms[:, None], atoms], right)
+        if solved is not None:
+            return solved[1]
         forth = self.coordinates(atoms).to_coefficients
         projected: Array = forth @ (forth.T @ right)
         return projected

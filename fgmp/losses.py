@@ -12,7 +12,7 @@ from scipy.special import expit
 from .checks import check_integer
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "least_squares", "loss_named"]
+__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "least_squares", "loss_named", "solve_definite"]
 
 
 class Loss(Protocol):
@@ -237,6 +237,15 @@ _CHOLESKY = {
 _SMALLEST_PIVOT = {np.dtype(kind): float(np.finfo(kind).eps) ** 0.375 for kind in (np.float64, np.float32)}
 
 
+def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
+    """Cholesky factor and solution of a positive definite system; None where the factor shows it nearly singular."""
+    posv, _ = _CHOLESKY[matrix.dtype]
+    factor, solution, failed = posv(matrix, right)
+    pivots = factor.diagonal().tolist()  # positive, unless the factorisation failed
+    well_conditioned = min(pivots, default=1.0) > _SMALLEST_PIVOT[matrix.dtype] * max(pivots, default=1.0)
+    return (factor, solution) if not failed and well_conditioned else None
+
+
 def least_squares(columns: Array, targets: Array) -> Array:
     """Minimum-norm least-squares solution to machine precision.
 
@@ -255,11 +264,10 @@ def least_squares(columns: Array, targets: Array) -> Array:
     """
     n_rows, n_columns = columns.shape
     if 0 < n_columns <= n_rows:
-        posv, potrs = _CHOLESKY[columns.dtype]
-        factor, solution, failed = posv(columns.T @ columns, columns.T @ targets)
-        pivots = factor.diagonal().tolist()  # positive, unless the factorisation failed
-        if not failed and min(pivots) > _SMALLEST_PIVOT[columns.dtype] * max(pivots):
+        solved = solve_definite(columns.T @ columns, columns.T @ targets)
+        if solved is not None:
+            factor, solution = solved
+            _, potrs = _CHOLESKY[columns.dtype]
             solution += potrs(factor, columns.T @ (targets - columns @ solution))[0]
-            refined: Array = solution
-            return refined
+            return solution
     return np.linalg.lstsq(columns, targets, rcond=None)[0]

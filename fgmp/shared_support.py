@@ -13,7 +13,7 @@ from .checks import check_integer, check_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .models import Array, Message, SparseModel, average, largest, largest_in_columns, union
+from .models import Array, Message, SparseModel, average, union
 
 __all__ = ["SharedSupportGradMP"]
 
@@ -112,12 +112,8 @@ class SharedSupportGradMP:
     def largest_of_gradient(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """The `sent` largest entries of grad f_i(x_t), measured in inner products with normalised atoms."""
         gradient = client.gradient(SparseModel.from_message(message, client.model_shape))
-        sizes = np.abs(self.dictionary.normalised(gradient))
         sent = 2 * self.sparsity if self.sent is None else self.sent
-        if gradient.ndim == 1 or self.joint:
-            chosen = largest(sizes.reshape(-1), sent)
-        else:
-            chosen = largest_in_columns(sizes, sent)
+        chosen = StandardBasis().approximate(self.dictionary.normalised(gradient), sent, self.joint)
         return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape).message()
 
     def merge(self, state: SharedState, replies: list[Reply]) -> SharedState:
