@@ -17,13 +17,15 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .checks import check_integer, check_number
+from .answers import check_arrays
+from .checks import settle_integer, settle_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, solve_definite
+from .linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from .models import Array, Message, SparseModel
-from .restricted import RestrictedProblem, restrict
+from .restricted import RestrictedProblem, inner, restrict
 from .solvers import Solver, minimise_on
 
 __all__ = ["ConjugateGradients", "LocalSteps", "NewtonSteps", "NormalEquations", "Point", "Restricted"]
@@ -50,12 +52,15 @@ class Restricted(Protocol):
 class NormalEquations:
     """Squared loss, one exchange: the clients send their normal equations on the support, the server solves the sum.
 
-    Client i sends B'B / m_i (upper triangle) and B'y / m_i, with the columns B of A_i Psi on the support; the server
-    solves (sum p_i B'B / m_i) alpha = sum p_i B'y / m_i, with the solution of minimum norm where it is not unique.
+    Client i sends B'B / m_i (upper triangle) and B'r / m_i, with the columns B of A_i Psi on the support and the
+    residual r = y - B alpha of the model that the server has; the server adds the d with
+    (sum p_i B'B / m_i) d = sum p_i B'r / m_i, and takes the solution of minimum norm where it is not unique.
 
     Notes
     -----
-    The relative error is about the machine precision times the square of the condition number of the pooled columns.
+    Units of the features do not matter. The error of d, relative to d, is about the machine precision times the square
+    of the condition number of the pooled columns, scaled to length one: so a model that was good stays good, and every
+    further round on the same support leaves the same fraction of the error.
     """
 
     def check(self, federation: Federation) -> None:
@@ -68,15 +73,14 @@ class NormalEquations:
         def answer(client: Client, message: Message, rng: np.random.Generator) -> Message:
             columns = client.columns(_support(message))
             weight = client.loss.row_weight(client.n_samples)
-            gram, right = weight * (columns.T @ columns), weight * (columns.T @ client.targets)
-            return {"gram": _upper(gram), "right": right}
+            residual = client.targets - columns @ message["values"]
+            return {"gram": _upper(weight * (columns.T @ columns)), "right": weight * (columns.T @ residual)}
 
         def combine(point: Point, replies: list[Reply]) -> Point:
             total = _sums(replies)
-            solution = _minimum_norm(_symmetric(total["gram"]), total["right"], dictionary, point.model)
-            return Point(replace(point.model, values=solution))
+            return Point(_solved(point.model, _symmetric(total["gram"]), total["right"], dictionary))
 
-        return (Exchange(_ask_on_support, answer, combine),)
+        return (Exchange(_ask_at_point, answer, combine, _expects(gram=_SQUARE, right=_VECTOR)),)
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,7 @@ class ConjugateGradients:
     steps: int = 10
 
     def __post_init__(self) -> None:
-        check_integer("steps", self.steps)
+        settle_integer(self, "steps")
 
     def check(self, federation: Federation) -> None:
         """Squared loss only."""
@@ -122,16 +126,16 @@ class ConjugateGradients:
 
         def step(point: Point, replies: list[Reply]) -> Point:
             (residual, direction), product = point.memory, _sums(replies)["product"]
-            curvature, energy = float(direction @ product), float(residual @ residual)
-            if curvature <= 0:  # the minimiser is reached
+            curvature, energy = inner(direction, product), inner(residual, residual)
+            if not (curvature > 0 and energy > 0):  # the minimiser is reached
                 return point
             length = energy / curvature
             left = residual - length * product
             model = replace(point.model, values=point.model.values + length * direction)
-            return Point(model, (left, left + float(left @ left) / energy * direction))
+            return Point(model, (left, left + inner(left, left) / energy * direction))
 
-        steps = [Exchange(ask, product, step)] * self.steps
-        return (Exchange(_ask_at_point, gradient, start), *steps)
+        steps = [Exchange(ask, product, step, _expects(product=_VECTOR))] * self.steps
+        return (Exchange(_ask_at_point, gradient, start, _expects(descent=_VECTOR)), *steps)
 
 
 @dataclass(frozen=True)
@@ -139,7 +143,9 @@ class NewtonSteps:
     """Any loss: aggregated Newton steps, one exchange for each, and a last one that compares objectives.
 
     Client i sends f_i, its gradient and its Hessian (upper triangle) on the support; the server goes to the minimiser
-    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved.
+    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved. Without a ridge,
+    a softmax Hessian arrives with its mean curvature along the directions that change all classes of a feature alike,
+    where it has none of its own, and no step moves along them.
 
     Parameters
     ----------
@@ -160,8 +166,8 @@ class NewtonSteps:
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        check_integer("steps", self.steps)
-        check_number("ridge", self.ridge, at_least=0)
+        settle_integer(self, "steps")
+        settle_number(self, "ridge", at_least=0)
 
     def check(self, federation: Federation) -> None:
         """Every loss fits."""
@@ -172,9 +178,10 @@ class NewtonSteps:
 
         def curved(client: Client, message: Message, rng: np.random.Generator) -> Message:
             problem, predictions = _at_point(client, message, dictionary)
-            weight = _rows_count(client)
-            gradient, hessian = problem.gradient(predictions), _upper(problem.hessian(predictions))
-            return _value(client, problem, predictions) | {"gradient": weight * gradient, "hessian": weight * hessian}
+            hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
+            if self.ridge == 0:
+                hessian, gradient = fill_shifts(hessian, gradient, problem.shifts)
+            return _value(client, problem, predictions) | {"gradient": gradient, "hessian": _upper(hessian)}
 
         def value(client: Client, message: Message, rng: np.random.Generator) -> Message:
             return _value(client, *_at_point(client, message, dictionary))
@@ -187,16 +194,18 @@ class NewtonSteps:
                     "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
                 )
             objective = self.objective(total["value"], trial)
-            if point.memory is not None and not objective <= point.memory[1]:
+            if point.memory is not None and not self.is_no_worse(objective, point):
                 return halved(point)
             gradient = total["gradient"] + self.ridge * trial.values
             hessian = _symmetric(total["hessian"]) + self.ridge * np.eye(len(gradient), dtype=gradient.dtype)
-            direction = -np.linalg.lstsq(hessian, gradient, rcond=None)[0]
+            direction = newton_direction(hessian, gradient)
+            if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
+                direction = np.zeros_like(gradient)
             return Point(moved(trial, direction), (trial, objective, direction))
 
         def keep_the_better(point: Point, replies: list[Reply]) -> Point:
             objective = self.objective(_sums(replies)["value"], point.model)
-            return Point(point.model if objective <= point.memory[1] else point.memory[0])
+            return Point(point.model if self.is_no_worse(objective, point) else point.memory[0])
 
         def halved(point: Point) -> Point:
             best, objective, direction = point.memory
@@ -205,12 +214,20 @@ class NewtonSteps:
         def moved(model: SparseModel, direction: Array) -> SparseModel:
             return dictionary.into_ball(replace(model, values=model.values + direction), radius)
 
-        steps = [Exchange(_ask_at_point, curved, step)] * self.steps
-        return (*steps, Exchange(_ask_at_point, value, keep_the_better))
+        whole = _expects(value=_NUMBER, wrong=_NUMBER, gradient=_VECTOR, hessian=_SQUARE)
+        steps = [Exchange(_ask_at_point, curved, step, whole)] * self.steps
+        return (*steps, Exchange(_ask_at_point, value, keep_the_better, _expects(value=_NUMBER, wrong=_NUMBER)))
 
     def objective(self, value: Array, model: SparseModel) -> float:
         """F + (ridge/2) ||alpha||^2."""
-        return float(value[0]) + self.ridge / 2 * float(model.values @ model.values)
+        return float(value[0]) + self.ridge / 2 * inner(model.values, model.values)
+
+    @staticmethod
+    def is_no_worse(objective: float, point: Point) -> bool:
+        """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
+        best = point.memory[1]
+        rounding = 16 * float(np.finfo(point.model.values.dtype).eps) * abs(best)
+        return bool(objective <= best + rounding)
 
 
 @dataclass(frozen=True)
@@ -239,11 +256,28 @@ class LocalSteps:
         def combine(point: Point, replies: list[Reply]) -> Point:
             return Point(replace(point.model, values=_sums(replies)["values"]))
 
-        return (Exchange(_ask_at_point, answer, combine),)
+        return (Exchange(_ask_at_point, answer, combine, _expects(values=_VECTOR)),)
 
 
-def _ask_on_support(point: Point) -> Message:
-    return {"support": point.model.message()["support"]}
+_NUMBER, _VECTOR, _SQUARE = "number", "vector", "square"
+
+
+def _expects(**arrays: str) -> Callable[[Point, Message], None]:
+    """A check that an answer holds these arrays, each for the support of the point and in its precision.
+
+    Of a square symmetric matrix the upper triangle travels.
+    """
+
+    def check(point: Point, message: Message) -> None:
+        k, dtype = len(point.model.support), point.model.values.dtype
+        kinds = {
+            _NUMBER: ((1,), dtype),
+            _VECTOR: ((k,), dtype),
+            _SQUARE: ((k * (k + 1) // 2,), dtype),
+        }
+        check_arrays(message, {name: kinds[kind] for name, kind in arrays.items()})
+
+    return check
 
 
 def _ask_at_point(point: Point) -> Message:
@@ -267,14 +301,9 @@ def _at_point(client: Client, message: Message, dictionary: StandardBasis) -> tu
 
 def _value(client: Client, problem: RestrictedProblem, predictions: Array) -> Message:
     """f_i, and the share of rows that are not classified correctly."""
-    value = _rows_count(client) * problem.value(predictions)
     wrong = float(np.mean(_not_correct(client.loss)(predictions, client.targets)))
-    return {"value": np.array([value]), "wrong": np.array([wrong])}
-
-
-def _rows_count(client: Client) -> float:
-    """1 where f_i is a mean over the rows, their number where it is a sum: restricted problems are means."""
-    return client.loss.row_weight(client.n_samples) * client.n_samples
+    dtype = predictions.dtype
+    return {"value": np.array([problem.value(predictions)], dtype), "wrong": np.array([wrong], dtype)}
 
 
 def _not_correct(loss: Loss) -> Callable[[Array, Array], Array]:
@@ -303,22 +332,17 @@ def _symmetric(upper: Array) -> Array:
     return matrix + np.triu(matrix, 1).T
 
 
-def _minimum_norm(gram: Array, right: Array, dictionary: StandardBasis, model: SparseModel) -> Array:
-    """The coefficients of the signal of minimum norm with gram alpha = right."""
+def _solved(model: SparseModel, gram: Array, right: Array, dictionary: StandardBasis) -> SparseModel:
+    """The model with d added, where gram d = right; of minimum norm as a signal where d is not unique."""
     solved = solve_definite(gram, right)
     if solved is not None:
-        return solved[1]
+        return replace(model, values=model.values + solved[1])
+    right = gram @ model.values + right
     coordinates = dictionary.coordinates(model.support)
     if coordinates is None:
-        return _pseudo_inverse(gram) @ right
-    forth = coordinates.to_coefficients
-    least: Array = forth @ (_pseudo_inverse(forth.T @ gram @ forth) @ (forth.T @ right))
-    return least
-
-
-def _pseudo_inverse(matrix: Array) -> Array:
-    inverse: Array = np.linalg.pinv(matrix, hermitian=True, rcond=len(matrix) * np.finfo(matrix.dtype).eps)
-    return inverse
+        return replace(model, values=solve_semidefinite(gram, right))
+    forth = coordinates.to_coefficients.astype(gram.dtype, copy=False)
+    return replace(model, values=forth @ solve_semidefinite(forth.T @ gram @ forth, forth.T @ right))
 
 
 def _only_squared(federation: Federation, name: str, others: str) -> None:

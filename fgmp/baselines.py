@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .checks import check_integer, check_number
+from .answers import check_model
+from .checks import check_integer, settle_integer, settle_number
 from .contract import Exchange, Reply, State
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
@@ -55,12 +56,11 @@ class FirstOrderMethod:
     unthresholded: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        check_number("learning_rate", self.learning_rate, above=0)
-        check_integer("local_iterations", self.local_iterations)
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size)
-        for position in self.unthresholded:
-            check_integer("unthresholded", position, at_least=0)
+        settle_number(self, "learning_rate", above=0)
+        settle_integer(self, "local_iterations")
+        settle_integer(self, "batch_size", optional=True)
+        positions = tuple(check_integer("unthresholded", position, at_least=0) for position in self.unthresholded)
+        object.__setattr__(self, "unthresholded", positions)
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the parameters do not fit the federation."""
@@ -79,7 +79,7 @@ class FirstOrderMethod:
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: broadcast, K local steps, combine."""
-        return (Exchange(self.broadcast, self.train, self.combine),)
+        return (Exchange(self.broadcast, self.train, self.combine, self.check_answer),)
 
     def broadcast(self, state: State) -> Message:
         """The model w."""
@@ -93,6 +93,10 @@ class FirstOrderMethod:
     def combine(self, state: State, replies: list[Reply]) -> State:
         """The mean of the clients' ends."""
         return mean(replies, state.shape)
+
+    def check_answer(self, state: State, message: Message) -> None:
+        """A client answers with a model."""
+        check_model(message, state)
 
     def coefficients(self, state: State) -> Array:
         """The estimate that a state stands for, in the coordinates of the dictionary."""
@@ -139,7 +143,7 @@ class FedAvg(FirstOrderMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("server_learning_rate", self.server_learning_rate, above=0)
+        settle_number(self, "server_learning_rate", above=0)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """Return w + eta_s Delta."""
@@ -169,7 +173,7 @@ class FedHT(FirstOrderMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("sparsity", self.sparsity)
+        settle_integer(self, "sparsity")
 
     def check(self, federation: Federation) -> None:
         """As `FirstOrderMethod`, and tau at most the number of atoms."""
@@ -230,7 +234,7 @@ class FedMid(FedAvg):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("l1_weight", self.l1_weight, at_least=0)
+        settle_number(self, "l1_weight", at_least=0)
 
     def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """K steps w <- S(w - eta_c g, eta_c lambda)."""
@@ -282,6 +286,10 @@ class FedDualAvg(FedMid):
         delta = mean(replies, state.dual.shape) - state.dual
         return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
 
+    def check_answer(self, state: DualState, message: Message) -> None:
+        """A client answers with a dual variable."""
+        check_model(message, state.dual)
+
     def coefficients(self, state: DualState) -> Array:
         """S(z, lambda eta_s eta_c K r) after r rounds."""
         return self.soft(state.dual, self.l1_weight * self.length * state.rounds)
@@ -328,8 +336,8 @@ class FastFedDualAvg(FirstOrderMethod):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_number("l1_weight", self.l1_weight, at_least=0)
-        check_number("strong_convexity", self.strong_convexity, at_least=0)
+        settle_number(self, "l1_weight", at_least=0)
+        settle_number(self, "strong_convexity", at_least=0)
 
     def start(self, federation: Federation) -> FastDualState:
         """No gradients yet, and w = x_0 = 0."""
@@ -360,6 +368,14 @@ class FastFedDualAvg(FirstOrderMethod):
         )
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
         return FastDualState(G, X + w, w, state.rounds + 1)
+
+    def check_answer(self, state: FastDualState, message: Message) -> None:
+        """A client answers with G and X."""
+        parts = {part: _part(message, part) for part in ("gradients", "iterates")}
+        if sum(map(len, parts.values())) != len(message):
+            raise ValueError(f"message holds {sorted(message)}; expected gradients and iterates")
+        for part in parts.values():
+            check_model(part, state.model)
 
     def model(self, G: Array, X: Array, t: int) -> Array:
         """S(-a/b, lambda/b)."""

@@ -9,7 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["Seed", "check_array", "check_integer", "check_number", "check_option", "check_seed"]
+__all__ = [
+    "Seed",
+    "check_array",
+    "check_integer",
+    "check_number",
+    "check_option",
+    "check_seed",
+    "precision_of",
+    "settle_integer",
+    "settle_number",
+]
 
 Seed = int | np.random.Generator | None
 
@@ -66,11 +76,10 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
 
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
     """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
+    if np.ma.is_masked(value):
+        raise ValueError(f"{name} has {int(np.sum(np.ma.getmask(value)))} masked values; expected numbers everywhere")
     array = np.asarray(value)
-    if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {array.dtype}; expected real numbers")
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
+    array = array.astype(precision_of(name, array.dtype), copy=False)
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
     if not np.isfinite(array).all():
@@ -82,6 +91,14 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
     return array
 
 
+def precision_of(name: str, dtype: Any) -> np.dtype[Any]:
+    """float32 for float32, float64 for other real types; a ValueError for others."""
+    found = np.dtype(np.float64 if dtype is None else dtype)
+    if found.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {found}; expected real numbers")
+    return np.dtype(np.float32 if found == np.float32 else np.float64)
+
+
 def check_seed(name: str, value: Seed) -> int:
     """Return a seed as a non-negative int: an int is itself, a Generator is drawn from once, None is fresh."""
     if isinstance(value, np.random.Generator):
@@ -89,3 +106,20 @@ def check_seed(name: str, value: Seed) -> int:
     if value is None:
         return int(np.random.default_rng().integers(2**63))
     return check_integer(name, value, at_least=0)
+
+
+def settle_integer(parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
+    """Check an integer of a frozen dataclass in its ``__post_init__`` and keep it as an int; None stays if `optional`.
+
+    A NumPy scalar that stayed one would overflow, or raise the precision of the arrays it meets.
+    """
+    value = getattr(parameters, name)
+    if value is not None or not optional:
+        object.__setattr__(parameters, name, check_integer(name, value, **bounds))
+
+
+def settle_number(parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
+    """As `settle_integer`, for a float."""
+    value = getattr(parameters, name)
+    if value is not None or not optional:
+        object.__setattr__(parameters, name, check_number(name, value, **bounds))

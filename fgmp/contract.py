@@ -20,6 +20,10 @@ __all__ = ["Exchange", "Method", "Reply"]
 State = Any
 
 
+def _anything(state: State, message: Message) -> None:
+    """Every message passes."""
+
+
 class Reply(NamedTuple):
     """One client's answer: its weight within the cohort (the weights of all replies sum to one) and its message."""
 
@@ -38,11 +42,15 @@ class Exchange(NamedTuple):
         What a client does with it, on its own data only.
     combine : (state, replies) -> state
         What the server makes of the answers.
+    check : (state, message) -> None
+        Raises a ValueError where an answer is not what was asked for: then it never reaches `combine`. By default any
+        message of finite numbers will do.
     """
 
     broadcast: Callable[[State], Message]
     answer: Callable[[Client, Message, np.random.Generator], Message]
     combine: Callable[[State, list[Reply]], State]
+    check: Callable[[State, Message], None] = _anything
 
 
 class Method(Protocol):

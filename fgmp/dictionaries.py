@@ -7,7 +7,6 @@ matrix Psi'Psi are enough for selections, projections and norms, so a client nee
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from itertools import combinations
 from math import comb
@@ -19,8 +18,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_option, check_seed
 from .federation import Client
-from .losses import solve_definite
+from .linear_systems import solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support, largest, largest_in_columns
+from .pursuit import matching_pursuit
 
 __all__ = ["Approximation", "Dictionary", "StandardBasis", "approx_tau", "gaussian_dictionary"]
 
@@ -125,13 +125,13 @@ class Dictionary(StandardBasis):
     atoms : array_like, shape (n_features, n_atoms)
         The atoms; their norms may differ. Not modified.
     approximation : {"omp", "thresholding"}, default "omp"
-        How approx_tau selects atoms that are not orthonormal: orthogonal matching pursuit (Batch-OMP of
-        scikit-learn), or the largest inner products with the normalised atoms. Orthonormal atoms need neither.
+        How approx_tau selects atoms that are not orthonormal: orthogonal matching pursuit, or the largest inner
+        products with the normalised atoms. Orthonormal atoms need neither.
 
     Attributes
     ----------
     atoms : ndarray, shape (n_features, n_atoms)
-    gram : ndarray, shape (n_atoms, n_atoms)
+    gram : ndarray of float64, shape (n_atoms, n_atoms)
         Psi' Psi.
     orthonormal : bool
         Whether the Gram matrix is the identity to rounding.
@@ -147,14 +147,15 @@ class Dictionary(StandardBasis):
         if 0 in self.atoms.shape:
             raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
         self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
-        self.gram = self.atoms.T @ self.atoms
+        wide = self.atoms.astype(np.float64, copy=False)
+        self.gram = wide.T @ wide
         self.norms = np.sqrt(self.gram.diagonal())
         zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
         if zero.size:
             raise ValueError(f"atoms[:, {zero[0]}] is zero; expected atoms with a positive norm")
-        self._cosines = self.gram / np.outer(self.norms, self.norms)
-        _refuse_duplicates(self._cosines)
-        rounding = 16 * np.finfo(self.gram.dtype).eps * np.sqrt(self.atoms.shape[0])
+        precision = float(np.finfo(self.atoms.dtype).eps)
+        _refuse_duplicates(self.gram, self.norms, precision)
+        rounding = 16 * precision * np.sqrt(self.atoms.shape[0])
         self.orthonormal = bool(np.abs(self.gram - np.eye(len(self.gram))).max() <= rounding)
 
     def __repr__(self) -> str:
@@ -170,18 +171,18 @@ class Dictionary(StandardBasis):
     def prepare(self, client: Client) -> Client:
         """The client with B_i = A_i Psi in place of A_i."""
         self.n_atoms(client.n_features)
-        atoms = self.atoms.astype(client.features.dtype, copy=False)
-        return replace(client, features=client.features @ atoms)
+        features = client.features @ self.atoms.astype(client.dtype, copy=False)
+        return replace(client, features=np.asarray(features).astype(client.dtype, copy=False))
 
     def synthesise(self, coefficients: Array) -> Array:
         """The signal x = Psi alpha."""
-        signal: Array = self.atoms @ coefficients
+        signal: Array = (self.atoms @ coefficients).astype(coefficients.dtype, copy=False)
         return signal
 
     def correlations(self, model: SparseModel) -> Array:
         """Psi' x = Psi' Psi alpha, from the Gram matrix."""
         if len(model.shape) == 1:
-            product: Array = self.gram[:, model.support] @ model.values
+            product: Array = model.values @ self.gram[model.support]
         else:
             product = self.gram @ model.dense()
         return product
@@ -190,15 +191,12 @@ class Dictionary(StandardBasis):
         """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
             return super().approximate(correlations, sparsity, joint)
-        cosines = self.normalised(correlations)
-        if correlations.ndim == 1:
-            return self._select(self._cosines, cosines, sparsity)
         if self.approximation == "thresholding":
-            return super().approximate(cosines, sparsity, joint)
-        n_outputs = cosines.shape[1]
-        if joint:
-            return self._select(np.kron(self._cosines, np.eye(n_outputs)), cosines.reshape(-1), sparsity)
-        columns = (self._select(self._cosines, column, sparsity) for column in cosines.T)
+            return super().approximate(self.normalised(correlations), sparsity, joint)
+        if correlations.ndim == 1 or joint:
+            return matching_pursuit(self.gram, correlations, sparsity)
+        n_outputs = correlations.shape[1]
+        columns = (matching_pursuit(self.gram, column, sparsity) for column in correlations.T)
         return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
 
     def normalised(self, correlations: Array) -> Array:
@@ -227,27 +225,20 @@ class Dictionary(StandardBasis):
             values[members] = self._solve(atoms[members], right[members])
         return SparseModel(support, values.astype(model.values.dtype, copy=False), model.shape)
 
-    def _select(self, cosines: Array, correlations: Array, sparsity: int) -> Support:
-        if self.approximation == "thresholding":
-            return largest(np.abs(correlations), sparsity)
-        return matching_pursuit(cosines, correlations, sparsity)
-
     def _solve(self, atoms: Support, right: Array) -> Array:
-        """(Psi_Lambda' Psi_Lambda)^+ right."""
-        solved = solve_definite(self.gram[atoms[:, None], atoms], right)
-        if solved is not None:
-            return solved[1]
-        forth = self.coordinates(atoms).to_coefficients
-        projected: Array = forth @ (forth.T @ right)
-        return projected
+        """(Psi_Lambda' Psi_Lambda)^+ right, of minimum norm as coefficients where the atoms are dependent."""
+        gram = self.gram[atoms[:, None], atoms]
+        solved = solve_definite(gram, right.astype(np.float64, copy=False))
+        return solve_semidefinite(gram, right) if solved is None else solved[1]
 
     def coordinates(self, support: Support) -> Coordinates:
         """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent."""
-        eigenvalues, vectors = np.linalg.eigh(self.gram[np.ix_(support, support)])
+        norms = self.norms[support]
+        eigenvalues, vectors = np.linalg.eigh(self.gram[np.ix_(support, support)] / np.outer(norms, norms))
         rounding = len(support) * np.finfo(eigenvalues.dtype).eps
         kept = eigenvalues > rounding * eigenvalues.max(initial=0.0)
-        root = np.sqrt(eigenvalues[kept])
-        return Coordinates(vectors[:, kept] / root, (vectors[:, kept] * root).T)
+        root, forth = np.sqrt(eigenvalues[kept]), vectors[:, kept]
+        return Coordinates(forth / root / norms[:, None], (forth * root * norms[:, None]).T)
 
     def norm(self, model: SparseModel) -> float:
         """||Psi alpha||_2 from the Gram matrix (Frobenius, where there are several outputs)."""
@@ -276,22 +267,6 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
     return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
 
 
-def matching_pursuit(cosines: Array, correlations: Array, sparsity: int) -> Support:
-    """Support found by orthogonal matching pursuit from Psi' w, for unit atoms with Gram matrix `cosines`.
-
-    Batch-OMP of scikit-learn (Rubinstein, Zibulevsky, Elad, 2008). A signal that fewer atoms represent exactly gets
-    fewer atoms.
-    """
-    from sklearn.linear_model import orthogonal_mp_gram
-
-    if not correlations.any():
-        return np.empty(0, np.intp)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="\\s*Orthogonal matching pursuit ended prematurely")
-        code = orthogonal_mp_gram(cosines, correlations, n_nonzero_coefs=min(sparsity, len(cosines)))
-    return np.flatnonzero(code)
-
-
 class Approximation(NamedTuple):
     """What approx_tau found, and how good it is.
 
@@ -306,7 +281,7 @@ class Approximation(NamedTuple):
         this support, Batch-OMP, thresholding and what exchanging single atoms makes of them.
     eta : float
         error / best_error, at least 1: the eta of the paper's approximate projection (a lower bound of it unless
-        `exact`).
+        `exact`); 1 where the error is rounding.
     exact : bool
         Whether `best_error` is certainly the smallest.
     """
@@ -348,22 +323,25 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     elif exact:
         best = min(_distance(dictionary, w, np.array(s)) for s in combinations(range(n_atoms), sparsity))
     else:
-        cosines = correlations / dictionary.norms
-        pursued = matching_pursuit(dictionary._cosines, cosines, sparsity)
+        cosines = dictionary.normalised(correlations)
+        pursued = matching_pursuit(dictionary.gram, correlations, sparsity)
         starts = (support, pursued, largest(np.abs(cosines), sparsity))
         best = min(_exchange_atoms(dictionary, w, start) for start in starts)
-    return Approximation(support, error, best, error / best if best > 0 else 1.0, exact)
+    best = min(best, error)
+    rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
+    return Approximation(support, error, best, error / best if error > rounding else 1.0, exact)
 
 
 def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
-    atoms = dictionary.atoms[:, support]
+    atoms = dictionary.atoms[:, support] / dictionary.norms[support]
     solution = np.linalg.lstsq(atoms, w, rcond=None)[0]
     return float(np.linalg.norm(w - atoms @ solution))
 
 
 def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float:
     """Distance after exchanging single atoms for as long as that helps (energies from the Gram matrix alone)."""
-    correlations, gram = dictionary.atoms.T @ w, dictionary.gram
+    correlations = dictionary.normalised(dictionary.atoms.T @ w)
+    gram = dictionary.gram / np.outer(dictionary.norms, dictionary.norms)
 
     def energy(atoms: tuple[int, ...]) -> float:
         right = correlations[list(atoms)]
@@ -380,10 +358,12 @@ def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float
         current, captured = best, energy(best)
 
 
-def _refuse_duplicates(cosines: Array) -> None:
-    above = np.abs(np.triu(cosines, 1)) > 1 - 1e-10
-    if cosines.dtype == np.float32:
-        above = np.abs(np.triu(cosines, 1)) > 1 - 1e-6
-    if above.any():
-        first, second = np.argwhere(above)[0]
-        raise ValueError(f"atoms[:, {first}] and atoms[:, {second}] are the same up to a factor; expected none twice")
+def _refuse_duplicates(gram: Array, norms: Array, precision: float) -> None:
+    alike = 1 - (1e-10 if precision < 1e-10 else 1e-6)
+    for first, (row, norm) in enumerate(zip(gram, norms, strict=True)):
+        cosines = np.abs(row[first + 1 :]) / (norm * norms[first + 1 :])
+        if cosines.max(initial=0.0) > alike:
+            second = first + 1 + int(np.argmax(cosines > alike))
+            raise ValueError(
+                f"atoms[:, {first}] and atoms[:, {second}] are the same up to a factor; expected none twice"
+            )

@@ -12,8 +12,8 @@ from dataclasses import replace
 import numpy as np
 
 from .federation import Client
+from .linear_systems import least_squares
 from .local_steps import GradientsOfMany, mark_largest, transposed
-from .losses import least_squares
 from .models import Array, SparseModel, Support, largest
 
 __all__ = ["refine_by_least_squares", "refine_by_sgd"]
@@ -56,6 +56,8 @@ def refine_by_least_squares(
         merged = member.nonzero()[0]
         columns = by_column.take(merged, axis=0)
         b = least_squares(columns.T, y)
+        if not np.isfinite(b).all():
+            return SparseModel(merged, b, x.shape)
         kept = largest(np.abs(b), sparsity)  # Lambda
         support, values, columns = merged[kept], b[kept], columns[kept]
     return SparseModel(support, values, x.shape)
@@ -116,6 +118,8 @@ def refine_by_sgd(
             step = restricted(b, batch, learning_rate)
             step *= inside
             b -= step
+        if not np.isfinite(b).all():
+            return SparseModel(np.arange(1), np.array([np.nan], b.dtype), x.shape)
         np.abs(b, out=magnitudes)
         np.logical_not(inside, out=kept)
         np.copyto(magnitudes, -1, where=kept)

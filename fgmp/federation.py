@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer
+from .checks import check_array, check_integer, precision_of
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel, Support
 
@@ -46,6 +46,11 @@ class Client:
         if isinstance(self.features, np.ndarray):
             contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
             object.__setattr__(self, "features", contiguous(self.features))
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: the precision of the models and, where they are stored, of the features."""
+        return precision_of("features", self.features.dtype)
 
     @property
     def n_samples(self) -> int:
@@ -211,7 +216,7 @@ class Federation:
                 raise ValueError(
                     f"As[{client.key}] has {client.n_features} features; expected {clients[0].n_features}, as As[0]"
                 )
-        precision = np.result_type(*(client.features.dtype for client in clients))
+        precision = np.result_type(*(client.dtype for client in clients))
         clients = [_with_precision(client, precision) for client in clients]
         if truth is not None:
             truth = check_array("truth", truth)
@@ -244,8 +249,7 @@ class Federation:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64, as the data."""
-        dtype: np.dtype[Any] = np.dtype(self.clients[0].features.dtype)
-        return dtype
+        return self.clients[0].dtype
 
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x)."""
@@ -254,11 +258,12 @@ class Federation:
     def pooled(self) -> Federation:
         """One client that holds all rows and has the objective f: what an algorithm in one place would see.
 
-        Where a client's rows weigh more than those of another, the rows of the squared loss are scaled by the square
-        root of their weight; for other losses that is a ValueError.
+        Where a row weighs more or less than it would in one place, the rows of the squared loss are scaled by the
+        square root of the ratio; for other losses that is a ValueError.
         """
-        counts = np.array([client.n_samples for client in self.clients])
-        scales = np.sqrt(self.weights / counts * counts.sum())
+        counts = [client.n_samples for client in self.clients]
+        each = np.array([self.loss.row_weight(count) for count in counts])
+        scales = np.sqrt(self.weights * each / self.loss.row_weight(sum(counts)))
         alike = bool(np.allclose(scales, 1, rtol=1e-12))
         if not alike and not isinstance(self.loss, SquaredLoss):
             raise ValueError(
@@ -292,7 +297,9 @@ class Federation:
 
 
 def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
-    if not isinstance(A, LinearOperator):
+    if isinstance(A, LinearOperator):
+        precision_of(f"As[{key}]", A.dtype)
+    else:
         A = check_array(f"As[{key}]", A, ndim=2)
     if 0 in A.shape:
         raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
@@ -306,6 +313,8 @@ def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
     features, targets = client.features, client.targets
     if not isinstance(features, LinearOperator):
         features = features.astype(precision, copy=False)
+    elif client.dtype != precision:
+        raise ValueError(f"As[{client.key}] is streamed in {client.dtype}; expected {precision}, as other clients have")
     if targets.dtype.kind == "f":
         targets = targets.astype(precision, copy=False)
     return replace(client, features=features, targets=targets)

@@ -8,7 +8,8 @@ from functools import partial
 
 import numpy as np
 
-from .checks import check_integer, check_number
+from .answers import check_sparse_model
+from .checks import settle_integer, settle_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .fast_refine import refine_by_least_squares, refine_by_sgd
@@ -76,12 +77,10 @@ class FedGradMP:
     joint: bool = False
 
     def __post_init__(self) -> None:
-        check_integer("sparsity", self.sparsity)
-        check_integer("local_iterations", self.local_iterations)
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0)
+        settle_integer(self, "sparsity")
+        settle_integer(self, "local_iterations")
+        settle_integer(self, "batch_size", optional=True)
+        settle_number(self, "radius", optional=True, above=0)
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where sparsity or batch size do not fit the federation."""
@@ -99,7 +98,7 @@ class FedGradMP:
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: broadcast x_t, refine it at the clients, aggregate."""
-        return (Exchange(self.broadcast, self.refine, self.aggregate),)
+        return (Exchange(self.broadcast, self.refine, self.aggregate, self.check_answer),)
 
     def broadcast(self, state: SparseModel) -> Message:
         """x_t as indices and values."""
@@ -127,6 +126,8 @@ class FedGradMP:
             gamma = dictionary.approximate(r, 2 * tau, self.joint)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, dictionary, self.solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
+            if not np.isfinite(b.values).all():  # a selection would drop what is not a number, and hide a divergence
+                return b.message()
             support = dictionary.approximate_model(b, tau, self.joint)  # Lambda = approx_tau(b)
             x = dictionary.project(b, support)  # x = P_Lambda b
             x = self.into_ball(x)  # x = Pi_R x, where there is a ball
@@ -138,6 +139,10 @@ class FedGradMP:
         mean = average(models, [reply.weight for reply in replies])
         support = self.dictionary.approximate_model(mean, self.sparsity, self.joint)
         return self.into_ball(self.dictionary.project(mean, support))
+
+    def check_answer(self, state: SparseModel, message: Message) -> None:
+        """A client answers with at most tau atoms (of each output, unless `joint`)."""
+        check_sparse_model(message, state.shape, state.values.dtype, self.sparsity, self.joint)
 
     def into_ball(self, x: SparseModel) -> SparseModel:
         """Pi_R x: the nearest point of the ball of radius R."""

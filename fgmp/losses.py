@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import lapack
 from scipy.special import expit
 
-from .checks import check_integer
+from .checks import settle_integer
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "least_squares", "loss_named", "solve_definite"]
+__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "loss_named"]
 
 
 class Loss(Protocol):
@@ -25,6 +24,10 @@ class Loss(Protocol):
     @property
     def smoothness(self) -> float:
         """The largest l'' (its largest eigenvalue, where z is a vector)."""
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether the same number added to all entries of a row's prediction leaves l(z, y) as it is."""
 
     def row_weight(self, n_rows: int) -> float:
         """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
@@ -65,6 +68,11 @@ class SquaredLoss:
         """Always 1."""
         return 1.0
 
+    @property
+    def shift_invariant(self) -> bool:
+        """Never: predictions are numbers."""
+        return False
+
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows, or 1 where the loss is a sum."""
         return 1 / n_rows if self.averaged else 1.0
@@ -102,6 +110,11 @@ class LogisticLoss:
     def smoothness(self) -> float:
         """The largest curvature, 1, at z = 0."""
         return 1.0
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Never: predictions are numbers."""
+        return False
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""
@@ -150,12 +163,17 @@ class SoftmaxLoss:
     n_classes: int
 
     def __post_init__(self) -> None:
-        check_integer("n_classes", self.n_classes, at_least=2)
+        settle_integer(self, "n_classes", at_least=2)
 
     @property
     def smoothness(self) -> float:
         """1/2, the largest eigenvalue that diag(p) - p p' can have."""
         return 0.5
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Always: probabilities depend on differences of predictions."""
+        return True
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""
@@ -228,46 +246,3 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
         names = ", ".join(map(repr, [*known, "softmax"]))
         raise ValueError(f"loss is {loss!r}; expected one of {names}, or a loss object")
     return known[loss]()
-
-
-_CHOLESKY = {
-    np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
-    np.dtype(np.float32): (lapack.sposv, lapack.spotrs),
-}
-_SMALLEST_PIVOT = {np.dtype(kind): float(np.finfo(kind).eps) ** 0.375 for kind in (np.float64, np.float32)}
-
-
-def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
-    """Cholesky factor and solution of a positive definite system; None where the factor shows it nearly singular."""
-    posv, _ = _CHOLESKY[matrix.dtype]
-    factor, solution, failed = posv(matrix, right)
-    pivots = factor.diagonal().tolist()  # positive, unless the factorisation failed
-    well_conditioned = min(pivots, default=1.0) > _SMALLEST_PIVOT[matrix.dtype] * max(pivots, default=1.0)
-    return (factor, solution) if not failed and well_conditioned else None
-
-
-def least_squares(columns: Array, targets: Array) -> Array:
-    """Minimum-norm least-squares solution to machine precision.
-
-    Cholesky factorisation of the normal equations with one step of refinement on the residual of the data, which
-    restores the accuracy that squaring the condition number costs; where the factor shows that the columns are nearly
-    dependent, or there are more columns than rows, the singular value decomposition.
-
-    Parameters
-    ----------
-    columns : ndarray, shape (m, k)
-    targets : ndarray, shape (m,)
-
-    Returns
-    -------
-    ndarray, shape (k,)
-    """
-    n_rows, n_columns = columns.shape
-    if 0 < n_columns <= n_rows:
-        solved = solve_definite(columns.T @ columns, columns.T @ targets)
-        if solved is not None:
-            factor, solution = solved
-            _, potrs = _CHOLESKY[columns.dtype]
-            solution += potrs(factor, columns.T @ (targets - columns @ solution))[0]
-            return solution
-    return np.linalg.lstsq(columns, targets, rcond=None)[0]

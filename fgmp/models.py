@@ -98,7 +98,7 @@ def decode(message: Message, shape: tuple[int, ...]) -> Array:
 
 def message_bytes(message: Message) -> int:
     """Size of a message on the wire in bytes: the sum over its arrays."""
-    return sum(array.nbytes for array in message.values())
+    return sum(array.nbytes for array in message.values() if isinstance(array, np.ndarray))
 
 
 def largest(magnitudes: Array, count: int) -> Support:

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .aggregated import NewtonSteps, NormalEquations, Point, Restricted
+from .books import Metric
 from .checks import Seed
 from .contract import Exchange
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
 from .losses import SquaredLoss
 from .models import Array, SparseModel
-from .simulate import Metric, Result, simulate
+from .simulate import Result, simulate
 
 __all__ = ["polish"]
 

@@ -5,18 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.linalg import orth
 
 from .dictionaries import Coordinates, StandardBasis
 from .federation import Client
 from .losses import Loss
 from .models import Array, Support
 
-__all__ = ["RestrictedProblem", "restrict"]
+__all__ = ["RestrictedProblem", "inner", "restrict", "shift_directions"]
 
 
 @dataclass(frozen=True, eq=False)
 class RestrictedProblem:
-    """h(z) = (1/m) sum_j l(predictions_j(z), y_j), with predictions that are linear in z.
+    """h(z) = w sum_j l(predictions_j(z), y_j), with predictions that are linear in z.
+
+    The weight w of a row is 1/m, or 1 where the loss is a sum.
 
     Parameters
     ----------
@@ -39,13 +42,20 @@ class RestrictedProblem:
     n_outputs: int = 1
     coordinates: Coordinates | None = None
 
+    @property
+    def size(self) -> int:
+        """Number of coordinates k."""
+        if self.coordinates is not None:
+            return int(self.coordinates.to_coefficients.shape[1])
+        return int(self.columns.shape[1]) if self.places is None else len(self.places)
+
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
-        return z if self.coordinates is None else self.coordinates.to_coefficients @ z
+        return z if self.coordinates is None else _product(self.coordinates.to_coefficients, z)
 
     def start(self, coefficients: Array) -> Array:
         """The coordinates z of given coefficients."""
-        return coefficients if self.coordinates is None else self.coordinates.from_coefficients @ coefficients
+        return coefficients if self.coordinates is None else _product(self.coordinates.from_coefficients, coefficients)
 
     def predictions(self, z: Array) -> Array:
         """The predictions on all rows; they are linear in z."""
@@ -63,16 +73,28 @@ class RestrictedProblem:
         if self.places is not None:
             gradient = gradient.reshape(-1)[self.places]
             if self.coordinates is not None:
-                gradient = self.coordinates.to_coefficients.T @ gradient
+                gradient = _product(self.coordinates.to_coefficients.T, gradient)
         return gradient
+
+    @property
+    def row_weight(self) -> float:
+        """What each row counts: w."""
+        return self.loss.row_weight(len(self.targets))
+
+    def in_double_precision(self) -> RestrictedProblem:
+        """The same problem in float64."""
+        if self.columns.dtype == np.float64:
+            return self
+        targets = self.targets.astype(np.float64) if self.targets.dtype.kind == "f" else self.targets
+        return replace(self, columns=self.columns.astype(np.float64), targets=targets)
 
     def value(self, predictions: Array) -> float:
         """The objective h, from the predictions."""
-        return float(np.sum(self.loss.values(predictions, self.targets)) / len(self.targets))
+        return float(np.sum(self.loss.values(predictions, self.targets)) * self.row_weight)
 
     def gradient(self, predictions: Array) -> Array:
         """The gradient of h, from the predictions."""
-        return self.pull_back(self.loss.derivative(predictions, self.targets) / len(self.targets))
+        return self.pull_back(self.loss.derivative(predictions, self.targets) * self.row_weight)
 
     def gradient_on(self, rows: Support | slice, z: Array) -> Array:
         """The gradient over a minibatch of rows, at z."""
@@ -80,15 +102,45 @@ class RestrictedProblem:
         return batch.gradient(batch.predictions(z))
 
     def hessian(self, predictions: Array) -> Array:
-        """The Hessian of h, shape (k, k), from the predictions: one Hessian product per coordinate."""
+        """The Hessian of h, shape (k, k), from the predictions."""
         if self.places is None:
             curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
-            hessian: Array = self.columns.T @ (self.columns * (curvature / len(self.targets))[:, None])
+            hessian: Array = self.columns.T @ (self.columns * (curvature * self.row_weight)[:, None])
             return hessian
-        size = self.pull_back(predictions).size
-        images = (self.predictions(unit) for unit in np.eye(size, dtype=predictions.dtype))
-        bent = (self.loss.curvature(predictions, self.targets, image) for image in images)
-        return np.array([self.pull_back(rows / len(self.targets)) for rows in bent]).reshape(size, size)
+        return self._hessian_by_output(self.places, predictions)
+
+    def _hessian_by_output(self, places: Support, predictions: Array) -> Array:
+        """Blocks of B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in prediction c'."""
+        atoms, outputs = np.divmod(places, self.n_outputs)
+        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
+        blocks = np.zeros((len(places), len(places)), self.columns.dtype)
+        for second, own in enumerate(members):
+            towards = np.zeros_like(predictions)
+            towards[:, second] = self.row_weight
+            bent = self.loss.curvature(predictions, self.targets, towards)
+            for first, others in enumerate(members[: second + 1]):
+                weighted = self.columns[:, atoms[own]] * bent[:, first, None]
+                block = self.columns[:, atoms[others]].T @ weighted
+                blocks[np.ix_(others, own)] = block
+                blocks[np.ix_(own, others)] = block.T
+        if self.coordinates is None:
+            return blocks
+        forth = self.coordinates.to_coefficients
+        return (forth.T @ blocks @ forth).astype(blocks.dtype, copy=False)
+
+    @property
+    def shifts(self) -> Array:
+        """Orthonormal directions of z that change all outputs alike, for each atom that every output has: shape (k, s).
+
+        Losses that do not notice have no curvature along them; s is zero for others.
+        """
+        if self.places is None or not self.loss.shift_invariant:
+            return np.zeros((self.size, 0))
+        directions = shift_directions(self.places, self.n_outputs)
+        if self.coordinates is None:
+            return directions
+        found: Array = orth(self.coordinates.from_coefficients @ directions)
+        return found
 
     def step_length(self, predictions: Array, image: Array, slope: float) -> float:
         """How far to go along a direction d of descent, given its image in predictions and grad h' d < 0.
@@ -96,7 +148,7 @@ class RestrictedProblem:
         The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
         until h decreases enough (Armijo), which the squared loss never needs.
         """
-        bend = float(np.sum(image * self.loss.curvature(predictions, self.targets, image))) / len(self.targets)
+        bend = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
         if bend <= 0:
             return 0.0
         length, start = -slope / bend, self.value(predictions)
@@ -115,12 +167,17 @@ class RestrictedProblem:
         """
         if accuracy is None:
             return False
+        if not self.size:
+            return True
         eigenvalues = np.linalg.eigvalsh(self.hessian(predictions))
         positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
         return bool(not positive.size or np.linalg.norm(gradient) <= accuracy * positive[0])
 
     def largest_curvature(self, iterations: int = 8) -> float:
-        """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian: power iterations."""
+        """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian, by power iterations.
+
+        Zero where the problem has no curvature at all.
+        """
         rows = (len(self.targets),) if self.places is None else (len(self.targets), self.n_outputs)
         vector = self.pull_back(np.ones(rows, self.columns.dtype))
         if not vector.any():
@@ -130,16 +187,16 @@ class RestrictedProblem:
             if norm == 0:
                 break
             vector = self.pull_back(self.predictions(vector / norm))
-        largest = float(np.linalg.norm(vector)) * self.loss.smoothness / len(self.targets)
-        return max(1.05 * largest, float(np.finfo(float).tiny))
+        largest = float(np.linalg.norm(vector)) * self.loss.smoothness * self.row_weight
+        return 1.05 * largest
 
     def steepest_row(self) -> float:
-        """An upper bound of the curvature of any single row."""
+        """An upper bound of the curvature of any single row, times the number of rows: of m w l."""
         norms = np.einsum("ij,ij->i", self.columns, self.columns)
         stretch = 1.0
         if self.places is not None and self.coordinates is not None:
             stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
-        return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness
+        return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
 
 
 def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orthonormal: bool) -> RestrictedProblem:
@@ -159,9 +216,9 @@ def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orth
     shape = client.model_shape
     if len(shape) == 1:
         columns = client.columns(merged)
-        coordinates = _cast(dictionary.coordinates(merged) if orthonormal else None, columns)
+        coordinates = dictionary.coordinates(merged) if orthonormal else None
         if coordinates is not None:
-            columns = columns @ coordinates.to_coefficients
+            columns = _product(columns, coordinates.to_coefficients)
         return RestrictedProblem(columns, client.targets, client.loss, coordinates=coordinates)
     atoms, outputs = np.divmod(merged, shape[1])
     used = np.zeros(shape[0], bool)
@@ -171,7 +228,7 @@ def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orth
     else:
         columns, places = client.features, merged
     coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
-    return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], _cast(coordinates, columns))
+    return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], coordinates)
 
 
 def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:
@@ -189,7 +246,31 @@ def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outpu
     return Coordinates(forth[:, :done], back[:done])
 
 
-def _cast(coordinates: Coordinates | None, like: Array) -> Coordinates | None:
-    if coordinates is None:
-        return None
-    return Coordinates(*(matrix.astype(like.dtype, copy=False) for matrix in coordinates))
+def shift_directions(support: Support, n_outputs: int) -> Array:
+    """Orthonormal directions that change all outputs of an atom alike, for the atoms that every output has.
+
+    Parameters
+    ----------
+    support : ndarray of int, shape (k,)
+        Positions in the flattened coefficients.
+    n_outputs : int
+
+    Returns
+    -------
+    ndarray, shape (k, s)
+    """
+    atoms, count = np.unique(support // n_outputs, return_counts=True)
+    alike = support[:, None] // n_outputs == atoms[count == n_outputs]
+    directions: Array = alike / np.sqrt(n_outputs)
+    return directions
+
+
+def inner(left: Array, right: Array) -> float:
+    """The inner product in float64, where products of float32 neither overflow nor vanish."""
+    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
+
+
+def _product(left: Array, right: Array) -> Array:
+    """Left @ right in the precision of the data, although coordinates are float64."""
+    product: Array = (left @ right).astype(min(left.dtype, right.dtype), copy=False)
+    return product

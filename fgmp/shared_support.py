@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .aggregated import NormalEquations, Point, Restricted
-from .checks import check_integer, check_number
+from .answers import check_sparse_model
+from .checks import settle_integer, settle_number
 from .contract import Exchange, Reply
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
@@ -78,11 +79,9 @@ class SharedSupportGradMP:
     joint: bool = False
 
     def __post_init__(self) -> None:
-        check_integer("sparsity", self.sparsity)
-        if self.sent is not None:
-            check_integer("sent", self.sent)
-        if self.radius is not None:
-            check_number("radius", self.radius, above=0)
+        settle_integer(self, "sparsity")
+        settle_integer(self, "sent", optional=True)
+        settle_number(self, "radius", optional=True, above=0)
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the sparsity or `restricted` do not fit the federation."""
@@ -103,7 +102,8 @@ class SharedSupportGradMP:
         inner = [_inside(exchange) for exchange in self.restricted.exchanges(self.dictionary, self.radius)]
         last = inner[-1]
         pruned = last._replace(combine=lambda state, replies: self.prune(last.combine(state, replies)))
-        return (Exchange(self.broadcast, self.largest_of_gradient, self.merge), *inner[:-1], pruned)
+        first = Exchange(self.broadcast, self.largest_of_gradient, self.merge, self.check_gradient)
+        return (first, *inner[:-1], pruned)
 
     def broadcast(self, state: SharedState) -> Message:
         """x_t as indices and values."""
@@ -112,9 +112,16 @@ class SharedSupportGradMP:
     def largest_of_gradient(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """The `sent` largest entries of grad f_i(x_t), measured in inner products with normalised atoms."""
         gradient = client.gradient(SparseModel.from_message(message, client.model_shape))
-        sent = 2 * self.sparsity if self.sent is None else self.sent
-        chosen = StandardBasis().approximate(self.dictionary.normalised(gradient), sent, self.joint)
+        chosen = StandardBasis().approximate(self.dictionary.normalised(gradient), self._sent, self.joint)
         return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape).message()
+
+    def check_gradient(self, state: SharedState, message: Message) -> None:
+        """A client answers with at most `sent` entries of a gradient (of each output, unless `joint`)."""
+        check_sparse_model(message, state.model.shape, state.model.values.dtype, self._sent, self.joint)
+
+    @property
+    def _sent(self) -> int:
+        return 2 * self.sparsity if self.sent is None else self.sent
 
     def merge(self, state: SharedState, replies: list[Reply]) -> SharedState:
         """Gamma-hat = approx_{2 tau}(sum of gradients) u supp(x_t), and x_t as a point on it."""
@@ -148,4 +155,5 @@ def _inside(exchange: Exchange) -> Exchange:
         lambda state: exchange.broadcast(state.point),
         exchange.answer,
         lambda state, replies: state._replace(point=exchange.combine(state.point, replies)),
+        lambda state, message: exchange.check(state.point, message),
     )

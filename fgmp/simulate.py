@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from tqdm import tqdm
 
+from .answers import is_taken
+from .books import Books, History, Metric
 from .checks import Seed, check_integer, check_number, check_seed
 from .contract import Method, Reply, State
-from .federation import Client, Federation
-from .models import Array, Message, SparseModel, Support, message_bytes
+from .federation import Federation
+from .models import Array, Support, message_bytes
 from .workers import Alone, Workers
 
 __all__ = ["Result", "simulate", "stop_at", "stop_when_stalled"]
 
-History = dict[str, Array]
 Callback = Callable[[History], bool]
-Metric = Callable[[Array], float]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,13 +37,17 @@ class Result:
         The coefficients alpha of x = Psi alpha; x itself in the standard basis.
     history : dict of ndarray
         One entry per recorded round, row 0 the start. ``round``; ``relative_error``, ||x - x#|| / ||x#||, where the
-        federation knows the truth; ``objective``, f(x); ``seconds`` of the method's own work so far (clients one
-        after another, the server, and at row 0 the preparation of the clients), without the books; ``bytes_up`` and
-        ``bytes_down`` so far; ``clients``, how many answered in that round with finite numbers.
+        federation knows the truth; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's
+        own work so far (clients one after another, the server, and at row 0 the preparation of the clients), without
+        the books; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many answered every exchange of that round
+        with what was asked for.
     seed : int
         The seed of the run: ``rng=seed`` repeats it.
     state : object
         The server's last state, as the method defines it.
+    objective_on : ndarray of int or None
+        The clients, by their place in the federation, over which the objective of the history is the weighted mean;
+        None where these are all.
     """
 
     x: Array
@@ -52,6 +56,7 @@ class Result:
     history: History
     seed: int
     state: State = field(repr=False)
+    objective_on: Support | None = field(default=None, repr=False)
 
 
 def simulate(
@@ -64,6 +69,7 @@ def simulate(
     record_every: int = 1,
     metrics: Mapping[str, Metric] | None = None,
     callback: Callback | Iterable[Callback] = (),
+    objective_on: int | Sequence[int] | None = None,
     progress: bool = False,
     workers: int = 1,
 ) -> Result:
@@ -84,10 +90,14 @@ def simulate(
     record_every : int, default 1
         Rounds between two entries of the history; the last round is always recorded.
     metrics : mapping of str to callable, optional
-        More columns of the history: each is called with the estimate x and returns a number.
+        More columns of the history: each is called with a copy of the estimate x and returns a number.
     callback : callable or several
         Called with the history after each recorded round; the run stops where one returns True. `stop_at` and
         `stop_when_stalled` make the usual ones.
+    objective_on : int, sequence of int, or None
+        Whose objective the history holds: None is everybody's, which costs a product with all data at every record;
+        an int so many clients, drawn once; a sequence these clients, by their place in the federation. The result
+        names them. The objective on a sample is another function than f: compare it only with itself.
     progress : bool, default False
         Whether to show a bar.
     workers : int, default 1
@@ -105,8 +115,9 @@ def simulate(
 
     Notes
     -----
-    An answer that is not finite is left out of that exchange, and the weights are scaled to the rest; an exchange
-    that nobody answers ends the round and leaves the model as it was.
+    An answer that is not finite, or not what was asked for (other names, shapes or types, indices out of range or
+    repeated, more entries than allowed), is left out of that exchange, and the weights are scaled to the rest; an
+    exchange that nobody answers ends the round and leaves the model as it was.
     """
     rounds = check_integer("rounds", rounds, at_least=0)
     record_every = check_integer("record_every", record_every)
@@ -115,11 +126,13 @@ def simulate(
     method.check(federation)
     workers = check_integer("workers", workers)
     callbacks = (callback,) if callable(callback) else tuple(callback)
+    evaluated = _clients_evaluated(federation, objective_on, seed)
 
     began = time.perf_counter()
     clients = [method.prepare(client) for client in federation.clients]
     state = method.start(federation)
-    books = _Books(method, federation, clients, dict(metrics or {}), seconds=time.perf_counter() - began)
+    books = Books(method, federation, clients, metrics or {}, evaluated)
+    books.seconds = time.perf_counter() - began
     books.record(0, state)
     bar = tqdm(range(1, rounds + 1), desc=type(method).__name__, unit="round", disable=not progress)
     with Alone(method, clients) if workers == 1 else Workers(method, clients, workers) as crowd:
@@ -132,9 +145,10 @@ def simulate(
                     books.record(number, state)
             if recorded and any(stop(books.history()) for stop in callbacks):
                 break
-    coefficients = method.coefficients(state)
-    support = np.flatnonzero(coefficients)
-    return Result(method.estimate(state), support, coefficients, books.history(), seed, state)
+    coefficients = np.array(method.coefficients(state))
+    x, support = np.array(method.estimate(state)), np.flatnonzero(coefficients)
+    history = {name: column.copy() for name, column in books.history().items()}
+    return Result(x, support, coefficients, history, seed, state, None if objective_on is None else evaluated)
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callback:
@@ -176,64 +190,45 @@ def _round(
     cohort: Support,
     seed: int,
     number: int,
-    books: _Books,
+    books: Books,
 ) -> State:
     """One round: every exchange in order, each over the whole cohort."""
+    always = np.ones(len(cohort), bool)
     for index, exchange in enumerate(method.exchanges()):
         began = time.perf_counter()
         message = exchange.broadcast(state)
         answers = crowd.answers(cohort, message, seed, number, index)
-        answered = [i for i, answer in enumerate(answers) if _is_finite(answer)]
-        total = weights[cohort[answered]].sum()
+        taken = np.array([is_taken(exchange.check, state, answer) for answer in answers])
+        always &= taken
+        total = weights[cohort[taken]].sum()
         if total > 0:
-            replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in answered]
+            replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in np.flatnonzero(taken)]
             state = exchange.combine(state, replies)
         books.seconds += time.perf_counter() - began
         books.bytes_down += len(cohort) * message_bytes(message)
         books.bytes_up += sum(message_bytes(answer) for answer in answers)
-        books.clients_answered = len(answered)
         if total <= 0:
+            always[:] = False
             break
+    books.clients_answered = int(np.count_nonzero(always))
     return state
 
 
-def _is_finite(message: Message) -> bool:
-    return all(bool(np.isfinite(array).all()) for array in message.values())
-
-
-@dataclass
-class _Books:
-    """The history in the making, and the running totals."""
-
-    method: Method
-    federation: Federation
-    clients: list[Client]
-    metrics: dict[str, Metric]
-    seconds: float
-    bytes_up: int = 0
-    bytes_down: int = 0
-    clients_answered: int = 0
-    rows: list[dict[str, float]] = field(default_factory=list)
-
-    def record(self, number: int, state: State) -> None:
-        """Append one row."""
-        coefficients, x = self.method.coefficients(state), self.method.estimate(state)
-        row: dict[str, float] = {"round": number}
-        truth = self.federation.truth
-        if truth is not None:
-            row["relative_error"] = float(np.linalg.norm(x - truth) / np.linalg.norm(truth))
-        sparse = SparseModel.of(coefficients)
-        model = sparse if 4 * len(sparse.support) < coefficients.size else coefficients
-        objectives = np.array([client.objective(model) for client in self.clients])
-        row["objective"] = float(self.federation.weights @ objectives)
-        row["seconds"] = self.seconds
-        row |= {"bytes_up": self.bytes_up, "bytes_down": self.bytes_down, "clients": self.clients_answered}
-        row |= {name: metric(x) for name, metric in self.metrics.items()}
-        self.rows.append(row)
-
-    def history(self) -> History:
-        """The rows as columns."""
-        return {name: np.array([row[name] for row in self.rows]) for name in self.rows[0]}
+def _clients_evaluated(federation: Federation, objective_on: int | Sequence[int] | None, seed: int) -> Support:
+    """The clients whose mean objective is recorded, increasing."""
+    n_clients = federation.n_clients
+    if objective_on is None:
+        return np.arange(n_clients)
+    if np.ndim(objective_on) == 0:
+        count = check_integer("objective_on", objective_on, at_most=n_clients, why="the number of clients")
+        generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
+        chosen = np.sort(generator.choice(n_clients, count, replace=False))
+    else:
+        named = [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in objective_on]  # type: ignore[union-attr]
+        chosen = np.unique(np.array(named, np.intp))
+    if not federation.weights[chosen].sum() > 0:
+        raise ValueError(f"objective_on names {len(chosen)} clients of weight 0; expected one with a positive weight")
+    return chosen
 
 
 def _column(history: History, column: str) -> Array:

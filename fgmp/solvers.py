@@ -7,18 +7,21 @@ the coefficients themselves: its steps are too cheap to pay for a factorisation 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
-from .checks import check_integer, check_number
+from .checks import settle_integer, settle_number
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
-from .losses import SquaredLoss, least_squares
+from .linear_systems import fill_shifts, least_squares, newton_direction
+from .losses import SquaredLoss
 from .models import Array, SparseModel, Support
-from .restricted import RestrictedProblem, restrict
+from .restricted import RestrictedProblem, inner, restrict
 
 __all__ = ["SGD", "SVRG", "ConjugateGradient", "Exact", "GradientDescent", "Newton", "Solver", "minimise_on"]
 
@@ -69,15 +72,28 @@ class _Iterative:
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:
             raise ValueError("steps and accuracy are both None; expected at least one of them")
-        if self.steps is not None:
-            check_integer("steps", self.steps)
-        if self.accuracy is not None:
-            check_number("accuracy", self.accuracy, above=0)
+        settle_integer(self, "steps", optional=True)
+        settle_number(self, "accuracy", optional=True, above=0)
 
     @property
     def limit(self) -> int:
         """The largest number of steps."""
         return _LIMIT if self.steps is None else self.steps
+
+    def _checked(self, problem: RestrictedProblem, z: Array) -> Array:
+        """The end of a run, with a warning where it was to reach an accuracy and did not."""
+        if self.accuracy is not None and self.steps is None:
+            predictions = problem.predictions(z)
+            if not problem.within(self.accuracy, predictions, problem.gradient(predictions)):
+                name = type(self).__name__
+                advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
+                warnings.warn(
+                    f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
+                    f"{problem.size} coordinates and {len(problem.targets)} rows; try {advice}",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+        return z
 
 
 @dataclass(frozen=True)
@@ -91,6 +107,12 @@ class GradientDescent(_Iterative):
     accuracy : float or None
         delta: stop once ||b - b_opt||_2 <= delta is certain. None never checks, which saves an eigenvalue problem.
 
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        Where `accuracy` was asked for without `steps` and was not reached: after 10,000 steps, or where rounding
+        leaves no step that decreases the objective.
+
     Notes
     -----
     A step is z <- z - s grad h(z), where s minimises h along the gradient (squared loss) or its quadratic model with
@@ -99,7 +121,7 @@ class GradientDescent(_Iterative):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        return _descend(problem, start, self.limit, self.accuracy, conjugate=False)
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=False))
 
 
 @dataclass(frozen=True)
@@ -108,7 +130,7 @@ class ConjugateGradient(_Iterative):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        return _descend(problem, start, self.limit, self.accuracy, conjugate=True)
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=True))
 
 
 @dataclass(frozen=True)
@@ -120,7 +142,7 @@ class Newton(_Iterative):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        return _newton(problem, start, self.limit, self.accuracy)
+        return self._checked(problem, _newton(problem, start, self.limit, self.accuracy))
 
 
 @dataclass(frozen=True)
@@ -134,7 +156,8 @@ class SGD:
     batch_size : int or None
         Rows per step, drawn without replacement; None is all rows.
     learning_rate : float or None
-        None is 1 / L, with L the largest curvature of the problem, from a few power iterations.
+        None is 1 / L, with L the largest curvature of the problem, from a few power iterations. Where the loss is a
+        sum, the gradient of a step is the sum over its rows.
 
     Notes
     -----
@@ -148,16 +171,18 @@ class SGD:
     learning_rate: float | None = None
 
     def __post_init__(self) -> None:
-        check_integer("steps", self.steps)
-        if self.batch_size is not None:
-            check_integer("batch_size", self.batch_size)
-        if self.learning_rate is not None:
-            check_number("learning_rate", self.learning_rate, above=0)
+        settle_integer(self, "steps")
+        settle_integer(self, "batch_size", optional=True)
+        settle_number(self, "learning_rate", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        rate = self.learning_rate or 1 / problem.largest_curvature()
-        z = start
+        rate, z = self.learning_rate, start
+        if rate is None:
+            curvature = problem.largest_curvature()
+            if curvature == 0:
+                return start
+            rate = 1 / curvature
         for rows in self.minibatches(len(problem.targets), rng):
             z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
@@ -184,13 +209,17 @@ class SVRG(_Iterative):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_integer("batch_size", self.batch_size)
+        settle_integer(self, "batch_size")
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last anchor."""
         anchor, n_rows = start, len(problem.targets)
         size = min(self.batch_size, n_rows)
-        rate = 1 / (4 * max(problem.steepest_row(), float(np.finfo(float).tiny)))
+        steepest = problem.steepest_row()
+        if steepest == 0:
+            return start
+        rate = 1 / (4 * steepest)
+        share = problem.row_weight * n_rows / (problem.loss.row_weight(size) * size)  # 1 where the loss is a mean
         for _ in range(self.limit):
             predictions = problem.predictions(anchor)
             full = problem.gradient(predictions)
@@ -199,9 +228,10 @@ class SVRG(_Iterative):
             z = anchor
             for _ in range(2 * -(-n_rows // size)):
                 rows = rng.integers(n_rows, size=size)
-                z = z - rate * (problem.gradient_on(rows, z) - problem.gradient_on(rows, anchor) + full)
+                change = problem.gradient_on(rows, z) - problem.gradient_on(rows, anchor)
+                z = z - rate * (share * change + full)
             anchor = z
-        return anchor
+        return self._checked(problem, anchor)
 
 
 def minimise_on(
@@ -213,26 +243,31 @@ def minimise_on(
     rng: np.random.Generator,
 ) -> SparseModel:
     """B = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
+    if not len(merged):
+        return SparseModel.zero(start.shape, start.values.dtype)
     problem = restrict(client, merged, dictionary, orthonormal=solver.orthonormal)
     z = solver.minimise(problem, problem.start(start.on(merged)), rng)
     return SparseModel(merged, problem.coefficients(z), start.shape)
 
 
 def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
-    z, predictions = start, problem.predictions(start)
+    """In float64, because a Hessian of float32 is too rough to divide by."""
+    problem = problem.in_double_precision()
+    z, shifts = start.astype(np.float64), problem.shifts
+    predictions = problem.predictions(z)
     for _ in range(limit):
         gradient = problem.gradient(predictions)
         if problem.within(accuracy, predictions, gradient):
             break
-        direction = -np.linalg.lstsq(problem.hessian(predictions), gradient, rcond=None)[0]
-        image, slope = problem.predictions(direction), float(gradient @ direction)
+        direction = newton_direction(*fill_shifts(problem.hessian(predictions), gradient, shifts))
+        image, slope = problem.predictions(direction), inner(gradient, direction)
         length = problem.step_length(predictions, image, slope)
         if length == 0:
             break
         z, predictions = z + length * direction, predictions + length * image
         if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
             break
-    return z
+    return z.astype(start.dtype)
 
 
 def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
@@ -243,16 +278,16 @@ def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: flo
         if not gradient.any() or problem.within(accuracy, predictions, gradient):
             break
         image = problem.predictions(direction)
-        length = problem.step_length(predictions, image, float(gradient @ direction))
+        length = problem.step_length(predictions, image, inner(gradient, direction))
         if length == 0:
             break
         z, predictions = z + length * direction, predictions + length * image
         before, gradient = gradient, problem.gradient(predictions)
         direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
-        if gradient @ direction >= 0:
+        if inner(gradient, direction) >= 0:
             direction = -gradient
     return z
 
 
 def _polak_ribiere(before: Array, gradient: Array) -> float:
-    return max(0.0, float(gradient @ (gradient - before) / (before @ before)))
+    return max(0.0, inner(gradient, gradient - before) / inner(before, before))

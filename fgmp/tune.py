@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .books import History
 from .checks import check_integer
 from .contract import Method
 from .federation import Federation
-from .simulate import History, simulate
+from .simulate import simulate
 
 __all__ = ["Trial", "Tuning", "tune"]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from fgmp.losses import least_squares
+from fgmp.linear_systems import least_squares
 from fgmp.models import SparseModel, average, largest, message_bytes, union
 
 

@@ -51,7 +51,7 @@ def test_the_history_goes_on(fed):
     for name, column in result.history.items():
         np.testing.assert_array_equal(closed.history[name][:-1], column)
     assert closed.history["round"][-1] == 4
-    assert closed.history["bytes_down"][-1] - result.history["bytes_down"][-1] == 20 * 4 * 5
+    assert closed.history["bytes_down"][-1] - result.history["bytes_down"][-1] == 20 * (4 + 8) * 5
     assert closed.history["bytes_up"][-1] - result.history["bytes_up"][-1] == 20 * 8 * (15 + 5)
     assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(closed.history["other"][-1])
     assert closed.history["objective"][-1] < result.history["objective"][-1]

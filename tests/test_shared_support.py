@@ -175,7 +175,7 @@ def test_bytes_are_those_counted_by_hand():
     tau, n_clients = 10, 50
     history = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=tau), federation, 1, rng=0).history
     merged = 2 * tau  # in the first round the support of x_0 is empty
-    assert history["bytes_down"][1] == n_clients * 4 * merged
+    assert history["bytes_down"][1] == n_clients * (4 + 8) * merged
     assert history["bytes_up"][1] == n_clients * (2 * tau * 12 + 8 * merged * (merged + 1) // 2 + 8 * merged)
 
 

@@ -1,0 +1,172 @@
+"""Small linear systems to machine precision, whatever the units of their unknowns.
+
+A unit is a factor on an unknown, so whether columns are dependent is asked of columns scaled to length one. What is
+left over where they are dependent is the solution of minimum norm, in the units that came.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg import lapack, solve_triangular
+
+from .models import Array
+
+__all__ = ["fill_shifts", "least_squares", "newton_direction", "solve_definite", "solve_semidefinite"]
+
+_CHOLESKY = {
+    np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
+    np.dtype(np.float32): (lapack.sposv, lapack.spotrs),
+}
+# The least share of a squared column that those before it may leave.
+_PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
+_SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
+_REFINEMENTS = 3
+
+
+def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
+    """Cholesky factor and solution of a positive definite system; None where the factor shows it nearly singular.
+
+    The error of a Cholesky solution does not depend on the units of the unknowns, and neither does the test: the
+    squared pivot over the diagonal entry is the share of a column that those before it do not explain.
+
+    Parameters
+    ----------
+    matrix : ndarray of float32 or float64, shape (k, k)
+        Symmetric; k may be zero.
+    right : ndarray, shape (k,)
+
+    Returns
+    -------
+    factor, solution : ndarray, shapes (k, k) and (k,)
+    """
+    if not len(right):
+        return matrix, right
+    posv, _ = _CHOLESKY[matrix.dtype]
+    factor, solution, failed = posv(matrix, right)
+    if failed:
+        return None
+    shares = factor.diagonal() ** 2 / matrix.diagonal()
+    return (factor, solution) if shares.min() > _SMALLEST_SHARE[matrix.dtype] else None
+
+
+def solve_semidefinite(matrix: Array, right: Array) -> Array:
+    """Solution of minimum norm of a positive semidefinite system whose right side lies in its range.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (k, k)
+    right : ndarray, shape (k,)
+
+    Returns
+    -------
+    ndarray, shape (k,)
+        In the precision of the matrix; computed in float64.
+    """
+    wide, scale = matrix.astype(np.float64), np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
+    scale[scale == 0] = 1
+    eigenvalues, vectors = np.linalg.eigh(wide / scale[:, None] / scale)
+    kept = eigenvalues > len(right) * _PRECISION[matrix.dtype] * eigenvalues.max(initial=0.0)
+    range_ = vectors[:, kept]
+    scaled = range_ @ ((range_.T @ (right / scale)) / eigenvalues[kept])
+    return _of_minimum_norm(scaled, scale, range_).astype(matrix.dtype, copy=False)
+
+
+def least_squares(columns: Array, targets: Array) -> Array:
+    """Minimum-norm least-squares solution to machine precision.
+
+    Cholesky factorisation of the normal equations, refined on the residual of the data, which restores the accuracy
+    that squaring the condition number costs: each refinement leaves the same fraction of the error, which the first
+    one measures. Where too much is left, the columns are nearly dependent, or there are more columns than rows, the
+    singular value decomposition in float64.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, k)
+    targets : ndarray, shape (m,)
+
+    Returns
+    -------
+    ndarray, shape (k,)
+    """
+    n_rows, n_columns = columns.shape
+    if 0 < n_columns <= n_rows:
+        gram, right = columns.T @ columns, columns.T @ targets
+        solved = solve_definite(gram, right)
+        if solved is not None:
+            refined = _refined(*solved, gram.diagonal(), columns, targets)
+            if refined is not None:
+                return refined
+    return _by_singular_values(columns, targets)
+
+
+def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
+    """Hessian and gradient of a function that does not change along `shifts`, made definite there.
+
+    What rounding left along a shift is taken out of both, and the Hessian gets the mean curvature of the shift's own
+    coordinates there, in whatever unit: so a Newton step neither divides rounding by rounding nor moves along shifts.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (k, k)
+    gradient : ndarray, shape (k,)
+    shifts : ndarray, shape (k, s)
+        Orthonormal directions; s may be zero.
+    """
+    if not shifts.shape[1]:
+        return hessian, gradient
+    shifts = shifts.astype(hessian.dtype, copy=False)
+    one_sided = hessian - shifts @ (shifts.T @ hessian)
+    mean = hessian.diagonal() @ shifts**2
+    filled = one_sided - (one_sided @ shifts) @ shifts.T + (shifts * mean) @ shifts.T
+    return filled, gradient - shifts @ (shifts.T @ gradient)
+
+
+def newton_direction(hessian: Array, gradient: Array) -> Array:
+    """The direction d with H d = -g of minimum norm, for a positive semidefinite H with g in its range."""
+    solved = solve_definite(hessian, gradient)
+    return -(solve_semidefinite(hessian, gradient) if solved is None else solved[1])
+
+
+def _refined(factor: Array, solution: Array, squares: Array, columns: Array, targets: Array) -> Array | None:
+    """The solution after as many refinements as it needs; None where a few do not suffice.
+
+    Sizes are those of the columns' contributions, which have no unit: `squares` are the squared lengths of the columns.
+    """
+    _, potrs = _CHOLESKY[columns.dtype]
+    precision, size = _PRECISION[columns.dtype], squares.dot(solution * solution)
+    left = fraction = 0.0
+    for refinement in range(_REFINEMENTS):
+        correction = potrs(factor, columns.T @ (targets - columns @ solution))[0]
+        solution = solution + correction
+        if refinement == 0:
+            left = fraction = float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
+        left *= fraction
+        if left <= precision:
+            return solution
+    return None
+
+
+def _by_singular_values(columns: Array, targets: Array) -> Array:
+    wide = columns.astype(np.float64)
+    largest = np.abs(wide).max(axis=0, initial=0.0)
+    largest[largest == 0] = 1
+    scale = largest * np.linalg.norm(wide / largest, axis=0)
+    scale[scale == 0] = 1
+    left, sizes, right = np.linalg.svd(wide / scale, full_matrices=False)
+    rank = np.count_nonzero(sizes > max(wide.shape) * _PRECISION[columns.dtype] * sizes.max(initial=0.0))
+    range_ = right[:rank].T
+    scaled = range_ @ ((left[:, :rank].T @ targets) / sizes[:rank])
+    return _of_minimum_norm(scaled, scale, range_).astype(columns.dtype, copy=False)
+
+
+def _of_minimum_norm(scaled: Array, scale: Array, range_: Array) -> Array:
+    """Among all x with the same part of scale * x in the range, the shortest; `scaled` is one such scale * x.
+
+    `range_` has orthonormal columns, and x is determined by range_' (scale * x).
+    """
+    if range_.shape[1] == len(scale):
+        unique: Array = scaled / scale
+        return unique
+    basis, triangle = np.linalg.qr(scale[:, None] * range_)
+    shortest: Array = basis @ solve_triangular(triangle, range_.T @ scaled, trans=1)
+    return shortest
