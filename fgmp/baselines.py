@@ -214,9 +214,11 @@ class FedIterHT(FedHT):
 
 @dataclass(frozen=True, kw_only=True)
 class FedMid(FedAvg):
-    """Federated mirror descent for f(x) + lambda ||x||_1: proximal steps at the clients and at the server.
+    """Federated mirror descent for an l1 penalty of weight lambda: proximal steps at the clients and at the server.
 
-    The client takes w <- S(w - eta_c g, eta_c lambda), the server w <- S(w + eta_s Delta, eta_s eta_c K lambda).
+    The client takes w <- S(w - eta_c g, eta_c lambda), the server w <- S(w + eta_s Delta, eta_s eta_c K lambda). Both
+    thresholds act in every round: with K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda), so the
+    method minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
 
     Parameters
     ----------

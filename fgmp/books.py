@@ -10,7 +10,7 @@ from .contract import Method, State
 from .federation import Client, Federation
 from .models import Array, SparseModel, Support
 
-__all__ = ["Books", "History", "Metric"]
+__all__ = ["Books", "History", "Metric", "column_of"]
 
 _COUNTS = ("round", "bytes_up", "bytes_down", "clients")
 
@@ -82,3 +82,10 @@ class Books:
                 self._columns[name] = np.resize(self._columns[name], 2 * self._length)
             self._columns[name][self._length] = value
         self._length += 1
+
+
+def column_of(history: History, column: str) -> Array:
+    """A column of a history, or a ValueError that names those there are."""
+    if column not in history:
+        raise ValueError(f"column is {column!r}; expected one of {', '.join(map(repr, history))}")
+    return history[column]

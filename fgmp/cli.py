@@ -29,7 +29,10 @@ def data() -> None:
 @data.command("list")
 def list_data() -> None:
     """List the data sets: files, licences, and what is there."""
-    folder = data_folder()
+    try:
+        folder = data_folder()
+    except ValueError as error:
+        raise click.ClickException(str(error)) from error
     rows = [("set", "file", "licence", "state")]
     rows += [("digits", "8 x 8, in scikit-learn", "CC BY 4.0", "there")]
     rows += [(name, file.name, file.licence, _state(file, folder)) for name in DOWNLOADS for file in DOWNLOADS[name]]

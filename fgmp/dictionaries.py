@@ -101,6 +101,11 @@ class StandardBasis:
         """Orthonormal coordinates of the span of the atoms of `support`; None where they are the coefficients."""
         return None
 
+    def inner_products(self, atoms: Support) -> Array:
+        """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
+        same: Array = atoms[:, None] == atoms
+        return same.astype(np.float64)
+
     def norm(self, model: SparseModel) -> float:
         """||x||_2 of the signal x = Psi alpha."""
         return float(np.linalg.norm(model.values))
@@ -227,14 +232,19 @@ class Dictionary(StandardBasis):
 
     def _solve(self, atoms: Support, right: Array) -> Array:
         """(Psi_Lambda' Psi_Lambda)^+ right, of minimum norm as coefficients where the atoms are dependent."""
-        gram = self.gram[atoms[:, None], atoms]
+        gram = self.inner_products(atoms)
         solved = solve_definite(gram, right.astype(np.float64, copy=False))
         return solve_semidefinite(gram, right) if solved is None else solved[1]
+
+    def inner_products(self, atoms: Support) -> Array:
+        """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
+        products: Array = self.gram[atoms[:, None], atoms]
+        return products
 
     def coordinates(self, support: Support) -> Coordinates:
         """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent."""
         norms = self.norms[support]
-        eigenvalues, vectors = np.linalg.eigh(self.gram[np.ix_(support, support)] / np.outer(norms, norms))
+        eigenvalues, vectors = np.linalg.eigh(self.inner_products(support) / np.outer(norms, norms))
         rounding = len(support) * np.finfo(eigenvalues.dtype).eps
         kept = eigenvalues > rounding * eigenvalues.max(initial=0.0)
         root, forth = np.sqrt(eigenvalues[kept]), vectors[:, kept]

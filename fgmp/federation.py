@@ -72,9 +72,21 @@ class Client:
         """Columns of a model: 1 where it is a vector."""
         return math.prod(self.model_shape[1:])
 
-    @cached_property
+    @property
     def row_products(self) -> Array:
-        """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples); computed once."""
+        """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples)."""
+        return self._kept_row_products if self.keeps_row_products else self._row_products()
+
+    @property
+    def keeps_row_products(self) -> bool:
+        """Whether `row_products` is computed once and kept: where it takes at most a quarter of the data's memory."""
+        return 4 * self.n_samples <= self.n_features
+
+    @cached_property
+    def _kept_row_products(self) -> Array:
+        return self._row_products()
+
+    def _row_products(self) -> Array:
         products: Array = self.features @ self.features.T
         return products
 

@@ -21,6 +21,7 @@ _CHOLESKY = {
 _PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
 _SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
 _REFINEMENTS = 3
+_FAR_APART = 1e6
 
 
 def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
@@ -162,9 +163,10 @@ def _by_singular_values(columns: Array, targets: Array) -> Array:
 def _of_minimum_norm(scaled: Array, scale: Array, range_: Array) -> Array:
     """Among all x with the same part of scale * x in the range, the shortest; `scaled` is one such scale * x.
 
-    `range_` has orthonormal columns, and x is determined by range_' (scale * x).
+    `range_` has orthonormal columns, and x is determined by range_' (scale * x). Where the units are too far apart for
+    that to be computed, the x with the shortest scale * x.
     """
-    if range_.shape[1] == len(scale):
+    if range_.shape[1] == len(scale) or scale.max() > _FAR_APART * scale.min():
         unique: Array = scaled / scale
         return unique
     basis, triangle = np.linalg.qr(scale[:, None] * range_)

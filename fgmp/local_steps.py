@@ -40,14 +40,27 @@ def gradient_steps(client: Client, w: Array, learning_rate: float, minibatches: 
 
     Notes
     -----
-    Where the rows are few, the steps are taken in their span (`steps_in_the_row_span`). The iterates are the same.
+    Where it is less work, the steps are taken in the span of the rows (`steps_in_the_row_span`). The iterates are the
+    same.
     """
     minibatches = list(minibatches)
-    n_samples, n_features = client.features.shape
-    size = max(n_samples if rows is None else len(rows) for rows in minibatches)
-    if n_samples**2 < 2 * size * n_features:
+    if row_span_pays(client, minibatches):
         return steps_in_the_row_span(client, w, learning_rate, minibatches)
     return thresholded_steps(client, w, learning_rate, minibatches, lambda transposed: None)
+
+
+def row_span_pays(client: Client, minibatches: list[Support | None]) -> bool:
+    """Whether steps in the span of the rows take fewer multiplications, the products of the rows included.
+
+    Products that the client keeps have to be paid back within twenty visits, others within one. Only sizes decide, so
+    that a result does not depend on what was computed before.
+    """
+    (n_samples, n_features), n_outputs, n_steps = client.features.shape, client.n_outputs, len(minibatches)
+    size = n_samples if n_outputs == 1 else max(n_samples if rows is None else len(rows) for rows in minibatches)
+    plain = 2 * n_steps * size * n_features * n_outputs
+    in_the_span = n_steps * n_samples**2 * n_outputs + 2 * n_samples * n_features * n_outputs
+    products = n_samples**2 * n_features / 2
+    return bool(products <= (20 if client.keeps_row_products else 1) * (plain - in_the_span))
 
 
 def steps_in_the_row_span(client: Client, w: Array, learning_rate: float, minibatches: list[Support | None]) -> Array:

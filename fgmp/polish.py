@@ -9,7 +9,7 @@ import numpy as np
 
 from .aggregated import NewtonSteps, NormalEquations, Point, Restricted
 from .books import Metric
-from .checks import Seed
+from .checks import Seed, settle_number
 from .contract import Exchange
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
@@ -77,6 +77,9 @@ class _Closing:
     restricted: Restricted
     dictionary: StandardBasis
     radius: float | None
+
+    def __post_init__(self) -> None:
+        settle_number(self, "radius", optional=True, above=0)
 
     def check(self, federation: Federation) -> None:
         """The coefficients fit the federation."""

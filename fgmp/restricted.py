@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy.linalg import orth
 
 from .dictionaries import Coordinates, StandardBasis
 from .federation import Client
@@ -33,6 +32,8 @@ class RestrictedProblem:
     n_outputs : int
     coordinates : Coordinates or None
         The map from z to the coefficients of the merged atoms; None is the identity.
+    gram : ndarray, shape (k, k), or None
+        Inner products of the atoms of all k coefficients, where there are coordinates and several outputs.
     """
 
     columns: Array
@@ -41,6 +42,7 @@ class RestrictedProblem:
     places: Support | None = None
     n_outputs: int = 1
     coordinates: Coordinates | None = None
+    gram: Array | None = None
 
     @property
     def size(self) -> int:
@@ -130,16 +132,19 @@ class RestrictedProblem:
 
     @property
     def shifts(self) -> Array:
-        """Orthonormal directions of z that change all outputs alike, for each atom that every output has: shape (k, s).
+        """Orthonormal directions of z that change all outputs alike, shape (k, s).
 
-        Losses that do not notice have no curvature along them; s is zero for others.
+        Losses that do not notice have no curvature along them; s is zero for others. In coordinates z = (z_1 .. z_C)
+        with signals Q_c z_c these are the z with equal signals, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most
+        there can be.
         """
         if self.places is None or not self.loss.shift_invariant:
             return np.zeros((self.size, 0))
-        directions = shift_directions(self.places, self.n_outputs)
-        if self.coordinates is None:
-            return directions
-        found: Array = orth(self.coordinates.from_coefficients @ directions)
+        if self.coordinates is None or self.gram is None:
+            return shift_directions(self.places, self.n_outputs)
+        forth = self.coordinates.to_coefficients
+        energies, directions = np.linalg.eigh(forth.T @ self.gram @ forth)
+        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
         return found
 
     def step_length(self, predictions: Array, image: Array, slope: float) -> float:
@@ -228,7 +233,8 @@ def restrict(client: Client, merged: Support, dictionary: StandardBasis, *, orth
     else:
         columns, places = client.features, merged
     coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
-    return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], coordinates)
+    gram = None if coordinates is None else dictionary.inner_products(atoms)
+    return RestrictedProblem(columns, client.targets, client.loss, places, shape[1], coordinates, gram)
 
 
 def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from .answers import is_taken
-from .books import Books, History, Metric
+from .books import Books, History, Metric, column_of
 from .checks import Seed, check_integer, check_number, check_seed
 from .contract import Method, Reply, State
 from .federation import Federation
@@ -154,7 +154,7 @@ def simulate(
 def stop_at(below: float, column: str = "relative_error") -> Callback:
     """A callback that stops a run once a column of the history is at most `below`."""
     below = check_number("below", below)
-    return lambda history: bool(_column(history, column)[-1] <= below)
+    return lambda history: bool(column_of(history, column)[-1] <= below)
 
 
 def stop_when_stalled(patience: int, column: str = "objective", improvement: float = 1e-3) -> Callback:
@@ -166,10 +166,11 @@ def stop_when_stalled(patience: int, column: str = "objective", improvement: flo
     improvement = check_number("improvement", improvement, at_least=0)
 
     def stalled(history: History) -> bool:
-        values = _column(history, column)
+        values = np.nan_to_num(column_of(history, column), nan=np.inf, posinf=np.inf)
         if len(values) <= patience:
             return False
-        return bool(np.nanmin(values[-patience:]) >= np.nanmin(values[:-patience]) * (1 - improvement))
+        before, since = values[:-patience].min(), values[-patience:].min()
+        return bool(since >= (before - improvement * abs(before) if np.isfinite(before) else before))
 
     return stalled
 
@@ -229,9 +230,3 @@ def _clients_evaluated(federation: Federation, objective_on: int | Sequence[int]
     if not federation.weights[chosen].sum() > 0:
         raise ValueError(f"objective_on names {len(chosen)} clients of weight 0; expected one with a positive weight")
     return chosen
-
-
-def _column(history: History, column: str) -> Array:
-    if column not in history:
-        raise ValueError(f"column is {column!r}; expected one of {', '.join(map(repr, history))}")
-    return history[column]

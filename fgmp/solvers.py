@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
 from .checks import settle_integer, settle_number
 from .dictionaries import StandardBasis
@@ -85,6 +84,8 @@ class _Iterative:
         if self.accuracy is not None and self.steps is None:
             predictions = problem.predictions(z)
             if not problem.within(self.accuracy, predictions, problem.gradient(predictions)):
+                from sklearn.exceptions import ConvergenceWarning
+
                 name = type(self).__name__
                 advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
                 warnings.warn(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .books import History
-from .checks import check_integer
+from .books import History, column_of
+from .checks import Seed, check_integer, check_seed
 from .contract import Method
 from .federation import Federation
 from .simulate import simulate
@@ -35,8 +35,8 @@ class Trial:
     score : float
         Median over the runs of the last value of the column judged; infinite where a run diverged.
     diverged : bool
-        Whether a run ended with a value that is not finite or above ten times the one it started from, or had a round
-        in which no client's answer was finite.
+        Whether a run ended with a value that is not finite or above ten times the one it started from (unless that was
+        zero, which says nothing about the scale), or had a round in which no client's answer was finite.
     """
 
     parameters: dict[str, Any]
@@ -75,7 +75,7 @@ def tune(
     rounds: int,
     *,
     cohort_size: int | None = None,
-    rng: int = 0,
+    rng: Seed = 0,
     column: str | None = None,
     workers: int = 1,
     **options: Any,
@@ -87,11 +87,12 @@ def tune(
     make_method : callable
         Called with one value per name of the grid, returns a method: ``lambda learning_rate: FedAvg(...)``.
     grid : mapping of str to sequence
-        The values to try for each name; all their combinations are tried.
+        The values to try for each name, of any type; all their combinations are tried.
     federation : Federation or sequence of Federation
         The data to tune on; with several, a candidate is judged by the median. Do not show results on the same data.
     rounds, cohort_size, rng
-        As in `simulate`: every candidate gets the same rounds and the same seed.
+        As in `simulate`: every candidate gets the same rounds and the same seed, which is drawn once where `rng` is a
+        Generator or None.
     column : str, optional
         The column of the history to judge by, lower is better; ``"relative_error"`` where the federations know the
         truth, otherwise ``"objective"``.
@@ -107,14 +108,12 @@ def tune(
     Raises
     ------
     ValueError
-        Where the grid is empty, or a candidate is out of its range.
+        Where the grid is empty, a candidate is out of its range, or the history has no such column.
     """
     from joblib import Parallel, delayed
     from sklearn.model_selection import ParameterGrid
 
-    for name, values in grid.items():
-        if np.size(values) == 0:
-            raise ValueError(f"grid has no values for {name!r}; expected at least one")
+    values = {name: _values(name, given) for name, given in grid.items()}
     if not grid:
         raise ValueError("grid is empty; expected at least one name with at least one value")
     workers = check_integer("workers", workers)
@@ -123,9 +122,9 @@ def tune(
         raise ValueError("federation is an empty sequence; expected at least one federation")
     if column is None:
         column = "relative_error" if all(fed.truth is not None for fed in federations) else "objective"
-    candidates = list(ParameterGrid({name: np.asarray(values).tolist() for name, values in grid.items()}))
+    candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
-    options |= {"cohort_size": cohort_size, "rng": rng}
+    options |= {"cohort_size": cohort_size, "rng": check_seed("rng", rng)}
     runs = Parallel(n_jobs=workers)(
         delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in federations
     )
@@ -137,11 +136,22 @@ def tune(
     return Tuning(tuple(trials), column)
 
 
+def _values(name: str, given: Any) -> list[Any]:
+    """The values of one name as they came, but for NumPy scalars, which become Python's."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ValueError(f"grid has {given!r} for {name!r}; expected a sequence of values")
+    values = [value.item() if isinstance(value, np.generic) else value for value in given]
+    if not values:
+        raise ValueError(f"grid has no values for {name!r}; expected at least one")
+    return values
+
+
 def _history(method: Method, federation: Federation, rounds: int, column: str, options: dict[str, Any]) -> History:
     """A run that ends early once it has diverged beyond return."""
 
     def beyond_return(history: History) -> bool:
-        return not abs(history[column][-1]) < 1e6 * max(abs(history[column][0]), 1.0)
+        values = column_of(history, column)
+        return not abs(values[-1]) < 1e6 * max(abs(values[0]), 1.0)
 
     given = options.get("callback", ())
     callbacks = [beyond_return, *((given,) if callable(given) else given)]
@@ -152,5 +162,6 @@ def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History,
     ends = np.array([history[column][-1] for history in histories])
     starts = np.array([history[column][0] for history in histories])
     silent = any((history["clients"][1:] == 0).any() for history in histories)
-    diverged = silent or not bool(np.all(ends <= _DIVERGED * np.abs(starts)))
+    limits = np.where(starts == 0, np.finfo(float).max, _DIVERGED * np.abs(starts))
+    diverged = silent or not bool(np.all(ends <= limits))
     return Trial(parameters, method, histories, float("inf") if diverged else float(np.median(ends)), diverged)

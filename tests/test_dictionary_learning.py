@@ -1,6 +1,5 @@
 """K-SVD: the training error never grows, the span is enough, and the result holds against another implementation."""
 
-
 import numpy as np
 import pytest
 from hypothesis import given

@@ -116,11 +116,45 @@ def test_too_few_frames(video):
 
 
 @pytest.mark.parametrize(
-    "change", [{"n_frames": 0}, {"height": 0}, {"width": -3}, {"height": 2.5}], ids=lambda c: next(iter(c))
+    "change",
+    [{"n_frames": 0}, {"height": 0}, {"width": -3}, {"height": 2.5}, {"height": 2**31}],
+    ids=lambda c: next(iter(c)),
 )
 def test_bad_numbers_are_named(video, change):
-    with pytest.raises(ValueError, match=f"{next(iter(change))} is .*; expected an integer of at least 1"):
+    name = next(iter(change))
+    expected = "of at least 1" if name == "n_frames" else "from 1 to 16384"
+    with pytest.raises(ValueError, match=f"{name} is .*; expected an integer {expected}"):
         load_video(video[0], **change)
+
+
+def test_a_file_that_is_cut_short_is_no_shorter_film(video, tmp_path):
+    path, frames = video
+    cut = tmp_path / path.name
+    cut.write_bytes(path.read_bytes()[: int(0.6 * path.stat().st_size)])
+    with pytest.raises(ValueError, match=r"clip.mkv.*(ends .* before the end that it announces|damaged|decoded)"):
+        load_video(cut)
+    np.testing.assert_array_equal(load_video(cut, n_frames=3), frames[:3])
+
+
+def test_the_cover_of_a_song_is_no_film(tmp_path):
+    av = pytest.importorskip("av")
+    path = tmp_path / "song.mp3"
+    with av.open(str(path), "w") as container:
+        sound = container.add_stream("mp3", rate=16000, layout="mono")
+        cover = container.add_stream("png")
+        cover.width, cover.height, cover.pix_fmt = 16, 16, "rgb24"
+        cover.disposition = av.stream.Disposition.attached_pic
+        image = av.VideoFrame.from_ndarray(np.zeros((16, 16, 3), np.uint8), format="rgb24")
+        for packet in cover.encode(image) + cover.encode(None):
+            container.mux(packet)
+        frame = av.AudioFrame.from_ndarray(np.zeros((1, 1600), np.int16), format="s16p", layout="mono")
+        frame.sample_rate = 16000
+        container.mux(sound.encode(frame))
+        container.mux(sound.encode(None))
+    with av.open(str(path)) as container:
+        assert len(container.streams.video) == 1  # the trap is there
+    with pytest.raises(ValueError, match=r"song.mp3.*holds no video"):
+        load_video(path)
 
 
 @pytest.mark.parametrize(
@@ -164,5 +198,15 @@ MOTORWAY = Path(os.environ.get("FGMP_DATA", "."), "motorway.avi")
 def test_motorway():
     pytest.importorskip("av")
     frames = load_video(MOTORWAY)
-    assert frames.shape == (748, 240, 320)
+    assert frames.shape == (748, 240, 320)  # of 750 that it announces: two are marked as the same as before
     assert frames.min() >= 0 and frames.max() <= 1
+
+
+@pytest.mark.skipif(not MOTORWAY.exists(), reason="FGMP_DATA holds no motorway.avi")
+@pytest.mark.parametrize("share", [0.9, 0.5])
+def test_motorway_cut_short(tmp_path, share):
+    pytest.importorskip("av")
+    cut = tmp_path / "cut.avi"
+    cut.write_bytes(MOTORWAY.read_bytes()[: int(share * MOTORWAY.stat().st_size)])
+    with pytest.raises(ValueError, match=r"cut.avi.*(before the end that it announces|damaged)"):
+        load_video(cut)

@@ -96,7 +96,10 @@ def data_folder() -> Path:
     """The folder with the data: the one that the environment variable FGMP_DATA names, else a cache of the user's."""
     named = os.environ.get("FGMP_DATA")
     if named:
-        return Path(named).expanduser()
+        try:
+            return Path(named).expanduser()
+        except RuntimeError as error:
+            raise ValueError(f"FGMP_DATA is {named!r}; expected a folder ({error})") from error
     import pooch
 
     return Path(pooch.os_cache("fgmp"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import math
+import zlib
 from pathlib import Path
 
 import numpy as np
@@ -33,11 +35,14 @@ def read_idx(path: str | Path) -> Array:
     Raises
     ------
     ValueError
-        Where the file is not in this format, or has fewer or more values than it says.
+        Where the file is not in this format, is cut short, or has fewer or more values than it says.
     """
     path = Path(path)
-    with open_content(path) as file:
-        content = file.read()
+    try:
+        with open_content(path) as file:
+            content = file.read()
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise ValueError(f"{path} is damaged or cut short ({error}); expected a whole gzip file") from error
     header = 4 + 4 * content[3] if len(content) > 3 else 4
     if len(content) < header or content[:2] != b"\0\0" or content[2] not in TYPES:
         begin = content[:4].hex(" ")

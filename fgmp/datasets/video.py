@@ -20,6 +20,8 @@ Grey = NDArray[np.float64]
 
 # Rec. 601, as Pillow and FFmpeg have it.
 _LUMA = np.array([0.299, 0.587, 0.114])
+# FFmpeg scales to no more; a larger number is a slip.
+_LARGEST_SIDE = 16_384
 # No multiple of this period is a whole number of frames, so no two frames are the same.
 _PERIOD = 10 * np.pi
 
@@ -79,8 +81,8 @@ def load_video(
     path : str or path-like
         Any file that FFmpeg can decode; its first video stream is read.
     height, width : int, optional
-        Size in pixels to which frames are scaled. If only one is given, the other keeps the proportions; without
-        either, frames keep their size.
+        Size in pixels to which frames are scaled, at most 16,384. If only one is given, the other keeps the
+        proportions; without either, frames keep their size.
     n_frames : int, optional
         Read only the first `n_frames`; without it, all.
 
@@ -94,12 +96,16 @@ def load_video(
     FileNotFoundError
         Where there is no such file.
     ValueError
-        Where the file is not a video or broken, has fewer frames than asked for, or a number is not a positive integer.
+        Where the file is not a video, is damaged or cut short, has fewer frames than asked for, or a number is not a
+        positive integer.
     ImportError
         Where PyAV is missing.
     """
     sizes = {"height": height, "width": width, "n_frames": n_frames}
-    height, width, n_frames = (None if v is None else check_integer(k, v) for k, v in sizes.items())
+    height, width, n_frames = (
+        None if v is None else check_integer(k, v, at_most=None if k == "n_frames" else _LARGEST_SIDE)
+        for k, v in sizes.items()
+    )
     name = os.fspath(path)
     if not Path(name).exists():
         raise FileNotFoundError(f"path is {name!r}; there is no such file")
@@ -110,15 +116,29 @@ def load_video(
     frames: list[NDArray[np.uint8]] = []
     try:
         with av.open(name) as container:
+            cover = av.stream.Disposition.attached_pic
+            streams = [stream for stream in container.streams.video if not stream.disposition & cover]
             # FFmpeg would render a text file as a film of its letters.
-            if not container.streams.video or container.format.name == "tty":
+            if not streams or container.format.name == "tty":
                 raise ValueError(f"path is {name!r}, which holds no video; expected a video file")
-            for frame in container.decode(video=0):
+            last = None
+            for frame in container.decode(streams[0]):
+                if frame.is_corrupt:
+                    raise ValueError(
+                        f"path is {name!r}, which is damaged at frame {len(frames)}; expected a whole video"
+                    )
+                last = frame
                 height, width = _size(frame, height, width)
                 grey = frame.reformat(width=width, height=height, format="gray").to_ndarray()
                 frames.append(np.asarray(grey, dtype=np.uint8))
                 if len(frames) == n_frames:
                     break
+            missing = 0.0 if len(frames) == n_frames else _missing(container, streams[0], last, len(frames))
+            if missing:
+                raise ValueError(
+                    f"path is {name!r}, which ends {missing:.2f} seconds before the end that it announces, after "
+                    f"{len(frames)} frames; expected a whole video. n_frames reads the beginning"
+                )
     except av.error.FFmpegError as error:
         raise ValueError(
             f"path is {name!r}, which cannot be decoded after {len(frames)} frames ({error.strerror}); "
@@ -164,6 +184,22 @@ def _image(pixels: NDArray[Any]) -> Image.Image:
 
 def _pixels(image: Image.Image) -> Grey:
     return np.clip(np.asarray(image, dtype=np.float64), 0, 1)
+
+
+def _missing(container: Any, stream: Any, last: Any, count: int) -> float:
+    """Seconds between the last of `count` frames and the end that the file announces; zero where it announces none."""
+    rate = stream.average_rate
+    if last is None or last.pts is None or not rate:
+        return 0.0
+    if stream.frames > count:
+        announced = stream.frames / rate
+    elif "matroska" in container.format.name and container.duration and len(container.streams) == 1:
+        announced = container.duration / 1e6
+    else:
+        return 0.0
+    end = (last.pts - (stream.start_time or 0)) * last.time_base + 1 / rate
+    missing = float(announced - end)
+    return missing if missing > 0.5 / rate else 0.0
 
 
 def _size(frame: Any, height: int | None, width: int | None) -> tuple[int, int]:

@@ -176,7 +176,7 @@ def _of_writer(path: Path, examples: Any, writer: str) -> tuple[Any, Any]:
 
 
 def _checked_labels(path: str | Path, labels: Array) -> Array:
-    strange = labels[(labels < 0) | (labels > 9)]
+    strange = labels[~np.isin(labels, range(10))]  # also what is not a number
     if strange.size:
         raise ValueError(f"{path} holds the label {strange[0]}; expected digits from 0 to 9")
     return labels.astype(np.intp)
