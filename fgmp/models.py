@@ -97,8 +97,9 @@ def decode(message: Message, shape: tuple[int, ...]) -> Array:
 
 
 def message_bytes(message: Message) -> int:
-    """Size of a message on the wire in bytes: the sum over its arrays."""
-    return sum(array.nbytes for array in message.values() if isinstance(array, np.ndarray))
+    """Size of a message on the wire in bytes: the sum over its arrays; what is no message counts nothing."""
+    arrays = message.values() if isinstance(message, dict) else ()
+    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
 def largest(magnitudes: Array, count: int) -> Support:

@@ -18,7 +18,7 @@ from fgmp.datasets.digits import digits_by_writer
 from fgmp.datasets.downloads import DOWNLOADS, DataFile
 from fgmp.datasets.idx import read_idx
 from fgmp.datasets.label_skew import deal_by_label
-from fgmp.datasets.writers import FemnistWriters, MnistWriters
+from fgmp.datasets.writers import FemnistWriters, MnistWriters, _checked_labels
 from fgmp.metrics import accuracy, accuracy_on
 
 IMAGES, LABELS = (file.name for file in DOWNLOADS["mnist-writers"])
@@ -319,6 +319,20 @@ def test_bad_idx_files_are_named(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path} .*({message})"):
         read_idx(path)
+
+
+@pytest.mark.parametrize("share", [0.3, 0.7, 0.99])
+def test_a_compressed_idx_file_that_is_cut_short_is_named(tmp_path, share):
+    path, content = tmp_path / "digits.gz", gzip.compress(idx(np.arange(600).reshape(30, 20) % 251, 0x08))
+    path.write_bytes(content[: int(share * len(content))])
+    with pytest.raises(ValueError, match=f"{path} is damaged or cut short"):
+        read_idx(path)
+
+
+@pytest.mark.parametrize("label", [np.nan, 2.5, -1, 10, np.inf])
+def test_labels_are_digits(label):
+    with pytest.raises(ValueError, match="file holds the label .*; expected digits from 0 to 9"):
+        _checked_labels("file", np.array([3.0, label]))
 
 
 @pytest.mark.parametrize(

@@ -255,6 +255,15 @@ def test_the_folder_is_the_one_that_the_environment_names(monkeypatch, tmp_path)
         assert "fgmp" in data_folder().parts
 
 
+def test_a_home_that_nobody_has_is_named(monkeypatch):
+    monkeypatch.setenv("FGMP_DATA", "~nosuchuser/x")
+    with pytest.raises(ValueError, match="FGMP_DATA is '~nosuchuser/x'; expected a folder"):
+        data_folder()
+    for command in (["data", "list"], ["data", "fetch", "mnist-writers"]):
+        done = CliRunner().invoke(main, command)
+        assert done.exit_code == 1 and "FGMP_DATA is '~nosuchuser/x'" in done.output
+
+
 def test_the_command_lists_and_fetches(server, tmp_path, monkeypatch):
     monkeypatch.setenv("FGMP_DATA", str(tmp_path))
     listed = CliRunner().invoke(main, ["data", "list"]).output

@@ -15,6 +15,7 @@ from fgmp.local_steps import (
     back,
     dual_steps,
     gradient_steps,
+    row_span_pays,
     steps_in_the_row_span,
     thresholded_steps,
     transposed,
@@ -114,3 +115,39 @@ def test_a_local_step_keeps_nothing_it_allocates_and_allocates_less_than_a_model
         return top
 
     assert peak(40) - peak(2) < w.nbytes / 2  # the numbers of the minibatches, 40 x 40
+
+
+def client_of(shape, outputs=1):
+    rng = np.random.default_rng(0)
+    targets = rng.standard_normal(shape[0]) if outputs == 1 else rng.integers(0, outputs, shape[0])
+    loss = "squared" if outputs == 1 else fgmp.SoftmaxLoss(outputs)
+    return Federation.from_arrays([rng.standard_normal(shape)], [targets], loss).clients[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "outputs", "steps", "size", "pays"),
+    [
+        ((100, 784), 10, 40, 50, True),  # digits: 40 steps save more than the products cost
+        ((100, 1000), 1, 3, 50, True),  # kept products are paid back by the fourteenth visit
+        ((100, 1000), 1, 1, 50, False),  # one step saves nothing
+        ((500, 5000), 1, 3, None, False),  # products that no run pays back
+        ((40, 64), 10, 40, 20, True),  # not kept, and paid back within the visit
+        ((60, 20), 1, 3, 10, False),  # more rows than features
+    ],
+)
+def test_the_row_span_is_taken_where_it_is_less_work(shape, outputs, steps, size, pays):
+    """Multiplications by hand: plain 2 K b n C, in the span K m^2 C + 2 m n C, the products m^2 n / 2."""
+    client = client_of(shape, outputs)
+    batches = [None if size is None else np.arange(size)] * steps
+    assert row_span_pays(client, batches) == pays
+    before = client.__dict__.get("_kept_row_products")
+    gradient_steps(client, np.zeros(client.model_shape), 1e-3, batches)
+    assert before is None and ("_kept_row_products" in client.__dict__) == (pays and 4 * shape[0] <= shape[1])
+
+
+def test_kept_products_take_at_most_a_quarter_of_the_data():
+    for n_samples in (5, 20, 25, 26, 60):
+        client = client_of((n_samples, 100))
+        assert client.row_products.shape == (n_samples, n_samples)
+        kept = client.__dict__.get("_kept_row_products", np.empty(0)).nbytes
+        assert kept == (client.row_products.nbytes if 4 * n_samples <= 100 else 0) <= client.features.nbytes / 4

@@ -213,3 +213,20 @@ def test_workers_that_are_no_number_are_refused(workers):
     federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
     with pytest.raises(ValueError, match="workers is .*; expected an integer of at least 1"):
         fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=1, workers=workers)
+
+
+@pytest.mark.parametrize("level", [-5.0, 0.0, 3.0])
+def test_a_constant_column_has_stalled_whatever_its_sign(level):
+    stalled = fgmp.stop_when_stalled(patience=3, column="score")
+    assert not stalled({"score": np.full(3, level)}) and stalled({"score": np.full(4, level)})
+    falling = {"score": level - np.arange(6.0)}
+    assert not stalled(falling)
+
+
+def test_stalling_asks_for_the_improvement_that_was_named():
+    stalled = fgmp.stop_when_stalled(patience=2, column="score", improvement=0.1)
+    assert stalled({"score": np.array([10.0, 9.5, 9.2])}) and not stalled({"score": np.array([10.0, 9.5, 8.9])})
+    assert stalled({"score": np.array([-10.0, -10.5, -10.9])}) and not stalled(
+        {"score": np.array([-10.0, -10.5, -11.1])}
+    )
+    assert not stalled({"score": np.array([np.nan, np.nan, 1.0])}) and stalled({"score": np.full(3, np.nan)})

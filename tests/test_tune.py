@@ -86,3 +86,35 @@ def test_other_bad_arguments_are_named(feds):
         fgmp.tune(make, GRID, [], rounds=2)
     with pytest.raises(ValueError, match="workers is 0"):
         fgmp.tune(make, GRID, feds, rounds=2, workers=0)
+
+
+def test_values_of_a_grid_keep_their_types(feds):
+    seen = []
+
+    def remember(**parameters):
+        seen.append(parameters)
+        return make(0.05)
+
+    fgmp.tune(remember, {"how": ["omp", 3, (1, 2)], "rate": np.array([0.5])}, feds[0], rounds=1)
+    assert [parameters["how"] for parameters in seen] == ["omp", 3, (1, 2)]
+    assert [type(parameters["rate"]) for parameters in seen] == [float] * 3
+    with pytest.raises(ValueError, match="grid has 'omp' for 'how'; expected a sequence"):
+        fgmp.tune(remember, {"how": "omp"}, feds[0], rounds=1)
+
+
+@pytest.mark.parametrize("seed", [None, np.random.default_rng(0)], ids=["none", "generator"])
+def test_all_candidates_have_the_same_seed(feds, seed):
+    tuning = fgmp.tune(lambda twin: make(0.05), {"twin": [1, 2]}, feds[0], 5, cohort_size=2, rng=seed)
+    first, second = (trial.histories[0]["relative_error"] for trial in tuning.trials)
+    np.testing.assert_array_equal(first, second)
+
+
+def test_a_column_that_does_not_exist_is_named(feds):
+    with pytest.raises(ValueError, match="column is 'eror'; expected one of 'round', 'relative_error'"):
+        fgmp.tune(make, {"learning_rate": [0.05]}, feds[0], 3, column="eror")
+
+
+def test_a_column_that_starts_at_zero_is_no_divergence(feds):
+    metrics = {"size": lambda x: float(np.linalg.norm(x))}
+    tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, feds[0], 3, column="size", metrics=metrics)
+    assert not any(trial.diverged for trial in tuning.trials) and tuning.best.score > 0
