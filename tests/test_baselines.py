@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from sklearn.linear_model import Lasso
 
 import fgmp
 
@@ -243,3 +244,14 @@ def test_bad_parameters_are_named(make, message):
 def test_parameters_that_do_not_fit_are_named(fed, method, message):
     with pytest.raises(ValueError, match=message):
         fgmp.simulate(method, fed, rounds=1)
+
+
+def test_fedmid_penalises_twice():
+    """With K = 1, one client and eta_s = 1, both thresholds act in every step: Lasso with 2 lambda."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 8))
+    y = A @ [1.0, -2, 0, 0, 0.5, 0, 0, 0] + 0.1 * rng.standard_normal(40)
+    federation = fgmp.Federation.from_arrays([A], [y])
+    method = fgmp.FedMid(learning_rate=0.2, l1_weight=0.1)
+    found = fgmp.simulate(method, federation, 2000, rng=0, record_every=2000).x
+    np.testing.assert_allclose(found, Lasso(alpha=0.2, fit_intercept=False, tol=1e-12).fit(A, y).coef_, atol=1e-9)
