@@ -46,8 +46,6 @@ class Problem:
         The largest curvature of a client's objective in coefficients.
     slope : float
         The largest entry of a client's gradient at zero, in coefficients.
-    reach : float
-        The norm of the truth.
     """
 
     loss: str
@@ -60,7 +58,6 @@ class Problem:
     target: float
     steepness: float
     slope: float
-    reach: float
 
     @property
     def unit(self) -> float:
@@ -76,6 +73,11 @@ class Problem:
         weights = np.array([len(A) for A in self.As]) if self.weights is None else self.weights
         return weights / weights.sum()
 
+    def bits(self) -> list[bytes]:
+        """All arrays, to see later whether they changed."""
+        arrays = [*self.As, *self.ys, self.truth, self.weights, self.atoms]
+        return [array.tobytes() for array in arrays if array is not None]
+
     @property
     def n_outputs(self) -> int:
         return N_CLASSES if self.loss == "softmax" else 1
@@ -89,7 +91,7 @@ def problem_of(case: Case) -> Problem:
         base = _measured(replace(base, As=[A * MIXED for A in base.As], truth=(base.truth.T / MIXED).T))
     column = 1.0 if case.columns == "mixed" else UNITS[case.columns]
     target = UNITS[case.targets] if case.loss in ("squared", "summed") else 1.0
-    steep, slope, reach = base.steepness * column**2, base.slope * column * target, base.reach * target / column
+    steepness, slope = base.steepness * column**2, base.slope * column * target
     precision = np.dtype(case.precision)
     order = "C" if case.loss == "softmax" else "F"  # the one that is not copied
     As = [np.array(A * column, precision, order=order) for A in base.As]
@@ -98,7 +100,7 @@ def problem_of(case: Case) -> Problem:
     if case.dictionary in ("omp", "wide-thresholding"):  # other atoms stay in float64, as gaussian_dictionary has them
         atoms = atoms.astype(precision)
     truth = (base.truth * target / column).astype(precision)
-    return Problem(base.loss, As, ys, base.weights, atoms, truth, column, target, steep, slope, reach)
+    return Problem(base.loss, As, ys, base.weights, atoms, truth, column, target, steepness, slope)
 
 
 def _base(loss: str, federation: str, dictionary: str) -> Problem:
@@ -119,7 +121,7 @@ def _base(loss: str, federation: str, dictionary: str) -> Problem:
     if federation == "blank":
         As[1], ys[1] = np.zeros_like(As[1]), (np.ones_like if loss == "logistic" else np.zeros_like)(ys[1])
     weights = np.array(WEIGHTS[federation]) if federation in WEIGHTS else None
-    return _measured(Problem(loss, As, ys, weights, atoms, truth, 1.0, 1.0, 0.0, 0.0, 0.0))
+    return _measured(Problem(loss, As, ys, weights, atoms, truth, 1.0, 1.0, 0.0, 0.0))
 
 
 def _atoms(dictionary: str, rng: np.random.Generator) -> np.ndarray | None:
@@ -155,7 +157,7 @@ def _measured(problem: Problem) -> Problem:
     steepness = max(bend * np.linalg.norm(B, 2) ** 2 / m for B, m in zip(Bs, counts, strict=True))
     pulls = [_pull(problem.loss, y) for y in problem.ys]
     slope = max(np.abs(B.T @ pull).max() / m for B, pull, m in zip(Bs, pulls, counts, strict=True))
-    return replace(problem, steepness=steepness, slope=slope, reach=float(np.linalg.norm(problem.truth)))
+    return replace(problem, steepness=steepness, slope=slope)
 
 
 def _pull(loss: str, y: np.ndarray) -> np.ndarray:

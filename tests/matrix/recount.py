@@ -237,7 +237,7 @@ def _ledgers(run: Run) -> list[Ledger]:
 
 
 def untouched(run: Run) -> Iterator[str]:
-    """No message was written into by whoever received it."""
+    """No message, and no array of the user, was written into."""
     yield from (f"input: {sentence}" for ledger in _ledgers(run) for sentence in ledger.changed)
 
 

@@ -13,6 +13,7 @@ from fgmp.models import SparseModel
 
 from .agreement import disagreements
 from .options import Case
+from .problems import problem_of
 from .recount import violations
 from .runs import run
 
@@ -106,6 +107,16 @@ def a_client_that_writes_into_the_broadcast(patch):
     patch.setattr(fgmp.FedHT, "train", careless)
 
 
+def a_client_that_writes_into_its_data(patch):
+    answer = FedHT.train
+
+    def careless(self, client, message, rng):
+        client.targets[:] += 1
+        return answer(self, client, message, rng)
+
+    patch.setattr(fgmp.FedHT, "train", careless)
+
+
 def float32_worse_than_it_is(patch):
     exact = SquaredLoss.derivative
     patch.setattr(
@@ -130,6 +141,7 @@ FAULTS = [
     (everybody_in_the_cohort, GRADMP, "cohort"),
     (a_threshold_in_absolute_terms, ITERHT._replace(targets="micro"), "units"),
     (a_client_that_writes_into_the_broadcast, HT, "input"),
+    (a_client_that_writes_into_its_data, HT, "input"),
     (float32_worse_than_it_is, AVERAGE._replace(precision="float32"), "precision"),
 ]
 
@@ -137,4 +149,6 @@ FAULTS = [
 @pytest.mark.parametrize("fault, case, named", FAULTS, ids=lambda value: getattr(value, "__name__", str(value)))
 def test_a_fault_is_named(fault, case, named, monkeypatch):
     fault(monkeypatch)
+    problem_of.cache_clear()
     assert any(sentence.startswith(named + ":") for sentence in everything(case))
+    problem_of.cache_clear()  # what a fault wrote into
