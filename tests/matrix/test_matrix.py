@@ -15,7 +15,7 @@ from .runs import radius_of, run
 
 DESIGNS = {method: design(blocks(method)) for method in METHODS}
 DESIGN = [case for cases in DESIGNS.values() for case in cases]
-SAMPLED = int(os.environ.get("FGMP_MATRIX", "0"))
+SAMPLED = int(os.environ.get("FGMP_MATRIX") or 0)
 CASES = sample(SAMPLED, seed=11) if SAMPLED else DESIGN
 
 
