@@ -5,6 +5,8 @@ PYTHON ?= python3
 CONSTRAINTS ?= -c constraints.txt
 # Notebooks for `make refresh` and `make reproduce`, by name; all if empty.
 NB ?=
+# How many kinds of runs `make test-matrix` draws from the 3.4 million.
+MATRIX ?= 40000
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
 
@@ -23,10 +25,10 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test lab refresh paper bench bench-full clean
+.PHONY: help reproduce test test-matrix lab refresh paper bench bench-full clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	$(BIN)/python tools/run_notebooks.py $(NB)
@@ -38,6 +40,9 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 2 tests
 	$(if $(NOTEBOOKS),FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
+
+test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
+	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
 
 lab: .venv/installed  ## open JupyterLab on the notebooks
 	$(BIN)/python -m jupyterlab notebooks

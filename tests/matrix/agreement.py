@@ -1,0 +1,108 @@
+"""Two runs that should agree: in another order, in other units, with other numbers, in the other precision."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from .options import Case
+from .problems import Problem, problem_of
+from .recount import objective
+from .runs import Run, run
+
+SHAKEN = 3
+LINE_SEARCHES = ("exact", "gradient", "conjugate", "newton", "local-newton")
+
+
+def in_another_order(first: Run) -> Iterator[str]:
+    """The same federation with its clients in another order: the same bits."""
+    order = list(reversed(range(len(first.problem.As))))
+    yield from _different("order of clients", first, run(first.case, order=order))
+
+
+def with_numbers_of_python(first: Run) -> Iterator[str]:
+    """NumPy's scalars as hyper-parameters against Python's: the same bits."""
+    if first.case.scalars == "numpy":
+        yield from _different("NumPy scalars", first, run(first.case._replace(scalars="python")))
+
+
+def in_units_of_one(first: Run) -> Iterator[str]:
+    """The law of units, exact for powers of two.
+
+    With columns times c, targets times s and hyper-parameters in their units, models are s/c times and objectives s^2
+    times as large (s = 1 for labels), and nothing else changes. Left out is what underflows in float32: line searches
+    for a minimiser that labels which can be separated do not have.
+    """
+    case, problem = first.case, first.problem
+    endless = case.federation == "tiny" and case.loss in ("logistic", "softmax") and case.solver in LINE_SEARCHES
+    if endless and case.precision == "float32":
+        return
+    if case.columns != "mixed" and (case.columns, case.targets) != ("one", "one"):
+        base = run(case._replace(columns="one", targets="one"))
+        yield from _different("units", first, base, problem.unit, problem.target**2)
+
+
+def in_double_precision(first: Run) -> Iterator[str]:
+    """The objective after a float32 run against that of a float64 run with the same data.
+
+    A float32 run is as good as its data, which are known to 2^-24: how far such errors carry is measured with float64
+    runs on shaken data. A problem where they carry to another support is not well conditioned, and is left out.
+    """
+    if not well_conditioned(first.case):
+        return
+    double = first.case._replace(precision="float64")
+    expected, spread, scale = reach_of_rounding(double)
+    if spread > 1e-3 * scale:
+        return
+    found = objective(first.problem, first.result.coefficients)[0]
+    tolerance = 16 * spread + 64 * np.finfo(np.float32).eps * scale
+    if not abs(found - expected) <= tolerance:
+        yield f"precision: f is {found!r}; float64 has {expected!r} +- {tolerance:.1e}"
+
+
+def well_conditioned(case: Case) -> bool:
+    """Whether the minimisers on a support are unique and the precision is the smaller one."""
+    return case.precision == "float32" and case.columns != "mixed" and case.federation not in ("tiny", "blank")
+
+
+def reach_of_rounding(double: Case) -> tuple[float, float, float]:
+    """f after a float64 run, the largest change of it by errors of float32 in the data, and f at zero."""
+    problem = problem_of(double)
+    final = run(double).result.coefficients
+    expected = objective(problem, final)[0]
+    shaken = [objective(problem, run(double, _shaken(problem, seed)).result.coefficients)[0] for seed in range(SHAKEN)]
+    return expected, max(abs(value - expected) for value in shaken), objective(problem, np.zeros_like(final))[0]
+
+
+def _shaken(problem: Problem, seed: int) -> Problem:
+    rng, eps = np.random.default_rng(seed), np.finfo(np.float32).eps
+
+    def shake(array: np.ndarray) -> np.ndarray:
+        return array * (1 + eps * rng.uniform(-1, 1, array.shape)) if array.dtype.kind == "f" else array
+
+    ys = problem.ys if problem.loss == "logistic" else [shake(y) for y in problem.ys]
+    return replace(problem, As=[shake(A) for A in problem.As], ys=ys)
+
+
+def _different(name: str, first: Run, second: Run, unit: float = 1.0, value: float = 1.0) -> Iterator[str]:
+    pairs = {"x": unit, "coefficients": unit}
+    for column, factor in pairs.items():
+        ours, theirs = getattr(first.result, column), factor * getattr(second.result, column)
+        if ours.shape != theirs.shape or not np.array_equal(ours, theirs, equal_nan=True):
+            size = np.abs(theirs).max()
+            yield f"{name}: {column} differs by {np.abs(ours - theirs).max() / (size or 1):.1e} of its largest entry"
+    for column, ours in first.result.history.items():
+        factor = {"objective": value, "kept": 0.0, "seconds": 0.0}.get(column, 1.0)
+        theirs = factor * second.result.history[column]
+        if column != "seconds" and not np.array_equal(ours, theirs, equal_nan=True):
+            yield f"{name}: the column {column} is {ours}, and otherwise {theirs}"
+
+
+COMPARISONS = (in_another_order, with_numbers_of_python, in_units_of_one, in_double_precision)
+
+
+def disagreements(first: Run) -> list[str]:
+    """Everything in which a run differs from one that should agree."""
+    return list(dict.fromkeys(sentence for compare in COMPARISONS for sentence in compare(first)))

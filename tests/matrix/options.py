@@ -1,0 +1,118 @@
+"""The axes of the matrix, and which values go together.
+
+Given the method and the loss, the other axes are independent of one another: the valid cases are a union of products.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+# Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that a law of units holds to the last bit.
+UNITS = {"micro": 2.0**-20, "one": 1.0, "mega": 2.0**20}
+
+SOLVERS = ("exact", "gradient", "conjugate", "newton", "sgd", "sgd-auto", "svrg")
+ON_SUPPORT = ("newton-steps", "local-sgd", "local-newton")
+ON_SUPPORT_SQUARED = ("normal-equations", "conjugate-gradients", *ON_SUPPORT)
+LOSSES = ("squared", "summed", "logistic", "softmax")
+FIRST_ORDER = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg", "FastFedDualAvg")
+METHODS = ("FedGradMP", "SharedSupportGradMP", "polish", *FIRST_ORDER)
+DICTIONARIES = ("standard", "orthonormal", "omp", "thresholding", "wide-omp", "wide-thresholding")
+FEDERATIONS = ("even", "uneven", "tiny", "blank", "single")
+BARE = ("column", "joint")
+SPARED = ("column-spared", "joint-spared")
+
+
+class Case(NamedTuple):
+    """One run: a value on each axis."""
+
+    method: str
+    loss: str
+    solver: str  # or how SharedSupportGradMP and polish minimise on the shared support
+    dictionary: str
+    federation: str
+    cohort: str
+    batch: str
+    radius: str
+    sparsity: str  # per column or jointly; spared: the first coefficient of each output does not count
+    sent: str
+    columns: str  # the unit of the columns
+    targets: str  # the unit of the targets
+    precision: str
+    scalars: str  # whether hyper-parameters are numbers of Python or of NumPy
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
+def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
+    """The values of each axis for a method and a loss."""
+    squared = loss in ("squared", "summed")
+    on_support = ON_SUPPORT_SQUARED if squared else ON_SUPPORT
+    axes = {
+        "method": (method,),
+        "loss": (loss,),
+        "solver": ("steps",),
+        "dictionary": DICTIONARIES,
+        "federation": FEDERATIONS,
+        "cohort": ("all", "some", "one"),
+        "batch": ("full", "some", "smallest"),
+        "radius": ("none",),
+        "sparsity": ("dense", "dense-spared"),
+        "sent": ("-",),
+        "columns": (*UNITS, "mixed"),
+        "targets": tuple(UNITS) if squared else ("one",),
+        "precision": ("float32", "float64"),
+        "scalars": ("python", "numpy"),
+    }
+    if method == "FedGradMP":
+        axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": BARE}
+    elif method == "SharedSupportGradMP":
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": BARE}
+        axes |= {"batch": ("full",), "sent": ("default", "one", "all")}
+    elif method == "polish":
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": (*BARE, *SPARED)}
+    elif method in ("FedHT", "FedIterHT"):
+        axes |= {"sparsity": (*BARE, *SPARED)}
+    assert tuple(axes) == Case._fields
+    return axes
+
+
+def blocks(method: str) -> list[dict[str, tuple[str, ...]]]:
+    """The products whose union are the valid cases of a method."""
+    return [block(method, loss) for loss in LOSSES]
+
+
+def count() -> int:
+    """How many valid cases there are."""
+    return sum(_size(axes) for method in METHODS for axes in blocks(method))
+
+
+def all_of(axes: dict[str, tuple[str, ...]]) -> Iterator[Case]:
+    """Every case of a block."""
+    return (Case(*values) for values in product(*axes.values()))
+
+
+def sample(number: int, seed: int) -> list[Case]:
+    """`number` different cases, uniformly from the valid ones, in a fixed order."""
+    every = [axes for method in METHODS for axes in blocks(method)]
+    ends = np.cumsum([_size(axes) for axes in every])
+    chosen = np.sort(np.random.default_rng(seed).choice(ends[-1], min(number, int(ends[-1])), replace=False))
+    which = np.searchsorted(ends, chosen, side="right")
+    cases = []
+    for position, index in zip(chosen, which, strict=True):
+        axes = every[index]
+        rest, values = int(position - ends[index] + _size(axes)), []
+        for options in reversed(axes.values()):
+            rest, place = divmod(rest, len(options))
+            values.append(options[place])
+        cases.append(Case(*reversed(values)))
+    return cases
+
+
+def _size(axes: dict[str, tuple[str, ...]]) -> int:
+    return math.prod(map(len, axes.values()))

@@ -1,0 +1,257 @@
+"""What a run reports, recomputed from the raw arrays and from its messages with NumPy alone, in float64.
+
+Every function takes a run and yields one sentence for each thing that does not hold.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from .problems import Problem
+from .runs import ROUNDS, Ledger, Run, cohort_size, radius_of, sparsity
+
+
+def objectives(run: Run) -> Iterator[str]:
+    """The column `objective`, with the rounding errors that the precision allows."""
+    for number, alpha in enumerate(_coefficients(run)):
+        expected, rounding = objective(run.problem, alpha, np.finfo(run.case.precision).eps)
+        found = run.result.history["objective"][number]
+        if not abs(found - expected) <= rounding:
+            yield f"objective: row {number} is {found!r}; recounted {expected!r} +- {rounding:.1e}"
+
+
+def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[float, float]:
+    """f = sum_i p_i f_i at x = Psi alpha, and a bound of the error of computing it in a precision.
+
+    A prediction is a sum of n products over a sum of d products, each rounded; its error moves the value of a row by at
+    most the slope times the error and half its square. The value is then rounded itself, and so is the sum over rows.
+    """
+    psi, alpha = problem.psi, alpha.astype(np.float64)
+    total, rounding = 0.0, 0.0
+    for share, A, y in zip(problem.shares, problem.As, problem.ys, strict=True):
+        A, y = A.astype(np.float64), y if problem.loss == "softmax" else y.astype(np.float64)
+        z = A @ (psi @ alpha)
+        error = 2 * (psi.size + 8) * eps * (np.abs(A) @ (np.abs(psi) @ np.abs(alpha)))
+        if problem.loss in ("squared", "summed"):
+            values, slopes, terms = (z - y) ** 2 / 2, np.abs(z - y) + 4 * eps * np.abs(y), error
+        elif problem.loss == "logistic":
+            values, slopes, terms = np.logaddexp(0.0, -2 * y * z), 2.0, error
+        else:
+            top = z.max(axis=1)
+            values = top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - z[np.arange(len(y)), y]
+            slopes, terms = 2.0, error.max(axis=1) + 8 * eps * (1 + np.abs(z).max(axis=1))
+        rows = 1.0 if problem.loss == "summed" else 1 / len(y)
+        total += share * rows * values.sum()
+        rounding += share * rows * (slopes * terms + terms**2 + (len(y) + 8) * eps * values).sum()
+    return float(total), float(rounding + 4 * np.finfo(float).eps * total)
+
+
+def relative_errors(run: Run) -> Iterator[str]:
+    """The column `relative_error`."""
+    truth, eps = run.problem.truth.astype(np.float64), np.finfo(run.case.precision).eps
+    psi = np.abs(run.problem.psi)
+    for number, alpha in enumerate(_coefficients(run)):
+        expected = np.linalg.norm(run.problem.psi @ alpha - truth) / np.linalg.norm(truth)
+        rounding = 16 * eps * (1 + np.linalg.norm(psi @ np.abs(alpha)) / np.linalg.norm(truth))
+        found = run.result.history["relative_error"][number]
+        if not abs(found - expected) <= rounding:
+            yield f"relative error: row {number} is {found!r}; recounted {expected!r}"
+
+
+def models(run: Run) -> Iterator[str]:
+    """The models of the records and of the result are Psi alpha; the support is where alpha is not zero."""
+    result, psi, eps = run.result, run.problem.psi, np.finfo(run.case.precision).eps
+    if not np.array_equal(result.support, np.flatnonzero(result.coefficients)):
+        yield "support: not the positions of the nonzero coefficients"
+    if not np.isfinite(result.x).all():
+        yield "model: x is not finite"
+    kept = run.ledger.models if run.opening_ledger is None else run.opening_ledger.models + run.ledger.models[-1:]
+    pairs = [(result.x, result.coefficients), *zip(kept, _coefficients(run), strict=True)]
+    for x, alpha in pairs:
+        if np.any(np.abs(x - psi @ alpha) > 2 * (len(alpha) + 2) * eps * (np.abs(psi) @ np.abs(alpha))):
+            yield "model: x is not Psi alpha"
+
+
+def supports(run: Run) -> Iterator[str]:
+    """At most tau nonzeros, in each column or in all; and what travels is no larger than the method says."""
+    case, shape = run.case, _coefficients(run)[0].shape
+    if not case.sparsity.startswith("dense"):
+        for number, alpha in enumerate(_coefficients(run)):
+            yield from _too_many(run, f"record {number}", np.flatnonzero(alpha), sparsity(case))
+    for trip in run.ledger.trips:
+        for message in (trip.down, *trip.up.values()):
+            yield from _malformed(message, math.prod(shape))
+        if case.method == "FedGradMP":
+            for message in (trip.down, *trip.up.values()):
+                yield from _too_many(run, "a message", message["support"], sparsity(case))
+        if case.method == "SharedSupportGradMP":
+            yield from _too_many(run, "a broadcast", trip.down["support"], 3 * sparsity(case))
+        if case.method in ("FedHT", "FedIterHT"):
+            for message in (trip.down, *(trip.up.values() if case.method == "FedIterHT" else ())):
+                support = np.flatnonzero(message["dense"]) if "dense" in message else message["support"]
+                yield from _too_many(run, "a message", support, sparsity(case))
+
+
+def _too_many(run: Run, name: str, support: np.ndarray, tau: int) -> Iterator[str]:
+    outputs = run.problem.n_outputs
+    atoms, columns = np.divmod(support, outputs)
+    if run.case.sparsity.endswith("spared"):
+        columns = columns[atoms != 0]
+    counted = np.bincount(columns, minlength=outputs)
+    largest = counted.sum() if run.case.sparsity.startswith("joint") else counted.max()
+    if largest > tau:
+        yield f"support: {name} has {largest} coefficients; tau allows {tau}"
+
+
+def _malformed(message: dict, size: int) -> Iterator[str]:
+    for name, array in message.items():
+        if name.endswith("support"):
+            values = message.get(name.removesuffix("support") + "values", array)
+            increasing = bool(np.all(np.diff(array) > 0)) and (not len(array) or 0 <= array[0] <= array[-1] < size)
+            if not increasing or len(values) != len(array):
+                yield f"support: a message has the positions {array} for {len(values)} values"
+
+
+def ball(run: Run) -> Iterator[str]:
+    """||x|| <= R at every record and for every model that FedGradMP's clients send, up to rounding.
+
+    The norm may come from the Gram matrix, as the root of a sum of d^2 terms whose sizes add up to `energy`.
+    """
+    radius, psi = radius_of(run.case, run.problem), run.problem.psi
+    if radius is None:
+        return
+    inside = _coefficients(run) if run.opening is None else [run.result.coefficients]
+    if run.case.method == "FedGradMP":
+        shape = run.result.coefficients.shape
+        inside += [_dense(message, shape) for trip in run.ledger.trips for message in (trip.down, *trip.up.values())]
+    for alpha in inside:
+        norm = float(np.linalg.norm(psi @ alpha))
+        energy = float(np.linalg.norm(np.abs(psi) @ np.abs(alpha)) / radius) ** 2
+        if not norm <= radius * (1 + 4 * (len(alpha) + 4) * np.finfo(run.case.precision).eps * max(energy, 1)):
+            yield f"radius: a model has the norm {norm!r}; expected at most {radius!r}"
+
+
+def _dense(message: dict, shape: tuple[int, ...]) -> np.ndarray:
+    alpha = np.zeros(shape)
+    alpha.reshape(-1)[message["support"]] = message["values"]
+    return alpha
+
+
+def messages(run: Run) -> Iterator[str]:
+    """The columns of bytes: entries of the messages times 4 or 8, and never more than the method needs."""
+    ledgers = [(run.ledger, ROUNDS)] if run.opening is None else [(run.opening_ledger, ROUNDS), (run.ledger, 1)]
+    for column, direction in (("bytes_down", "down"), ("bytes_up", "up")):
+        steps = [step for ledger, rounds in ledgers for step in _by_round(run, ledger, direction, rounds)]
+        expected = [0, *np.cumsum(steps).tolist()]
+        if run.result.history[column].tolist() != expected:
+            yield f"bytes: {column} is {run.result.history[column].tolist()}; counted {expected}"
+        allowed = most_bytes(run)[direction == "up"] * cohort_size(run.case)
+        largest = max(steps if run.opening is None else steps[-1:])
+        if largest > allowed:
+            yield f"bytes: a round moves {largest} {direction}; the method needs at most {allowed}"
+
+
+def _by_round(run: Run, ledger: Ledger, direction: str, rounds: int) -> list[int]:
+    width, steps = np.dtype(run.case.precision).itemsize, [0] * rounds
+    for trip in ledger.trips:
+        sent = list(trip.up.values()) if direction == "up" else [trip.down] * len(trip.up)
+        arrays = [array for message in sent for array in message.values()]
+        steps[trip.number] += sum(array.size * (width if array.dtype.kind == "f" else 4) for array in arrays)
+    return steps
+
+
+def most_bytes(run: Run) -> tuple[int, int]:
+    """The bytes down and up of one client in one round that no run of the method exceeds."""
+    case, v, C = run.case, np.dtype(run.case.precision).itemsize, run.problem.n_outputs
+    everything = run.problem.psi.shape[1] * C
+    tau = sparsity(case) * (1 if case.sparsity.startswith("joint") else C)
+    spared = C if case.sparsity.endswith("spared") else 0
+
+    def model(nonzeros: int) -> int:
+        return min(everything, nonzeros) * (4 + v)
+
+    whole, sparse = everything * v, min(everything * v, model(tau + spared))
+    if case.method == "FedGradMP":
+        return model(tau), model(tau)
+    if case.method == "SharedSupportGradMP":
+        sent = {"default": 2 * tau, "one": 1 if case.sparsity == "joint" else C, "all": everything}[case.sent]
+        down, up = _on_support(case.solver, min(3 * tau, everything), v)
+        return model(tau) + down, model(sent) + up
+    if case.method == "polish":
+        return _on_support(case.solver, min(tau + spared, everything), v)
+    return {
+        "FedAvg": (whole, whole),
+        "FedHT": (sparse, whole),
+        "FedIterHT": (sparse, sparse),
+        "FedMid": (whole, whole),
+        "FedDualAvg": (whole + 4, whole),
+        "FastFedDualAvg": (3 * whole + 4, 2 * whole),
+    }[case.method]
+
+
+def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
+    model, gram = k * (4 + v), v * k * (k + 1) // 2
+    return {
+        "normal-equations": (model, gram + v * k),
+        "conjugate-gradients": (4 * model, 4 * v * k),  # the gradient and three products
+        "newton-steps": (4 * model, 3 * (2 * v + v * k + gram) + 2 * v),  # three steps and a comparison
+        "local-sgd": (model, v * k),
+        "local-newton": (model, v * k),
+    }[solver]
+
+
+def types(run: Run) -> Iterator[str]:
+    """Floats in the precision of the run everywhere, and 4-byte integers."""
+    expected = np.dtype(run.case.precision)
+    found = {("x", run.result.x.dtype), ("coefficients", run.result.coefficients.dtype)}
+    for ledger in _ledgers(run):
+        found |= {("a prepared client", dtype) for dtype in ledger.prepared}
+        messages = [message for trip in ledger.trips for message in (trip.down, *trip.up.values())]
+        arrays = {(name, array.dtype) for message in messages for name, array in message.items()}
+        found |= {(f"a message's {name}", dtype) for name, dtype in arrays if dtype != np.int32}
+    yield from (f"dtype: {name} is {dtype} in a {expected} run" for name, dtype in sorted(found) if dtype != expected)
+
+
+def cohorts(run: Run) -> Iterator[str]:
+    """Every exchange of a round asks the same clients, as many as it should; weights are the p_i over the cohort."""
+    size, shares = cohort_size(run.case), run.problem.shares
+    for ledger in _ledgers(run):
+        first = {}
+        for trip in ledger.trips:
+            keys = list(trip.up)
+            if keys != first.setdefault(trip.number, keys) or len(keys) != size:
+                yield f"cohort: an exchange of round {trip.number + 1} asked the clients {keys}"
+            total = math.fsum(shares[keys])
+            expected = shares[keys] / total if total > 0 else []  # nobody who counts: the round ends
+            if len(trip.weights) != len(expected) or not np.allclose(trip.weights, expected, rtol=1e-14, atol=0):
+                yield f"weights: {trip.weights} for the clients {keys}; expected {expected}"
+    if set(run.result.history["clients"][1:]) != {size}:
+        yield f"cohort: the column clients is {run.result.history['clients']}; expected {size}"
+
+
+def _ledgers(run: Run) -> list[Ledger]:
+    return [run.ledger] if run.opening_ledger is None else [run.opening_ledger, run.ledger]
+
+
+def untouched(run: Run) -> Iterator[str]:
+    """No message, and no array of the user, was written into."""
+    yield from (f"input: {sentence}" for ledger in _ledgers(run) for sentence in ledger.changed)
+
+
+def _coefficients(run: Run) -> list[np.ndarray]:
+    """alpha at every row of the history."""
+    if run.opening_ledger is None:
+        return run.ledger.coefficients[: len(run.result.history["round"])]
+    rows = len(run.opening.history["round"])
+    return [*run.opening_ledger.coefficients[:rows], run.result.coefficients]
+
+
+CHECKS = (objectives, relative_errors, models, supports, ball, messages, types, cohorts, untouched)
+
+
+def violations(run: Run) -> list[str]:
+    """Everything that does not hold, each sentence once."""
+    return list(dict.fromkeys(sentence for check in CHECKS for sentence in check(run)))

@@ -1,0 +1,252 @@
+"""From a case to a run whose messages, models and weights are kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+import fgmp
+from fgmp.contract import Exchange
+
+from .options import FIRST_ORDER, Case
+from .problems import N_CLASSES, SIZES, Problem, problem_of
+
+SEED, ROUNDS, LOCAL = 4, 3, 2
+LOSSES = {
+    "squared": fgmp.SquaredLoss(),
+    "summed": fgmp.SquaredLoss(averaged=False),
+    "logistic": fgmp.LogisticLoss(),
+    "softmax": fgmp.SoftmaxLoss(N_CLASSES),
+}
+
+
+@dataclass
+class Trip:
+    """One exchange: what went down, what each client sent up, and with which weight the server took it."""
+
+    number: int  # of its round, from 0
+    sent: dict
+    down: dict
+    up: dict[int, dict] = field(default_factory=dict)
+    answers: list[dict] = field(default_factory=list)
+    weights: list[float] = field(default_factory=list)
+
+
+@dataclass
+class Ledger:
+    """What a run did, exchange after exchange and record after record."""
+
+    trips: list[Trip] = field(default_factory=list)
+    coefficients: list[np.ndarray] = field(default_factory=list)
+    models: list[np.ndarray] = field(default_factory=list)
+    prepared: list[np.dtype] = field(default_factory=list)
+    changed: list[str] = field(default_factory=list)
+
+    def keep(self, x: np.ndarray) -> float:
+        """A metric that keeps the models."""
+        self.models.append(x.copy())
+        return 0.0
+
+    def wrapped(self, index: int, exchange: Exchange) -> Exchange:
+        """Exchange `index` of a round, with its messages copied here."""
+
+        def broadcast(state: Any) -> dict:
+            message = exchange.broadcast(state)
+            number = (self.trips[-1].number if self.trips else -1) + (index == 0)
+            self.trips.append(Trip(number, message, _copied(message)))
+            return message
+
+        def answer(client: Any, message: dict, rng: np.random.Generator) -> dict:
+            reply = exchange.answer(client, message, rng)
+            self.trips[-1].up[client.key] = _copied(reply)
+            self.trips[-1].answers.append(reply)
+            return reply
+
+        def combine(state: Any, replies: list) -> Any:
+            trip = self.trips[-1]
+            trip.weights = [reply.weight for reply in replies]
+            after = exchange.combine(state, replies)
+            pairs = [(trip.down, trip.sent), *zip(trip.up.values(), trip.answers, strict=True)]
+            if any(copy[name].tobytes() != own[name].tobytes() for copy, own in pairs for name in copy):
+                self.changed.append("a message was written into")
+            return after
+
+        return Exchange(broadcast, answer, combine)
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A method, or a way to minimise on a shared support, with its exchanges written down."""
+
+    inner: Any
+    ledger: Ledger
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def prepare(self, client: Any) -> Any:
+        prepared = self.inner.prepare(client)
+        self.ledger.prepared.append(prepared.features.dtype)
+        return prepared
+
+    def exchanges(self, *shape: Any) -> list[Exchange]:
+        return [self.ledger.wrapped(i, exchange) for i, exchange in enumerate(self.inner.exchanges(*shape))]
+
+    def coefficients(self, state: Any) -> np.ndarray:
+        found = self.inner.coefficients(state)
+        self.ledger.coefficients.append(found.copy())
+        return found
+
+
+@dataclass
+class Run:
+    """A run of a case: its result, and what was written down on the way; `opening` is what was polished."""
+
+    case: Case
+    problem: Problem
+    result: fgmp.Result
+    ledger: Ledger
+    opening: fgmp.Result | None = None
+    opening_ledger: Ledger | None = None
+
+
+def cohort_size(case: Case) -> int:
+    """How many clients take part."""
+    n_clients = len(SIZES[case.federation])
+    return {"all": n_clients, "some": (n_clients + 1) // 2, "one": 1}[case.cohort]
+
+
+def batch_size(case: Case, problem: Problem) -> int | None:
+    """The rows of a minibatch; as many as the smallest client holds is the full batch for it alone."""
+    smallest = min(len(A) for A in problem.As)
+    return {"full": None, "some": max(1, smallest // 2), "smallest": smallest}[case.batch]
+
+
+def sparsity(case: Case) -> int:
+    """tau."""
+    return 4 if case.sparsity.startswith("joint") else 2
+
+
+def federation_of(problem: Problem, order: list[int] | None = None) -> fgmp.Federation:
+    """The federation; with `order`, given in another order and with weights four times as large."""
+    made = fgmp.Federation.from_arrays(problem.As, problem.ys, LOSSES[problem.loss], problem.weights, problem.truth)
+    if order is None:
+        return made
+    weights = np.array([len(A) for A in problem.As]) if problem.weights is None else problem.weights
+    return fgmp.Federation(tuple(made.clients[i] for i in order), 4.0 * weights[order], problem.truth)
+
+
+def radius_of(case: Case, problem: Problem) -> float | None:
+    """R, less than the norm of most models: a part of a gradient step from zero."""
+    return 0.3 * problem.slope / problem.steepness if case.radius == "tight" else None
+
+
+def run(case: Case, problem: Problem | None = None, order: list[int] | None = None) -> Run:
+    """Run a case, on its own problem or another with the same shapes."""
+    problem = problem_of(case) if problem is None else problem
+    before = problem.bits()
+    made = _run(case, problem, order)
+    if problem.bits() != before:
+        made.ledger.changed.append("the arrays that the federation was made of were written into")
+    return made
+
+
+def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
+    numbers = _Numbers(case.scalars == "numpy")
+    federation, method, ledger = federation_of(problem, order), _method(case, problem, numbers), Ledger()
+    members = numbers.whole(cohort_size(case))
+    options = {"cohort_size": members, "rng": SEED, "metrics": {"kept": ledger.keep}}
+    result = fgmp.simulate(Recorded(method, ledger), federation, numbers.whole(ROUNDS), **options)
+    if case.method != "polish":
+        return Run(case, problem, result, ledger)
+    closing = Ledger()
+    closed = fgmp.polish(
+        result,
+        federation,
+        dictionary=_dictionary(case, problem),
+        restricted=Recorded(_on_support(case, problem, numbers), closing),
+        radius=numbers.real(radius_of(case, problem)),
+        cohort_size=members,
+        rng=SEED,
+        metrics={"kept": closing.keep},
+    )
+    return Run(case, problem, closed, closing, result, ledger)
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """Hyper-parameters as numbers of Python or of NumPy."""
+
+    numpy: bool
+
+    def whole(self, value: int | None) -> Any:
+        return np.int64(value) if self.numpy and value is not None else value
+
+    def real(self, value: float | None) -> Any:
+        if value is None:
+            return None
+        return np.float64(value) if self.numpy else float(value)
+
+
+def _dictionary(case: Case, problem: Problem) -> fgmp.StandardBasis:
+    if problem.atoms is None:
+        return fgmp.StandardBasis()
+    approximation = "thresholding" if case.dictionary.endswith("thresholding") else "omp"
+    return fgmp.Dictionary(problem.atoms, approximation=approximation)
+
+
+def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
+    whole, real = numbers.whole, numbers.real
+    tau, joint, dictionary = whole(sparsity(case)), case.sparsity.startswith("joint"), _dictionary(case, problem)
+    batch, radius = whole(batch_size(case, problem)), real(radius_of(case, problem))
+    if case.method == "FedGradMP":
+        solver = _solver(case.solver, problem, numbers)
+        return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, joint)
+    if case.method == "SharedSupportGradMP":
+        sent = {"default": None, "one": whole(1), "all": whole(1000)}[case.sent]
+        return fgmp.SharedSupportGradMP(tau, sent, _on_support(case, problem, numbers), dictionary, radius, joint)
+    name = "FedIterHT" if case.method == "polish" else case.method
+    assert name in FIRST_ORDER
+    spared = (whole(0),) if case.sparsity.endswith("spared") else ()
+    options = {"learning_rate": real(0.25 / problem.steepness), "local_iterations": whole(LOCAL), "batch_size": batch}
+    options |= {"dictionary": dictionary, "unthresholded": spared}
+    if name in ("FedHT", "FedIterHT"):
+        options |= {"sparsity": tau, "joint": joint}
+    if name in ("FedAvg", "FedMid", "FedDualAvg"):
+        options |= {"server_learning_rate": real(1.5)}
+    if name in ("FedMid", "FedDualAvg", "FastFedDualAvg"):
+        options |= {"l1_weight": real(0.05 * problem.slope)}
+    if name == "FastFedDualAvg":
+        options |= {"strong_convexity": real(0.05 * problem.steepness)}
+    return getattr(fgmp, name)(**options)
+
+
+def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
+    whole, real = numbers.whole, numbers.real
+    accuracy = real(0.03 * problem.slope / problem.steepness)
+    return {
+        "exact": lambda: fgmp.Exact(),
+        "gradient": lambda: fgmp.GradientDescent(steps=whole(4)),
+        "conjugate": lambda: fgmp.ConjugateGradient(steps=whole(20), accuracy=accuracy),
+        "newton": lambda: fgmp.Newton(steps=whole(2)),
+        "sgd": lambda: fgmp.SGD(whole(3), whole(4), real(0.25 / problem.steepness)),
+        "sgd-auto": lambda: fgmp.SGD(whole(2)),
+        "svrg": lambda: fgmp.SVRG(steps=whole(1), accuracy=accuracy, batch_size=whole(4)),
+    }[name]()
+
+
+def _on_support(case: Case, problem: Problem, numbers: _Numbers) -> Any:
+    ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
+    return {
+        "normal-equations": lambda: fgmp.NormalEquations(),
+        "conjugate-gradients": lambda: fgmp.ConjugateGradients(steps=numbers.whole(3)),
+        "newton-steps": lambda: fgmp.NewtonSteps(numbers.whole(3), numbers.real(ridge)),
+        "local-sgd": lambda: fgmp.LocalSteps(_solver("sgd", problem, numbers)),
+        "local-newton": lambda: fgmp.LocalSteps(_solver("newton", problem, numbers)),
+    }[case.solver]()
+
+
+def _copied(message: dict) -> dict:
+    return {name: np.array(array) for name, array in message.items()}

@@ -1,0 +1,75 @@
+"""Every kind of run, recounted: a covering design in `make test`, a large sample in `make test-matrix`."""
+
+import os
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from .agreement import disagreements, reach_of_rounding, well_conditioned
+from .covering import design, pairs_of, valid_pairs
+from .options import METHODS, Case, blocks, count, sample
+from .problems import problem_of
+from .recount import violations
+from .runs import radius_of, run
+
+DESIGNS = {method: design(blocks(method)) for method in METHODS}
+DESIGN = [case for cases in DESIGNS.values() for case in cases]
+SAMPLED = int(os.environ.get("FGMP_MATRIX") or 0)
+CASES = sample(SAMPLED, seed=11) if SAMPLED else DESIGN
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_case(case):
+    first = run(case)
+    found = violations(first) + disagreements(first)
+    assert not found, "\n".join([str(case), *found])
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_design_shows_every_valid_pair_of_options_and_only_valid_cases(method):
+    shown = set().union(*map(pairs_of, DESIGNS[method]))
+    assert shown == valid_pairs(blocks(method))
+    for case in DESIGNS[method]:
+        assert any(all(v in options for v, options in zip(case, axes.values(), strict=True)) for axes in blocks(method))
+
+
+def test_a_few_hundred_cases_stand_for_millions():
+    assert 200 <= len(DESIGN) <= 500 and len(set(DESIGN)) == len(DESIGN)
+    assert count() > 1_000_000
+
+
+def test_a_sample_is_valid_and_shows_every_pair_too():
+    cases = sample(20_000, seed=11)
+    assert len(set(cases)) == 20_000 and cases == sample(20_000, seed=11)
+    for method in METHODS:
+        shown = set().union(*(pairs_of(case) for case in cases if case.method == method))
+        assert shown == valid_pairs(blocks(method))
+
+
+PLAIN = Case(*"FedGradMP softmax gradient standard uneven some some none column - one one float64 python".split())
+SHARED = PLAIN._replace(method="SharedSupportGradMP", solver="local-sgd", batch="full", sent="default")
+HARD = PLAIN._replace(method="FedIterHT", solver="steps")
+
+
+@pytest.mark.parametrize("case", [PLAIN, SHARED, HARD, PLAIN._replace(loss="squared"), HARD._replace(method="FedMid")])
+def test_every_option_makes_another_run(case):
+    """An axis that changed nothing would be an axis that is not tried."""
+    axes = next(axes for axes in blocks(case.method) if axes["loss"] == (case.loss,))
+    for axis, options in axes.items():
+        if axis in ("scalars", "precision", "columns", "targets") or (axis == "sparsity" and case.loss == "squared"):
+            continue
+        results = [run(case._replace(**{axis: option})).result for option in options]
+        for one, other in combinations(results, 2):
+            assert not np.array_equal(one.coefficients, other.coefficients), (axis, options)
+
+
+def test_most_balls_are_reached_and_most_precisions_compared():
+    in_balls = [case for case in DESIGN if case.radius == "tight"]
+    norms = [
+        np.linalg.norm(problem_of(c).psi @ run(c).result.coefficients) / radius_of(c, problem_of(c)) for c in in_balls
+    ]
+    assert np.mean(np.array(norms) > 0.999) > 0.5
+    doubles = [case._replace(precision="float64") for case in DESIGN if well_conditioned(case)]
+    spreads = [spread / scale for _, spread, scale in map(reach_of_rounding, doubles)]
+    assert len(doubles) > 50 and np.mean(np.array(spreads) < 1e-3) > 0.9
