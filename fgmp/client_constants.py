@@ -60,7 +60,7 @@ class ClientConstants:
         count = np.size(self.lower)
         for name in ("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance", "weights"):
             given = getattr(self, name)
-            known = np.nan_to_num(given) if name in _UNKNOWN else given
+            known = np.where(np.isnan(given), 0.0, given) if name in _UNKNOWN else given
             array = check_array(name, known, ndim=1)
             if len(array) != count or count == 0:
                 raise ValueError(f"{name} has {len(array)} entries; expected one for each of {max(count, 1)} clients")

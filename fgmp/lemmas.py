@@ -83,9 +83,9 @@ def slack(eta_1: float) -> float:
 
 def quotient(numerator: Array, denominator: Array) -> Array:
     """A quotient that is infinite where the denominator is not positive: nothing is promised there."""
-    shape = np.broadcast(numerator, denominator).shape
+    nothing = np.full(np.shape(numerator), np.inf)
     with np.errstate(over="ignore"):
-        ratio: Array = np.divide(numerator, denominator, out=np.full(shape, np.inf), where=denominator > 0)
+        ratio: Array = np.divide(numerator, denominator, out=nothing, where=denominator > 0)
     return ratio
 
 

@@ -41,7 +41,7 @@ def gradients_of_minibatches(client, x, batch_size):
 def test_every_constant_is_that_of_enumeration(batch_size):
     """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the whole gradient; ten minibatches at most."""
     fed, x = squared(), np.array([0, 1.0, 0, 0, 0, 0])
-    found = theory.measure_constants(fed, x, 1, batch_size=batch_size)
+    found = theory.measure_constants(fed, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5))
     for i, client in enumerate(fed.clients):
         batches = [np.arange(5)] if batch_size is None else [np.array(b) for b in combinations(range(5), batch_size)]
         hessians = [client.features[rows].T @ client.features[rows] / len(rows) for rows in batches]
@@ -90,6 +90,9 @@ def test_draws_are_repeatable_and_near_the_mean_of_all():
     draws = [theory.measure_constants(fed, np.zeros(4), 1, batch_size=6, n_minibatches=200, rng=s) for s in (1, 1, 2)]
     assert draws[0].upper == draws[1].upper != draws[2].upper
     assert draws[0].upper_squared == draws[1].upper_squared != draws[2].upper_squared
+    unsaid = theory.measure_constants(fed, np.zeros(4), 1, batch_size=6)
+    said = theory.measure_constants(fed, np.zeros(4), 1, batch_size=6, n_minibatches=20, rng=0)
+    assert unsaid.upper == said.upper and unsaid.upper_squared == said.upper_squared
     for draw in draws:
         assert draw.upper == pytest.approx(exact.upper, rel=0.1)
         assert draw.upper_squared == pytest.approx(exact.upper_squared, rel=0.1)
@@ -156,7 +159,10 @@ STREAMED = fgmp.Federation.from_arrays([aslinearoperator(np.ones((5, 6)))], [np.
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda: theory.minibatch_variance(CLIENT, np.zeros(6), 7), r"batch_size is 7; expected .* from 1 to 5"),
+        (
+            lambda: theory.minibatch_variance(CLIENT, np.zeros(6), 7),
+            r"batch_size is 7; .* 1 to 5 \(the rows of the client\)",
+        ),
         (lambda: theory.minibatch_variance(CLIENT, np.zeros(6), 0), "batch_size is 0"),
         (lambda: theory.minibatch_variance(CLIENT, np.zeros(6), 2.0), "batch_size is 2.0"),
         (lambda: theory.minibatch_variance(CLIENT, np.zeros(5), 2), r"x has shape \(5,\); expected \(6,\)"),
@@ -166,7 +172,8 @@ STREAMED = fgmp.Federation.from_arrays([aslinearoperator(np.ones((5, 6)))], [np.
         (lambda: theory.heterogeneity(FED, np.zeros(5)), r"x_star has shape \(5,\); expected \(6,\)"),
         (lambda: theory.heterogeneity(FED, [np.inf] * 6), "x_star holds 6 values that are not finite"),
         (lambda: theory.measure_constants(FED, np.zeros(5), 1), r"x_star has shape \(5,\); expected \(6,\)"),
-        (lambda: theory.measure_constants(FED, np.zeros(6), 7), "sparsity is 7; expected an integer from 1 to 6"),
+        (lambda: theory.measure_constants(FED, np.zeros(6), 7), r"sparsity is 7; .* 1 to 6 \(the number of features\)"),
+        (lambda: theory.measure_constants(FED, np.zeros(6), 1, rng="x"), "^rng is 'x'"),
         (lambda: theory.measure_constants(FED, np.zeros(6), 1, batch_size=6), "batch_size is 6"),
         (lambda: theory.measure_constants(FED, np.zeros(6), 1, n_minibatches=0), "n_minibatches is 0"),
         (lambda: theory.measure_constants(FED, np.zeros(6), 1, max_supports=0), "max_supports is 0"),
@@ -222,7 +229,11 @@ OF = ClientConstants.of
         (lambda: OF(1.0, 1.0, gradient=2.0).zeta_squared, r"whole_gradient is not known; expected \|\|grad f_i"),
         (lambda: ClientConstants(*np.ones((6, 2)), np.ones(2)), "weights sum to 2; expected 1"),
         (lambda: ClientConstants(*np.ones((6, 2)), np.ones(1)), "weights has 1 entries; expected one for each of 2"),
-        (lambda: ClientConstants(*np.ones((7, 0))), "lower has 0 entries"),
+        (lambda: ClientConstants(*np.ones((7, 0))), "lower has 0 entries; expected one for each of 1 clients"),
+        (lambda: ClientConstants(*np.ones((6, 1, 1)), np.ones(1)), r"lower has shape \(1, 1\)"),
+        (lambda: ClientConstants([np.nan], *np.ones((6, 1))), "lower holds 1 values"),
+        (lambda: ClientConstants([1.0], [1.0], [np.inf], *np.ones((4, 1))), "upper_squared holds 1 values"),
+        (lambda: OF([], [], gradient=[], variance=[]), r"lower has shape \(0,\)"),
     ],
 )
 def test_constants_that_are_none_are_named(make, message):
@@ -240,3 +251,5 @@ def test_numbers_stand_for_all_clients():
     assert np.isnan(OF(1.0, 1.0, gradient=0.1).whole_gradient).all()
     assert np.isnan(OF(1.0, 1.0).upper_squared).all()
     np.testing.assert_array_equal(OF(1.0, 2.0, upper_squared=3.0).upper_squared, [3.0])
+    single = ClientConstants(*np.ones((7, 1), np.float32))
+    assert all(getattr(single, name).dtype == float for name in ("lower", "upper_squared", "weights"))

@@ -204,6 +204,54 @@ def test_numpy_scalars_are_numbers():
     assert tall.kappa == np.inf and not tall.guarantees
 
 
+def test_projections_are_exact_unless_said_otherwise():
+    exact = dict(theta=0.5, eta_1=1.0, eta_2=1.0, eta_3=1.0)
+    calls = [
+        lambda **etas: theory.theorem1(constants(), K, **etas),
+        lambda **etas: theory.theorem_inexact(constants(), K, 0.1, **etas),
+        lambda **etas: theory.theorem_partial_participation(constants(), K, 2, **etas),
+        lambda **etas: theory.theorem_unbounded_variance(constants(), K, 0.1, **etas),
+    ]
+    for call in calls:
+        plain, said = call(theta=0.5), call(**exact)
+        assert (plain.kappa, plain.residual) == (said.kappa, said.residual)
+        np.testing.assert_array_equal(plain.nu, said.nu)
+
+
+def test_a_void_lemma_is_never_a_guarantee():
+    """A light client with rho^+ = 2.5 rho^-: without Lemma 2 nothing is known of it, whatever its weight."""
+    constants = ClientConstants.of([1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6])
+    bound = theory.theorem1(constants, 1)
+    np.testing.assert_array_equal(bound.mu, [0, np.inf])
+    assert np.isinf(bound.nu[1]) and np.isfinite(bound.nu[0])
+    assert bound.kappa == np.inf and not bound.guarantees
+
+
+def test_the_border_of_kappa():
+    """rho = 1 and theta = 4: mu = 4 * 2/16 = 1/2, and kappa = 4 mu^2 = 1 is no guarantee; nor is anything above."""
+    client = ClientConstants.of(1.0, 1.0, gradient=0.1)
+    for eta_3 in (1.0, 1.1):
+        bound = theory.theorem1(client, 2, theta=4.0, eta_3=eta_3)
+        assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
+        assert not bound.guarantees and bound.residual == np.inf
+    assert theory.theorem1(client, 3, theta=4.0).kappa == 0.5
+
+
+def test_small_and_huge_numbers_and_no_rounds():
+    quiet = theory.theorem1(ClientConstants.of(1.0, 1.0, variance=0.25), 1, theta=8.0)
+    assert quiet.nu[0] == 4 * (2 * 64 * 0.25 + 4 * 0.25)
+    assert theory.beta_2(1e-320, 1.0) == np.inf
+    assert quiet.after([], 1.0).shape == (0,)
+    np.testing.assert_allclose(quiet.after([0], 0.5), 0.5 + quiet.residual)
+    small = theory.objective_bound(quiet, [0], 0.5, objective=0.0, gradient=0.0, smoothness=0.5)
+    np.testing.assert_allclose(small, 0.25 + quiet.residual / 2)
+    several = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
+    np.testing.assert_allclose(several, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
+    inexact = theory.theorem_inexact(constants(), 1, 0.0)
+    np.testing.assert_allclose(inexact.beta_1, [float(beta_1_by_hand(client)) for client in CLIENTS])
+    np.testing.assert_allclose(inexact.beta_2, theory.theorem1(constants(), 1).beta_2)
+
+
 PLAIN, UNKNOWN = constants(), ClientConstants.of([1.0, 1.0], 1.1, gradient=0.1)
 BOUND = theory.theorem1(PLAIN, K, theta=0.5)
 CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
@@ -222,7 +270,13 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
         ),
         (lambda: theory.theorem_inexact(UNKNOWN, 1, 0.1, eta_1=1.1), "upper_squared is not known"),
         (lambda: theory.theorem_partial_participation(UNKNOWN, 1, 1, eta_1=1.1), "upper_squared is not known"),
-        (lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, theta=1.0), "upper_squared is not known"),
+        (
+            lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, theta=1.0),
+            "at 2 tau, for the theorem without a bound on the variance",
+        ),
+        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, eta_3=0.5), "eta_3 is 0.5"),
+        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, eta_3=0.5), "eta_3 is 0.5"),
+        (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1, upper_squared=np.nan), "upper_squared holds 1 values"),
         (
             lambda: theory.theorem_unbounded_variance(PLAIN, 1, [1.0, 2.0], theta=1.0),
             r"minibatch_gradient has shape \(2,\)",
@@ -243,7 +297,7 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
         (lambda: theory.theorem_partial_participation(PLAIN, 0, 1), "local_iterations is 0"),
         (
             lambda: theory.theorem_partial_participation(PLAIN, 1, 4),
-            "cohort_size is 4; expected an integer from 1 to 3",
+            r"cohort_size is 4; .* 1 to 3 \(the number of clients\)",
         ),
         (lambda: theory.beta_1([1.0, 1.0], [1.0, 1.0, 1.0]), r"upper has shape \(3,\); expected \(2,\), as lower"),
         (lambda: theory.beta_1(np.nan, 1.0), "lower holds 1 values that are not finite"),

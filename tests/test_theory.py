@@ -111,6 +111,7 @@ def test_the_bound_of_the_width_for_binomials_that_no_float_holds(n, tau):
     expected = 3 * (np.sqrt(tau) + np.sqrt(2 * logarithm))
     assert theory.gaussian_width_bound(np.int64(n), np.int32(tau), 3) == pytest.approx(expected, rel=1e-12)
     assert theory.gaussian_width_bound(7, 7) == pytest.approx(np.sqrt(7))
+    assert theory.gaussian_width_bound(7, 7, 0.5) == pytest.approx(np.sqrt(7) / 2)
 
 
 def test_the_width_of_one_coordinate_and_its_error():
@@ -118,6 +119,18 @@ def test_the_width_of_one_coordinate_and_its_error():
     width, error = theory.gaussian_width(1, 1, n_samples=np.int16(20_000), radius=2)
     assert error == pytest.approx(2 * np.sqrt((1 - 2 / np.pi) / 20_000), rel=0.05)
     assert abs(width - 2 * np.sqrt(2 / np.pi)) < 5 * error
+
+
+@pytest.mark.parametrize("n_samples, seed", [(2, 0), (2000, 0), (50, 3)])
+def test_the_width_is_the_mean_of_the_norms_of_the_largest_entries(n_samples, seed):
+    entries = np.abs(np.random.default_rng(seed).standard_normal((n_samples, 5)))
+    norms = [0.5 * np.linalg.norm(np.sort(row)[-2:]) for row in entries]
+    width, error = theory.gaussian_width(5, 2, radius=0.5, n_samples=n_samples, rng=seed)
+    mean = sum(norms) / n_samples
+    assert width == pytest.approx(mean)
+    assert error == pytest.approx((sum((v - mean) ** 2 for v in norms) / (n_samples - 1) / n_samples) ** 0.5)
+    if (n_samples, seed) == (2000, 0):
+        assert theory.gaussian_width(5, 2, radius=0.5) == (width, error)
 
 
 def test_betas_by_hand():
@@ -256,11 +269,15 @@ FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three at
         (lambda: theory.restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),
         (lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),
         (lambda: theory.inner_restricted_constants(np.eye(3), 1, n_supports=0), "n_supports is 0"),
-        (lambda: theory.gaussian_width(3, 4), "sparsity is 4"),
+        (lambda: theory.gaussian_width(0, 1), "^n_features is 0"),
+        (lambda: theory.gaussian_width(3, 4), r"sparsity is 4; .* 1 to 3 \(the number of features\)"),
         (lambda: theory.gaussian_width(3, 1, radius=-1), "radius is -1"),
         (lambda: theory.gaussian_width(3, 1, n_samples=1), "n_samples is 1"),
+        (lambda: theory.gaussian_width(3, 1, rng=-1), "^rng is -1"),
+        (lambda: theory.gaussian_width_bound(0, 1), "^n_features is 0"),
+        (lambda: theory.gaussian_width_bound(3, 1, -0.5), "radius is -0.5"),
         (lambda: theory.gaussian_width_bound(3, 1, np.nan), "radius is nan"),
-        (lambda: theory.gaussian_width_bound(3, 4), "sparsity is 4"),
+        (lambda: theory.gaussian_width_bound(3, 4), r"sparsity is 4; .* 1 to 3 \(the number of features\)"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 0), "local_iterations is 0"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, eta_1=0.5), "eta_1 is 0.5"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, theta=0), "theta is 0"),
