@@ -265,3 +265,66 @@ def test_few_rows_take_their_steps_in_the_row_span(monkeypatch):
     tall = one_client(rng.standard_normal((300, 4)), rng.standard_normal(300))
     gradient_steps(tall, np.zeros(4), rate, [None] * 10)
     assert len(calls) >= 10
+
+
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+def test_the_exact_solver_ends_where_the_gradient_does(loss):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((60, 3))
+    labels = {"logistic": rng.choice([-1, 1], 60), "softmax": rng.integers(0, 3, 60)}
+    client = one_client(A, labels[loss], loss)
+    ends = [minimise(client, fgmp.Exact(), rng.standard_normal(client.model_shape)) for _ in range(2)]
+    for end in ends:
+        assert np.abs(client.gradient(end)).max() < 1e-7
+    values = [client.objective(end) for end in ends]
+    assert values[0] == pytest.approx(values[1], rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [fgmp.GradientDescent, fgmp.ConjugateGradient, fgmp.Newton, fgmp.SVRG])
+def test_a_start_within_the_accuracy_is_the_end(kind):
+    """Orthonormal columns: curvature 1/m in all directions, so that the distance is m times the gradient."""
+    rng = np.random.default_rng(0)
+    Q = np.linalg.qr(rng.standard_normal((9, 4)))[0]
+    solution, client = np.ones(4), one_client(Q, Q @ np.ones(4))
+    near, far = solution + [0.0, 0.09, 0.0, 0.0], solution + [0.0, 0.11, 0.0, 0.0]
+    np.testing.assert_array_equal(minimise(client, kind(accuracy=0.1), near), near)
+    found = minimise(client, kind(accuracy=0.1), far)
+    assert np.linalg.norm(found - solution) <= 0.1 and not np.array_equal(found, far)
+
+
+def classes(n_features=12, n_classes=3, n_clients=2):
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((15, n_features)) for _ in range(n_clients)]
+    return fgmp.Federation.from_arrays(As, [rng.integers(0, n_classes, 15) for _ in As], fgmp.SoftmaxLoss(n_classes))
+
+
+@pytest.mark.parametrize("joint, outputs", [(True, 1), (False, 3)])
+def test_a_shared_support_counts_each_output_or_all(joint, outputs):
+    """From zero the clients send 2 tau entries (of each output), the server 2 tau with their values, then tau."""
+    tau, steps = 2, fgmp.LocalSteps(fgmp.SGD(steps=1, learning_rate=0.1))
+    method = fgmp.SharedSupportGradMP(sparsity=tau, restricted=steps, joint=joint)
+    result = fgmp.simulate(method, classes(), 1, rng=0)
+    merged = 2 * tau * outputs
+    assert result.history["bytes_up"][-1] == 2 * (12 * merged + 8 * merged)
+    assert result.history["bytes_down"][-1] == 2 * 12 * merged
+    assert len(result.support) == tau * outputs
+    cut = fgmp.SharedSupportGradMP(sparsity=tau, restricted=steps, joint=joint, sent=1)
+    assert fgmp.simulate(cut, classes(n_clients=1), 1, rng=0).history["bytes_up"][-1] == (12 + 8) * outputs
+
+
+def test_a_shared_support_of_all_outputs_may_be_larger_than_the_features():
+    steps = fgmp.LocalSteps(fgmp.SGD(steps=1, learning_rate=0.1))
+    large = {"sparsity": 20, "restricted": steps}
+    assert len(fgmp.simulate(fgmp.SharedSupportGradMP(**large, joint=True), classes(), 1, rng=0).support) == 20
+    with pytest.raises(ValueError, match="sparsity is 20; expected an integer from 1 to 12"):
+        fgmp.simulate(fgmp.SharedSupportGradMP(**large), classes(), 1, rng=0)
+
+
+def test_all_exchanges_of_a_round_take_place(fed):
+    """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
+    steps = 12  # the merged support has 8 atoms in round 1
+    inner = fgmp.SharedSupportGradMP(sparsity=4, restricted=fgmp.ConjugateGradients(steps=steps))
+    result = fgmp.simulate(inner, fed, 1, rng=0)
+    exact = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=4), fed, 1, rng=0)
+    np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
+    assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)
