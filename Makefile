@@ -25,7 +25,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix lab refresh paper bench bench-full clean
+.PHONY: help reproduce test test-matrix mutants lab refresh paper bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
@@ -44,6 +44,11 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
 
+mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
+	@mkdir -p build
+	MPLBACKEND=agg $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
+	$(BIN)/python tools/mutants.py
+
 lab: .venv/installed  ## open JupyterLab on the notebooks
 	$(BIN)/python -m jupyterlab notebooks
 
@@ -61,7 +66,7 @@ bench-full: .venv/peers  ## the same with more sizes and repetitions
 	$(BIN)/python benchmarks/run.py --full $(BENCH)
 
 clean:  ## remove the environment, the builds and the caches
-	rm -rf .venv build *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv build mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 .venv/installed: pyproject.toml constraints.txt
@@ -71,6 +76,10 @@ clean:  ## remove the environment, the builds and the caches
 	@echo 'installing into .venv; the first time this takes some minutes'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) \
 	  -e '.[notebooks,video,femnist,test,bench]'
+	@touch $@
+
+.venv/mutmut: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[mutants]'
 	@touch $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import check_array, check_integer, check_number
+from .client_constants import ClientConstants
+from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, check_theta, quotient, slack, times_theta_squared
 from .models import Array
 
 __all__ = [
@@ -25,68 +27,6 @@ __all__ = [
     "theorem_partial_participation",
     "theorem_unbounded_variance",
 ]
-
-
-@dataclass(frozen=True, eq=False)
-class ClientConstants:
-    """What the theorems need to know of the clients: one entry each, all at sparsity 4 tau.
-
-    Attributes
-    ----------
-    lower : ndarray, shape (N,)
-        rho^-_{4 tau}(i), restricted strong convexity of f_i.
-    upper : ndarray, shape (N,)
-        The mean over minibatches j of rho^+_{4 tau}(i, j), restricted smoothness of g_ij.
-    upper_squared : ndarray, shape (N,)
-        The mean over j of rho^+(i, j)^2.
-    gradient : ndarray, shape (N,)
-        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2.
-    whole_gradient : ndarray, shape (N,)
-        ||grad f_i(x*)||^2; its weighted mean is zeta*^2.
-    variance : ndarray, shape (N,)
-        sigma_i^2, the variance of the minibatch gradients.
-    weights : ndarray, shape (N,)
-        p_i, with sum one.
-    """
-
-    lower: Array
-    upper: Array
-    upper_squared: Array
-    gradient: Array
-    whole_gradient: Array
-    variance: Array
-    weights: Array
-
-    @classmethod
-    def of(
-        cls,
-        lower: ArrayLike,
-        upper: ArrayLike,
-        *,
-        upper_squared: ArrayLike | None = None,
-        gradient: ArrayLike = 0.0,
-        whole_gradient: ArrayLike | None = None,
-        variance: ArrayLike = 0.0,
-        weights: ArrayLike | None = None,
-    ) -> ClientConstants:
-        """Constants from numbers or sequences: by default one minibatch, no residual, equal weights."""
-        lower = np.atleast_1d(check_array("lower", lower)).astype(float)
-        upper = np.broadcast_to(check_array("upper", upper), lower.shape).astype(float)
-        if (lower <= 0).any() or (upper < lower * (1 - 1e-12)).any():
-            raise ValueError(
-                f"lower and upper range over {lower.min():g}..{lower.max():g} and {upper.min():g}..{upper.max():g}; "
-                "expected 0 < lower <= upper for each client"
-            )
-        squared = upper**2 if upper_squared is None else upper_squared
-        whole = gradient if whole_gradient is None else whole_gradient
-        p = np.ones(len(lower)) if weights is None else check_array("weights", weights, ndim=1)
-        parts = (squared, gradient, whole, variance, p / p.sum())
-        return cls(lower, upper, *(np.broadcast_to(np.asarray(part, dtype=float), lower.shape) for part in parts))
-
-    @property
-    def zeta_squared(self) -> float:
-        """zeta*^2 = sum p_i ||grad f_i(x*)||^2 (Assumption 3)."""
-        return float(self.weights @ self.whole_gradient)
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +57,10 @@ class ConvergenceBound:
 
     def after(self, rounds: ArrayLike, initial: float) -> Array:
         """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
-        t = np.asarray(rounds, dtype=float)
+        t = check_array("rounds", rounds).astype(float)
+        if t.min(initial=0) < 0:
+            raise ValueError(f"rounds is {t.min():g} at least once; expected numbers of at least 0")
+        initial = check_number("initial", initial, at_least=0)
         if not self.guarantees:
             return np.full(t.shape, np.inf)
         bound: Array = self.kappa**t * initial + self.residual
@@ -127,40 +70,6 @@ class ConvergenceBound:
         if not self.guarantees:
             return f"no guarantee: kappa = {self.kappa:.3g} is not below 1"
         return f"kappa = {self.kappa:.3g}, residual = {self.residual:.3g}"
-
-
-def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
-    lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
-    room = 2 * lower - upper
-    ratio: Array = np.divide(upper, room, out=np.full(np.broadcast(lower, upper).shape, np.inf), where=room > 0)
-    return ratio
-
-
-def beta_2(
-    lower: ArrayLike, upper: ArrayLike, *, theta: float = np.inf, eta_1: float = 1.0, upper_squared: ArrayLike = 0.0
-) -> Array:
-    """Lemma 3: beta_2 = 2 (rho^+ + 1/theta^2 - rho^-) / rho^- + 2 s (3 E rho^{+2} + 1) / rho^-.
-
-    Here s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The statement in the paper divides
-    rho^+ + 1/theta^2 by eta_1^2; the proof does not.
-    """
-    lower, upper = np.asarray(lower, dtype=float), np.asarray(upper, dtype=float)
-    found: Array = 2 * (upper + theta**-2 - lower + _slack(eta_1) * (3 * np.asarray(upper_squared) + 1)) / lower
-    return found
-
-
-def beta_2_unbounded_variance(
-    lower: ArrayLike, upper: ArrayLike, upper_squared: ArrayLike, *, theta: float, eta_1: float = 1.0
-) -> Array:
-    """The lemma of the appendix: beta_2 of Lemma 3 plus 6 theta^2 (E rho^{+2} + rho^{+2}) / rho^-, for any variance.
-
-    Following the proof from its first line; the printed lemma and theorem have 3 theta^2, and rho^+ for its square.
-    """
-    plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
-    spread = np.asarray(upper_squared, dtype=float) + np.asarray(upper, dtype=float) ** 2
-    found: Array = plain + 6 * theta**2 * spread / np.asarray(lower, dtype=float)
-    return found
 
 
 def theorem1(
@@ -187,16 +96,22 @@ def theorem1(
     eta_1, eta_2, eta_3 : float
         Quality of the three approximate projections: at least 1, and 1 where they are exact.
 
+    Raises
+    ------
+    ValueError
+        Where a number is out of its range, or eta_1 > 1 and the constants lack `upper_squared` or `whole_gradient`.
+
     Notes
     -----
     The paper takes one nu = sum p_i nu(i) (with a maximum inside) out of the sum over the clients. That sum can be
     smaller than the sum of the products, where clients with large mu(i) also have large nu(i), so nu stays inside
     here, as the induction in the proof has it.
     """
-    _check_etas(theta, eta_1, eta_2, eta_3)
+    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
     first = beta_1(constants.lower, constants.upper)
-    second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=constants.upper_squared)
-    xi_1 = 4 * (constants.gradient + constants.variance) / constants.upper**2
+    second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
+    xi_1 = 4 * quotient(constants.gradient + constants.variance, constants.upper**2)
     mu, nu = _local_iteration(first, second, xi_1, _xi_2(constants, theta, eta_1), eta_2)
     return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
 
@@ -243,12 +158,9 @@ def theorem_partial_participation(
     cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
     equal = replace(constants, weights=np.full(count, 1 / count))
     all_clients = theorem1(equal, local_iterations, theta=theta, eta_1=eta_1, eta_2=eta_2, eta_3=eta_3)
-    worst = np.sort(all_clients.mu**local_iterations)[::-1][:cohort_size].mean()
-    factor = 2 * eta_3**2 + 2
-    kappa = float(factor * worst)
-    residual = float("inf")
-    if kappa < 1:
-        residual = factor * _added(all_clients.mu, all_clients.nu, equal.weights, local_iterations) / (1 - kappa)
+    slowest = np.sort(all_clients.mu)[::-1][:cohort_size]
+    kappa = float((2 * eta_3**2 + 2) * _power(slowest, local_iterations).mean())
+    residual = _residual(all_clients.mu, all_clients.nu, equal.weights, local_iterations, eta_3, kappa)
     return replace(all_clients, kappa=kappa, residual=residual)
 
 
@@ -267,7 +179,7 @@ def theorem_unbounded_variance(
     Parameters
     ----------
     constants, local_iterations, theta, eta_1, eta_2, eta_3
-        As in `theorem1`; the entry `variance` of the constants is not used.
+        As in `theorem1`; `upper_squared` is always needed, and `variance` not used.
     minibatch_gradient : array_like, shape (N,)
         The mean over minibatches j of ||grad g_ij(x*)||^2.
 
@@ -276,17 +188,17 @@ def theorem_unbounded_variance(
     True but empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 01
     repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
     xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
-    xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)).
+    xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
+    onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
     """
-    _check_etas(theta, eta_1, eta_2, eta_3)
-    energy = np.broadcast_to(check_array("minibatch_gradient", minibatch_gradient), constants.lower.shape)
+    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    energy = np.zeros_like(constants.lower) + _one_each("minibatch_gradient", minibatch_gradient, constants.lower)
+    squared = constants.known("upper_squared", "the theorem without a bound on the variance")
     first = beta_1(constants.lower, constants.upper)
-    second = beta_2_unbounded_variance(
-        constants.lower, constants.upper, constants.upper_squared, theta=theta, eta_1=eta_1
-    )
-    xi_1 = 2 * energy / constants.upper**2
-    xi_2 = 8 * constants.gradient / constants.lower**2
-    xi_2 = xi_2 + (24 * theta**2 + 30 * _slack(eta_1)) * energy / constants.lower
+    second = beta_2_unbounded_variance(constants.lower, constants.upper, squared, theta=theta, eta_1=eta_1)
+    xi_1 = 2 * quotient(energy, constants.upper**2)
+    spread = times_theta_squared(24 * energy, theta) + 30 * slack(eta_1) * energy
+    xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
     mu, nu = _local_iteration(first, second, xi_1, xi_2, eta_2)
     return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
 
@@ -312,12 +224,16 @@ def objective_bound(
     smoothness : float
         rho = sum p_i of the mean restricted smoothness at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros.
     """
+    objective = check_number("objective", objective)
+    gradient = check_number("gradient", gradient, at_least=0)
     smoothness = check_number("smoothness", smoothness, above=0)
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
 
 
-def _slack(eta_1: float) -> float:
-    return float(np.sqrt(eta_1**2 - 1) / eta_1)
+def _power(mu: Array, exponent: int) -> Array:
+    with np.errstate(over="ignore"):
+        powers: Array = mu**exponent
+    return powers
 
 
 def _local_iteration(first: Array, second: Array, xi_1: Array, xi_2: Array, eta_2: float) -> tuple[Array, Array]:
@@ -332,35 +248,46 @@ def _local_iteration(first: Array, second: Array, xi_1: Array, xi_2: Array, eta_
 
 def _xi_2(constants: ClientConstants, theta: float, eta_1: float) -> Array:
     """8 max ||P grad f_i||^2 / rho^{-2} + ((2 theta^2 + 6 s) sigma^2 + 6 s ||grad f_i||^2) / rho^-."""
-    spread = 6 * _slack(eta_1) * (constants.variance + constants.whole_gradient)
-    # theta may be infinite where there is no variance.
-    spread = spread + np.where(constants.variance > 0, 2 * min(theta, 1e150) ** 2 * constants.variance, 0.0)
-    found: Array = 8 * constants.gradient / constants.lower**2 + spread / constants.lower
-    return found
+    spread = times_theta_squared(2 * constants.variance, theta)
+    if eta_1 > 1:
+        whole = constants.known("whole_gradient", "eta_1 > 1")
+        spread = spread + 6 * slack(eta_1) * (constants.variance + whole)
+    return 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
 
 
-def _added(mu: Array, nu: Array, weights: Array, local_iterations: int) -> float:
-    """Sum over clients of p_i nu(i) (1 + mu(i) + .. + mu(i)^(K-1))."""
+def _residual(mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float, kappa: float) -> float:
+    """(2 eta_3^2 + 2)/(1 - kappa) times the sum of p_i nu(i) (1 + mu(i) + .. + mu(i)^(K-1))."""
+    if kappa >= 1:
+        return float("inf")
     counted = weights > 0
-    series = sum(mu[counted] ** k for k in range(local_iterations))
-    return float(np.sum(weights[counted] * nu[counted] * series))
+    series = sum(_power(mu[counted], k) for k in range(local_iterations))
+    return (2 * eta_3**2 + 2) * float(np.sum(weights[counted] * nu[counted] * series)) / (1 - kappa)
 
 
 def _assemble(
     first: Array, second: Array, mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float
 ) -> ConvergenceBound:
     local_iterations = check_integer("local_iterations", local_iterations)
-    factor = 2 * eta_3**2 + 2
     counted = weights > 0
-    kappa = float(factor * np.sum(weights[counted] * mu[counted] ** local_iterations))
-    residual = float("inf")
-    if kappa < 1:
-        residual = factor * _added(mu, nu, weights, local_iterations) / (1 - kappa)
+    kappa = float((2 * eta_3**2 + 2) * np.sum(weights[counted] * _power(mu[counted], local_iterations)))
+    residual = _residual(mu, nu, weights, local_iterations, eta_3, kappa)
     return ConvergenceBound(first, second, mu, nu, kappa, residual)
 
 
-def _check_etas(theta: float, eta_1: float, eta_2: float, eta_3: float) -> None:
-    if not theta > 0:
-        raise ValueError(f"theta is {theta!r}; expected a number above 0, or infinity")
-    for name, eta in (("eta_1", eta_1), ("eta_2", eta_2), ("eta_3", eta_3)):
-        check_number(name, eta, at_least=1)
+def _one_each(name: str, value: ArrayLike, like: Array) -> Array:
+    """A nonnegative number for each client, or one for all."""
+    array = check_array(name, value)
+    if array.shape not in ((), like.shape):
+        raise ValueError(f"{name} has shape {array.shape}; expected {like.shape}, or one number")
+    if array.min() < 0:
+        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
+    return array
+
+
+def _check_parameters(theta: float, eta_1: float, eta_2: float, eta_3: float) -> tuple[float, float, float, float]:
+    if np.ndim(theta) > 0:
+        raise ValueError(f"theta has shape {np.shape(theta)}; expected a number above 0, or infinity")
+    first, second, third = (
+        check_number(f"eta_{i}", eta, at_least=1) for i, eta in enumerate((eta_1, eta_2, eta_3), start=1)
+    )
+    return float(check_theta(theta)), first, second, third

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
-from math import comb
+from math import comb, log10
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -87,10 +87,12 @@ def restricted_constants(
         `outer_restricted_constants` bound the constants from the two sides instead.
     """
     hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
+    max_supports = check_integer("max_supports", max_supports)
     count = comb(len(hessian), sparsity)
     if count > max_supports:
+        found = f"{count:.3g}" if count < 10**15 else f"about 10^{log10(count):.0f}"
         raise ValueError(
-            f"sparsity {sparsity} of {len(hessian)} columns has {count:.3g} supports; expected at most "
+            f"sparsity {sparsity} of {len(hessian)} columns has {found} supports; expected at most "
             f"max_supports={max_supports}. inner_restricted_constants and outer_restricted_constants give bounds"
         )
     supports = combinations(range(len(hessian)), sparsity)
@@ -157,14 +159,14 @@ def rip_constant(B: ArrayLike, sparsity: int, *, max_supports: int = 200_000) ->
 
     Exact, over all tau-sparse z, by enumeration as in `restricted_constants` (without the factor 1/m).
     """
-    B = check_array("B", B, ndim=2)
+    B = _check_matrix(B)
     found = restricted_constants(B * np.sqrt(len(B)), sparsity, max_supports=max_supports)
     return max(found.upper - 1, 1 - found.lower)
 
 
 def stable_rank(B: ArrayLike) -> float:
     """sr(B) = ||B||_F^2 / ||B||^2, between 1 and the rank (paper, Section IV-D)."""
-    B = check_array("B", B, ndim=2)
+    B = _check_matrix(B)
     norm = np.linalg.norm(B, 2)
     if norm == 0:
         raise ValueError("B is zero; expected a matrix with a nonzero entry")
@@ -175,14 +177,25 @@ def _problem(
     B: ArrayLike, sparsity: int, weights: ArrayLike | None, dictionary: StandardBasis | None
 ) -> tuple[Array, Array, int]:
     """The Hessian and the Gram matrix in the coordinates of the atoms."""
-    B = check_array("B", B, ndim=2)
-    inside = B @ dictionary.atoms if isinstance(dictionary, Dictionary) else B
-    gram = dictionary.gram if isinstance(dictionary, Dictionary) else np.eye(inside.shape[1])
+    B = _check_matrix(B)
+    if not isinstance(dictionary, StandardBasis | None):
+        raise ValueError(f"dictionary is {dictionary!r}; expected a Dictionary, a StandardBasis or None")
+    inside, gram = B, np.eye(B.shape[1])
+    if isinstance(dictionary, Dictionary):
+        dictionary.n_atoms(B.shape[1])
+        inside, gram = B @ dictionary.atoms, dictionary.gram
     w = np.ones(len(B)) if weights is None else check_array("weights", weights, ndim=1)
     if w.shape != (len(B),) or w.min(initial=0) < 0:
         raise ValueError(f"weights has shape {w.shape} and minimum {w.min():g}; expected {len(B)} weights >= 0")
     sparsity = check_integer("sparsity", sparsity, at_most=inside.shape[1], why="the number of columns")
     return inside.T @ (inside * w[:, None]) / len(B), gram, sparsity
+
+
+def _check_matrix(B: ArrayLike) -> Array:
+    B = check_array("B", B, ndim=2)
+    if 0 in B.shape:
+        raise ValueError(f"B has shape {B.shape}; expected at least one row and one column")
+    return B
 
 
 def _chunks(supports: Iterator[tuple[int, ...]] | Iterator[Array]) -> Iterator[Array]:
@@ -198,12 +211,25 @@ def _spectra(hessian: Array, gram: Array, supports: Array) -> Array:
     rows, columns = supports[:, :, None], supports[:, None, :]
     blocks = hessian[rows, columns]
     if not np.array_equal(gram, np.eye(len(gram))):
-        factors = np.linalg.cholesky(gram[rows, columns])
+        factors = _factors(gram[rows, columns])
         half = np.linalg.solve(factors, blocks)
         blocks = np.linalg.solve(factors, np.swapaxes(half, 1, 2))
         blocks = (blocks + np.swapaxes(blocks, 1, 2)) / 2
     eigenvalues: Array = np.linalg.eigvalsh(blocks)
     return eigenvalues
+
+
+def _factors(grams: Array) -> Array:
+    """Cholesky factors of the Gram matrices of the atoms of each support, or a ValueError where they are dependent."""
+    try:
+        factors: Array = np.linalg.cholesky(grams)
+    except np.linalg.LinAlgError:
+        factors = np.zeros_like(grams)
+    pivots = np.diagonal(factors, axis1=1, axis2=2) ** 2
+    size = grams.shape[1]
+    if (pivots.min(axis=1) <= 8 * size * np.finfo(grams.dtype).eps * pivots.max(axis=1)).any():
+        raise ValueError(f"dictionary has {size} linearly dependent atoms; expected a smaller sparsity than {size}")
+    return factors
 
 
 def _exchange(hessian: Array, gram: Array, support: Array, *, largest_wanted: bool) -> float:

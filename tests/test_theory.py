@@ -104,6 +104,35 @@ def test_gaussian_width_lies_below_its_bound(n, tau):
         assert abs(width - chi) < 5 * error
 
 
+@pytest.mark.parametrize("n, tau", [(1000, 10), (20_000, 300)])
+def test_the_bound_of_the_width_for_binomials_that_no_float_holds(n, tau):
+    """log binomial(n, tau) as a sum; the issue is not its size but that NumPy takes no logarithm of a large integer."""
+    logarithm = np.sum(np.log(np.arange(n - tau + 1, n + 1)) - np.log(np.arange(1, tau + 1)))
+    expected = 3 * (np.sqrt(tau) + np.sqrt(2 * logarithm))
+    assert theory.gaussian_width_bound(np.int64(n), np.int32(tau), 3) == pytest.approx(expected, rel=1e-12)
+    assert theory.gaussian_width_bound(7, 7) == pytest.approx(np.sqrt(7))
+    assert theory.gaussian_width_bound(7, 7, 0.5) == pytest.approx(np.sqrt(7) / 2)
+
+
+def test_the_width_of_one_coordinate_and_its_error():
+    """E |g| = sqrt(2/pi), and the standard deviation of |g| is sqrt(1 - 2/pi)."""
+    width, error = theory.gaussian_width(1, 1, n_samples=np.int16(20_000), radius=2)
+    assert error == pytest.approx(2 * np.sqrt((1 - 2 / np.pi) / 20_000), rel=0.05)
+    assert abs(width - 2 * np.sqrt(2 / np.pi)) < 5 * error
+
+
+@pytest.mark.parametrize("n_samples, seed", [(2, 0), (2000, 0), (50, 3)])
+def test_the_width_is_the_mean_of_the_norms_of_the_largest_entries(n_samples, seed):
+    entries = np.abs(np.random.default_rng(seed).standard_normal((n_samples, 5)))
+    norms = [0.5 * np.linalg.norm(np.sort(row)[-2:]) for row in entries]
+    width, error = theory.gaussian_width(5, 2, radius=0.5, n_samples=n_samples, rng=seed)
+    mean = sum(norms) / n_samples
+    assert width == pytest.approx(mean)
+    assert error == pytest.approx((sum((v - mean) ** 2 for v in norms) / (n_samples - 1) / n_samples) ** 0.5)
+    if (n_samples, seed) == (2000, 0):
+        assert theory.gaussian_width(5, 2, radius=0.5) == (width, error)
+
+
 def test_betas_by_hand():
     assert theory.beta_1(1.0, 1.0) == pytest.approx(1)
     assert theory.beta_1(2.0, 3.0) == pytest.approx(3)
@@ -150,6 +179,7 @@ def test_the_variants_by_hand():
     whole = theory.theorem_partial_participation(constants, 3, 3, theta=10.0)
     assert whole.kappa == pytest.approx(exact.kappa) and whole.residual == pytest.approx(exact.residual)
     assert part.kappa >= whole.kappa
+    constants = ClientConstants.of([1.0, 1.0, 1.0], [1.0, 1.01, 1.02], upper_squared=1.1)
     free = theory.theorem_unbounded_variance(constants, 3, [0.0, 0.0, 0.0], theta=0.05)
     np.testing.assert_allclose(free.beta_1, exact.beta_1)
     slow = theory.beta_2_unbounded_variance(constants.lower, constants.upper, constants.upper_squared, theta=0.05)
@@ -211,6 +241,9 @@ def test_the_variance_over_minibatches_is_that_of_enumeration(batch_size):
     assert theory.minibatch_variance(client, x, 5) == 0
 
 
+FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
+
+
 @pytest.mark.parametrize(
     "call, message",
     [
@@ -220,7 +253,31 @@ def test_the_variance_over_minibatches_is_that_of_enumeration(batch_size):
         (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 2]), r"weights has shape \(2,\)"),
         (lambda: theory.stable_rank(np.zeros((2, 2))), "B is zero"),
         (lambda: theory.rip_constant(np.eye(3), 0), "sparsity is 0"),
-        (lambda: theory.gaussian_width(3, 4), "sparsity is 4"),
+        (lambda: theory.rip_constant(np.eye(3), 1, max_supports=0), "max_supports is 0"),
+        (lambda: theory.rip_constant(np.ones((3, 2000)), 500), r"has about 10\^487 supports; expected at most"),
+        (lambda: theory.restricted_constants(np.ones((0, 3)), 1), r"B has shape \(0, 3\); expected at least one row"),
+        (lambda: theory.outer_restricted_constants(np.ones((3, 0)), 1), r"B has shape \(3, 0\)"),
+        (lambda: theory.stable_rank(np.ones((0, 3))), r"B has shape \(0, 3\)"),
+        (lambda: theory.rip_constant(np.ones((0, 3)), 1), r"B has shape \(0, 3\)"),
+        (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, -1]), "minimum -1; expected 3 weights >= 0"),
+        (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, np.nan]), "weights holds 1 values"),
+        (lambda: theory.restricted_constants(np.eye(3), 1, dictionary=np.eye(3)), "dictionary is array"),
+        (
+            lambda: theory.restricted_constants(np.eye(4), 1, dictionary=fgmp.Dictionary(np.eye(3))),
+            "atoms of 3 features",
+        ),
+        (lambda: theory.restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),
+        (lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),
+        (lambda: theory.inner_restricted_constants(np.eye(3), 1, n_supports=0), "n_supports is 0"),
+        (lambda: theory.gaussian_width(0, 1), "^n_features is 0"),
+        (lambda: theory.gaussian_width(3, 4), r"sparsity is 4; .* 1 to 3 \(the number of features\)"),
+        (lambda: theory.gaussian_width(3, 1, radius=-1), "radius is -1"),
+        (lambda: theory.gaussian_width(3, 1, n_samples=1), "n_samples is 1"),
+        (lambda: theory.gaussian_width(3, 1, rng=-1), "^rng is -1"),
+        (lambda: theory.gaussian_width_bound(0, 1), "^n_features is 0"),
+        (lambda: theory.gaussian_width_bound(3, 1, -0.5), "radius is -0.5"),
+        (lambda: theory.gaussian_width_bound(3, 1, np.nan), "radius is nan"),
+        (lambda: theory.gaussian_width_bound(3, 4), r"sparsity is 4; .* 1 to 3 \(the number of features\)"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 0), "local_iterations is 0"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, eta_1=0.5), "eta_1 is 0.5"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, theta=0), "theta is 0"),

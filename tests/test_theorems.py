@@ -1,0 +1,320 @@
+"""The theorems against their proofs, run step by step in fractions, with approximate projections and variance.
+
+`local_iteration` follows the proof of Lemma 3 to a u^2 - 2 b u - c <= 0 and so to 2c/a + 8b^2/a^2, then Lemmas 2 and 1;
+`after_a_round` repeats it K times and averages. Both are affine in the squared error, so that the rate is what a unit
+of error adds and the residual what comes out of none: no closed form of a sum or of a coefficient is used.
+"""
+
+from fractions import Fraction as F
+from itertools import combinations
+
+import numpy as np
+import pytest
+
+from fgmp import theory
+from fgmp.theory import ClientConstants
+
+# eta_1 = 5/4, so that s = sqrt(1 - 16/25) = 3/5 is rational.
+SLACK = {F(1): F(0), F(5, 4): F(3, 5)}
+# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2, sigma^2 and E ||grad g||^2, in a unit in which kappa is below 1.
+CLIENTS = [
+    dict(lower=F(1000), upper=F(1003), squared=F(2), gradient=F(3), whole=F(7), variance=F(5), energy=F(11)),
+    dict(lower=F(2000), upper=F(2004), squared=F(9), gradient=F(2), whole=F(4), variance=F(1), energy=F(6)),
+    dict(lower=F(1500), upper=F(1500), squared=F(4), gradient=F(0), whole=F(0), variance=F(8), energy=F(8)),
+]
+WEIGHTS = [F(1, 2), F(1, 3), F(1, 6)]
+SETTINGS = [(F(1), F(1), F(1)), (F(5, 4), F(1), F(1)), (F(1), F(3, 2), F(1)), (F(5, 4), F(2), F(3, 2))]
+THETA, K = F(1, 2), 3
+
+
+def constants(weights=WEIGHTS):
+    names = {"upper_squared": "squared", "whole_gradient": "whole"}
+    parts = {
+        name: [float(client[names.get(name, name)]) for client in CLIENTS]
+        for name in ("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance")
+    }
+    return ClientConstants.of(**parts, weights=[float(p) for p in weights])
+
+
+def beta_1_by_hand(client):
+    return client["upper"] / (2 * client["lower"] - client["upper"])
+
+
+def lemma_3(client, error, eta_1, theta):
+    """The bound of ||P_perp (b - x*)||^2, from ||x - x*||^2 = error; ||z|| = ||x - x*||."""
+    s = SLACK[eta_1]
+    missed = 3 * client["squared"] * error + 3 * client["variance"] + 3 * client["whole"]
+    c = (client["upper"] + 1 / theta**2) * error - client["lower"] * error
+    c += theta**2 * client["variance"] + s * (missed + error)
+    return 2 * c / client["lower"] + 8 * client["gradient"] / client["lower"] ** 2
+
+
+def lemma_of_the_appendix(client, error, eta_1, theta):
+    s = SLACK[eta_1]
+    variance = 3 * (client["squared"] + client["upper"] ** 2) * error + 12 * client["energy"]
+    missed = 3 * client["squared"] * error + 15 * client["energy"]
+    c = (client["upper"] + 1 / theta**2) * error - client["lower"] * error
+    c += theta**2 * variance + s * (missed + error)
+    return 2 * c / client["lower"] + 8 * client["gradient"] / client["lower"] ** 2
+
+
+def xi_1(client):
+    energy = 2 * (client["gradient"] + client["variance"])  # ||a + b||^2 <= 2 ||a||^2 + 2 ||b||^2
+    return 2 * energy / (client["upper"] * (2 * client["lower"] - client["upper"]))
+
+
+def xi_1_of_the_appendix(client):
+    return 2 * client["energy"] / (client["upper"] * (2 * client["lower"] - client["upper"]))
+
+
+def local_iteration(client, error, etas, theta=THETA, third=lemma_3, first=xi_1, delta=None):
+    exact = beta_1_by_hand(client) * third(client, error, etas[0], theta) + first(client)
+    solved = exact if delta is None else 2 * exact + 2 * delta**2
+    return (1 + etas[1]) ** 2 * solved
+
+
+def after_a_visit(client, error, etas, **options):
+    for _ in range(K):
+        error = local_iteration(client, error, etas, **options)
+    return error
+
+
+def after_a_round(error, etas, weights=WEIGHTS, clients=CLIENTS, **options):
+    visits = [after_a_visit(client, error, etas, **options) for client in clients]
+    return (2 * etas[2] ** 2 + 2) * sum(p * visit for p, visit in zip(weights, visits, strict=True))
+
+
+def rate_and_residual(etas, **options):
+    added = after_a_round(F(0), etas, **options)
+    kappa = after_a_round(F(1), etas, **options) - added
+    return kappa, added / (1 - kappa)
+
+
+def options_of(etas, theta=THETA):
+    return dict(theta=float(theta), eta_1=float(etas[0]), eta_2=float(etas[1]), eta_3=float(etas[2]))
+
+
+def assert_bound(bound, kappa, residual):
+    assert kappa < 1
+    assert bound.kappa == pytest.approx(float(kappa), rel=1e-10)
+    assert bound.residual == pytest.approx(float(residual), rel=1e-10)
+
+
+@pytest.mark.parametrize("etas", SETTINGS)
+def test_theorem_1_is_its_proof(etas):
+    bound = theory.theorem1(constants(), K, **options_of(etas))
+    assert_bound(bound, *rate_and_residual(etas))
+    for i, client in enumerate(CLIENTS):
+        nu = local_iteration(client, F(0), etas)
+        assert bound.nu[i] == pytest.approx(float(nu), rel=1e-10)
+        assert bound.mu[i] == pytest.approx(float(local_iteration(client, F(1), etas) - nu), rel=1e-10)
+
+
+@pytest.mark.parametrize("etas", SETTINGS)
+def test_inexact_solvers_are_their_proof(etas):
+    bound = theory.theorem_inexact(constants(), K, 0.25, **options_of(etas))
+    assert_bound(bound, *rate_and_residual(etas, delta=F(1, 4)))
+
+
+@pytest.mark.parametrize("etas", SETTINGS)
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_cohorts_are_their_proof(etas, size):
+    """kappa for the worst cohort, what is added for the mean one."""
+    bound = theory.theorem_partial_participation(constants(), K, size, **options_of(etas))
+    equal, added, rates = [F(1, size)] * size, [], []
+    for cohort in combinations(CLIENTS, size):
+        added.append(after_a_round(F(0), etas, equal, cohort))
+        rates.append(after_a_round(F(1), etas, equal, cohort) - added[-1])
+    assert_bound(bound, max(rates), sum(added) / len(added) / (1 - max(rates)))
+
+
+@pytest.mark.parametrize("etas", SETTINGS)
+def test_the_theorem_of_the_appendix_is_its_proof(etas):
+    """kappa is far above 1, so what one local iteration does is compared."""
+    theta = F(1, 100)
+    energy = [float(client["energy"]) for client in CLIENTS]
+    bound = theory.theorem_unbounded_variance(constants(), K, energy, **options_of(etas, theta))
+    options = dict(theta=theta, third=lemma_of_the_appendix, first=xi_1_of_the_appendix)
+    for i, client in enumerate(CLIENTS):
+        nu = local_iteration(client, F(0), etas, **options)
+        assert bound.nu[i] == pytest.approx(float(nu), rel=1e-10)
+        assert bound.mu[i] == pytest.approx(float(local_iteration(client, F(1), etas, **options) - nu), rel=1e-10)
+    added = after_a_round(F(0), etas, **options)
+    assert bound.kappa == pytest.approx(float(after_a_round(F(1), etas, **options) - added), rel=1e-10)
+    assert bound.residual == np.inf and not bound.guarantees
+
+
+def test_a_perfect_client_by_hand():
+    """rho = 1, theta = 2, sigma^2 = 1, no gradient: beta_2 = 1/2, xi_2 = 8, xi_1 = 4, mu = 2, nu = 48."""
+    constants = ClientConstants.of(1.0, 1.0, variance=1.0)
+    bound = theory.theorem1(constants, 1, theta=2.0)
+    assert (bound.beta_1[0], bound.beta_2[0], bound.mu[0], bound.nu[0]) == (1.0, 0.5, 2.0, 48.0)
+    sharper = theory.theorem1(constants, 4, theta=8.0)  # mu = 4 * 2/64 = 1/8
+    assert sharper.kappa == 4 / 8**4
+    assert sharper.residual == pytest.approx(4 * 4 * (2 * 64 + 4) * (1 + 1 / 8 + 1 / 64 + 1 / 512) / (1 - 4 / 8**4))
+
+
+def test_weights_order_and_clients_that_do_not_count():
+    etas = SETTINGS[-1]
+    ends = [rate_and_residual(etas, weights=weights) for weights in ([F(1), F(0), F(0)], [F(0), F(1), F(0)])]
+    for i, (kappa, residual) in enumerate(ends):
+        assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, **options_of(etas)), kappa, residual)
+    hopeless = ClientConstants.of([1.0, 1.0], [1.0, 3.0], gradient=[0.0, 0.1], weights=[1.0, 0.0])
+    assert theory.theorem1(hopeless, 2).kappa == 0 and theory.theorem1(hopeless, 2).residual == 0
+
+
+def test_the_bound_of_f_is_that_of_the_proof():
+    """f(x*) + g d + rho d^2 / 2 + rho d^2 / 2 with the g d that is largest: g^2 / (2 rho) + rho d^2 / 2."""
+    bound = theory.theorem1(constants(), K, **options_of(SETTINGS[-1]))
+    value = theory.objective_bound(bound, [0, 2], 3.0, objective=0.5, gradient=4.0, smoothness=8.0)
+    squares = bound.kappa ** np.array([0, 2]) * 3.0 + bound.residual
+    np.testing.assert_allclose(value, 0.5 + 4 / 16 + 8 * squares)
+    np.testing.assert_allclose(bound.after([0, 2], 3.0), squares)
+
+
+def test_the_full_batch_takes_an_infinite_theta():
+    """1/theta^2 is zero; theta^2 times no variance is zero, and times some is infinite: no bound then, and no nan."""
+    etas, still = SETTINGS[1], [dict(client, variance=F(0)) for client in CLIENTS]
+    full = ClientConstants.of([1000, 2000], [1003, 2004], upper_squared=[2, 9], gradient=[3, 2], whole_gradient=[7, 4])
+    far = F(10**30)  # stands for infinity
+    kappa, residual = rate_and_residual(etas, weights=[F(1, 2)] * 2, clients=still[:2], theta=far)
+    for theta in (np.inf, np.float32(np.inf), 1e200):
+        bound = theory.theorem1(full, K, theta=theta, eta_1=1.25)
+        assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(float(residual))
+    noisy = theory.theorem1(constants(), K)
+    assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
+    empty = theory.theorem_unbounded_variance(full, K, 0.0, theta=np.inf, eta_1=1.25)
+    assert np.isinf(empty.beta_2).all() and not empty.guarantees and empty.residual == np.inf
+    without = np.array([local_iteration(c, F(0), etas, theta=far, first=lambda _: 0) for c in still[:2]], float)
+    s_term = 4 * empty.beta_1 * 6 * 0.6 * full.whole_gradient / full.lower  # Theorem 1 has it, the appendix does not
+    np.testing.assert_allclose(empty.nu, without - s_term)
+
+
+def test_numpy_scalars_are_numbers():
+    plain = theory.theorem1(constants(), 3, theta=2, eta_1=1.25, eta_2=1, eta_3=2)
+    scalars = dict(theta=np.int64(2), eta_1=np.float32(1.25), eta_2=np.int8(1), eta_3=np.int8(2))
+    ours = theory.theorem1(constants(), np.int8(3), **scalars)
+    assert (ours.kappa, ours.residual) == (plain.kappa, plain.residual)
+    assert theory.beta_2(2, 3, theta=np.int64(2)) == theory.beta_2(2.0, 3.0, theta=2.0) == 1.25
+    np.testing.assert_array_equal(theory.beta_2(2, 3, theta=[1, 2]), [2.0, 1.25])
+    small = theory.beta_2([2.0, 0.0, -1.0], 3.0)
+    np.testing.assert_array_equal(small, [1.0, np.inf, np.inf])
+    assert theory.beta_2(1.0, 1.0, theta=1e-200) == np.inf
+    tall = theory.theorem1(ClientConstants.of(1.0, 1.9), 400)
+    assert tall.kappa == np.inf and not tall.guarantees
+
+
+def test_projections_are_exact_unless_said_otherwise():
+    exact = dict(theta=0.5, eta_1=1.0, eta_2=1.0, eta_3=1.0)
+    calls = [
+        lambda **etas: theory.theorem1(constants(), K, **etas),
+        lambda **etas: theory.theorem_inexact(constants(), K, 0.1, **etas),
+        lambda **etas: theory.theorem_partial_participation(constants(), K, 2, **etas),
+        lambda **etas: theory.theorem_unbounded_variance(constants(), K, 0.1, **etas),
+    ]
+    for call in calls:
+        plain, said = call(theta=0.5), call(**exact)
+        assert (plain.kappa, plain.residual) == (said.kappa, said.residual)
+        np.testing.assert_array_equal(plain.nu, said.nu)
+
+
+def test_a_void_lemma_is_never_a_guarantee():
+    """A light client with rho^+ = 2.5 rho^-: without Lemma 2 nothing is known of it, whatever its weight."""
+    constants = ClientConstants.of([1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6])
+    bound = theory.theorem1(constants, 1)
+    np.testing.assert_array_equal(bound.mu, [0, np.inf])
+    assert np.isinf(bound.nu[1]) and np.isfinite(bound.nu[0])
+    assert bound.kappa == np.inf and not bound.guarantees
+
+
+def test_the_border_of_kappa():
+    """rho = 1 and theta = 4: mu = 4 * 2/16 = 1/2, and kappa = 4 mu^2 = 1 is no guarantee; nor is anything above."""
+    client = ClientConstants.of(1.0, 1.0, gradient=0.1)
+    for eta_3 in (1.0, 1.1):
+        bound = theory.theorem1(client, 2, theta=4.0, eta_3=eta_3)
+        assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
+        assert not bound.guarantees and bound.residual == np.inf
+    assert theory.theorem1(client, 3, theta=4.0).kappa == 0.5
+
+
+def test_small_and_huge_numbers_and_no_rounds():
+    quiet = theory.theorem1(ClientConstants.of(1.0, 1.0, variance=0.25), 1, theta=8.0)
+    assert quiet.nu[0] == 4 * (2 * 64 * 0.25 + 4 * 0.25)
+    assert theory.beta_2(1e-320, 1.0) == np.inf
+    assert quiet.after([], 1.0).shape == (0,)
+    np.testing.assert_allclose(quiet.after([0], 0.5), 0.5 + quiet.residual)
+    small = theory.objective_bound(quiet, [0], 0.5, objective=0.0, gradient=0.0, smoothness=0.5)
+    np.testing.assert_allclose(small, 0.25 + quiet.residual / 2)
+    several = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
+    np.testing.assert_allclose(several, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
+    inexact = theory.theorem_inexact(constants(), 1, 0.0)
+    np.testing.assert_allclose(inexact.beta_1, [float(beta_1_by_hand(client)) for client in CLIENTS])
+    np.testing.assert_allclose(inexact.beta_2, theory.theorem1(constants(), 1).beta_2)
+
+
+PLAIN, UNKNOWN = constants(), ClientConstants.of([1.0, 1.0], 1.1, gradient=0.1)
+BOUND = theory.theorem1(PLAIN, K, theta=0.5)
+CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (
+            lambda: theory.theorem1(UNKNOWN, 1, eta_1=1.1),
+            "upper_squared is not known; .* gradient at 2 tau, for eta_1 > 1",
+        ),
+        (
+            lambda: theory.theorem1(ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0), 1, eta_1=1.1),
+            r"whole_gradient is not known; expected \|\|grad f_i\(x\*\)\|\|\^2, for eta_1 > 1",
+        ),
+        (lambda: theory.theorem_inexact(UNKNOWN, 1, 0.1, eta_1=1.1), "upper_squared is not known"),
+        (lambda: theory.theorem_partial_participation(UNKNOWN, 1, 1, eta_1=1.1), "upper_squared is not known"),
+        (
+            lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, theta=1.0),
+            "at 2 tau, for the theorem without a bound on the variance",
+        ),
+        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, eta_3=0.5), "eta_3 is 0.5"),
+        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, eta_3=0.5), "eta_3 is 0.5"),
+        (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1, upper_squared=np.nan), "upper_squared holds 1 values"),
+        (
+            lambda: theory.theorem_unbounded_variance(PLAIN, 1, [1.0, 2.0], theta=1.0),
+            r"minibatch_gradient has shape \(2,\)",
+        ),
+        (
+            lambda: theory.theorem_unbounded_variance(PLAIN, 1, -1.0, theta=1.0),
+            "minibatch_gradient is -1 at least once",
+        ),
+        (lambda: theory.theorem_unbounded_variance(PLAIN, 1, np.nan, theta=1.0), "minibatch_gradient holds 1 values"),
+        (lambda: theory.theorem1(PLAIN, 1, theta=np.nan), "theta is nan"),
+        (lambda: theory.theorem1(PLAIN, 1, theta=-1), "theta is -1"),
+        (lambda: theory.theorem1(PLAIN, 1, theta="1"), "theta is '1'"),
+        (lambda: theory.theorem1(PLAIN, 1, theta=[1.0, 2.0]), r"theta has shape \(2,\)"),
+        (lambda: theory.theorem1(PLAIN, 1, eta_1=np.nan), "eta_1 is nan"),
+        (lambda: theory.theorem1(PLAIN, 1, eta_2=0.9), "eta_2 is 0.9; expected a finite number at least 1"),
+        (lambda: theory.theorem1(PLAIN, 1, eta_3=np.inf), "eta_3 is inf"),
+        (lambda: theory.theorem1(PLAIN, 1.5), "local_iterations is 1.5"),
+        (lambda: theory.theorem_partial_participation(PLAIN, 0, 1), "local_iterations is 0"),
+        (
+            lambda: theory.theorem_partial_participation(PLAIN, 1, 4),
+            r"cohort_size is 4; .* 1 to 3 \(the number of clients\)",
+        ),
+        (lambda: theory.beta_1([1.0, 1.0], [1.0, 1.0, 1.0]), r"upper has shape \(3,\); expected \(2,\), as lower"),
+        (lambda: theory.beta_1(np.nan, 1.0), "lower holds 1 values that are not finite"),
+        (lambda: theory.beta_2(1.0, np.inf), "upper holds 1 values"),
+        (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1), "eta_1 is 1.1 and upper_squared None"),
+        (lambda: theory.beta_2(1.0, 1.0, eta_1=0.5), "eta_1 is 0.5"),
+        (lambda: theory.beta_2(1.0, 1.0, theta=[1.0, 0.0]), r"theta is \[1.0, 0.0\]; expected numbers above 0"),
+        (lambda: theory.beta_2_unbounded_variance(1.0, 1.0, np.nan, theta=1.0), "upper_squared holds 1 values"),
+        (lambda: BOUND.after(-1, 1.0), "rounds is -1 at least once"),
+        (lambda: BOUND.after([0, np.nan], 1.0), "rounds holds 1 values"),
+        (lambda: BOUND.after(1, -1.0), "initial is -1.0"),
+        (lambda: BOUND.after(1, np.nan), "initial is nan"),
+        (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"smoothness": 0.0})), "smoothness is 0.0"),
+        (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"gradient": -1.0})), "gradient is -1.0"),
+        (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"objective": np.nan})), "objective is nan"),
+    ],
+)
+def test_bad_parameters_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
