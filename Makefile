@@ -7,6 +7,8 @@ CONSTRAINTS ?= -c constraints.txt
 NB ?=
 # How many kinds of runs `make test-matrix` draws from the 3.4 million.
 MATRIX ?= 40000
+# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest); all if empty.
+KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
 
@@ -25,10 +27,10 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix mutants lab refresh paper bench bench-full clean
+.PHONY: help reproduce test test-matrix test-kernels mutants lab refresh paper bench bench-full clean
 
 help:  ## list the commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	$(BIN)/python tools/run_notebooks.py $(NB)
@@ -43,6 +45,9 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
+
+test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
+	$(BIN)/python tools/kernels.py $(KERNELS)
 
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
 	@mkdir -p build
