@@ -491,3 +491,28 @@ def test_an_accuracy_that_is_reached_is_not_talked_about():
     for solver in (fgmp.ConjugateGradient(accuracy=1e-6), fgmp.Newton(accuracy=1e-6)):
         end = minimise_on(np.arange(20), client, StandardBasis(), solver, SparseModel.zero((20,)), None)
         assert np.linalg.norm(end.values - best) <= 1e-6
+
+
+def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
+    """A good step near the minimum may raise the objective by its last digit; it is taken all the same."""
+    distances = []
+    for seed in range(20):
+        A, y = labelled("logistic", seed, np.float32)
+        ends = []
+        for dtype in (np.float32, np.float64):
+            federation = fgmp.Federation.from_arrays(np.split(A.astype(dtype), 5), np.split(y, 5), "logistic")
+            method = fgmp.SharedSupportGradMP(5, restricted=fgmp.NewtonSteps(6))
+            ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
+        distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
+    assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4
+
+
+def test_a_newton_direction_that_overflows_is_no_step(monkeypatch):
+    A, y = labelled("logistic", 0, float)
+    federation = fgmp.Federation.from_arrays(np.split(A, 3), np.split(y, 3), "logistic")
+    method = fgmp.SharedSupportGradMP(3, restricted=fgmp.NewtonSteps(3))
+    good = fgmp.simulate(method, federation, 2, rng=0)
+    monkeypatch.setattr("fgmp.aggregated.newton_direction", lambda hessian, gradient: np.full_like(gradient, np.inf))
+    kept = fgmp.polish(good, federation)
+    assert kept.history["clients"][-1] == 3
+    np.testing.assert_allclose(kept.x, good.x, atol=1e-15)
