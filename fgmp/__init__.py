@@ -2,11 +2,12 @@
 
 from . import datasets, theory
 from .aggregated import ConjugateGradients, LocalSteps, NewtonSteps, NormalEquations
-from .baselines import FastFedDualAvg, FedAvg, FedDualAvg, FedHT, FedIterHT, FedMid
+from .baselines import FedAvg, FedHT, FedIterHT, FedMid
 from .claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
 from .dictionary_learning import KSVDFit, fit_ksvd, ksvd
+from .dual_averaging import FastFedDualAvg, FedDualAvg
 from .federation import Client, Federation
 from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss

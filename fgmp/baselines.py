@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -18,17 +18,10 @@ from .checks import check_integer, settle_integer, settle_number
 from .contract import Exchange, Reply, State
 from .dictionaries import StandardBasis
 from .federation import Client, Federation
-from .local_steps import HardThreshold, SoftThreshold, dual_steps, gradient_steps, thresholded_steps, transposed
+from .local_steps import HardThreshold, SoftThreshold, gradient_steps, thresholded_steps, transposed
 from .models import Array, Message, decode, encode, largest, largest_in_columns
 
-__all__ = [
-    "FastFedDualAvg",
-    "FedAvg",
-    "FedDualAvg",
-    "FedHT",
-    "FedIterHT",
-    "FedMid",
-]
+__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrderMethod", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,9 +79,28 @@ class FirstOrderMethod:
         return encode(state)
 
     def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+        """`train_as_printed`, by a kernel that ends where it does unless `step` is another than the kernel's."""
+        if type(self).step is not type(self).kernel_step:
+            return self.train_as_printed(client, message, rng)
+        return encode(self.kernel(client, decode(message, client.model_shape), self.minibatches(client, rng)))
+
+    def train_as_printed(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """K local steps from the broadcast model."""
         w = decode(message, client.model_shape)
-        return encode(gradient_steps(client, w, self.learning_rate, self.minibatches(client, rng)))
+        for rows in self.minibatches(client, rng):
+            w = self.step(w, client.gradient(w, rows))
+        return encode(w)
+
+    def step(self, w: Array, gradient: Array) -> Array:
+        """One local step, w <- w - eta_c g."""
+        moved: Array = w - self.learning_rate * gradient
+        return moved
+
+    kernel_step = step
+
+    def kernel(self, client: Client, w: Array, minibatches: Iterator[Any]) -> Array:
+        """`kernel_step` for each minibatch, fast."""
+        return gradient_steps(client, w, self.learning_rate, minibatches)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """The mean of the clients' ends."""
@@ -205,11 +217,16 @@ class FedIterHT(FedHT):
     Parameters and reference as `FedHT`.
     """
 
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K steps w <- H_tau(w - eta_c g)."""
-        w = decode(message, client.model_shape)
+    def step(self, w: Array, gradient: Array) -> Array:
+        """One local step, w <- H_tau(w - eta_c g)."""
+        return self.hard(super().step(w, gradient))
+
+    kernel_step = step
+
+    def kernel(self, client: Client, w: Array, minibatches: Iterator[Any]) -> Array:
+        """`kernel_step` for each minibatch, fast."""
         hard = HardThreshold(transposed(w), self.sparsity, self.joint, self.unthresholded)
-        return encode(thresholded_steps(client, w, self.learning_rate, self.minibatches(client, rng), hard))
+        return thresholded_steps(client, w, self.learning_rate, minibatches, hard)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -238,11 +255,16 @@ class FedMid(FedAvg):
         super().__post_init__()
         settle_number(self, "l1_weight", at_least=0)
 
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K steps w <- S(w - eta_c g, eta_c lambda)."""
-        w = decode(message, client.model_shape)
+    def step(self, w: Array, gradient: Array) -> Array:
+        """One local step, w <- S(w - eta_c g, eta_c lambda)."""
+        return self.soft(super().step(w, gradient), self.learning_rate * self.l1_weight)
+
+    kernel_step = step
+
+    def kernel(self, client: Client, w: Array, minibatches: Iterator[Any]) -> Array:
+        """`kernel_step` for each minibatch, fast."""
         soft = SoftThreshold(transposed(w), self.learning_rate * self.l1_weight, self.unthresholded)
-        return encode(thresholded_steps(client, w, self.learning_rate, self.minibatches(client, rng), soft))
+        return thresholded_steps(client, w, self.learning_rate, minibatches, soft)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """S(w + eta_s Delta, eta_s eta_c K lambda)."""
@@ -250,157 +272,8 @@ class FedMid(FedAvg):
         return self.soft(super().combine(state, replies), length * self.l1_weight)
 
 
-class DualState(NamedTuple):
-    """The dual variable z and the number of rounds so far."""
-
-    dual: Array
-    rounds: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class FedDualAvg(FedMid):
-    """Federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
-
-    In round r = 0, 1, .. the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and z <- z - eta_c g(w), the
-    server z <- z + eta_s Delta; the estimate is S(z, lambda eta_s eta_c K (r + 1)).
-
-    Parameters and reference as `FedMid`.
-    """
-
-    def start(self, federation: Federation) -> DualState:
-        """Start from z = 0."""
-        return DualState(super().start(federation), 0)
-
-    def broadcast(self, state: DualState) -> Message:
-        """z, and the number of the round, which the thresholds need."""
-        return encode(state.dual) | {"round": np.array([state.rounds], np.int32)}
-
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
-        z, r = decode(message, client.model_shape), int(message["round"][0])
-        start = self.l1_weight * self.length * r
-        soft = SoftThreshold(transposed(z), start, self.unthresholded)
-        thresholds = (soft.at(start + self.l1_weight * self.learning_rate * k) for k in range(self.local_iterations))
-        return encode(dual_steps(client, z, self.learning_rate, self.minibatches(client, rng), thresholds))
-
-    def combine(self, state: DualState, replies: list[Reply]) -> DualState:
-        """Return z + eta_s Delta."""
-        delta = mean(replies, state.dual.shape) - state.dual
-        return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
-
-    def check_answer(self, state: DualState, message: Message) -> None:
-        """A client answers with a dual variable."""
-        check_model(message, state.dual)
-
-    def coefficients(self, state: DualState) -> Array:
-        """S(z, lambda eta_s eta_c K r) after r rounds."""
-        return self.soft(state.dual, self.l1_weight * self.length * state.rounds)
-
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
-
-
-class FastDualState(NamedTuple):
-    """Sums of gradients G and of iterates X, the model w, and the number of rounds so far."""
-
-    gradients: Array
-    iterates: Array
-    model: Array
-    rounds: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class FastFedDualAvg(FirstOrderMethod):
-    """Fast federated dual averaging: dual averaging that uses strong convexity mu.
-
-    With t the number of gradients so far, a = (G - (mu/2) X - gamma x_0)/t and b = mu/2 + gamma/t, a local step is
-    G <- G + g(w), w <- S(-a/b, lambda/b), X <- X + w; the server averages G and X and takes the same w. Here
-    gamma = 1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1.
-
-    Parameters
-    ----------
-    l1_weight : float
-        lambda, at least 0.
-    strong_convexity : float, default 0.0
-        mu, at least 0.
-    **others
-        As in `FirstOrderMethod`.
-
-    References
-    ----------
-    Y. Bao et al., Fast composite optimization and statistical recovery in federated learning, ICML 2022.
-    """
-
-    l1_weight: float
-    strong_convexity: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle_number(self, "l1_weight", at_least=0)
-        settle_number(self, "strong_convexity", at_least=0)
-
-    def start(self, federation: Federation) -> FastDualState:
-        """No gradients yet, and w = x_0 = 0."""
-        zero = super().start(federation)
-        return FastDualState(zero, zero, zero, 0)
-
-    def broadcast(self, state: FastDualState) -> Message:
-        """G, X, w and the number of the round."""
-        parts = {"gradients": state.gradients, "iterates": state.iterates, "model": state.model}
-        return _encode_all(parts) | {"round": np.array([state.rounds], np.int32)}
-
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K local steps."""
-        G, X, w = (decode(_part(message, part), client.model_shape) for part in ("gradients", "iterates", "model"))
-        t = int(message["round"][0]) * self.local_iterations
-        for rows in self.minibatches(client, rng):
-            t += 1
-            G = G + client.gradient(w, rows)
-            w = self.model(G, X, t)
-            X = X + w
-        return _encode_all({"gradients": G, "iterates": X})
-
-    def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
-        """G and X averaged, and the model they give."""
-        G, X = (
-            mean([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
-            for part in ("gradients", "iterates")
-        )
-        w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
-        return FastDualState(G, X + w, w, state.rounds + 1)
-
-    def check_answer(self, state: FastDualState, message: Message) -> None:
-        """A client answers with G and X."""
-        parts = {part: _part(message, part) for part in ("gradients", "iterates")}
-        if sum(map(len, parts.values())) != len(message):
-            raise ValueError(f"message holds {sorted(message)}; expected gradients and iterates")
-        for part in parts.values():
-            check_model(part, state.model)
-
-    def model(self, G: Array, X: Array, t: int) -> Array:
-        """S(-a/b, lambda/b)."""
-        half = self.strong_convexity / 2
-        a, b = (G - half * X) / t, half + 1 / (self.learning_rate * t)
-        return self.soft(-a / b, self.l1_weight / b)
-
-    def coefficients(self, state: FastDualState) -> Array:
-        """The model w."""
-        return state.model
-
-
 def mean(replies: list[Reply], shape: tuple[int, ...]) -> Array:
     """The weighted mean of the models that came back."""
     ends = [reply.weight * decode(reply.message, shape) for reply in replies]
     total: Array = np.sum(ends, axis=0)
     return total
-
-
-def _encode_all(arrays: dict[str, Array]) -> Message:
-    return {f"{part}.{key}": value for part, array in arrays.items() for key, value in encode(array).items()}
-
-
-def _part(message: Message, part: str) -> Message:
-    prefix = part + "."
-    return {key.removeprefix(prefix): value for key, value in message.items() if key.startswith(prefix)}

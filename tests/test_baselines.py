@@ -1,10 +1,13 @@
 """The rivals against hand-computed first rounds and against special cases with another name."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 from sklearn.linear_model import Lasso
 
 import fgmp
+from fgmp.models import decode, encode
 
 METHODS = {
     "FedAvg": lambda **o: fgmp.FedAvg(**o),
@@ -255,3 +258,35 @@ def test_fedmid_penalises_twice():
     method = fgmp.FedMid(learning_rate=0.2, l1_weight=0.1)
     found = fgmp.simulate(method, federation, 2000, rng=0, record_every=2000).x
     np.testing.assert_allclose(found, Lasso(alpha=0.2, fit_intercept=False, tol=1e-12).fit(A, y).coef_, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", [name for name in METHODS if name != "FastFedDualAvg"])
+@pytest.mark.parametrize("batch_size", [None, 8])
+def test_kernels_end_where_the_printed_loop_does(fed, name, batch_size):
+    method = METHODS[name](learning_rate=ETA, local_iterations=K, batch_size=batch_size)
+    client, message = fed.clients[1], encode(np.linspace(-1, 1, 12))
+    if name == "FedDualAvg":
+        message |= {"round": np.array([2], np.int32)}
+    fast = decode(method.train(client, message, np.random.default_rng(3)), (12,))
+    printed = decode(method.train_as_printed(client, message, np.random.default_rng(3)), (12,))
+    np.testing.assert_allclose(fast, printed, atol=1e-13)
+    assert np.abs(fast - decode(message, (12,))).max() > 1e-3
+
+
+def test_a_method_with_another_step_takes_it(fed):
+    """No kernel serves a step that it does not know, in subclasses of subclasses either."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Frozen(fgmp.FedIterHT):
+        def step(self, w, gradient):
+            return w
+
+    @dataclass(frozen=True, kw_only=True)
+    class Slow(fgmp.FedDualAvg):
+        def step(self, w, gradient):
+            return super().step(w, gradient / 2)
+
+    assert not run(Frozen(sparsity=3, learning_rate=ETA), fed, 2).any()
+    slow = run(Slow(l1_weight=0.0, learning_rate=ETA), fed, 1)
+    half = run(fgmp.FedDualAvg(l1_weight=0.0, learning_rate=ETA / 2), fed, 1)
+    np.testing.assert_allclose(slow, half, atol=1e-14)

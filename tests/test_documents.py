@@ -51,3 +51,9 @@ def test_the_method_of_contributing_works():
     fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
     history = fgmp.simulate(method, fed, rounds=5).history
     assert history["objective"][-1] < history["objective"][0]
+    # A tiny clip, by hand: each client moves by eta times the clip along its gradient at zero, the server averages.
+    clip, rate = 1e-3, 0.01
+    first = names["FedClip"](clip=clip, learning_rate=rate)
+    gradients = [client.gradient(np.zeros(30)) for client in fed.clients]
+    by_hand = -rate * clip * np.mean([g / np.linalg.norm(g) for g in gradients], axis=0)
+    np.testing.assert_allclose(fgmp.simulate(first, fed, rounds=1).x, by_hand, atol=1e-15)
