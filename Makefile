@@ -57,9 +57,8 @@ mutants: .venv/mutmut  ## change the code in small ways and count what the tests
 lab: .venv/installed  ## open JupyterLab on the notebooks
 	$(BIN)/python -m jupyterlab notebooks
 
-refresh: .venv/installed  ## run the committed notebooks again and write them and CLAIMS.md (NB="03_name ...")
+refresh: .venv/installed  ## run the committed notebooks again, and write all that is made from them (NB="03_name ...")
 	$(BIN)/python tools/run_notebooks.py --in-place $(NB)
-	$(BIN)/python tools/readme_figure.py
 
 paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
 	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)

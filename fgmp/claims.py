@@ -18,13 +18,18 @@ from typing import Any
 
 import numpy as np
 
-VERDICTS = ("reproduced", "reproduced in part", "not reproduced", "corrected")
+# Wholly, at least half, less than half; then what only a statement of the paper can be.
+OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
+OURS = ("holds", "holds in part", "does not hold")
+VERDICTS = OF_THE_PAPER + OURS
 
 Number = int | float
 
 _ID = re.compile(r"[a-z0-9][a-z0-9._-]*")
+_SOURCE = re.compile(r"paper, [^()|\n]+|ours(, [^()|\n]+)?")
 _LINE = re.compile(
-    rf"^\[({'|'.join(VERDICTS)})\] ({_ID.pattern}): (.*?)(?: \| expected: (.*?))? \| measured: (.*)$", re.MULTILINE
+    rf"^\[({'|'.join(VERDICTS)})\] ({_ID.pattern}) \(([^()]*)\): (.*?) \| expected: (.*?) \| measured: (.*)$",
+    re.MULTILINE,
 )
 _NOT_FINITE = ("nan", "inf", "-inf")
 
@@ -39,29 +44,34 @@ class Claim:
         Name of the claim, unique among all notebooks.
     statement : str
         The claim in one sentence.
+    source : str
+        Whose statement it is and where: "paper, Figure 3, line 1228", "ours", "ours, Figure 5".
+    expected : str or number
+        What should come out, if the statement is true.
     verdict : str
-        One of `VERDICTS`.
+        One of `OF_THE_PAPER` or of `OURS`.
     shown : str
         The measured value as the line prints it.
-    measured : tuple of numbers, number or str
-        One value per seed, or one value, or a few words.
+    measured : tuple of numbers, number, dict of these, or str
+        One value per seed, or one value, by name if there are several; or a few words.
     median : number or None
-        Median over the seeds; the value itself if there is one; None for words.
+        Median over the seeds; the value itself if there is one; None for names and words.
     spread : dict or None
         ``min``, ``q25``, ``q75`` and ``max`` over the seeds.
-    unit, expected, parameters, notebook, versions
+    unit, parameters, notebook, versions
         As given to :func:`claim`, or found out by it.
     """
 
     id: str
     statement: str
+    source: str
+    expected: str | Number
     verdict: str
     shown: str
-    measured: tuple[Number, ...] | Number | str
+    measured: Any
     median: Number | None = None
     spread: dict[str, Number] | None = None
     unit: str = ""
-    expected: str | Number | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
     notebook: str = ""
     versions: dict[str, str] = field(default_factory=dict)
@@ -69,8 +79,8 @@ class Claim:
     @property
     def line(self) -> str:
         """The line that :func:`claim` prints."""
-        expected = "" if self.expected is None else f" | expected: {self.expected}"
-        return f"[{self.verdict}] {self.id}: {self.statement}{expected} | measured: {self.shown}"
+        head = f"[{self.verdict}] {self.id} ({self.source}): {self.statement}"
+        return f"{head} | expected: {self.expected} | measured: {self.shown}"
 
     def _ipython_display_(self) -> None:
         """Show nothing: the line is printed already, also when ``claim(...)`` ends a cell."""
@@ -80,9 +90,10 @@ def claim(
     id: str,
     statement: str,
     measured: Any,
-    holds: bool | str,
+    holds: Any,
     *,
-    expected: str | float | None = None,
+    source: str,
+    expected: str | float,
     unit: str = "",
     digits: int = 3,
     floor: float | None = None,
@@ -96,12 +107,16 @@ def claim(
         Lower-case letters, digits, ``.``, ``_`` and ``-``; unique among all notebooks.
     statement : str
         The claim in one line.
-    measured : sequence of numbers, number or str
-        One value per seed, one value, or a few words.
-    holds : bool or str
-        True means "reproduced", False "not reproduced"; or one of `VERDICTS`.
-    expected : str or float, optional
-        What the paper reports.
+    measured : sequence of numbers, number, mapping of names to these, or str
+        One value per seed, one value, several of these by name, or a few words.
+    holds : bool, sequence of bool, or str
+        True or False; or one answer for each seed, or each part, of the statement: all true means "reproduced" (or
+        "holds"), at least half of them "in part". For a statement of the paper also "corrected", where the cell finds
+        the printed formula to differ from the derived one, and "undecided", where the data do not decide.
+    source : str
+        Whose statement it is: "paper, " and the place, or "ours", with the place where it belongs after a comma.
+    expected : str or float
+        What should come out.
     unit : str, optional
         Unit of the measured values.
     digits : int, optional
@@ -117,30 +132,29 @@ def claim(
         The record, as written to ``<id>.json`` in the folder of claims.
     """
     if not (isinstance(id, str) and _ID.fullmatch(id)):
-        raise ValueError(f"id must be of lower-case letters, digits, '.', '_' and '-', got {id!r}")
+        raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
+    if not (isinstance(source, str) and _SOURCE.fullmatch(source)):
+        raise ValueError(f"source is {source!r}; expected 'paper, ' with a place, or 'ours', without brackets")
     values = _plain(measured, "measured")
-    numbers = values if isinstance(values, tuple) else (values,)
-    if isinstance(values, tuple) and not values:
-        raise ValueError("measured is empty: give one value per seed, one value, or a few words")
-    if not isinstance(values, str) and not all(type(v) in (int, float) for v in numbers):
-        raise ValueError(f"measured must hold numbers or be a string, got {measured!r}")
-    verdict = _verdict(holds)
-    if verdict == "reproduced" and any(v != v for v in numbers):
-        raise ValueError(f"claim {id!r} cannot be reproduced: measured holds NaN")
+    numbers = _numbers(values, measured)
+    verdict = _verdict(holds, OURS if source.startswith("ours") else OF_THE_PAPER)
+    if verdict in ("reproduced", "holds") and any(v != v for v in numbers):
+        raise ValueError(f"holds is {holds!r} for claim {id!r}; expected a verdict that NaN allows: measured holds NaN")
     median, spread, shown = _summarise(values, unit, digits, floor)
     for name, text in (("statement", statement), ("measured", shown), ("expected", str(expected))):
-        if not text or "\n" in text:
-            raise ValueError(f"{name} must be one line of text, got {text!r}")
+        if not text.strip() or "\n" in text or text == "None":
+            raise ValueError(f"{name} is {text!r}; expected one line of text")
     record = Claim(
         id=id,
         statement=statement,
+        source=source,
+        expected=_plain(expected, "expected"),
         verdict=verdict,
         shown=shown,
         measured=values,
         median=median,
         spread=spread,
         unit=unit,
-        expected=_plain(expected, "expected"),
         parameters={name: _plain(value, f"parameters[{name!r}]") for name, value in (parameters or {}).items()},
         notebook=os.environ.get("FGMP_NOTEBOOK", ""),
         versions={name: _version(name) for name in ("fgmp", "numpy", "scipy")},
@@ -172,37 +186,48 @@ def read_claims(folder: str | os.PathLike[str] | None = None) -> list[Claim]:
 
 def printed_claims(text: str, notebook: str = "") -> list[Claim]:
     """Claims whose lines stand in the printed output of a notebook, in the order of printing."""
+    found = (match.groups() for match in _LINE.finditer(text))
     return [
-        Claim(id, statement, verdict, shown, measured=shown, expected=expected, notebook=notebook)
-        for verdict, id, statement, expected, shown in (match.groups() for match in _LINE.finditer(text))
+        Claim(id, statement, source, expected, verdict, shown, measured=shown, notebook=notebook)
+        for verdict, id, source, statement, expected, shown in found
     ]
 
 
-def ledger(claims: Iterable[Claim]) -> str:
-    """Markdown table of claims, one row each, with a link to the notebook that shows it."""
-    rows = ["| claim | statement | expected | measured | verdict | notebook |", "|---|---|---|---|---|---|"]
-    for c in claims:
-        link = f"[{c.notebook}](notebooks/{c.notebook}.ipynb)" if c.notebook else ""
-        expected = "" if c.expected is None else str(c.expected)
-        cells = [c.id, *(_escape(t) for t in (c.statement, expected, c.shown)), c.verdict, link]
-        rows.append(f"| {' | '.join(cells)} |")
-    return "\n".join(rows) + "\n"
+def totals(claims: Iterable[Claim]) -> str:
+    """How often each verdict was reached, in words."""
+    counts = Counter(c.verdict for c in claims)
+    return ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v]) or "none recorded"
 
 
 def summary(claims: Iterable[Claim]) -> str:
     """Lines of claims for the terminal, and how often each verdict was reached."""
     claims = list(claims)
-    counts = Counter(c.verdict for c in claims)
-    total = ", ".join(f"{counts[v]} {v}" for v in VERDICTS if counts[v]) or "none recorded"
-    return "\n".join([*(c.line for c in claims), f"claims: {total}"])
+    return "\n".join([*(c.line for c in claims), f"claims: {totals(claims)}"])
 
 
-def _verdict(holds: Any) -> str:
-    if isinstance(holds, bool | np.bool_):
-        return "reproduced" if holds else "not reproduced"
-    if holds in VERDICTS:
-        return str(holds)
-    raise ValueError(f"holds must be True, False or one of {', '.join(VERDICTS)}, got {holds!r}")
+def _verdict(holds: Any, words: tuple[str, ...]) -> str:
+    if isinstance(holds, str):
+        if holds in words[3:]:
+            return holds
+        named = " or ".join(repr(word) for word in words[3:]) or "no word for a statement of ours"
+        raise ValueError(f"holds is {holds!r}; expected booleans, or {named}")
+    answers = np.ravel(np.asarray(holds))
+    if answers.dtype != bool or not answers.size:
+        raise ValueError(f"holds is {holds!r}; expected True, False, a sequence of these or a verdict")
+    return words[0 if answers.all() else 1 if 2 * answers.sum() >= answers.size else 2]
+
+
+def _numbers(values: Any, given: Any) -> tuple[Number, ...]:
+    """All numbers among the measured values, after a check that there are nothing but numbers or words."""
+    if isinstance(values, str):
+        return ()
+    groups = list(values.values()) if isinstance(values, dict) else [values]
+    numbers = tuple(v for group in groups for v in (group if isinstance(group, tuple) else (group,)))
+    if not numbers or () in groups:
+        raise ValueError("measured is empty; expected one value per seed, one value, or a few words")
+    if not all(type(v) in (int, float) for v in numbers):
+        raise ValueError(f"measured is {given!r}; expected numbers or a string")
+    return numbers
 
 
 def _plain(value: Any, name: str) -> Any:
@@ -211,9 +236,11 @@ def _plain(value: Any, name: str) -> Any:
         value = value.tolist()
     if value is None or isinstance(value, str | bool | int | float):
         return value
-    if isinstance(value, Iterable) and not isinstance(value, Mapping | bytes):
+    if isinstance(value, Mapping):
+        return {str(key): _plain(v, name) for key, v in value.items()}
+    if isinstance(value, Iterable) and not isinstance(value, bytes):
         return tuple(_plain(v, name) for v in value)
-    raise ValueError(f"{name} must be a plain value, got {type(value).__name__}")
+    raise ValueError(f"{name} is of type {type(value).__name__}; expected a plain value")
 
 
 def _summarise(
@@ -229,6 +256,14 @@ def _summarise(
     unit = f" {unit}" if unit else ""
     if isinstance(values, str):
         return None, None, values + unit
+    if isinstance(values, dict):
+        counts = {f"{_seeds(v)}" for v in values.values() if isinstance(v, tuple)}
+        parts = [f"{name} {_summarise(v, '', digits, floor)[2]}" for name, v in values.items()]
+        if len(counts) == 1:  # said once, at the end
+            parts = [
+                re.sub(rf"(, | \(){counts.copy().pop()}\)", lambda hit: ")" * (hit[1] == ", "), part) for part in parts
+            ]
+        return None, None, ", ".join(parts) + unit + "".join(f"; {count}" for count in counts if len(counts) == 1)
     if not isinstance(values, tuple):
         return values, None, show(values) + unit
     low, median, high = float(np.min(values)), float(np.median(values)), float(np.max(values))
@@ -236,9 +271,12 @@ def _summarise(
         q25, q75 = np.quantile(values, [0.25, 0.75]).tolist()
     if all(isinstance(v, int) for v in values):
         low, q25, median, q75, high = (int(v) if v.is_integer() else v for v in (low, q25, median, q75, high))
-    seeds = f"{len(values)} seed{'s' if len(values) > 1 else ''}"
-    inside = seeds if show(low) == show(high) else f"{show(low)} to {show(high)}, {seeds}"
+    inside = _seeds(values) if show(low) == show(high) else f"{show(low)} to {show(high)}, {_seeds(values)}"
     return median, {"min": low, "q25": q25, "q75": q75, "max": high}, f"{show(median)}{unit} ({inside})"
+
+
+def _seeds(values: tuple[Number, ...]) -> str:
+    return f"{len(values)} seed{'s' if len(values) > 1 else ''}"
 
 
 def _version(name: str) -> str:
@@ -265,7 +303,7 @@ def _decode(record: dict[str, Any]) -> dict[str, Any]:
             return tuple(restore(v) for v in value)
         return float(value) if value in _NOT_FINITE else value
 
-    return {name: restore(value) if not isinstance(value, dict) else value for name, value in record.items()}
+    return {name: restore(value) for name, value in record.items()}
 
 
 def _write(record: Claim, folder: Path) -> None:
@@ -275,7 +313,3 @@ def _write(record: Claim, folder: Path) -> None:
     draft = folder / f".{record.id}.{os.getpid()}.tmp"
     draft.write_text(text + "\n", encoding="utf-8")
     os.replace(draft, folder / f"{record.id}.json")
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", r"\|").replace("<", "&lt;")

@@ -37,13 +37,15 @@ n_samples = 60  # |D_i|, rows of a nearly orthonormal client (at least n_feature
 conditions = [1.02, 1.06]  # condition numbers of the first and the last client (from above 1 to 1.06)
 local_iterations = 3  # K, local iterations where the guarantee is tested (3 to 6)
 rounds = 8  # T, rounds of communication (3 to 50)
-noise = 0.1  # standard deviation of the noise (above 0)
+noise = 0.01  # standard deviation of the noise where bounds are drawn (above 0)
+lemma_noise = 0.5  # standard deviation of the noise in the section on the lemmas (above 0)
 lemma_samples = 600  # rows of a client in the section on the lemmas (400 to 5000)
 lemma_batch = 300  # b in the section on the lemmas (200 to lemma_samples - 1)
 batch_samples = 10000  # rows of a client in the section on minibatches (1000 to 50000)
 batch_size = 9000  # b in the section on minibatches (half of batch_samples to batch_samples - 1)
 rate_features = 100  # n in the section on the statistical rate (20 to 1000)
 rate_sparsity = 5  # tau in the section on the statistical rate (1 to a tenth of rate_features)
+rate_noise = 0.1  # standard deviation of the noise in the section on the statistical rate (above 0)
 exact = 1.0e-14  # relative error that counts as exact (above 0, at most 1e-6)
 n_seeds = 10  # seeds: repetitions with new data (at least 3)
 
@@ -59,7 +61,8 @@ if check_array("conditions", conditions, ndim=1).shape != (2,):
 conditions = [check_number("conditions", c, above=1, at_most=1.06) for c in conditions]
 local_iterations = check_integer("local_iterations", local_iterations, at_least=3, at_most=6)
 rounds = check_integer("rounds", rounds, at_least=3, at_most=50)
-noise = check_number("noise", noise, above=0)
+noise, lemma_noise = check_number("noise", noise, above=0), check_number("lemma_noise", lemma_noise, above=0)
+rate_noise = check_number("rate_noise", rate_noise, above=0)
 exact = check_number("exact", exact, above=0, at_most=1e-6)
 lemma_samples = check_integer("lemma_samples", lemma_samples, at_least=400, at_most=5000)
 lemma_batch = check_integer("lemma_batch", lemma_batch, at_least=200, at_most=lemma_samples - 1)
@@ -182,7 +185,8 @@ restricted, whole = np.array([wide(seed) for seed in range(n_seeds)]).T
 fgmp.claim(
     "theory-restricted-only",
     f"{n // 2} Gaussian rows, {n} features: smallest curvature zero over all directions, positive over 2-sparse ones",
-    restricted, (restricted > 1e-6).all() and (np.abs(whole) < 1e-12).all(), unit="over 2-sparse directions",
+    restricted, (restricted > 1e-6) & (np.abs(whole) < 1e-12), unit="over 2-sparse directions",
+    source="paper, Assumptions 1 and 2, line 292", expected="above 0 over 2-sparse directions, 0 over all",
     parameters=dict(n_features=n, n_seeds=n_seeds),
 )
 
@@ -216,16 +220,18 @@ inside = (np.diff(pokes, axis=1) >= -1e-10).all(axis=1)
 fgmp.claim(
     "theory-descent-lemma",
     f"500 pairs that differ in {tau} places: RSC and the descent lemma hold with the enumerated constants",
-    pokes[:, 2] / pokes[:, 3], inside.all(), unit="of rho+ reached by the largest",
+    pokes[:, 2] / pokes[:, 3], inside, unit="of rho+ reached by the largest",
+    source="paper, Assumptions 1 and 2, line 346", expected="at most 1",
     parameters=dict(n_features=n, sparsity=tau, n_seeds=n_seeds),
 )
 
 
 # %% [markdown]
-# **A silence of the paper.** Assumption 2 is not printed as a bound on curvature. It bounds the *whole* gradient:
+# **Two kinds of smoothness.** Assumption 2 is not printed as a bound on curvature. It bounds the *whole* gradient:
 # $\|\nabla g(x_1) - \nabla g(x_2)\| \le \rho^+_\tau \|x_1 - x_2\|$ for sparse differences. For the squared loss this
-# asks for $\max_S \|\frac1m B^\top B_S\|$, which counts all features, not for $\max_S \|\frac1m B_S^\top B_S\|$. The
-# first is never smaller. On a wide client it is much larger:
+# asks for $\max_S \|\frac1m B^\top B_S\|$, which counts all features. It implies the descent lemma, whose constant
+# $\max_S \|\frac1m B_S^\top B_S\|$ is never larger. Section IV-D of the paper calls the second one RSS. On a wide
+# client they differ:
 
 # %%
 def smoothness(B, tau):
@@ -244,15 +250,16 @@ def two_readings(seed):
 ratio = np.array([two_readings(seed) for seed in range(n_seeds)])
 fgmp.claim(
     "theory-two-smoothnesses",
-    "Assumption 2 as printed (whole gradient) and as a bound on curvature (descent lemma, Section IV-D) agree", ratio,
-    "corrected", expected="one constant", unit="times as large as printed, for 20 x 60 Gaussian rows and tau = 2",
+    "the constant of Assumption 2 (whole gradient) is larger than the restricted curvature, the RSS of Section IV-D",
+    ratio, ratio > 1, source="ours, Assumptions 1 and 2", expected="above 1",
+    unit="times the curvature, for 20 x 60 Gaussian rows and tau = 2",
 )
 
 # %% [markdown]
-# Which one do the proofs need? With exact projections, the curvature: Lemmas 2 and 3 use the descent lemma and
-# gradients projected onto $4\tau$ features. With inexact gradient projections ($\eta_1 > 1$), and in the first half
-# of the appendix's lemma on the variance, the larger one. All projections in this notebook are exact ($\eta = 1$),
-# unless it says otherwise, so $\rho^+$ is the curvature from here on.
+# Which one do the proofs need? With exact projections, the curvature is enough: Lemmas 2 and 3 use the descent lemma
+# and gradients projected onto $4\tau$ features. With inexact gradient projections ($\eta_1 > 1$), and in the appendix's
+# lemma on the variance, the whole gradient. All projections in this notebook are exact ($\eta = 1$), unless it says
+# otherwise, so $\rho^+$ is the curvature from here on.
 #
 # ## Constants of the paper's clients
 #
@@ -312,6 +319,7 @@ fgmp.claim(
     "constants are monotone in tau, between the inner and the outer bound, at every tau and both clients",
     f"exact / inner bound of rho+ at most {max(gap):.3g}",
     monotone and sides(outer, exactly) and sides(exactly, inner),
+    source="ours, Assumptions 1 and 2", expected="inner bound, exact value, outer bound in this order",
 )
 
 # %% [markdown]
@@ -334,6 +342,7 @@ axes[0].set(ylabel=r"$\rho^-_\tau$ (lower curves), $\rho^+_\tau$ (upper)")
 axes[0].legend()
 plt.show()
 
+
 # %% [markdown]
 # *The outer bound of $\rho^-$ is zero from $\tau = 4$ on and leaves the picture.*
 #
@@ -341,15 +350,23 @@ plt.show()
 # the constants gives a lower bound of the condition number. So the next line is a proof that the theorem is silent
 # about these two clients, even with $\tau = 1$. The paper says that Figure 1, which has such clients, validates
 # Theorem 1. But a theorem that says nothing there cannot be validated there. FedGradMP does converge linearly on
-# these data ([03_linear_convergence](03_linear_convergence.ipynb)): it is better than its theorem.
+# these data ([03_linear_convergence](03_linear_convergence.ipynb)): it is better than its theorem. The same for data
+# drawn anew:
 
 # %%
-least = [found[1].condition for found in inside]
+def condition_at_least(seed):
+    fed = fgmp.make_sparse_regression(30, 100, 1000, heterogeneity=1.0, rng=seed)
+    clients = [fed.clients[i].features for i in (0, 29)]
+    return [theory.inner_restricted_constants(A, 4, n_supports=5).condition for A in clients]
+
+
+# %%
+least = np.array([condition_at_least(seed) for seed in range(n_seeds)])
 fgmp.claim(
     "theory-paper-clients",
     "clients like those of Figure 1 (n = 1000, 100 rows, alpha = 1) can meet the conditions of Theorem 1 with tau >= 1",
-    f"condition number at least {least[0]:.3g} (client 1) and {least[1]:.3g} (client 30)", min(least) <= 1.11,
-    expected="Figure 1 validates Theorem 1",
+    {"lower bound of the condition number, client 1:": least[:, 0], "client 30:": least[:, 1]},
+    (least <= 1.11).any(axis=1), source="paper, Figure 1, line 1168", expected="at most 1.11 for some client",
 )
 
 
@@ -412,7 +429,7 @@ def lemma_federation(seed):
     truth = np.zeros(n)
     truth[rng.choice(n, tau, replace=False)] = (1 / 30) ** np.arange(tau)
     As = [rng.standard_normal((lemma_samples, n)) for _ in range(4)]
-    ys = [A @ truth + 5 * noise * rng.standard_normal(lemma_samples) for A in As]
+    ys = [A @ truth + lemma_noise * rng.standard_normal(lemma_samples) for A in As]
     return fgmp.Federation.from_arrays(As, ys, truth=truth)
 
 
@@ -499,8 +516,9 @@ for k in range(3):
     share = np.divide(left, right, out=np.zeros_like(left), where=right > 0).max(axis=1)
     fgmp.claim(
         f"theory-lemma-{k + 1}", f"Lemma {k + 1} holds in each of {left.shape[1]} local iterations of every run",
-        share, (left <= right * (1 + 1e-9)).all(), unit="of the right side reached at most",
-        parameters=settings | dict(lemma_samples=lemma_samples, lemma_batch=lemma_batch),
+        share, (left <= right * (1 + 1e-9)).all(axis=1), unit="of the right side reached at most",
+        source=f"paper, Lemma {k + 1}, line {(417, 430, 444)[k]}", expected="at most 1",
+        parameters=settings | dict(lemma_samples=lemma_samples, lemma_batch=lemma_batch, lemma_noise=lemma_noise),
     )
 
 # %% [markdown]
@@ -515,8 +533,8 @@ print(f"worst ratio {squared.max():.4g} at s = {s[squared.argmax()]:.3g}; (3 + s
 # %% [markdown]
 # In the standard basis this is the worst case: $(3 + \sqrt5)/2 \approx 2.62$ is the sharp constant of hard
 # thresholding (Shen and Li, 2018, whom the paper cites for other reasons). It could replace the 4 of Lemma 1, and
-# also the factor $2\eta_3^2 + 2 = 4$ of the server. Theorem 1 would then allow condition numbers up to 1.143 instead
-# of 1.102:
+# also the factor $2\eta_3^2 + 2 = 4$ of the server. (In a dictionary of coherent atoms the 4 is sharp.) One local
+# iteration would then contract up to a condition number of 1.143 instead of 1.102:
 
 # %%
 c = np.linspace(1, 1.3, 30001)
@@ -528,21 +546,59 @@ for name, prune in (("paper", 4), ("sharp", (3 + 5**0.5) / 2)):
 # %% [markdown]
 # ### Slips in Lemma 3
 #
-# **1. $\beta_2$ for $\eta_1 > 1$.** Let $s = \sqrt{\eta_1^2 - 1}/\eta_1$. The last step of the proof divides the sum
-# of $\rho^+$ and $1/\theta^2$ by $\eta_1^2$, and so do the statement and Theorem 1. Nothing before gives that
-# division. The proof gives $\frac{2}{\rho^-}(\rho^+ + \theta^{-2} - \rho^- + s\,(3\,\mathbb{E}\rho^{+2} + 1))$. The
-# printed value is too small:
+# **1. $\beta_2$ for $\eta_1 > 1$.** Let $s = \sqrt{\eta_1^2 - 1}/\eta_1$ and $L^2 = \mathbb{E}\rho^{+2}$. The last step
+# of the proof divides the sum of $\rho^+$ and $1/\theta^2$ by $\eta_1^2$, and so do the statement and Theorem 1.
+# Nothing before gives that division. The proof gives $\frac{2}{\rho^-}(\rho^+ + \theta^{-2} - \rho^- + s\,(3L^2 + 1))$,
+# which is larger:
 
 # %%
-def beta_2_printed(low, high, eta, theta=np.inf, squared=None):
+def beta_2_printed(low, high, eta, theta=np.inf, L=None):
+    slack, L = np.sqrt(eta**2 - 1) / eta, high if L is None else L
+    return 2 * (high + theta**-2 - eta**2 * low) / (eta**2 * low) + 2 * slack / low * (3 * L**2 + 1)
+
+
+# %%
+etas = np.array([1.01, 1.1, 1.5])
+printed = np.array([beta_2_printed(1.0, 1.02, eta) for eta in etas])
+derived = np.array([theory.beta_2(1.0, 1.02, eta_1=eta, upper_squared=1.02**2) for eta in etas])
+fgmp.claim(
+    "theory-eta-1", "beta_2 for eta_1 > 1 is what the proof gives, at eta_1 = 1.01, 1.1, 1.5 (rho- = 1, rho+ = 1.02)",
+    ", ".join(f"printed {a:.3g}, derived {b:.3g}" for a, b in zip(printed, derived, strict=True)),
+    "corrected" if (printed < derived * (1 - 1e-9)).any() else True,
+    source="paper, Lemma 3, line 615", expected="the same beta_2",
+)
+
+
+# %% [markdown]
+# Does the *statement* fail with it? No. The left side of Lemma 3 is at most $\|x_k - x^*\|^2$, so where the printed
+# $\beta_2$ is 1 or more there is nothing to show. Where it is below 1, the proof has room: it may use $u^2 \le (4 -
+# 2\sqrt2)\,c/a + 8b^2/a^2$ in place of $2c/a + 8b^2/a^2$, and weights in its inequalities of the arithmetic and
+# geometric mean. The same $\xi_2$ then goes with $\beta_2 = (4 - 2\sqrt2)\,[(\rho^+ + \theta^{-2})/\rho^- - 1 +
+# s\,(2\sqrt2 L + 0.2)/\rho^-]$, where $L$ is at sparsity $\tau$ and $\sqrt2 L$ stands for $2\tau$. (See below. Line by
+# line in [ERRATA.md](../ERRATA.md).) Compare it with the printed value over constants of all sizes:
+
+# %%
+def with_room(low, high, eta, theta, L):
     slack = np.sqrt(eta**2 - 1) / eta
-    return 2 * (high + theta**-2 - eta**2 * low) / (eta**2 * low) + 2 * slack / low * (3 * high**2 + 1)
+    return (4 - 8**0.5) * ((high + theta**-2) / low - 1 + slack * (8**0.5 * L + 0.2) / low)
 
 
 # %%
-for eta in (1.0, 1.01, 1.1, 1.5):
-    derived = theory.beta_2(1.0, 1.02, eta_1=eta, upper_squared=1.02**2)
-    print(f"eta_1 = {eta:<4g} printed {beta_2_printed(1.0, 1.02, eta):.3g}, derived {derived:.3g}")
+def leeway(seed, count=200_000):
+    rng = np.random.default_rng(seed)
+    low, eta = 10 ** rng.uniform(-4, 4, count), 1 / np.sqrt(1 - 10 ** rng.uniform(-12, -0.01, count))
+    high, theta = low * rng.uniform(1, 2, count), 10 ** rng.uniform(-3, 6, count)
+    L = low * 10 ** rng.uniform(0, 1.5, count)
+    printed, better = (form(low, high, eta, theta, L) for form in (beta_2_printed, with_room))
+    return (better / printed)[printed < 1].max()
+
+
+# %%
+ratios = np.array([leeway(seed) for seed in range(n_seeds)])
+fgmp.claim(
+    "theory-eta-1-holds", "Lemma 3 as printed holds: where its beta_2 is below 1, the proof's room gives less", ratios,
+    ratios <= 1, source="ours, Lemma 3", expected="at most 1", unit="of the printed value at most",
+)
 
 # %% [markdown]
 # **2. $\beta_2$ for $\eta_1 > 1$ depends on the unit of the loss.** Measure $f$ in other units: $\rho^-$ and $\rho^+$
@@ -568,19 +624,18 @@ perfect = theory.beta_2(best_unit, best_unit, eta_1=1.0, upper_squared=best_unit
 slacks = np.array([theory.beta_2(best_unit, best_unit, eta_1=1 + e, upper_squared=1 / 3) for e in excess])
 limit = excess[4 * slacks < 1].max()
 fgmp.claim(
-    "theory-eta-1",
-    "beta_2 for eta_1 > 1: proof and statement agree; perfect clients in the best unit have mu < 1 for some eta_1 > 1",
-    f"printed less than derived by {2 * 1.02 * (1 - 1.1**-2):.3g} at eta_1 = 1.1; mu < 1 up to eta_1 - 1 = {limit:.2g}",
-    "corrected", expected="the same beta_2",
+    "theory-eta-1-limit", "perfect clients in the best unit have mu < 1 only for eta_1 - 1 below 0.001", limit,
+    limit < 0.001, source="ours, Lemma 3", expected="below 0.001", unit="is the largest eta_1 - 1", digits=2,
 )
 
 # %% [markdown]
 # **3. Smaller ones.** The vector $z$ is divided by $\|P_\Gamma g_{i,j}\|$, where the norm of the gradient $\|P_\Gamma
 # \nabla g_{i,j}\|$ is meant. The constants $\rho^+_\tau$ in the bound for $\|P^\perp_\Gamma \nabla g_{i,j}\|$ are
-# applied to $x_k - x^*$, which is $2\tau$-sparse. And at the end the proof puts $u = \mathbb{E}\|\Delta - z\|$ where
-# it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$. By Jensen $(\mathbb{E}u)^2 \le \mathbb{E}u^2$, and not the other way
-# round. The argument survives with $u = (\mathbb{E}\|\Delta - z\|^2)^{1/2}$. Two equally likely minibatches show that
-# the difference is real:
+# applied to $x_k - x^*$, which is $2\tau$-sparse. In the standard basis that costs at most a factor $\sqrt2$: split the
+# difference into two $\tau$-sparse halves with disjoint supports. And at the end the proof puts $u = \mathbb{E}\|\Delta
+# - z\|$ where it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$. By Jensen $(\mathbb{E}\|\Delta - z\|)^2 \le
+# \mathbb{E}\|\Delta - z\|^2$, and not the other way round. The argument survives with $u = (\mathbb{E}\|\Delta -
+# z\|^2)^{1/2}$. Two equally likely minibatches show that the difference is real:
 
 # %%
 distances = np.array([0.0, 1.0])  # ||Delta - z|| for two minibatches
@@ -644,6 +699,10 @@ def beside(fed, target):
     return squared_errors(fed, target, fgmp.FedGradMP(tau, K)), bound.after(range(rounds + 1), np.sum(target**2))
 
 
+# %% [markdown]
+# A bound says something only if it is below the error of the model that is zero everywhere, which nobody needs
+# FedGradMP for. That error is the first one of each run; it is drawn as a broken line.
+
 # %%
 cases = {"no noise, error to $x^*$": [], "noise, error to $x^*$": [], "noise, error to $x^\\#$": []}
 for seed in range(n_seeds):
@@ -659,8 +718,22 @@ def bound_and_error(ax, pairs, title):
     steps = range(measured.shape[1])
     curve(ax, steps, promised, "bound", color="k", marker="s")
     curve(ax, steps, np.maximum(measured, exact**2), "measured", **METHODS["FedGradMP"])
+    floor(ax, np.median(measured[:, 0]), "zero model")
     ax.set(yscale="log", xlabel="round", title=title)
     return promised / np.maximum(measured, exact**2)
+
+
+# %%
+def useful(pairs):
+    """For each seed: the bound is above the error in every round, and in the last one below the zero model."""
+    measured, promised = np.moveaxis(np.array(pairs), 1, 0)
+    return (measured <= promised * (1 + 1e-9)).all(axis=1) & (promised[:, -1] < measured[:, 0])
+
+
+def said(pairs):
+    measured, promised = np.moveaxis(np.array(pairs), 1, 0)
+    over = promised[:, -1] / np.maximum(measured[:, -1], exact**2)
+    return {"bound over zero model": promised[:, -1] / measured[:, 0], "over squared error": over}
 
 
 # %%
@@ -676,37 +749,64 @@ plt.show()
 #
 # The bound lies above the measurement in every round, on every seed. And it is loose. With clients this good,
 # FedGradMP finds the support in its first round. The bound falls by $\kappa$ each time. With noise, the bound stops
-# high above the error. The factor between them, at the last round:
+# below the zero model, and far above the error. (With ten times the noise it would stop at the zero model, and say
+# nothing.) Both factors, at the last round:
 
 # %%
-for name, words, factor in list(zip(("quiet", "solution", "truth"), cases, factors, strict=True))[1:]:
+for name, (words, pairs) in list(zip(("quiet", "solution", "truth"), cases.items(), strict=True))[1:]:
     fgmp.claim(
         f"theory-theorem-1-{name}",
-        f"Theorem 1, {words.replace('$', '')}: bound above measurement at every round, on every seed", factor[:, -1],
-        (factor >= 1 - 1e-9).all(), unit="times the measured squared error at the last round", parameters=settings,
+        f"Theorem 1, {words.replace('$', '')}: bound above the error in every round, in the end below the zero model",
+        said(pairs), useful(pairs), source="paper, Theorem 1, line 629", expected="below 1; above 1",
+        parameters=settings,
     )
 
 # %%
-promised = np.array(cases["no noise, error to $x^*$"])[:, 1]
+pairs = np.array(cases["no noise, error to $x^*$"])
 fgmp.claim(
-    "theory-theorem-1-quiet",
-    "Theorem 1, no noise: bound above measurement at every round, on every seed; the runs are exact after one round",
-    promised[:, -1],
-    (factors[0] >= 1 - 1e-9).all() and max(run[0][1] for run in cases["no noise, error to $x^*$"]) <= exact**2,
+    "theory-theorem-1-quiet", "Theorem 1, no noise: bound above the error in every round, and the runs exact after one",
+    pairs[:, 1, -1], (factors[0] >= 1 - 1e-9).all(axis=1) & (pairs[:, 0, 1] <= exact**2),
+    source="paper, Theorem 1, line 629", expected="well below the zero model, which has 1",
     unit="promised for the squared error at the last round", parameters=settings,
 )
 
 # %% [markdown]
 # ### What the statement leaves out
 #
-# **1. Two conditions.** The printed theorem asks neither for $2\rho^- > \rho^+$ nor for $\kappa < 1$. Without the
-# first, $\beta_1$ is negative, and an odd $K$ gives a negative "rate":
+# **1. A condition.** That $\kappa < 1$ is needed stands in the remark behind the theorem. That $2\rho^- > \rho^+$ is
+# needed stands nowhere. Without it $\beta_1$ is negative, and an odd $K$ gives a negative "rate":
 
 # %%
 low, high = 1.0, 3.0
 beta_1_printed = high / (2 * low - high)
 print(f"printed: kappa = {4 * (4 * beta_1_printed * theory.beta_2(low, high)):.3g} for K = 1, which is below 1")
 print("here:   ", theory.theorem1(theory.ClientConstants.of(low, high), 1))
+
+
+# %% [markdown]
+# The condition belongs to the proof of Lemma 2, not to the matter. Where $\nabla f_i(x^*) = 0$, one can show that $\|b
+# - x^*\|^2 \le \frac{\rho^+}{\rho^-}\|P^\perp_{\hat\Gamma}(b - x^*)\|^2$ for every $\rho^\pm$: compare a gradient step
+# of length $1/\rho^+$ from $b$ towards $x^*$ with $b$ itself. A check on clients whose condition is far too large for
+# the printed lemma:
+
+# %%
+def missed_share(seed):
+    rng = np.random.default_rng(seed)
+    B, x, S = rng.standard_normal((20, n)) * np.geomspace(1, 10, n), np.zeros(n), np.arange(3 * tau)
+    x[rng.choice(n, tau, replace=False)] = rng.standard_normal(tau)
+    x[-1] = 1.0  # something is missed
+    b = np.zeros(n)
+    b[S] = np.linalg.lstsq(B[:, S], B @ x, rcond=None)[0]
+    return np.sum((b - x) ** 2) / np.sum(np.delete(x, S) ** 2), np.linalg.cond(B) ** 2
+
+
+# %%
+shares, condition = np.array([missed_share(seed) for seed in range(n_seeds)]).T
+fgmp.claim(
+    "theory-lemma-2-free", "Lemma 2 where x* fits exactly: beta_1 = rho+/rho-, with condition numbers far above 2",
+    shares / condition, shares <= condition, source="ours, Lemma 2", expected="at most 1",
+    unit=f"of the bound (condition numbers from {condition.min():.3g})",
+)
 
 # %% [markdown]
 # **2. One $\nu$ for all clients.** The proof arrives at $\sum_i p_i\,\nu(i)\,(1 + \mu(i) + \dots + \mu(i)^{K-1})$.
@@ -723,20 +823,21 @@ nu_printed = 4 * weight * np.mean(pair.gradient)
 printed = 4 * nu_printed * series.mean() / (1 - two.kappa)
 print(f"mu(1) = {two.mu[0]:.3g}, mu(2) = {two.mu[1] + 0.0:.3g}; nu(1) = {two.nu[0]:.3g}, nu(2) = {two.nu[1] + 0.0:.3g}")
 fgmp.claim(
-    "theory-theorem-1-nu", "the residual of Theorem 1 as printed is the one that the proof gives",
+    "theory-theorem-1-nu", "the residual of Theorem 1 as printed is at least the one that the proof gives",
     f"printed {printed:.3g}, derived {two.residual:.3g} for the two clients",
-    "corrected" if printed < two.residual else "reproduced", expected="at least the derived one",
+    "corrected" if printed < two.residual else True, source="paper, Theorem 1, line 629",
+    expected="at least the derived",
 )
 
 
 # %% [markdown]
-# `theory.theorem1` keeps $\nu(i)$ inside the sum.
+# `theory.theorem1` keeps $\nu(i)$ inside the sum. (This is about the proof. We know of no run that breaks the printed
+# bound, which is loose by orders of magnitude.)
 #
 # ## The corollary on $f$
 #
 # $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 + \rho\,(\text{the bound of Theorem 1})$, where
-# $\rho$ is the mean restricted smoothness. The paper prints it at sparsity $\tau$. But $x_t - x^*$ has up to $2\tau$
-# nonzeros. `theory.objective_bound` takes $\rho$ at $2\tau$.
+# $\rho$ is the mean restricted smoothness, at sparsity $\tau$. The zero model has $f(0)$.
 
 # %%
 def objective_beside(seed):
@@ -745,7 +846,7 @@ def objective_beside(seed):
     bound = theory.theorem1(theory.measure_constants(fed, x_star, tau), K)
     value = p @ [c.objective(x_star) for c in fed.clients]
     slope = np.sum((p @ [c.gradient(x_star) for c in fed.clients]) ** 2)
-    rho = p @ [theory.restricted_constants(c.features, 2 * tau).upper for c in fed.clients]
+    rho = p @ [theory.restricted_constants(c.features, tau).upper for c in fed.clients]
     at_star = dict(objective=value, gradient=slope, smoothness=rho)
     promised = theory.objective_bound(bound, range(rounds + 1), np.sum(x_star**2), **at_star)
     return fgmp.simulate(fgmp.FedGradMP(tau, K), fed, rounds).history["objective"] - value, promised - value
@@ -762,18 +863,18 @@ plt.show()
 # %%
 gap, promised = np.moveaxis(values, 1, 0)
 fgmp.claim(
-    "theory-corollary-f",
-    "the corollary on f, with rho at sparsity 2 tau: bound above measurement at every round, on every seed",
-    promised[:, -1], (gap <= promised).all(), unit="promised above f(x*) at the last round", parameters=settings,
+    "theory-corollary-f", "the corollary on f: bound above f in every round, and in the end below the zero model",
+    promised[:, -1] / gap[:, 0], useful(values), source="paper, corollary on f, line 859", expected="below 1",
+    unit="of what the zero model has above f(x*), promised at the last round", parameters=settings,
 )
 print(f"the runs themselves end at most {gap[:, -1].max():.3g} above f(x*)")
 
 
 # %% [markdown]
-# Does the sparsity of $\rho$ matter? The first line of the corollary's proof is an inequality for each pair of
-# points. Take two equal columns, $f(x) = \frac12(x_1 + x_2 + 2)^2$, and $\tau = 1$. Then $\rho^+_1$ is 1 and
-# $\rho^+_2$ is 2. Look at $x^* = (-1, 0)$ and $x = (0, 1)$ (the line, like Theorem 1, does not use that $x^*$ is a
-# minimiser):
+# Is sparsity $\tau$ enough for $\rho$? The proof uses an inequality for each pair of points, and $x_t - x^*$ has up to
+# $2\tau$ nonzeros. Take two equal columns, $f(x) = \frac12(x_1 + x_2 + 2)^2$, and $\tau = 1$. The curvature $\rho^+_1$
+# is 1 (and $\sqrt2$ as Assumption 2 has it, with the whole gradient), and $\rho^+_2$ is 2. Look at $x^* = (-1, 0)$ and
+# $x = (0, 1)$. The proof does not use that $x^*$ is a minimiser, so neither do we:
 
 # %%
 def f(x):
@@ -783,12 +884,41 @@ def f(x):
 # %%
 x_star, x = np.array([-1.0, 0.0]), np.array([0.0, 1.0])
 slope = 2 * (x_star.sum() + 2) ** 2
-right = [f(x_star) + slope / (2 * rho) + rho * np.sum((x - x_star) ** 2) for rho in (1, 2)]
+right = [f(x_star) + slope / (2 * rho) + rho * np.sum((x - x_star) ** 2) for rho in (1, 2**0.5, 2)]
 fgmp.claim(
-    "theory-corollary-rho",
-    "the corollary's inequality between f(x), f(x*) and ||x - x*||^2 holds with rho at sparsity tau",
-    f"f(x) = {f(x):g}; right side {right[0]:g} with rho at tau, {right[1]:g} with rho at 2 tau", "corrected",
-    expected="f(x) is at most the right side",
+    "theory-corollary-rho", "the proof's inequality holds with rho at tau for any two tau-sparse vectors x and x*",
+    f"f(x) = {f(x):g}; right side {right[0]:g} (curvature at tau), {right[1]:.3g} (whole gradient at tau),"
+    f" {right[2]:g} (at 2 tau)", "corrected" if max(right[:2]) < f(x) <= right[2] else True,
+    source="paper, corollary on f, line 1467", expected="f(x) is at most the right side",
+)
+
+
+# %% [markdown]
+# So that line needs $2\tau$. But the corollary itself is not refuted: its $x^*$ is a minimiser. And for a minimiser
+# over all $\tau$-sparse vectors even more is true, in the standard basis: $f(x) \le f(x^*) + \rho\,\|x - x^*\|^2$ for
+# every $\tau$-sparse $x$, with $\rho$ at sparsity $\tau$ and no gradient at all. The proof is in
+# [ERRATA.md](../ERRATA.md). Try to break it, on data with columns that are nearly alike:
+
+# %%
+def worst_ratio(seed, points=200):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((5, n)) + 2 * rng.standard_normal((5, 1))
+    fed = fgmp.Federation.from_arrays([A], [rng.standard_normal(5)])
+    client, x_star, rho = fed.clients[0], best(fed), theory.restricted_constants(A, tau).upper
+    near = [np.flatnonzero(x_star)[:1], []]
+    ratios = []
+    for k in range(points):
+        x, S = np.zeros(n), np.union1d(near[k % 2], rng.choice(n, tau, replace=False))[:tau].astype(int)
+        x[S] = x_star[S] + rng.standard_normal(len(S)) * 10 ** rng.uniform(-2, 1)
+        ratios.append((client.objective(x) - client.objective(x_star)) / (rho * np.sum((x - x_star) ** 2)))
+    return max(ratios)
+
+
+# %%
+ratios = np.array([worst_ratio(seed) for seed in range(n_seeds)])
+fgmp.claim(
+    "theory-corollary-minimiser", "at a minimiser f(x) - f(x*) <= rho ||x - x*||^2 with rho at tau, 200 points a seed",
+    ratios, ratios <= 1, source="ours, corollary on f", expected="at most 1", unit="of the right side at most",
 )
 
 # %% [markdown]
@@ -822,6 +952,7 @@ for runs, label, style in ((good, "all $\\mu(i) < 1$", BLUE), (mixed, "one $\\mu
     right.plot(iterations, residuals.T, color=style, alpha=0.5, linewidth=1)
     right.plot([], [], color=style, label=label)
 floor(left, 1.0, "no guarantee above")
+floor(right, 1.0, "zero model")
 left.set(ylabel=r"$\kappa$", title="Rate per round")
 right.set(ylabel="residual", title=r"Residual (where $\kappa < 1$)")
 for ax in (left, right):
@@ -834,10 +965,14 @@ falls = all((np.diff(r[0]) < 0).all() and r[2] < 1 for r in good)
 turning = [int(iterations[np.argmin(r[0])]) for r in mixed]
 rises = all(1 < t < 20 for t in turning) and all(r[0][-1] > 1 and min(r[0]) < 1 and r[2] > 1 for r in mixed)
 words = "all mu(i) < 1: kappa falls with every further local iteration"
-fgmp.claim("theory-kappa-falls", words, [r[0][4] / r[0][0] for r in good], falls, unit="is kappa(5) / kappa(1)")
+quotients = [r[0][4] / r[0][0] for r in good]
+fgmp.claim(
+    "theory-kappa-falls", words, quotients, falls, unit="is kappa(5) / kappa(1)",
+    source="paper, Theorem 1, line 661", expected="below 1",
+)
 fgmp.claim(
     "theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K grows", turning, rises,
-    unit="local iterations where kappa is smallest",
+    unit="local iterations where kappa is smallest", source="paper, Theorem 1, line 664", expected="above 1, below 20",
 )
 
 # %% [markdown]
@@ -853,7 +988,7 @@ last = [squared_errors(f, f.truth, fgmp.FedGradMP(tau, int(max(iterations))), 2)
 fgmp.claim(
     "theory-kappa-measured",
     f"with K = {max(iterations)} and one mu(i) > 1, where kappa > 1 promises nothing: exact after 2 rounds", last,
-    max(last) <= exact, floor=exact,
+    np.array(last) <= exact, floor=exact, source="ours, Theorem 1", expected=f"at most {exact:g}",
 )
 
 
@@ -900,8 +1035,9 @@ plt.show()
 slopes = [np.polyfit(np.log(distances[-8:]), np.log(v[-8:]), 1)[0] for v in spread]
 fgmp.claim(
     "theory-variance-unbounded",
-    "Assumption 4: for the squared loss one sigma_i^2 bounds the variance at all sparse x", slopes, "corrected",
-    expected="bounded", unit="is the slope of log variance against log distance",
+    "squared loss: the variance grows with the square of the distance, so no sigma_i^2 of Assumption 4 serves all x",
+    slopes, np.abs(np.array(slopes) - 2) < 0.05, source="ours, Theorem 1", expected=2,
+    unit="is the slope of log variance against log distance",
 )
 
 
@@ -957,6 +1093,7 @@ left.legend()
 for (t, values), style in zip(after.items(), gradation(3), strict=True):
     right.plot(thetas, np.median(values, axis=0), label=f"after round {t}", markevery=6, **style)
 right.plot(thetas, np.median(left_over, axis=0), "k:", label="residual alone")
+floor(right, 1.0, "zero model")
 right.set(xscale="log", yscale="log", xlabel=r"$\theta$", ylabel="bound of the squared error", title="The trade-off")
 right.legend()
 plt.show()
@@ -966,7 +1103,7 @@ interior = [int(np.argmin(row)) for row in left_over]
 fgmp.claim(
     "theory-theta", "larger theta: smaller kappa; the residual has its minimum at a theta in between",
     thetas[interior], (np.diff(rate) < 0).all() and all(0 < i < len(thetas) - 1 for i in interior),
-    unit="is the theta with the smallest residual",
+    unit="is the theta with the smallest residual", source="paper, Theorem 1, line 705", expected="inside 2 to 200",
     parameters=dict(batch_samples=batch_samples, batch_size=batch_size, n_seeds=n_seeds),
 )
 
@@ -975,7 +1112,7 @@ steps = np.arange(rounds + 1)
 promised = np.array([np.min([b.after(steps, 1.0) for b in row], axis=0) for row in bounds])
 fig, ax = panels(width=5.4, height=3.3)
 pairs = np.stack([[run for run, _ in crowds], promised], axis=1)
-factor = bound_and_error(ax, pairs, "Minibatches, the best $\\theta$ for each round")
+bound_and_error(ax, pairs, "Minibatches, the best $\\theta$ for each round")
 ax.set(ylabel="mean squared error to $x^\\#$")
 ax.legend()
 plt.show()
@@ -984,8 +1121,8 @@ plt.show()
 fgmp.claim(
     "theory-theorem-1-minibatch",
     f"Theorem 1 with minibatches (b = {batch_size} of {batch_samples}, mean of 4 runs), variance as met on the way:"
-    " bound above measurement at every round, on every seed, for every theta", factor[:, -1], (factor >= 1).all(),
-    unit="times the measured squared error at the last round",
+    " bound above the error in every round, for every theta, and in the end below the zero model", said(pairs),
+    useful(pairs), source="paper, Theorem 1, line 629", expected="below 1; above 1",
     parameters=dict(batch_samples=batch_samples, batch_size=batch_size, noise=noise, n_seeds=n_seeds),
 )
 
@@ -1001,7 +1138,7 @@ fgmp.claim(
 # %%
 def disagreeing(seed):
     fed, rng = crowd(seed, 0.0), np.random.default_rng(seed)
-    signals = [fed.truth * (1 + noise * rng.standard_normal(n)) for _ in fed.clients]
+    signals = [fed.truth * (1 + 0.1 * rng.standard_normal(n)) for _ in fed.clients]
     ys = [c.features @ x for c, x in zip(fed.clients, signals, strict=True)]
     return fgmp.Federation.from_arrays([c.features for c in fed.clients], ys, truth=fed.truth)
 
@@ -1037,24 +1174,28 @@ ends = [found[2] < 1e-12 for row in rows.values() for found in row]
 fgmp.claim(
     "theory-zero-residual", "the final error to x* is zero where zeta* and sigma_i (at x*) are zero, and only there",
     f"{sum(zero)} runs with zeta* = sigma_i = 0, {sum(np.logical_and(zero, ends))} of them exact;"
-    f" {sum(ends) - sum(np.logical_and(zero, ends))} of the other {len(zero) - sum(zero)} exact", zero == ends,
+    f" {sum(ends) - sum(np.logical_and(zero, ends))} of the other {len(zero) - sum(zero)} exact",
+    np.array(zero) == np.array(ends), source="paper, Theorem 1, line 678", expected="all exact; 0 exact",
 )
 
 
 # %% [markdown]
 # This agrees with the paper's comparison with earlier work: FedGradMP converges to $x^*$ only if $\zeta_* = \sigma_i
-# = 0$, and otherwise to a neighbourhood. The second row is a case in point for the *appendix*: $\sigma_i = 0$ at
-# $x^*$, yet not at other sparse vectors. The paper's equivalence, $\sigma_i = 0$ if and only if all minibatch
-# gradients agree at all sparse vectors, makes Theorem 1 promise a residual there, if anything. The runs have none.
+# = 0$, and otherwise to a neighbourhood. The second row is a case in point for the *appendix*: there $\sigma_i = 0$ at
+# $x^*$, but no $\sigma_i = 0$ serves all sparse vectors, so Theorem 1 promises no more than a neighbourhood. The runs
+# reach $x^*$.
 #
 # ## Without a bound on the variance
 #
-# The appendix replaces Assumption 4 by a lemma: the variance at $x$ is at most $3\,(\mathbb{E}\rho^{+2} +
-# \bar\rho^{+}) \|x - x^*\|^2 + 12\,\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$. Its proof bounds $3\|\nabla f_i(x) - \nabla
-# f_i(x^*)\|^2$, and so gives $\bar\rho^{+2}$, not $\bar\rho^+$. Following it to the end, $\beta_2$ gains
-# $6\theta^2(\mathbb{E}\rho^{+2} + \bar\rho^{+2})/\rho^-$, where the paper prints half of that, with the unsquared
-# $\bar\rho^+$. (Its $c$ forgets to double an inequality. The term with $\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$ in
-# $\xi_2$ loses the factor $1/\rho^-$ on the way. The lemma and its own proof print different $\beta_2$.)
+# The appendix replaces Assumption 4 by a lemma: the variance at $x$ is at most $3\,(\mathbb{E}\rho^{+2} + \bar\rho^{+})
+# \|x - x^*\|^2 + 12\,\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$. The lemma is true, and there is room in it: a variance is at
+# most a second moment, which gives $\frac{12}{11}\mathbb{E}\rho^{+2}_{2\tau}$ in place of the bracket. Its proof goes
+# another way and bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$ by $3\bar\rho^+$ where the square is due.
+#
+# Following the printed proof of the next lemma to the end, $\beta_2$ gains $6\theta^2(\mathbb{E}\rho^{+2} +
+# \bar\rho^{+2})/\rho^-$, where the paper prints half of that, with the unsquared $\bar\rho^+$. (Its $c$ forgets to
+# double an inequality. The term with $\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$ in $\xi_2$ loses the factor $1/\rho^-$ on
+# the way, and the term with $s$ loses $2/\rho^-$. The lemma and its own proof print different $\beta_2$.)
 
 # %%
 def appendix_printed(low, high, theta):
@@ -1069,8 +1210,8 @@ for rho in (1.0, 4.0):
 # %% [markdown]
 # Now look at $\theta$: the new term *grows* with it, while $1/\theta^2$ falls. So $\beta_2$ has a smallest value. For
 # perfect clients, $\rho^- = \rho^+ = \rho$, it is $2 \min_\theta (\theta^{-2}/\rho + 6\theta^2\rho) = 4\sqrt6 \approx
-# 9.8$ as derived, and at least $2\sqrt6 \approx 4.9$ as printed. But $\kappa < 1$ needs $\beta_2 < 1/4$ at some
-# client.
+# 9.8$ as derived. As printed, for exact projections, it is at least $2\sqrt6 \approx 4.9$. But $\kappa < 1$ needs
+# $\beta_2 < 1/4$ at some client.
 
 # %%
 theta_grid = np.geomspace(1e-3, 1e3, 20001)
@@ -1079,16 +1220,17 @@ scales = np.geomspace(1e-2, 1e4, 25)
 least_printed = min(appendix_printed(u, u, theta_grid).min() for u in scales)
 always = [theory.theorem_unbounded_variance(crowds[0][1], K, 0.0, theta=th).guarantees for th in thetas]
 fgmp.claim(
-    "theory-unbounded-variance", "the theorem without bounded variance gives kappa < 1 for some data",
-    f"beta_2 >= {least:.3g} for all data and all theta ({least_printed:.3g} as printed), so kappa >= {16 * least:.3g}",
-    "corrected" if least > 0.25 and least_printed > 0.25 and not any(always) else "reproduced",
-    expected="linear convergence",
+    "theory-unbounded-variance",
+    "the theorem without bounded variance gives kappa < 1 for some data (exact projections)",
+    f"beta_2 >= {least:.3g} for all data and all theta ({least_printed:.3g} as printed), so kappa >= {16 * least:.3g}"
+    f" ({16 * least_printed:.3g})", bool(min(least, least_printed) <= 0.25 or any(always)),
+    source="paper, appendix, line 1690", expected="kappa below 1",
 )
 
 
 # %% [markdown]
 # So the theorem of the appendix is true and empty: no data set, no $\theta$ and no unit of the loss gives it $\kappa
-# < 1$. (At least 157 as derived, at least 78 as printed.) Taking $3\,\mathbb{E}\rho^{+2}$ for the growth of the
+# < 1$. Taking $3\,\mathbb{E}\rho^{+2}$ for the growth of the
 # variance throws away that large minibatches vary little.
 #
 # A small repair saves the idea. Let $v_i$ be the growth itself: the variance at $x$ is at most $2v_i\|x - x^*\|^2 +
@@ -1120,7 +1262,7 @@ for seed, (_, constants) in enumerate(crowds):
 fgmp.claim(
     "theory-variance-repaired",
     f"with the measured growth of the variance, K = {K} and b = {batch_size} of {batch_samples} rows, kappa < 1",
-    kappa, max(kappa) < 1, unit="is kappa at the best theta",
+    kappa, np.array(kappa) < 1, unit="is kappa at the best theta", source="ours, appendix", expected="below 1",
 )
 
 
@@ -1130,7 +1272,7 @@ fgmp.claim(
 # Algorithm 2 solves the restricted problem only to $\|b - b_{\mathrm{opt}}\| \le \delta$. The proof uses $\|u + v\|^2
 # \le 2\|u\|^2 + 2\|v\|^2$. That doubles $\mu(i)$, as the paper prints. It also turns $\nu$ into $2\nu + 2(1 +
 # \eta_2)^2\delta^2$, which is $2\nu + 8\delta^2$ for exact pruning. The statement prints $\nu + \delta^2$. (In the
-# proof, an index $K - 1$ should be $K$, and the last line needs $b^{\mathrm{opt}}$ where it has $b$.)
+# proof, an index $K - 1$ should be $K$.)
 #
 # To have $\|b - b_{\mathrm{opt}}\| = \delta$ exactly, solve exactly and take a step of length $\delta$ in a random
 # direction. Beside it, gradient descent that stops when an error of at most $\delta$ is certain.
@@ -1169,6 +1311,7 @@ by_seed = np.sqrt([inexact(seed) for seed in range(n_seeds)])
 # %%
 fig, ax = panels(width=5.4, height=3.4)
 curve(ax, deltas, by_seed[:, 2], "bound", color="k", marker="s")
+floor(ax, 1.0, "zero model")
 for k, (name, style) in enumerate(zip(solvers, (dict(color=BLUE, marker="D"), METHODS["FedGradMP"]), strict=True)):
     curve(ax, deltas, np.maximum(by_seed[:, k], 1e-9), name, **style)
 ax.set(xscale="log", yscale="log", xlabel=r"accuracy $\delta$ of the solver", ylabel="error at the last round")
@@ -1185,21 +1328,48 @@ slope = [np.polyfit(np.log(deltas), np.log(row[0]), 1)[0] for row in by_seed]
 fgmp.claim(
     "theory-inexact",
     "inexact solvers: bound (with 2 nu + 8 delta^2) above measurement for every delta, both solvers, every seed",
-    slope, (by_seed[:, :2] <= by_seed[:, 2:]).all(),
+    slope, (by_seed[:, :2] <= by_seed[:, 2:]).all(axis=(1, 2)) & (by_seed[:, 2, deltas <= 0.01] < 1).all(axis=1),
     unit="is the slope of log error against log delta (off by exactly delta)",
+    source="ours, inexact solvers", expected="1; for delta up to 0.01 the bound is below the zero model",
     parameters=settings | dict(conditions=[1.005, 1.03]),
 )
 
+# %% [markdown]
+# Is the printed $\nu + \delta^2$ too small, or does the proof give too much? In a general dictionary it is too small.
+# Two clients in $\mathbb{R}^3$ have $f_i = \frac12\|x - x^*\|^2$, so $\kappa = \nu = 0$ and the printed bound is
+# $4\delta^2$ after one round. Four atoms are nearly parallel: one is $x^*$ itself; two lie so that a solution that is
+# off by $\delta$ is pruned to them; the last lies so that their mean is pruned to it.
+
 # %%
-one = theory.ClientConstants.of(1.0, 1.02, gradient=0.01)
-exact_nu, added = theory.theorem1(one, K).nu[0], theory.theorem_inexact(one, K, 0.1).nu[0]
+delta, shrink = 1e-3, 0.99  # a little closer than a tie
+side = 2**0.5 * shrink * delta
+atoms = np.array([[1, 0, 0], [1, side, side], [1, side, -side], [1, 2 * side, 0]])
+atoms /= np.linalg.norm(atoms, axis=1)[:, None]
+x_star = atoms[0]
+
+
+# %%
+def pruned(v):
+    candidates = (atoms @ v)[:, None] * atoms
+    return candidates[np.linalg.norm(candidates - v, axis=1).argmin()]
+
+
+# %%
+towards = [atom / (atom @ x_star) - x_star for atom in atoms[1:3]]
+solutions = [x_star + delta * step / np.linalg.norm(step) for step in towards]
+reached = pruned(np.mean([pruned(b) for b in solutions], axis=0))
+found = np.sum((reached - x_star) ** 2) / delta**2
+one = theory.theorem_inexact(theory.ClientConstants.of([1.0, 1.0], 1.0), 1, delta)
 fgmp.claim(
-    "theory-inexact-printed", "the theorem on inexact solvers adds delta^2 to nu",
-    f"nu = {exact_nu:.3g}, delta = 0.1: printed {exact_nu + 0.01:.3g}, derived {added:.3g}", "corrected",
-    expected="nu + delta^2",
+    "theory-inexact-printed", "inexact solvers: squared error at most 4 delta^2 for clients with kappa = nu = 0",
+    f"{found:.3g} delta^2 after one round, for four atoms in three dimensions; the proof gives"
+    f" {one.residual / delta**2:.3g} delta^2", "corrected" if found > 4 else True,
+    source="paper, inexact solvers, line 943", expected="at most 4 delta^2",
 )
 
 # %% [markdown]
+# (In the standard basis we know neither a proof of the printed bound nor a counterexample.)
+#
 # Two more remarks on this section of the paper. The restricted problem lives in up to $3\tau$ dimensions, not $\tau$,
 # and its condition is that of $3\tau$ columns. And the costs of the solvers are the subject of
 # [09_local_iterations](09_local_iterations.ipynb).
@@ -1230,16 +1400,18 @@ kappa, errors, promised, mu = (np.array(part) for part in zip(*sampled, strict=T
 # %%
 fgmp.claim(
     "theory-cohort-kappa", "the theorem on client sampling: its kappa falls as the cohort grows",
-    kappa[:, 0] / kappa[:, -1], (np.diff(kappa, axis=1) < 0).all(),
-    unit=f"times larger for 1 client than for {n_clients}",
+    kappa[:, 0] / kappa[:, -1], (np.diff(kappa, axis=1) < 0).all(axis=1), source="paper, client sampling, line 992",
+    expected="above 1", unit=f"times larger for 1 client than for {n_clients}",
 )
-finite = np.isfinite(promised)
 fgmp.claim(
     "theory-cohort-bound",
-    "the theorem on client sampling: bound above measurement for every cohort size, round and seed",
-    (promised / errors)[:, -1, -1], bool(finite[:, -1].all() and (errors[finite] <= promised[finite]).all()),
-    unit=f"times the measured squared error at the last round, all {n_clients} clients",
+    "the theorem on client sampling: bound above the error for every cohort size and round, and in the end below the"
+    " zero model", promised[:, :, -1].max(axis=1),
+    (errors <= promised).all(axis=(1, 2)) & (promised[:, :, -1] < 1).all(axis=1),
+    source="paper, client sampling, line 969", expected="below 1",
+    unit="promised for the squared error at the last round, worst cohort size (the zero model has 1)",
 )
+
 
 # %% [markdown]
 # Look at the proof again. It has the factor $\frac1L\sum_{i \in I_t}\mu(i)^K$, where the cohort $I_t$ is drawn
@@ -1248,36 +1420,42 @@ fgmp.claim(
 # participation.** So the fall of $\kappa$ with $L$ is a property of the maximum. Average over all cohorts and see:
 
 # %%
-powers = mu[0] ** K
-means = [4 * np.mean([powers[list(S)].mean() for S in combinations(range(n_clients), L)]) for L in sizes]
+def over_cohorts(powers, L):
+    return 4 * np.mean([powers[list(S)].mean() for S in combinations(range(n_clients), L)])
+
+
+# %%
+means = np.array([[over_cohorts(powers, L) for L in sizes] for powers in mu**K])
 fig, ax = panels(width=5.4, height=3.3)
 curve(ax, sizes, kappa, "maximum over cohorts (the paper)", color=VERMILLION, marker="o")
-ax.plot(sizes, means, "s--", color=BLUE, label="mean over cohorts")
+curve(ax, sizes, means, "mean over cohorts", color=BLUE, marker="s", linestyle="--")
 ax.set(xlabel="cohort size $L$", ylabel=r"$\kappa$", ylim=(0, None))
 ax.legend()
 plt.show()
 
 # %%
 fgmp.claim(
-    "theory-cohort-mean", "the rate that the proof needs, the mean over random cohorts, depends on the cohort size",
-    f"{means[0]:.3g} for 1 client, {means[-1]:.3g} for all; with the maximum {kappa[0, 0]:.3g}, {kappa[0, -1]:.3g}",
-    "corrected" if np.ptp(means) < 1e-9 else "reproduced", expected="it falls as the cohort grows",
+    "theory-cohort-mean",
+    "client sampling: the mean over random cohorts can replace the maximum, and does not depend on L",
+    {"kappa for L = 1 with the maximum": kappa[:, 0], "with the mean": means[:, 0]},
+    np.ptp(means, axis=1) < 1e-9 * means[:, 0], source="ours, client sampling",
+    expected="the mean is the same for every L",
 )
 
 # %% [markdown]
-# The theorem has two more slips. Its $\mu$ already carries the power $K$, and then $(1 - \mu^K)/(1 - \mu)$ takes the
-# power again. The proof has $\mu = \max_i (1+\eta_2)^2\beta_1\beta_2$ there. And its variance term is $\frac1L
-# \sum_{i=1}^N$, which is $N/L$ times too large: the mean over cohorts is $\frac1N\sum_{i=1}^N$. The paper calls its
-# residual pessimistic; this is one reason.
+# So the printed $\kappa$ is right, and larger than it need be. Two smaller things. The $\mu$ of the statement already
+# carries the power $K$, and then $(1 - \mu^K)/(1 - \mu)$ takes the power again; the proof has $\mu = \max_i
+# (1+\eta_2)^2\beta_1\beta_2$ there. And the variance term is $\frac1L \sum_{i=1}^N$, which is $N/L$ times larger than
+# the mean over cohorts, $\frac1N\sum_{i=1}^N$. The paper calls its residual pessimistic; this is one reason.
 
 # %%
-largest_mu = mu[0].max()
+largest_mu = mu.max(axis=1)
 printed, derived = ((1 - m**K) / (1 - m) for m in (largest_mu**K, largest_mu))
 fgmp.claim(
     "theory-cohort-power",
-    "the theorem on client sampling: the factor (1 - mu^K)/(1 - mu) as printed is the one of the proof",
-    f"largest mu(i) = {largest_mu:.3g}, K = {K}: printed {printed:.3g}, derived {derived:.3g}", "corrected",
-    expected="the same factor",
+    f"client sampling: the factor (1 - mu^K)/(1 - mu) of the statement is that of the proof, K = {K}",
+    {"printed": printed, "derived": derived}, "corrected" if (printed < derived).all() else True,
+    source="paper, client sampling, line 974", expected="the same factor",
 )
 
 
@@ -1314,13 +1492,15 @@ def with_ball(seed, share):
 
 
 # %%
-balls = [with_ball(seed, share) for seed in range(n_seeds) for share in (1.0, 1.01, 2.0)]
-longest = max(norm for *_, norm in balls)
+balls = [[with_ball(seed, share) for share in (1.0, 1.01, 2.0)] for seed in range(n_seeds)]
+longest = np.array([max(norm for *_, norm in row) for row in balls])
+below = [all((errors <= bound).all() and bound[-1] < 1 for errors, bound, _ in row) for row in balls]
 fgmp.claim(
     "theory-ball",
-    "with a ball that holds the target: bound of Theorem 1 above measurement; the server's projection changes nothing",
-    f"longest model before the server's projection: {longest:.3g} R ({len(balls)} runs, R from 1 to 2 times ||x#||)",
-    longest <= 1 + 1e-12 and all((e <= b).all() for e, b, _ in balls),
+    "with a ball of 1 to 2 times ||x#||: bound of Theorem 1 above the error and in the end below the zero model; the"
+    " server's projection changes nothing", longest, np.array(below) & (longest <= 1 + 1e-12),
+    unit="of the radius: the longest model before the server's projection", source="paper, Section IV-C, line 1015",
+    expected="at most 1",
 )
 
 # %% [markdown]
@@ -1340,7 +1520,7 @@ def statistical(N, rows, seed):
     rng, truth = np.random.default_rng([seed, N, rows]), np.zeros(rate_features)
     truth[:rate_sparsity] = rate_sparsity**-0.5
     As = [rng.standard_normal((rows, rate_features)) for _ in range(N)]
-    ys = [A @ truth + noise * rng.standard_normal(rows) for A in As]
+    ys = [A @ truth + rate_noise * rng.standard_normal(rows) for A in As]
     fed = fgmp.Federation.from_arrays(As, ys, truth=truth)
     method = fgmp.FedGradMP(rate_sparsity, K)
     return fgmp.simulate(method, fed, rounds=3, rng=seed).history["relative_error"][-1]
@@ -1372,11 +1552,12 @@ plt.show()
 
 # %%
 off = abs(fits[:, 0].mean() + 0.5)
-verdict = "reproduced" if off <= half else "reproduced in part" if off < 0.1 else "not reproduced"
 fgmp.claim(
-    "theory-statistical-rate", "the final error falls like (N |D|)^(-1/2)", fits[:, 0],
-    verdict, expected="slope -1/2", unit="is the fitted slope",
-    parameters=dict(n_features=rate_features, sparsity=rate_sparsity, noise=noise),
+    "theory-statistical-rate",
+    "the final error falls like (N |D|)^(-1/2): the mean slope is within 0.1 of -1/2, and its 95 % interval holds -1/2",
+    fits[:, 0], [off < 0.1, off <= half], source="paper, Theorem 1, line 701", expected=-0.5,
+    unit="is the fitted slope",
+    parameters=dict(n_features=rate_features, sparsity=rate_sparsity, noise=rate_noise),
 )
 
 # %% [markdown]
@@ -1394,7 +1575,7 @@ counts = np.array([4, 16, 64])
 
 # %%
 def needs(N, seed):
-    fed = draw(seed, noise / 10, spread=np.linspace(*conditions, N))
+    fed = draw(seed, noise, spread=np.linspace(*conditions, N))
     gradients = np.array([c.gradient(fed.truth) for c in fed.clients])
     mean = gradients.mean(axis=0)
     Omega = np.argsort(-np.abs(mean))[: 4 * tau]
@@ -1405,7 +1586,7 @@ def needs(N, seed):
 
 # %%
 def ending(N, seed):
-    fed = draw(seed, noise / 10, spread=np.linspace(*conditions, N))
+    fed = draw(seed, noise, spread=np.linspace(*conditions, N))
     return squared_errors(fed, fed.truth, fgmp.FedGradMP(tau, K), 2)[-1] ** 0.5
 
 
@@ -1419,6 +1600,7 @@ styles = (dict(color=PURPLE, marker="D"), dict(color="k", marker="s"), METHODS["
 fig, ax = panels(width=5.6, height=3.5)
 for runs, label, style in zip((*np.moveaxis(sizes_of, 2, 0), endings), labels, styles, strict=True):
     curve(ax, counts, runs, label, **style)
+floor(ax, 1.0, "zero model")
 ax.set(xscale="log", yscale="log", ylabel="size", xlabel=f"clients $N$, with {n_samples} rows each")
 ax.tick_params(which="minor", labelbottom=False)
 ax.set_xticks(counts, counts)
@@ -1426,15 +1608,15 @@ ax.legend(loc="lower left", bbox_to_anchor=(0, 0.36))
 plt.show()
 
 # %%
-squares = [np.mean(runs**2, axis=0) for runs in (*np.moveaxis(sizes_of, 2, 0), endings)]
-rms = np.sqrt(squares).T  # over the seeds; [N, quantity]
-middle = np.polyfit(np.log(counts), np.log(rms), 1)[0]
+names = "smallest beta", "root of the residual", "measured error"
+pairs = zip(names, (*np.moveaxis(sizes_of, 2, 0), endings), strict=True)
+slopes = {name: np.polyfit(np.log(counts), np.log(runs.T), 1)[0] for name, runs in pairs}
+middle = {name: np.mean(values) for name, values in slopes.items()}
 fgmp.claim(
     "theory-statistical-beta",
-    "independent clients have a bounded beta, so the residual of Theorem 1 falls like N^(-1/2)",
-    f"slopes in log N: beta {middle[0]:.2g}, root of the residual {middle[1]:.1g}, measured error {middle[2]:.2g}",
-    "corrected" if abs(middle[1]) < 0.1 and middle[0] > 0.3 and middle[2] < -0.3 else "reproduced",
-    expected="residual and error fall with slope -1/2",
+    "independent clients have a bounded beta, so the residual of Theorem 1 falls like N^(-1/2): slopes in log N",
+    slopes, bool(abs(middle["smallest beta"]) < 0.1 and middle["root of the residual"] < -0.3), digits=2,
+    source="paper, Theorem 1, line 701", expected="0 for beta, -1/2 for residual and error",
 )
 
 # %% [markdown]
@@ -1445,15 +1627,15 @@ fgmp.claim(
 #
 # | statement | claim |
 # |---|---|
-# | remark on Assumptions 1 and 2 | `theory-restricted-only`, `theory-two-smoothnesses` |
+# | Assumptions 1 and 2, their remark | `theory-restricted-only`, `theory-two-smoothnesses` |
 # | descent lemma | `theory-descent-lemma` |
 # | remark on the bounded variance | `theory-variance-unbounded`, `theory-unbounded-variance` |
-# | Lemmas 1, 2, 3 | `theory-lemma-1`, `theory-lemma-2`, `theory-lemma-3`, `theory-eta-1` |
+# | Lemmas 1, 2, 3 | `theory-lemma-1`, `-2`, `-2-free`, `-3`; `theory-eta-1`, `-holds`, `-limit` |
 # | Theorem 1 | `theory-theorem-1-quiet`, `-solution`, `-truth`, `-minibatch`, `-nu`; `theory-paper-clients` |
 # | remark on the key factors, on $K$ | `theory-kappa-falls`, `-turns`, `-measured`; notebook 09 |
 # | remark on the interpretation | `theory-zero-residual`, `theory-theta`, `theory-statistical-rate`, `-beta` |
 # | remark on previous works | `theory-zero-residual` |
-# | corollary on $f$ | `theory-corollary-f`, `theory-corollary-rho` |
+# | corollary on $f$ | `theory-corollary-f`, `-rho`, `-minimiser` |
 # | theorem on inexact solvers | `theory-inexact`, `theory-inexact-printed`; costs in notebook 09 |
 # | theorem on client sampling, its remark | `theory-cohort-kappa`, `-bound`, `-mean`, `-power`; notebook 10 |
 # | Section IV-C, with a ball | `theory-ball` |
@@ -1467,7 +1649,9 @@ fgmp.claim(
 # - **The formulas** follow the proofs. Where the printed statement differs, a cell above shows both numbers. They are
 #   collected in [ERRATA.md](../ERRATA.md).
 # - **$\nu$** stays inside the sum over the clients.
-# - **$\rho^+$** is the restricted curvature, not the Lipschitz constant of the whole gradient.
+# - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
+#   need no more.
+# - **Noise.** It is so small that the bounds say something, except where a section has a noise of its own.
 # - **Chance.** The constants $\bar\rho^+$ of minibatches are means over some minibatches, not over all.
 #
 # ## References

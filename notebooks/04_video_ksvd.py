@@ -15,7 +15,7 @@
 #
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
-# - how close five atoms can come to a later frame at all: the floor;
+# - how close five atoms can come to a later frame at all: the floor; and how close a guess comes: the mean frame;
 # - the frame that FedGradMP recovers, and its difference to the true one;
 # - the error against the floor round by round, and against the number of clients.
 #
@@ -137,6 +137,14 @@ print(f"the best {sparsity} atoms known miss {100 * best.best_error / size:.3g} 
 print(f"greedy selection comes within a factor eta = {best.eta:.3g} of that")
 
 # %% [markdown]
+# And the other end of the scale: a guess without any measurement. The **mean training frame** holds all that does not
+# move, so it is not a bad picture. A recovery has to be better than that to be worth a measurement.
+
+# %%
+trivial = np.linalg.norm(frame - training.mean(axis=0)) / size
+print(f"the mean training frame misses {100 * trivial:.3g} % of the frame")
+
+# %% [markdown]
 # ## What the clients measure
 #
 # Client $i$ knows $y_i = A_i x^\#$, where $x^\#$ is the frame as a vector. The entries of $A_i$ are normal with mean
@@ -216,35 +224,48 @@ right.set_xticks(counts, map(str, counts))
 right.minorticks_off()
 for ax in (left, right):
     floor(ax, 1.0, f"best {sparsity} atoms known")
+    ax.axhline(trivial / np.median(lowest), color="0.35", linestyle=":", label="mean training frame")
     ax.legend()
 plt.show()
 
 # %% [markdown]
 # *Lines are medians over the seeds, bands span all of them.*
 #
-# Most of the way is made in the first two rounds. One client with thirty measurements is far from the floor; a few
-# clients are near it. Each adds thirty measurements, and the average of their answers has less noise. What acts as
-# noise here is the part of the frame that no atom describes. With many clients the noise is gone, and what is left is
-# the choice of the atoms: good ones, not always the best.
+# Most of the way is made in the first two rounds. Below the dotted line the measurements begin to pay. One client with
+# thirty measurements is far from the floor; a few clients are near it. Each adds thirty measurements, and the average
+# of their answers has less noise. What acts as noise here is the part of the frame that no atom describes. With many
+# clients the noise is gone, and what is left is the choice of the atoms: good ones, not always the best.
 
 # %%
 settings = dict(clip=name, n_atoms=n_atoms, sparsity=sparsity, n_clients=n_clients, n_samples=n_samples, alpha=alpha)
 settings |= dict(variance_decay=variance_decay, local_iterations=local_iterations, rounds=rounds)
-near = int((final <= within).sum())
 fgmp.claim(
     "fig2-floor",
     f"{name}, frame {frame_number}: {n_clients} clients with {n_samples} measurements recover it within a factor"
-    f" {within:g} of the best {sparsity} atoms (median over dictionaries and measurements)",
+    f" {within:g} of the best {sparsity} atoms",
     final,
-    True if near == n_seeds else "reproduced in part" if np.median(final) <= within else False,
+    final <= within,
+    source="ours, Figure 2",
     expected=f"at most {within:g}",
     unit="times the floor",
-    parameters=settings | dict(seeds_within=near),
+    parameters=settings,
+)
+
+# %%
+fgmp.claim(
+    "fig2-trivial",
+    f"{name}, frame {frame_number}: the recovered frame is nearer than the mean training frame, by a factor of 2",
+    final * lowest / trivial,
+    final * lowest <= trivial / 2,
+    source="ours, Figure 2",
+    expected="at most 0.5",
+    unit="times the error of the mean training frame",
+    parameters=settings,
 )
 
 # %% [markdown]
-# The verdict is "reproduced in part" where the median keeps the limit and some seed does not. A seed misses it when the
-# clients agree on five atoms that are good, but not the best five: the answers are exact on those atoms and stay there.
+# A seed misses the first limit when the clients agree on five atoms that are good, but not the best five: the answers
+# are exact on those atoms and stay there.
 
 # %%
 fgmp.claim(
@@ -252,7 +273,8 @@ fgmp.claim(
     f"{name}, frame {frame_number}: in spite of heterogeneous measurements the error of the recovered frame is at most"
     " a tenth of the frame",
     final * lowest,
-    bool((final * lowest <= 0.1).all()),
+    final * lowest <= 0.1,
+    source="paper, Figure 2, line 1196",
     expected="reasonably satisfactory quality",
     parameters=settings,
 )
@@ -265,6 +287,8 @@ fgmp.claim(
     "the largest process of this notebook stays below 1.5 GB of memory, because no sensing matrix is stored",
     f"{'below' if peak < 1.5e9 else 'above'} 1.5 GB",
     peak < 1.5e9,
+    source="ours, Figure 2",
+    expected="below 1.5 GB",
 )
 
 # %% [markdown]
@@ -275,7 +299,7 @@ fgmp.claim(
 # - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$,
 #   $K = 3$ and the full batch of thirty rows.
 # - **Quality.** The paper calls the picture reasonably satisfactory. We measure it against the best that the dictionary
-#   allows, and against a tenth of the frame.
+#   allows, against the mean training frame, and against a tenth of the frame.
 # - **The start of K-SVD.** K-SVD usually starts from training frames. Frames of a fixed camera are almost multiples of
 #   one another, and the atoms stay that way. Starting from the mean and what frames add to it gives atoms that a few
 #   measurements can tell apart.

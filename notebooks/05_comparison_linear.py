@@ -360,16 +360,14 @@ def table(figure):
 # %%
 table(3)
 
-
 # %% [markdown]
 # Each statement of the paper about this figure becomes a claim. It is reproduced if it holds on every seed, and in
-# part if it holds on most of them. First: fewer rounds, fewer seconds, and a smaller error. For the seconds we stop the
-# clock when a rival has finished all its rounds, and look where FedGradMP stood at that moment. It has to be ahead of
-# every rival. For the error after the same rounds the medians decide.
+# part if it holds on at least half of them. First: fewer rounds, fewer seconds, and a smaller error. For the seconds we
+# stop the clock when a rival has finished all its rounds, and look where FedGradMP stood at that moment. It has to be
+# ahead of every rival.
 
 # %%
-def verdict(wins):
-    return "reproduced in part" if n_seeds / 2 < wins < n_seeds else bool(wins == n_seeds)
+SOURCE = {figure: f"paper, Figure {figure}, line {line}" for figure, line in ((3, 1226), (4, 1230), (5, 1232))}
 
 
 def claim_rounds(figure):
@@ -378,7 +376,7 @@ def claim_rounds(figure):
     text = f"FedGradMP reaches a relative error of {target:g} in fewer rounds than every rival"
     theirs = f"{np.median(best):g}" if np.isfinite(np.median(best)) else f"more than {shown_rounds}"
     expected = f"fewer than the best rival, which needs {theirs}"
-    fgmp.claim(f"fig{figure}-rounds", text, mine, verdict(sum(mine < best)), expected=expected, unit="rounds")
+    fgmp.claim(f"fig{figure}-rounds", text, mine, mine < best, source=SOURCE[figure], expected=expected, unit="rounds")
 
 
 # %%
@@ -388,25 +386,35 @@ def error_when(figure, seed, seconds):
 
 
 def claim_seconds(figure):
-    wins = 0
+    wins = []
     for seed in seeds:
         ends = {name: runs[figure, name, seed].history["seconds"][-1] for name in contestants(figure)[1:]}
-        wins += all(error_when(figure, seed, end) < last(figure, name)[seed] for name, end in ends.items())
+        wins.append(all(error_when(figure, seed, end) < last(figure, name)[seed] for name, end in ends.items()))
     text = f"FedGradMP is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds"
-    fgmp.claim(f"fig{figure}-seconds", text, f"ahead on {wins} of {n_seeds} seeds", verdict(wins))
+    shown = f"ahead on {sum(wins)} of {n_seeds} seeds"
+    fgmp.claim(f"fig{figure}-seconds", text, shown, wins, source=SOURCE[figure], expected="every seed")
 
 
 # %%
-def listed(values):
-    return ", ".join(f"{name} {value:.3g}" for name, value in sorted(values.items(), key=lambda item: item[1]))
+def by_median(values):
+    return dict(sorted(values.items(), key=lambda item: np.median(item[1])))
+
+
+def ends_of(figure, names):
+    return by_median({name: last(figure, name) for name in names})
+
+
+def extreme(figure, name, among, pick):
+    others = [last(figure, other) for other in among if other != name]
+    return last(figure, name) == pick([last(figure, name), *others], axis=0)
 
 
 # %%
 def claim_error(figure):
-    ends = {name: np.median(last(figure, name)) for name in contestants(figure)}
-    holds = min(ends, key=ends.get) == "FedGradMP"
+    names = contestants(figure)
     text = f"FedGradMP has the smallest error after {shown_rounds} rounds"
-    fgmp.claim(f"fig{figure}-error", text, listed(ends), holds)
+    smallest, expected = extreme(figure, "FedGradMP", names, np.min), "FedGradMP has the smallest"
+    fgmp.claim(f"fig{figure}-error", text, ends_of(figure, names), smallest, source=SOURCE[figure], expected=expected)
 
 
 # %%
@@ -432,19 +440,22 @@ claim_ahead(3)
 # %%
 thinned = [name for name in ("FedMid", "FedDualAvg") if name in contestants(3)]
 if thinned:
-    ends = {name: np.median(last(3, name)) for name in ("FedGradMP", *thinned)}
+    names = ("FedGradMP", *thinned)
     falling = all((np.diff(np.median(errors(3, name), axis=0)) < 0).all() for name in thinned)
     text = "the errors of FedMid and FedDualAvg fall, but more slowly than that of FedGradMP"
-    fgmp.claim("fig3-l1", text, listed(ends), falling and min(ends, key=ends.get) == "FedGradMP")
+    slower, expected = extreme(3, "FedGradMP", names, np.min) & falling, "FedGradMP has the smallest"
+    fgmp.claim("fig3-l1", text, ends_of(3, names), slower, source=SOURCE[3], expected=expected)
 
 # %%
 if "FedAvg" in contestants(3):
     nonzeros = [len(runs[3, "FedAvg", seed].support) for seed in seeds]
-    holds = min(nonzeros) > sparsity[0]
-    fgmp.claim("fig3-fedavg-dense", "FedAvg does not give a sparse model", nonzeros, holds, unit="nonzeros")
-    ends = {name: np.median(last(3, name)) for name in contestants(3)}
-    slowest = max(ends, key=ends.get) == "FedAvg"
-    fgmp.claim("fig3-fedavg-slowest", "FedAvg is the slowest of all methods", listed(ends), slowest)
+    said = dict(source="paper, Figure 3, line 1227")
+    dense = np.array(nonzeros) > sparsity[0]
+    text = "FedAvg does not give a sparse model"
+    fgmp.claim("fig3-fedavg-dense", text, nonzeros, dense, expected=f"above {sparsity[0]}", unit="nonzeros", **said)
+    slowest = extreme(3, "FedAvg", contestants(3), np.max)
+    text = f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds"
+    fgmp.claim("fig3-fedavg-slowest", text, ends_of(3, contestants(3)), slowest, expected="FedAvg the largest", **said)
 
 # %% [markdown]
 # ### Figure 4: clients that differ more
@@ -462,11 +473,12 @@ claim_ahead(4)
 # %% [markdown]
 # Do the others degrade significantly? After so few rounds most errors are still near 1, and a quotient of two of them
 # is near 1, too. So look also at the gain, 1 minus the error, and at the learning rate: does the best rate shrink, and
-# does the rate that was best in Figure 3 still work?
+# does the rate that was best in Figure 3 still work? (What becomes of the *residual* error of the best rival is a
+# question for longer runs. It comes below, and has another answer.)
 
 # %%
 def degradation(name):
-    return np.median(last(4, name) / last(3, name))
+    return last(4, name) / last(3, name)
 
 
 def fate(name):
@@ -478,24 +490,24 @@ def fate(name):
 # %%
 for name in contestants(3):
     gain = np.median((1 - last(4, name)) / (1 - last(3, name)))
-    print(f"{name:14} error x {degradation(name):.3g}, gain x {gain:.3g}", end="")
+    print(f"{name:14} error x {np.median(degradation(name)):.3g}, gain x {gain:.3g}", end="")
     before, after = ("none" if name == "FedGradMP" else written(best_rate(figure, name, rates)) for figure in (3, 4))
     print("" if name == "FedGradMP" else f", best rate {before} -> {after}, the old rate {fate(name)}")
 
 # %%
 broken = [name for name in rivals if fate(name) == "diverges"]
-hurt = [name for name in contestants(3)[1:] if degradation(name) > 2 or name in broken]
-holds = len(hurt) == len(contestants(3)[1:]) or ("reproduced in part" if hurt else False)
-text = "with more heterogeneity the rivals degrade significantly: error in Figure 4 over error in Figure 3"
-shown = listed({name: degradation(name) for name in contestants(3)})
-if contestants(3)[1:]:
-    shown += f"; the old rate diverges for {', '.join(broken) or 'none'}"
-    fgmp.claim("fig4-degradation", text, shown, holds)
+hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]
+lost = ", ".join(broken) or "none"
+text = f"with more heterogeneity each rival has twice the error, or diverges at its old rate (diverges: {lost})"
+if hurt:
+    factors = by_median({name: degradation(name) for name in contestants(3)})
+    unit, expected = "(error in Figure 4 over error in Figure 3)", "significant degradation of all"
+    fgmp.claim("fig4-degradation", text, factors, hurt, source=SOURCE[4], expected=expected, unit=unit)
 
 # %%
 factor = last(4, "FedGradMP") / last(3, "FedGradMP")
 text = "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3"
-fgmp.claim("fig4-fedgradmp-holds", text, factor, verdict(sum(factor < 2)), expected="below 2")
+fgmp.claim("fig4-fedgradmp-holds", text, factor, factor < 2, source=SOURCE[4], expected="below 2")
 
 # %% [markdown]
 # ### Figure 5: a signal with many nonzero entries
@@ -580,23 +592,40 @@ for figure, rate in sorted({job[:2] for job in jobs}):
     values = ", ".join(f"{value:.3g}" for value in ratio(figure, rate))
     print(f"data of Figure {figure}, {runner_up} at rate {rate:g}: lowest FedGradMP / {runner_up}: {values}")
 
+
+# %% [markdown]
+# The paper says of Figure 3 that FedGradMP has the smallest residual error. With the rounds of the figure that is so.
+# The claims ask what happens with more rounds: at the best rate of the paper's grid, and at the best rate of all, which
+# lies outside of the grid. (Of Figure 4 the paper does not say it; that claim is ours.)
+
 # %%
-for figure in (3, 4):
-    if all((figure, beyond[figure - 3], seed) in longer for seed in seeds):
-        ratios = ratio(figure, beyond[figure - 3])
-        text = f"FedGradMP has the smallest residual error: its lowest error over that of {runner_up} at its best rate"
-        fgmp.claim(f"fig{figure}-residual", text, ratios, verdict(sum(ratios <= 1)), expected="at most 1")
+def claim_residual(id, figure, rate, source):
+    if rate and all((figure, rate, seed) in longer for seed in seeds):
+        where = "inside" if rate in rates else "outside"
+        text = "FedGradMP has the smallest residual error: its lowest error in any round over that of"
+        text += f" {runner_up} after {long_rounds} rounds at rate {rate:g}, {where} the paper's grid"
+        ratios = ratio(figure, rate)
+        fgmp.claim(id, text, ratios, ratios <= 1, source=source, expected="at most 1")
+
+
+# %%
+if inside[0] != beyond[0]:
+    claim_residual("fig3-residual-grid", 3, inside[0], "paper, Figure 3, line 1228")
+claim_residual("fig3-residual", 3, beyond[0], "paper, Figure 3, line 1228")
+claim_residual("fig4-residual", 4, beyond[1], "ours, Figure 4")
 
 # %% [markdown]
 # The band on the right is wide: with clients that differ more, the runner-up comes to rest at very different heights on
-# different seeds. So heterogeneity does hurt it, once one waits for the residual:
+# different seeds. So heterogeneity does hurt it, once one waits for the residual: here the paper's word of a
+# significant degradation is right, in the median.
 
 # %%
 if beyond[0] and beyond[1]:
     ends = {f: np.array([longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds]) for f in (3, 4)}
     factor = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
     text = f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly"
-    fgmp.claim("fig4-runner-up-degradation", text, factor, verdict(sum(factor > 2)), expected="above 2")
+    said = dict(source=SOURCE[4], expected="above 2", unit="times that of Figure 3")
+    fgmp.claim("fig4-runner-up-degradation", text, factor, factor > 2, **said)
 
 
 # %% [markdown]
@@ -616,9 +645,9 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
     early = min(2, shown_rounds)
     mine = errors(3, "FedGradMP")[:, early] ** (1 / early)
     text = "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error"
-    wins = sum((straight >= 0.95) & (factors < 1) & (factors > mine))
+    wins = (straight >= 0.95) & (factors < 1) & (factors > mine)
     expected = f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds"
-    fgmp.claim("fig3-iterht-linear", text, factors, verdict(wins), expected=expected)
+    fgmp.claim("fig3-iterht-linear", text, factors, wins, source=SOURCE[3], expected=expected)
 
 # %% [markdown]
 # ## Where the residual of FedGradMP comes from
@@ -653,13 +682,15 @@ print(f"entries of the true support found: {np.median(rows, axis=0)[-1]:.3g} of 
 #
 # - **With the rates of the paper's grid FedGradMP is ahead in all three figures**: in rounds, in seconds of work, and
 #   in bytes. In Figures 3 and 4 it is done after two or three rounds, when the others have hardly begun.
-# - **It does not have the smallest residual error everywhere.** On the data of Figure 3, FedIterHT with a larger step
-#   than the paper tried comes down to the oracle. FedGradMP stays several times above it. On the data of Figure 4 it
-#   depends on the seed.
-# - **FedAvg is not the slowest.** At equal rates the soft thresholds slow FedMid and FedDualAvg down.
+# - **Its residual error is the smallest after these rounds, and not for ever.** On the data of Figure 3, FedIterHT with
+#   a larger step than the paper tried, and several hundred rounds, comes down to the oracle on every seed; with the
+#   best rate of the paper's grid it ends below FedGradMP on some. FedGradMP stays several times above the oracle. On
+#   the data of Figure 4 it depends on the seed.
+# - **FedAvg is not quite the slowest.** At equal rates the soft thresholds slow FedMid and FedDualAvg down, by a per
+#   cent or two.
 # - **Heterogeneity hurts in different ways.** FedAvg and FedMid lose their learning rate, and with it half of their
-#   progress. FedIterHT loses on some seeds the place where it comes to rest. FedDualAvg hardly changes in these few
-#   rounds. FedGradMP changes little.
+#   progress. FedIterHT loses on most seeds the place where it comes to rest, by the factor claimed above. FedDualAvg
+#   hardly changes in these few rounds. FedGradMP changes little.
 #
 # ## What differs from the paper, and why
 #

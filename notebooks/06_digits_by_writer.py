@@ -309,7 +309,8 @@ for who in sorted(contestants, key=lambda who: (list(main).index(who[0]), who[1]
     print(f"{who[0]:10} {knob:>7} {rate[who]:5g} {accuracies} {nonzeros(who):9.0f} {kilobytes(who):21.3g}")
 
 # %% [markdown]
-# The paper reports that FedGradMP is ahead of all four. Here a difference of at most `level` counts as none.
+# The paper reports that FedGradMP is ahead of all four. Here a difference of at most `level` counts as none. The
+# differences are *paired*: both methods see the same clients, cohorts and minibatches of a seed.
 
 # %%
 rivals = [name for name in main if name != "FedGradMP"]
@@ -322,24 +323,22 @@ def margins(column):
     return {name: final(("FedGradMP", TAU), column) - final((name, main[name]), column) for name in rivals}
 
 
-def outcome(medians):
-    places = {"ahead of": [], "level with": [], "behind": []}
-    for name, value in medians.items():
-        places["ahead of" if value > level else "behind" if value < -level else "level with"].append(name)
-    return "; ".join(f"{place} {', '.join(names)}" for place, names in places.items() if names)
+def shown(values):
+    return values.round(2) + 0.0  # no negative zero
 
 
 # %%
 for column in ("training", "unseen"):
-    medians = {name: np.median(margin) for name, margin in margins(column).items()}
-    ahead = sum(value > level for value in medians.values())
+    found = margins(column)
     fgmp.claim(
         f"fig6-{column}",
-        f"{dataset}, {rounds} rounds: accuracy on {column} clients of FedGradMP with {TAU} of {pixels} pixels a digit, "
-        f"medians over {n_seeds} seeds",
-        outcome(medians),
-        {0: False, len(rivals): True}.get(ahead, "reproduced in part"),
-        expected="ahead of all four",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients, FedGradMP with {TAU} of {pixels} pixels a digit"
+        " minus a rival (paired)",
+        {name: shown(margin) for name, margin in found.items()},
+        [np.median(margin) > level for margin in found.values()],
+        source="paper, Figure 6, line 1292",
+        expected=f"above {level} for all four",
+        digits=2,
         parameters=settings | {f"{name} {knob}": final((name, knob), column) for name, knob in contestants},
     )
 
@@ -391,9 +390,10 @@ for tau, gaps in against.items():
 # %%
 fgmp.claim(
     "fig6-same-sparsity",
-    f"{dataset}: FedGradMP minus FedIterHT at tau = {TAU}, accuracy on unseen clients",
-    against[TAU].round(2) + 0.0,
-    bool(against[TAU].min() > level) or ("reproduced in part" if np.median(against[TAU]) > level else False),
+    f"{dataset}: FedGradMP minus FedIterHT at tau = {TAU}, accuracy on unseen clients (paired)",
+    shown(against[TAU]),
+    against[TAU] > level,
+    source="paper, Figure 6, line 1292",
     expected=f"above {level}",
     digits=2,
     parameters=settings | {f"tau {tau}": gaps for tau, gaps in against.items()},
@@ -429,9 +429,10 @@ for tau in sorted(sparsity):
 # %%
 fgmp.claim(
     "fig6-dense",
-    f"{dataset}: FedAvg minus FedGradMP with tau = {TAU}, accuracy on unseen clients",
-    gap(dense, ("FedGradMP", TAU)).round(2) + 0.0,
-    bool(gap(dense, ("FedGradMP", TAU)).max() < -level),
+    f"{dataset}: FedAvg minus FedGradMP with tau = {TAU}, accuracy on unseen clients (paired)",
+    shown(gap(dense, ("FedGradMP", TAU))),
+    gap(dense, ("FedGradMP", TAU)) < -level,
+    source="paper, Figure 6, line 1292",
     expected=f"below -{level}",
     digits=2,
     parameters=settings | {f"tau {tau}": gap(dense, ("FedGradMP", tau)) for tau in sparsity},
@@ -471,12 +472,12 @@ for tau in sorted(sparsity):
 #   the same origin, the forms of NIST, but prepared in another way, and its writers are fewer. `digits` has made-up
 #   clients and 64 pixels.
 # - **Loss.** The printed formula has the logarithm of the exponential of a sum; the sum of exponentials is meant.
-# - **Sparsity.** The paper does not print $\tau$, nor whether it counts weights for each digit or for all together.
-#   Here it is for each digit, and several values are shown.
+# - **Sparsity.** The paper does not print $\tau$. Its Section IV-D counts weights for each class; Section V-B does not
+#   say. Here it is for each digit, and several values are shown.
 # - **Learning rates** are not printed there. Here they are tuned with one search, FedGradMP's too. A tuning seed judges
 #   at one number of rounds only, and a longer run might prefer a smaller rate.
-# - **Who is ahead.** The paper reports FedGradMP ahead of all baselines. The claims above do not confirm it. Two things
-#   that the paper leaves open can change the picture: the baselines' learning rates, and $\tau$.
+# - **Who is ahead.** The paper reports FedGradMP ahead of all baselines. We did not see it on these data, which are not
+#   FEMNIST. Two things that the paper leaves open can change the picture: the learning rates, and $\tau$.
 # - **Seeds.** The paper shows one run. Here are several, and the bands show how far they differ.
 #
 # ## References

@@ -63,6 +63,7 @@ check_option("progress", progress, (True, False))
 dataset = check_option("dataset", dataset, ("digits", "mnist-writers"))
 
 # %%
+import warnings
 from functools import partial
 from itertools import product
 
@@ -74,6 +75,7 @@ from tqdm import tqdm
 from fgmp.figures import METHODS, curve, floor, panels, use_style
 
 use_style()
+WHOSE = "ours, SharedSupportGradMP and polish"
 
 
 # %%
@@ -214,8 +216,6 @@ def chart(cells):
 
 # %%
 def quiet(*job):
-    import warnings
-
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return trial(*job)
@@ -311,7 +311,8 @@ for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-
         name,
         f"{way}: the 50 % contour is within 10 % of that of pooled GradMP: ratio of samples, columns of the maps",
         f"{np.median(measured):.2f} ({measured.min():.2f} to {measured.max():.2f}, {measured.size} columns)",
-        bool(measured.max() <= 1.1) or ("reproduced in part" if measured.min() <= 1.1 else False),
+        measured <= 1.1,
+        source=WHOSE,
         expected="at most 1.1",
         parameters=dict(ratios=measured, samples=samples, seeds=n_seeds),
     )
@@ -326,13 +327,15 @@ for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-
 # The example of the beginning over all seeds, without and with heterogeneity.
 
 # %%
-FIVE = ("FedGradMP", "SharedSupportGradMP", "4 tau sent", "pooled GradMP")
+FIVE = ("FedGradMP", "SharedSupportGradMP", "4 tau sent", "pooled GradMP", "pooled OMP")
 
 
 # %%
 def five(alpha, seed):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=alpha, rng=seed)
-    return [relative(WAYS[way](fed, 10), fed) <= recovered for way in FIVE]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of OMP, as above
+        return [relative(WAYS[way](fed, 10), fed) <= recovered for way in FIVE]
 
 
 # %%
@@ -353,15 +356,31 @@ fgmp.claim(
     "ours-five-samples",
     f"SharedSupportGradMP recovers exactly with 5 samples at each of 50 clients, alpha in {heterogeneity}",
     ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact),
-    bool(exact.all()) or ("reproduced in part" if exact.any() else False),
+    exact,
+    source=WHOSE,
     expected="every seed",
     parameters={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)},
 )
 
 
 # %% [markdown]
-# With heterogeneity the columns of each client's matrix share a common part, and even all data in one place do not
-# recover every signal.
+# With heterogeneity the columns of each client's matrix share a common part, and greedy selection suffers from it. The
+# data do hold the signal: with all rows in one place OMP finds it on every seed of these. *Pooled GradMP*, which
+# exchanges many atoms at a time, can go round in circles:
+
+# %%
+def circling(seed, longest=12):
+    fed = fgmp.make_sparse_regression(**few, heterogeneity=heterogeneity[-1], rng=seed).pooled()
+    error = fgmp.simulate(fgmp.FedGradMP(10, local_iterations=1), fed, 60, rng=0).history["relative_error"]
+    periods = [p for p in range(1, longest + 1) if np.allclose(error[-20:], error[-20 - p : -p], rtol=1e-6)]
+    return error[-1] > recovered, bool(periods)
+
+
+# %%
+failed, repeats = np.array(each(circling, [(seed,) for seed in range(n_seeds)])).T
+print(f"pooled GradMP, alpha = {heterogeneity[-1]:g}, 60 rounds: {failed.sum()} of {n_seeds} runs fail, ", end="")
+print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 rounds")
+
 
 # %% [markdown]
 # ## Labels instead of numbers
@@ -454,7 +473,8 @@ fgmp.claim(
     "ours-polish",
     "one closing exchange takes FedGradMP to the pooled floor: error over that of pooled least squares, 100 samples",
     ratio,
-    bool(ratio.max() <= 1.05) or ("reproduced in part" if np.median(ratio) <= 1.05 else False),
+    ratio <= 1.05,
+    source=WHOSE,
     expected="at most 1.05",
     parameters=dict(before=errors[-1, :, 0] / errors[-1, :, 3], **noisy),
 )
@@ -558,8 +578,9 @@ fgmp.claim(
     "ours-bytes",
     f"bytes of the first round as counted by hand: {down / 1e3:.3g} kB down and {up / 1e3:.3g} kB up for 50 clients",
     booked_bytes.sum(axis=1) / 1e3,
-    bool((booked_bytes == (down, up)).all()),
+    (booked_bytes == (down, up)).all(axis=1),
     unit="kB",
+    source=WHOSE,
     expected=f"{(down + up) / 1e3:.3g}",
 )
 
@@ -580,13 +601,15 @@ for restricted in (fgmp.NormalEquations(), fgmp.ConjugateGradients(steps=10)):
 #
 # ## Digits
 #
-# The clients of [06_digits_by_writer](06_digits_by_writer.ipynb), softmax loss: by default scikit-learn's digits with
-# made-up clients, and real writers [in the folder of results](results/11_phase_transition-mnist-writers.ipynb). The
-# second exchange is here a set of local SGD steps on the shared support, which the server averages (`LocalSteps`): as
-# many as the other methods take. All learning rates come from the same search, on data not shown afterwards.
+# The clients of [06_digits_by_writer](06_digits_by_writer.ipynb), dealt in the same way, softmax loss: by default
+# scikit-learn's digits with made-up clients, and real writers [in the folder of
+# results](results/11_phase_transition-mnist-writers.ipynb). The second exchange is here a set of local SGD steps on the
+# shared support, which the server averages (`LocalSteps`): as many as the other methods take. All learning rates come
+# from the same search, on data not shown afterwards.
 
 # %%
 paper = dataset != "digits"
+skew = 0.3  # concentration of the labels of a client, as in notebook 06; real writers ignore it
 cohort, batch, K = (10, 50, 20) if paper else (5, 20, 10)
 
 
@@ -605,7 +628,7 @@ def classifier(name, tau, learning_rate):
 
 # %%
 def fitted(name, tau):
-    train = fgmp.digits_by_writer(dataset, rng=1000).train
+    train = fgmp.digits_by_writer(dataset, concentration=skew, rng=1000).train
     wrong = {"wrong": lambda x: 1 - fgmp.accuracy(train, x)}
     half = digits_rounds // 2
     options = dict(cohort_size=cohort, column="wrong", metrics=wrong, record_every=half)
@@ -615,7 +638,7 @@ def fitted(name, tau):
 
 # %%
 def classified(name, tau, rate, seed):
-    split = fgmp.digits_by_writer(dataset, rng=seed)
+    split = fgmp.digits_by_writer(dataset, concentration=skew, rng=seed)
     unseen = {"unseen": fgmp.accuracy_on(split.test)}
     options = dict(cohort_size=cohort, rng=seed, record_every=max(1, digits_rounds // 40), metrics=unseen)
     result = fgmp.simulate(classifier(name, tau, rate), split.train, digits_rounds, **options)
@@ -660,17 +683,22 @@ legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center
 print(f"{'tau':>4}" + "".join(f"{name:>21}" for name in sparse))
 for tau in digits_sparsity:
     print(f"{tau:4}" + "".join(f"{np.median(ends[name, tau]):21.2f}" for name in sparse))
-gains = np.array([np.median(ends[sparse[0], tau] - ends["FedGradMP", tau]) for tau in digits_sparsity])
+
+# %% [markdown]
+# The claim is about *paired* differences: for each seed both methods have the same clients, cohorts and minibatches.
+# (The median of differences need not be the difference of the medians above.)
 
 # %%
+gains = {tau: ends[sparse[0], tau] - ends["FedGradMP", tau] for tau in digits_sparsity}
 level = 0.01 if paper else 0.02  # accuracy on 400 images jumps by more than 0.01
 fgmp.claim(
     "ours-digits",
-    f"{dataset}, {digits_rounds} rounds: accuracy on unseen clients, SharedSupportGradMP minus FedGradMP, at tau = "
-    + ", ".join(map(str, digits_sparsity)),
-    ", ".join(f"{gain:.2f}" for gain in gains.round(2) + 0.0),
-    bool(gains.min() > level) or ("reproduced in part" if gains.max() > level else False),
+    f"{dataset}, {digits_rounds} rounds: accuracy on unseen clients, SharedSupportGradMP minus FedGradMP (paired)",
+    {f"tau = {tau}:": gain.round(2) + 0.0 for tau, gain in gains.items()},
+    [np.median(gain) > level for gain in gains.values()],
+    source=WHOSE,
     expected=f"above {level}",
+    digits=2,
     parameters={f"{name} {tau}": ends[name, tau] for name, tau in who},
 )
 

@@ -15,7 +15,6 @@ import pytest
 import yaml
 from jupytext.compare import compare_notebooks
 from normalise import KERNEL, printed
-from run_notebooks import ledger_of_notebooks
 
 from fgmp.claims import printed_claims
 
@@ -125,11 +124,6 @@ def test_parameters_of_the_paper_exist(name):
 def test_claims_have_one_home_each():
     ids = [claim.id for path in NOTEBOOKS for claim in printed_claims(printed(read(path)))]
     assert sorted(ids) == sorted(set(ids))
-
-
-@pytest.mark.skipif(not NOTEBOOKS, reason="no notebooks yet")
-def test_claims_md_is_what_the_notebooks_print():
-    assert (ROOT / "CLAIMS.md").read_text(encoding="utf-8") == ledger_of_notebooks()
 
 
 def test_no_file_names_a_path_of_one_machine():

@@ -5,11 +5,13 @@ import re
 
 import jupytext
 import keep_results
+import ledger
 import nbformat
 import pytest
+import readme_figure
 import run_notebooks
 from normalise import KERNEL, normalise, printed
-from run_notebooks import Job, commit_pair, execute, ledger_of_notebooks, plan
+from run_notebooks import Job, commit_claims, commit_pair, execute, plan
 
 TOY = """# %% [markdown]
 # # A toy
@@ -18,7 +20,8 @@ TOY = """# %% [markdown]
 alpha = 1.0  # a parameter
 
 # %%
-print("[reproduced] toy: alpha is 1 | measured:", alpha)
+import fgmp
+claims = [fgmp.claim(id, "x", alpha, True, source="ours", expected=1) for id in ("toy", "another")]
 
 # %%
 if alpha < 0:
@@ -31,7 +34,9 @@ def toy(tmp_path, monkeypatch):
     """A folder with one pair that was not executed yet."""
     monkeypatch.setattr(run_notebooks, "NOTEBOOKS", tmp_path)
     monkeypatch.setattr(run_notebooks, "BUILD", tmp_path / "build")
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path / "results")
     monkeypatch.setenv("FGMP_NOTEBOOK", "")
+    monkeypatch.setenv("FGMP_CLAIMS", str(tmp_path / "claims"))
     (tmp_path / "jupytext.toml").write_bytes((run_notebooks.ROOT / "notebooks" / "jupytext.toml").read_bytes())
     script = tmp_path / "03_toy.py"
     script.write_text(TOY)
@@ -55,15 +60,18 @@ def test_plan_checks_parameters(toy):
         plan([], False, {"03_toy": {"alhpa": 2.0}})
 
 
-def test_an_executed_pair_is_written_in_one_stable_form(toy):
+def test_an_executed_pair_is_written_in_one_stable_form(toy, tmp_path):
     (job,) = plan([], True, None)
     assert execute(job)
     commit_pair(job)
+    commit_claims(job, tmp_path / "claims")
+    record = ledger.read(tmp_path / "results" / "03_toy.json")
+    assert [claim.line for claim in record.claims] == printed(nbformat.read(job.output, as_version=4)).splitlines()
+    assert [claim.id for claim in record.claims] == ["toy", "another"]
     notebook = nbformat.read(toy.with_suffix(".ipynb"), as_version=4)
     assert [cell.get("execution_count") for cell in notebook.cells] == [None, 1, 2, 3]
-    assert printed(notebook) == "[reproduced] toy: alpha is 1 | measured: 1.0\n"
+    assert printed(notebook).startswith("[holds] toy (ours): x | expected: 1 | measured: 1\n")
     assert toy.read_text().endswith(TOY)
-    assert "| toy | alpha is 1 |  | 1.0 | reproduced | [03_toy](notebooks/03_toy.ipynb) |" in ledger_of_notebooks()
     before = nbformat.writes(notebook)
     normalise(notebook)
     assert nbformat.writes(notebook) == before
@@ -116,3 +124,8 @@ def test_kept_results_are_whole(path):
     record = json.loads(path.with_suffix(".json").read_text())
     assert not errors and not missing and path.stat().st_size < 1.5e6
     assert all(claim["id"] in printed(notebook) for claim in record["claims"])
+
+
+def test_the_figure_of_the_readme_is_that_of_the_notebook():
+    notebook = nbformat.read(run_notebooks.ROOT / "notebooks" / f"{readme_figure.NOTEBOOK}.ipynb", as_version=4)
+    assert readme_figure.TARGET.read_bytes() == readme_figure.pictures(notebook)[readme_figure.NUMBER - 1]

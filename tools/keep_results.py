@@ -3,21 +3,22 @@
     keep_results.py 06_digits_by_writer 07_gaussian_dictionary_digits
 
 Each becomes NAME-DATASET.ipynb, with links that hold one folder further down, and NAME-DATASET.json with the parameters
-given, the versions, and the claims with the value of every seed. `make paper` must have run them.
+given, the versions, and the claims with the value of every seed (NAME-more-seeds where no data set is given). `make
+paper` must have run them. CLAIMS.md is written anew.
 """
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
 
+import ledger
 import nbformat
 import yaml
 from nbformat import NotebookNode
-from normalise import normalise
+from normalise import normalise, printed
 
-from fgmp.claims import Claim, read_claims
+from fgmp.claims import printed_claims, read_claims
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "paper"
@@ -31,13 +32,6 @@ def moved(notebook: NotebookNode) -> None:
             cell.source = re.sub(r"\]\((?!https?:|#)", "](../", cell.source).replace("](../results/", "](")
 
 
-def numbers(name: str, parameters: dict[str, object], claims: list[Claim]) -> dict[str, object]:
-    """What a reader or a program wants to know of the run without opening the notebook."""
-    kept = ("id", "statement", "verdict", "expected", "measured", "parameters")
-    rows = [{key: getattr(claim, key) for key in kept} for claim in claims]
-    return {"notebook": name, "given_parameters": parameters, "versions": claims[0].versions, "claims": rows}
-
-
 def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -45,16 +39,19 @@ def main() -> int:
     given = yaml.safe_load((ROOT / "notebooks" / "paper.yaml").read_text())
     RESULTS.mkdir(exist_ok=True)
     for name in parser.parse_args().names:
-        source, claims = BUILD / f"{name}.ipynb", [c for c in read_claims(BUILD / "claims") if c.notebook == name]
+        source, claims = BUILD / f"{name}.ipynb", {c.id: c for c in read_claims(BUILD / "claims") if c.notebook == name}
         if not source.is_file() or not claims:
             sys.exit(f"{name} is not in {BUILD.relative_to(ROOT)} with its claims; run: make paper NB={name}")
         notebook = nbformat.read(source, as_version=4)
         normalise(notebook)
         moved(notebook)
-        target = RESULTS / f"{name}-{given[name]['dataset']}"
+        target = RESULTS / f"{name}-{given[name].get('dataset', 'more-seeds')}"
         nbformat.write(notebook, target.with_suffix(".ipynb"))
-        target.with_suffix(".json").write_text(json.dumps(numbers(name, given[name], claims), indent=1) + "\n")
+        ordered = [claims[found.id] for found in printed_claims(printed(notebook))]
+        about = {"given_parameters": given[name], "versions": ordered[0].versions}
+        ledger.write(target.with_suffix(".json"), name, ordered, **about)
         print(f"kept {target.relative_to(ROOT)}.ipynb, {target.with_suffix('.ipynb').stat().st_size / 1e6:.2f} MB")
+    ledger.main()
     return 0
 
 

@@ -3,9 +3,10 @@
     run_notebooks.py                                     into build/notebooks
     run_notebooks.py 03_linear_convergence               one of them
     run_notebooks.py --parameters notebooks/paper.yaml   those named there, into build/paper
-    run_notebooks.py --in-place [NAME ...]               renew the committed pairs and CLAIMS.md
+    run_notebooks.py --in-place [NAME ...]               renew the committed pairs and all that is made from them
 
-With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it.
+With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it, with the records of its
+claims, CLAIMS.md, the totals in README.md and its figure.
 """
 
 import argparse
@@ -19,14 +20,16 @@ from pathlib import Path
 from typing import Any
 
 import jupytext
+import ledger
 import nbformat
 import papermill
+import readme_figure
 import yaml
 from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
 from papermill.exceptions import PapermillExecutionError
 
-from fgmp.claims import ledger, printed_claims, read_claims, summary
+from fgmp.claims import printed_claims, read_claims, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -102,15 +105,11 @@ def commit_pair(job: Job) -> None:
     jupytext.write(notebook, pair.with_suffix(".py"), fmt="py:percent", config=load_jupytext_config(str(pair)))
 
 
-def ledger_of_notebooks() -> str:
-    """CLAIMS.md: every claim that the committed notebooks print, with what they measured."""
-    claims = [
-        claim
-        for path in NOTEBOOKS.glob("[0-9][0-9]_*.ipynb")
-        for claim in printed_claims(printed(nbformat.read(path, as_version=4)), path.stem)
-    ]
-    head = "# Claims\n\nWritten by `make refresh` from the outputs of the committed notebooks.\n\n"
-    return head + ledger(sorted(claims, key=lambda c: c.id))
+def commit_claims(job: Job, folder: Path) -> None:
+    """Write the records of a notebook's claims beside those of the kept runs, in the order of printing."""
+    records = {claim.id: claim for claim in read_claims(folder) if claim.notebook == job.name}
+    order = [claim.id for claim in printed_claims(printed(nbformat.read(job.output, as_version=4)))]
+    ledger.write(ledger.RESULTS / f"{job.name}.json", job.name, [records[id] for id in order])
 
 
 def forget_claims(folder: Path, names: set[str] | None) -> None:
@@ -146,7 +145,9 @@ def main() -> int:
         for job, fine in zip(jobs, ran, strict=True):
             if fine:
                 commit_pair(job)
-        (ROOT / "CLAIMS.md").write_text(ledger_of_notebooks(), encoding="utf-8")
+                commit_claims(job, claims)
+        ledger.main()
+        readme_figure.main()
     print()
     print(summary(read_claims(claims)))
     failed = [job.name for job, fine in zip(jobs, ran, strict=True) if not fine]
