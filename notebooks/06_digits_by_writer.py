@@ -47,7 +47,6 @@ tuning_rounds = None  # rounds that judge a learning rate; None: 40 (at least 1)
 level = None  # difference of accuracies that counts as none; None: 0.02 for digits (400 test images), else 0.01
 n_seeds = 5  # seeds of Figure 6: 0, 1, .. (1 to 1000)
 n_sweep_seeds = None  # seeds of the other sparsities and penalties (1 to n_seeds); None: all
-decide_rounds = None  # rounds of "What decides"; None: 40 for digits, else 100 (at least 20)
 workers = 2  # processes that share the work (at least 1)
 
 # %%
@@ -58,17 +57,16 @@ from fgmp.checks import check_integer, check_number, check_option
 
 check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
 SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
-SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.2, 1.0, 5.0, 20.0], level=0.02, decide_rounds=40)
+SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.2, 1.0, 5.0, 20.0], level=0.02)
 PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=n_seeds)
-PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01, decide_rounds=100)
+PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
 for name, value in (SMALL if dataset == "digits" else PAPER).items():
     globals()[name] = value if globals()[name] is None else globals()[name]
 for name in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers"):
     check_integer(name, globals()[name])
-check_integer("decide_rounds", decide_rounds, at_least=20)
 check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
-sparsity, l1_weights, learning_rates = (np.ravel(v).tolist() for v in (sparsity, l1_weights, learning_rates))
-printed_rates = np.ravel(printed_rates).tolist()
+given = (sparsity, l1_weights, learning_rates, printed_rates)
+sparsity, l1_weights, learning_rates, printed_rates = (np.ravel(values).tolist() for values in given)
 [check_number("radius and rates", value, above=0) for value in [radius, *learning_rates, *(printed_rates or [-1])]]
 [check_number("l1_weights and level", value, at_least=0) for value in [level, *(l1_weights or [-1])]]
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
@@ -453,6 +451,9 @@ fgmp.claim(
 # grid, while the inner solver of FedGradMP had one that suits it. Who is ahead then?
 
 # %%
+decide_rounds = 40 if dataset == "digits" else 100
+
+
 def outcome(name, learning_rate, seed):
     split = digits(seed)
     measure = {"unseen": fgmp.accuracy_on(split.test)}

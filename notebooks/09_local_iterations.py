@@ -547,20 +547,8 @@ plt.show()
 # For small $\tau$ the calls themselves cost more than the arithmetic. That hides the growth, most of all for SVRG,
 # which makes one small step after another in Python. Newton and exact least squares grow fastest, as in the table. A
 # step of gradient descent is cheaper, but it takes many of them to be as accurate: the right panel multiplies its
-# time by the number of steps counted above.
-
-# %%
-gap = exponents["Newton, 1 step"] - exponents["gradient descent, 1 step"]
-fgmp.claim(
-    "cost-growth",
-    "the time of one step grows more slowly with tau for gradient descent than for Newton's method (the fitted"
-    " exponents differ by at least 0.2)",
-    "yes" if gap >= 0.2 else "no",
-    bool(gap >= 0.2),
-    source="paper, Section IV-A, line 936",
-    expected="tau against tau^2 + tau^3",
-    parameters=dict(cost_taus=taus, cost_samples=cost_samples),
-)
+# time by the number of steps counted above. Seconds depend on the machine and on what else it does, so the picture
+# stands without a verdict.
 
 # %% [markdown]
 # ## What differs from the paper, and why
