@@ -21,7 +21,7 @@ _CHOLESKY = {
 _PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
 _SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
 _REFINEMENTS = 3
-_FAR_APART = 1e6
+_FAR_APART, _ALIKE = 1e6, 100.0  # ratios of units
 
 
 def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
@@ -148,13 +148,16 @@ def _refined(factor: Array, solution: Array, squares: Array, columns: Array, tar
 
 
 def _by_singular_values(columns: Array, targets: Array) -> Array:
-    wide = columns.astype(np.float64)
+    wide, rounding = columns.astype(np.float64, copy=False), max(columns.shape) * _PRECISION[columns.dtype]
+    squares = np.einsum("ij,ij->j", wide, wide)
+    if squares.max(initial=0.0) <= _ALIKE**2 * squares.min(initial=np.inf) < np.inf:  # the same rank in any case
+        return np.linalg.lstsq(wide, targets, rcond=rounding)[0].astype(columns.dtype, copy=False)
     largest = np.abs(wide).max(axis=0, initial=0.0)
     largest[largest == 0] = 1
     scale = largest * np.linalg.norm(wide / largest, axis=0)
     scale[scale == 0] = 1
     left, sizes, right = np.linalg.svd(wide / scale, full_matrices=False)
-    rank = np.count_nonzero(sizes > max(wide.shape) * _PRECISION[columns.dtype] * sizes.max(initial=0.0))
+    rank = np.count_nonzero(sizes > rounding * sizes.max(initial=0.0))
     range_ = right[:rank].T
     scaled = range_ @ ((left[:, :rank].T @ targets) / sizes[:rank])
     return _of_minimum_norm(scaled, scale, range_).astype(columns.dtype, copy=False)

@@ -702,9 +702,9 @@ print(f"entries of the true support found: {np.median(rows, axis=0)[-1]:.3g} of 
 #   beyond it. If the paper's gradients were sums over the $b = 50$ rows of a minibatch, and not means, its grid would
 #   reach from 0.00025 to 0.5 in our units, with all our best rates inside. [08_learning_rates](08_learning_rates.ipynb)
 #   shows why that may be so.
-# - **FedMid and FedDualAvg** follow Yuan et al., with server learning rate 1. FedMid thresholds at the clients and at the
-#   server. With one client and $K = 1$ it therefore minimises $f + 2\lambda\|x\|_1$, where FedDualAvg has $\lambda$: at
-#   equal $\lambda$ the two do not look for the same model.
+# - **FedMid and FedDualAvg** follow Yuan et al., with server learning rate 1. FedMid thresholds at the clients and at
+#   the server. With one client and $K = 1$ it therefore minimises $f + 2\lambda\|x\|_1$, where FedDualAvg has
+#   $\lambda$: at equal $\lambda$ the two do not look for the same model.
 # - **Sizes.** The defaults run in about a minute and a half. `notebooks/paper.yaml` has ten seeds and more rounds.
 #
 # ## References
