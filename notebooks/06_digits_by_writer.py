@@ -437,7 +437,6 @@ fgmp.claim(
     parameters=settings | {f"tau {tau}": gap(dense, ("FedGradMP", tau)) for tau in sparsity},
 )
 
-
 # %% [markdown]
 # So dense FedAvg wins on raw accuracy, and sparsity buys size and bytes. With growing $\tau$ the distance shrinks,
 # and so does the saving. With 8 bytes for a sparse weight and 4 for a dense one, bytes are saved up to half of the
