@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -320,15 +321,22 @@ def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
     return several
 
 
+@lru_cache(maxsize=4)
+def _upper_places(size: int) -> tuple[Array, Array]:
+    """Where the upper triangle stands; the same for all clients of an exchange."""
+    rows, columns = np.triu_indices(size)
+    return rows, columns
+
+
 def _upper(matrix: Array) -> Array:
-    upper: Array = matrix[np.triu_indices(len(matrix))]
+    upper: Array = matrix[_upper_places(len(matrix))]
     return upper
 
 
 def _symmetric(upper: Array) -> Array:
     size = int((np.sqrt(8 * len(upper) + 1) - 1) / 2)
     matrix = np.zeros((size, size), upper.dtype)
-    matrix[np.triu_indices(size)] = upper
+    matrix[_upper_places(size)] = upper
     return matrix + np.triu(matrix, 1).T
 
 
