@@ -62,8 +62,7 @@ PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tu
 PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
 for name, value in (SMALL if dataset == "digits" else PAPER).items():
     globals()[name] = value if globals()[name] is None else globals()[name]
-for name in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers"):
-    check_integer(name, globals()[name])
+[check_integer(n, globals()[n]) for n in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers")]
 check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
 given = (sparsity, l1_weights, learning_rates, printed_rates)
 sparsity, l1_weights, learning_rates, printed_rates = (np.ravel(values).tolist() for values in given)
