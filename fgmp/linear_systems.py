@@ -17,8 +17,8 @@ _CHOLESKY = {
     np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
     np.dtype(np.float32): (lapack.sposv, lapack.spotrs),
 }
-# The least share of a squared column that those before it may leave.
 _PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
+# The least share of a squared column that those before it may leave.
 _SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
 _REFINEMENTS = 3
 _FAR_APART, _ALIKE = 1e6, 100.0  # ratios of units
