@@ -10,10 +10,12 @@ from machine import available_gigabytes
 from textbook import draw_rows, gradient_matching_pursuit
 
 import fgmp
+from fgmp.methods.kernels import answer_of
 from fgmp.models import Message, SparseModel
 
 TAU, K, BATCH, ROWS = 10, 3, 40, 100
 METHOD = fgmp.FedGradMP(sparsity=TAU, local_iterations=K, batch_size=BATCH)
+(EXCHANGE,) = METHOD.exchanges()
 
 
 def some_model(n: int, dtype: type = np.float64) -> SparseModel:
@@ -29,7 +31,7 @@ def ours(clients: tuple[fgmp.Client, ...], message: Message) -> Callable[[], Non
 
     def run() -> None:
         for client in clients:
-            METHOD.refine(client, message, rng)
+            answer_of(EXCHANGE, client)(client, message, rng)
 
     return run
 

@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 import fgmp
+from fgmp.methods.kernels import answer_of
 
 WRITERS, TEST_WRITERS, IMAGES, PIXELS, CLASSES = 300, 50, 100, 784, 10
 COHORT, BATCH, TAU, STEPS = 10, 50, 50, 40
@@ -52,6 +53,6 @@ def clients_work(method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federati
 
     def run() -> None:
         for client in clients:
-            exchange.answer(client, message, rng)
+            answer_of(exchange, client)(client, message, rng)
 
     return run, message

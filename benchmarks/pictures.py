@@ -5,7 +5,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 from harness import AT_MOST, Curve, Row, number
 
-from fgmp.figures import gradation, panels, use_style
+from fgmp.book.figures import gradation, panels, use_style
 
 TITLES = {
     "iteration": "FedGradMP, squared loss",

@@ -1,22 +1,26 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
 from . import datasets, theory
-from .aggregated import ConjugateGradients, LocalSteps, NewtonSteps, NormalEquations
-from .baselines import FedAvg, FedHT, FedIterHT, FedMid
-from .claims import claim
+from .approximation import approx_tau
+from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
-from .dictionaries import Dictionary, StandardBasis, approx_tau, gaussian_dictionary
+from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
 from .dictionary_learning import KSVDFit, fit_ksvd, ksvd
-from .dual_averaging import FastFedDualAvg, FedDualAvg
 from .federation import Client, Federation
-from .fedgradmp import FedGradMP
+from .local.solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from .metrics import accuracy, accuracy_on
-from .polish import polish
-from .shared_support import SharedSupportGradMP
-from .simulate import Result, simulate, stop_at, stop_when_stalled
-from .solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
-from .tune import Trial, Tuning, tune
+from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
+from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
+from .methods.fedgradmp import FedGradMP
+from .methods.local_averages import LocalSteps
+from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
+from .methods.pooled_newton import PooledNewton
+from .methods.shared_support import SharedSupportGradMP
+from .running.metrics import accuracy, accuracy_on
+from .running.polishing import polish
+from .running.simulation import Result, simulate, stop_at, stop_when_stalled
+from .running.tuning import Trial, Tuning, tune
+from .selection import Overall, PerAtom, PerOutput
 
 __version__ = "0.1.0"
 
@@ -25,7 +29,6 @@ __all__ = [
     "SVRG",
     "Client",
     "ConjugateGradient",
-    "ConjugateGradients",
     "Dictionary",
     "Exact",
     "FastFedDualAvg",
@@ -41,8 +44,12 @@ __all__ = [
     "LocalSteps",
     "LogisticLoss",
     "Newton",
-    "NewtonSteps",
     "NormalEquations",
+    "Overall",
+    "PerAtom",
+    "PerOutput",
+    "PooledConjugateGradient",
+    "PooledNewton",
     "Result",
     "SharedSupportGradMP",
     "SoftmaxLoss",

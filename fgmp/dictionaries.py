@@ -8,8 +8,6 @@ matrix Psi'Psi are enough for selections, projections and norms, so a client nee
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import combinations
-from math import comb
 from typing import NamedTuple
 
 import numpy as np
@@ -19,12 +17,10 @@ from scipy.sparse.linalg import LinearOperator
 from .checks import Seed, check_array, check_integer, check_option, check_seed
 from .federation import Client
 from .linear_systems import solve_definite, solve_semidefinite
-from .models import Array, SparseModel, Support, largest, largest_in_columns
-from .pursuit import matching_pursuit
+from .models import Array, SparseModel, Support
+from .selection import PER_OUTPUT, Selection
 
-__all__ = ["Approximation", "Dictionary", "StandardBasis", "approx_tau", "gaussian_dictionary"]
-
-_EXHAUSTIVE = 20_000
+__all__ = ["Coordinates", "Dictionary", "StandardBasis", "gaussian_dictionary"]
 
 
 class Coordinates(NamedTuple):
@@ -60,7 +56,7 @@ class StandardBasis:
         """Psi' x, the inner products of a model with every atom."""
         return model.dense()
 
-    def approximate(self, correlations: Array, sparsity: int, joint: bool = False) -> Support:
+    def approximate(self, correlations: Array, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
         """approx_tau: the support of at most `sparsity` atoms that approximates w, given Psi' w.
 
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
@@ -71,27 +67,20 @@ class StandardBasis:
         correlations : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
             Psi' w.
         sparsity : int
-            tau: for each output on its own or, where `joint`, for all outputs together.
-        joint : bool
+            tau.
+        selection : Selection
+            What counts as one of the tau; for a vector, its entries.
 
         Returns
         -------
         ndarray of int
             Positions in the flattened coefficients, increasing.
         """
-        if correlations.ndim == 1 or joint:
-            return largest(np.abs(correlations).reshape(-1), sparsity)
-        return largest_in_columns(np.abs(correlations), sparsity)
+        return selection.choose(correlations, sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int, joint: bool = False) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
         """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
-        if len(model.shape) == 1 or joint:
-            support: Support = model.support[largest(np.abs(model.values), sparsity)]
-            return support
-        magnitudes = np.full(model.shape, -1, model.values.dtype)
-        magnitudes.reshape(-1)[model.support] = np.abs(model.values)
-        chosen = largest_in_columns(magnitudes, sparsity)
-        return chosen[magnitudes.reshape(-1)[chosen] >= 0]
+        return selection.choose_of(model, sparsity)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
@@ -192,28 +181,24 @@ class Dictionary(StandardBasis):
             product = self.gram @ model.dense()
         return product
 
-    def approximate(self, correlations: Array, sparsity: int, joint: bool = False) -> Support:
+    def approximate(self, correlations: Array, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
         """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
-            return super().approximate(correlations, sparsity, joint)
+            return super().approximate(correlations, sparsity, selection)
         if self.approximation == "thresholding":
-            return super().approximate(self.normalised(correlations), sparsity, joint)
-        if correlations.ndim == 1 or joint:
-            return matching_pursuit(self.gram, correlations, sparsity)
-        n_outputs = correlations.shape[1]
-        columns = (matching_pursuit(self.gram, column, sparsity) for column in correlations.T)
-        return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
+            return super().approximate(self.normalised(correlations), sparsity, selection)
+        return selection.pursue(self.gram, correlations, sparsity)
 
     def normalised(self, correlations: Array) -> Array:
         """Inner products with the atoms scaled to norm 1, from those with the atoms."""
         scaled: Array = (correlations.T / self.norms).T
         return scaled
 
-    def approximate_model(self, model: SparseModel, sparsity: int, joint: bool = False) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""
         if self.orthonormal:
-            return super().approximate_model(model, sparsity, joint)
-        return self.approximate(self.correlations(model), sparsity, joint)
+            return super().approximate_model(model, sparsity, selection)
+        return self.approximate(self.correlations(model), sparsity, selection)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output."""
@@ -275,97 +260,6 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
     n_atoms = check_integer("n_atoms", n_atoms)
     generator = np.random.default_rng(check_seed("rng", rng))
     return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
-
-
-class Approximation(NamedTuple):
-    """What approx_tau found, and how good it is.
-
-    Attributes
-    ----------
-    support : ndarray of int
-        The atoms selected, increasing.
-    error : float
-        ||P_Gamma w - w||_2.
-    best_error : float
-        The smallest ||w - v||_2 over tau-sparse v that is known: over all supports where `exact`, otherwise over
-        this support, Batch-OMP, thresholding and what exchanging single atoms makes of them.
-    eta : float
-        error / best_error, at least 1: the eta of the paper's approximate projection (a lower bound of it unless
-        `exact`); 1 where the error is rounding.
-    exact : bool
-        Whether `best_error` is certainly the smallest.
-    """
-
-    support: Support
-    error: float
-    best_error: float
-    eta: float
-    exact: bool
-
-
-def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> Approximation:
-    """Approximate projection of a signal onto at most `sparsity` atoms (paper, Section II), with the eta it reached.
-
-    Parameters
-    ----------
-    dictionary : Dictionary or StandardBasis
-    signal : array_like, shape (n_features,)
-    sparsity : int
-        tau, from 1 to the number of atoms.
-
-    Returns
-    -------
-    Approximation
-    """
-    w = check_array("signal", signal, ndim=1)
-    n_atoms = dictionary.n_atoms(len(w))
-    sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
-    if not isinstance(dictionary, Dictionary):
-        support = dictionary.approximate(w, sparsity)
-        error = float(np.linalg.norm(np.delete(w, support)))
-        return Approximation(support, error, error, 1.0, True)
-    correlations = dictionary.atoms.T @ w
-    support = dictionary.approximate(correlations, sparsity)
-    error = _distance(dictionary, w, support)
-    exact = dictionary.orthonormal or comb(n_atoms, sparsity) <= _EXHAUSTIVE
-    if dictionary.orthonormal:
-        best = error
-    elif exact:
-        best = min(_distance(dictionary, w, np.array(s)) for s in combinations(range(n_atoms), sparsity))
-    else:
-        cosines = dictionary.normalised(correlations)
-        pursued = matching_pursuit(dictionary.gram, correlations, sparsity)
-        starts = (support, pursued, largest(np.abs(cosines), sparsity))
-        best = min(_exchange_atoms(dictionary, w, start) for start in starts)
-    best = min(best, error)
-    rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
-    return Approximation(support, error, best, error / best if error > rounding else 1.0, exact)
-
-
-def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
-    atoms = dictionary.atoms[:, support] / dictionary.norms[support]
-    solution = np.linalg.lstsq(atoms, w, rcond=None)[0]
-    return float(np.linalg.norm(w - atoms @ solution))
-
-
-def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float:
-    """Distance after exchanging single atoms for as long as that helps (energies from the Gram matrix alone)."""
-    correlations = dictionary.normalised(dictionary.atoms.T @ w)
-    gram = dictionary.gram / np.outer(dictionary.norms, dictionary.norms)
-
-    def energy(atoms: tuple[int, ...]) -> float:
-        right = correlations[list(atoms)]
-        return float(right @ np.linalg.lstsq(gram[np.ix_(atoms, atoms)], right, rcond=None)[0])
-
-    current = tuple(int(atom) for atom in support)
-    captured = energy(current)
-    while True:
-        kept = (current[:i] + current[i + 1 :] for i in range(len(current)))
-        trials = [rest + (new,) for rest in kept for new in range(len(gram)) if new not in current]
-        best = max(trials, key=energy, default=current)
-        if energy(best) <= captured * (1 + 1e-12):
-            return _distance(dictionary, w, np.array(sorted(current), dtype=np.intp))
-        current, captured = best, energy(best)
 
 
 def _refuse_duplicates(gram: Array, norms: Array, precision: float) -> None:

@@ -67,7 +67,7 @@ class Client:
         """Shape of a model for this client."""
         return self.loss.model_shape(self.n_features)
 
-    @property
+    @cached_property
     def n_outputs(self) -> int:
         """Columns of a model: 1 where it is a vector."""
         return math.prod(self.model_shape[1:])
@@ -104,8 +104,7 @@ class Client:
         features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x
         if isinstance(x, SparseModel) and 2 * len(x.atoms) < self.n_features:
             features, coefficients = self.columns(x.atoms), coefficients[x.atoms]
-        product = (coefficients.T @ features.T).T  # one contiguous column for each output
-        return product
+        return _by_output(coefficients, features)
 
     def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
         """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
@@ -114,14 +113,17 @@ class Client:
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
         """
         if rows is not None and self.n_outputs > 1:
-            return replace(self, features=self.features[rows], targets=self.targets[rows]).gradient(x)
-        residual = self.loss.derivative(self.predictions(x), self.targets)
-        if rows is None:
-            weighted = residual * self.loss.row_weight(self.n_samples)
+            features, targets = self.features.take(rows, axis=0), self.targets[rows]
+            predictions = _by_output(x.dense() if isinstance(x, SparseModel) else x, features)
         else:
-            weighted = np.zeros_like(residual)
-            weighted[rows] = residual[rows] * self.loss.row_weight(len(rows))
-        gradient: Array = self.features.T @ weighted
+            features, targets, predictions = self.features, self.targets, self.predictions(x)
+        derivative = self.loss.derivative(predictions, targets)
+        if rows is None or self.n_outputs > 1:
+            weighted = derivative * self.loss.row_weight(len(targets))
+        else:
+            weighted = np.zeros_like(derivative)
+            weighted[rows] = derivative[rows] * self.loss.row_weight(len(rows))
+        gradient: Array = (weighted.T @ features).T  # one contiguous column for each output
         return gradient
 
     def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
@@ -135,6 +137,12 @@ class Client:
         """f_i(x)."""
         total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
+
+
+def _by_output(coefficients: Array, features: Array) -> Array:
+    """The product features @ coefficients, one contiguous column for each output."""
+    product: Array = (coefficients.T @ features.T).T
+    return product
 
 
 def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
@@ -287,13 +295,9 @@ class Federation:
         features, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
         return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth)
 
-    def check_sparsity(self, sparsity: int, n_atoms: int, joint: bool = False) -> None:
-        """Raise a ValueError where a sparsity is larger than the number of atoms (of all outputs, if `joint`)."""
-        if joint:
-            n_coefficients = int(np.prod(self.loss.model_shape(n_atoms)))
-            check_integer("sparsity", sparsity, at_most=n_coefficients, why="the number of coefficients")
-        else:
-            check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    def check_sparsity(self, sparsity: int, n_atoms: int) -> None:
+        """Raise a ValueError where a sparsity is larger than the number of atoms."""
+        check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
 
     def check_batch_size(self, batch_size: int | None) -> None:
         """Raise a ValueError where a minibatch has more rows than some client holds; None is the full batch."""

@@ -90,7 +90,7 @@ class SquaredLoss:
         return 0.5 * (predictions - targets) ** 2
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """Z - y."""
+        """z - y."""
         return predictions - targets
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:

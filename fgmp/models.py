@@ -1,4 +1,4 @@
-"""Sparse models: which atoms, with which coefficients; and the selections that find them."""
+"""Sparse models: which atoms, with which coefficients; and the messages that carry them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ __all__ = [
     "average",
     "decode",
     "encode",
-    "largest",
-    "largest_in_columns",
     "message_bytes",
     "union",
 ]
@@ -87,13 +85,14 @@ class SparseModel:
 def encode(coefficients: Array) -> Message:
     """The message that carries dense coefficients: whole, or as indices and values where that is shorter."""
     sparse = SparseModel.of(coefficients).message()
-    whole = {"dense": coefficients}
+    whole = {"dense": np.ascontiguousarray(coefficients)}
     return sparse if message_bytes(sparse) < message_bytes(whole) else whole
 
 
 def decode(message: Message, shape: tuple[int, ...]) -> Array:
-    """The coefficients that a message carries; the inverse of `encode`."""
-    return message["dense"] if "dense" in message else SparseModel.from_message(message, shape).dense()
+    """The coefficients that a message carries, one contiguous column for each output; the inverse of `encode`."""
+    dense = message["dense"] if "dense" in message else SparseModel.from_message(message, shape).dense()
+    return np.asfortranarray(dense)
 
 
 def message_bytes(message: Message) -> int:
@@ -102,43 +101,12 @@ def message_bytes(message: Message) -> int:
     return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
 
-def largest(magnitudes: Array, count: int) -> Support:
-    """Positions of the `count` largest entries, increasing; ties break towards the lower index."""
-    size = magnitudes.size
-    if count >= size:
-        return np.arange(size)
-    ordered = magnitudes.copy()
-    ordered.partition(size - count)
-    threshold = ordered[size - count]
-    chosen: Support = (magnitudes >= threshold).nonzero()[0]
-    if chosen.size > count:
-        above = np.flatnonzero(magnitudes > threshold)
-        tied = np.flatnonzero(magnitudes == threshold)[: count - above.size]
-        chosen = np.sort(np.concatenate([above, tied]))
-    return chosen
-
-
-def largest_in_columns(magnitudes: Array, count: int) -> Support:
-    """Flattened positions of the `count` largest entries of each column of a matrix, increasing; ties as `largest`."""
-    rows, columns = magnitudes.shape
-    if count >= rows:
-        return np.arange(magnitudes.size)
-    by_column = np.ascontiguousarray(magnitudes.T)
-    # Negated, because a partition is slow where many entries before its pivot are equal, as the missing ones are.
-    chosen = by_column >= -np.partition(-by_column, count - 1, axis=1)[:, count - 1, None]
-    if np.count_nonzero(chosen) != count * columns:
-        for column in np.flatnonzero(chosen.sum(axis=1) != count):
-            chosen[column] = False
-            chosen[column, largest(by_column[column], count)] = True
-    return np.flatnonzero(chosen.T)
-
-
 def union(first: Support, second: Support, size: int) -> Support:
     """Increasing union of two sets of positions below `size`."""
     member = np.zeros(size, bool)
     member[first] = True
     member[second] = True
-    return np.flatnonzero(member)
+    return member.nonzero()[0]
 
 
 def average(models: list[SparseModel], weights: list[float]) -> SparseModel:

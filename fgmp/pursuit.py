@@ -6,13 +6,13 @@ import numpy as np
 
 from .models import Array, Support
 
-__all__ = ["matching_pursuit"]
+__all__ = ["matching_pursuit", "simultaneous_pursuit"]
 
 # A residual below so many roundings of the signal is one.
 _ROUNDINGS = 64
 
 
-def matching_pursuit(gram: Array, correlations: Array, sparsity: int) -> Support:
+def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
     """Support that orthogonal matching pursuit finds from Psi'w, with the Gram matrix Psi'Psi of the atoms.
 
     Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
@@ -30,35 +30,87 @@ def matching_pursuit(gram: Array, correlations: Array, sparsity: int) -> Support
         Psi'w. Several outputs are signals that share the count: a step takes one atom for one output.
     sparsity : int
         The most atoms to take. A signal that fewer atoms represent to rounding gets fewer.
+    first : tuple of int
+        Atoms taken before all others, for every output, which do not count.
 
     Returns
     -------
     ndarray of int
         Positions in the flattened `correlations`, increasing.
     """
-    norms = np.sqrt(gram.diagonal())
     n_outputs = 1 if correlations.ndim == 1 else correlations.shape[1]
-    residuals = (correlations.reshape(len(norms), n_outputs).T / norms).astype(np.float64)  # one row for each output
-    rounding = _ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0)
-    directions: list[list[Array]] = [[] for _ in range(n_outputs)]
-    chosen: list[int] = []
+    residuals, rounding = _start(gram, correlations)
+    bases = [_Basis(gram) for _ in range(n_outputs)]
+    chosen = [atom * n_outputs + output for atom in first for output in range(n_outputs)]
+    for output, atom in ((output, atom) for output in range(n_outputs) for atom in first):
+        _take(bases[output], residuals[output : output + 1], atom)
+    count = min(sparsity + len(chosen), correlations.size)
     peaks = np.abs(residuals).max(axis=1)
-    while len(chosen) < min(sparsity, correlations.size):
+    while len(chosen) < count:
         output = int(peaks.argmax())
         if not peaks[output] > rounding:
             break
-        residual, taken = residuals[output], directions[output]
-        atom = int(np.abs(residual).argmax())
-        direction = gram[atom] / (norms[atom] * norms)
-        if taken:
-            before = np.array(taken)
+        atom = int(np.abs(residuals[output]).argmax())
+        if _take(bases[output], residuals[output : output + 1], atom):
+            chosen.append(atom * n_outputs + output)
+        peaks[output] = np.abs(residuals[output]).max()
+    return np.sort(np.array(chosen, np.intp))
+
+
+def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
+    """Orthogonal matching pursuit that takes each atom for all outputs at once.
+
+    A step takes the atom whose inner products with the residuals of all outputs have the largest norm (Tropp, Gilbert
+    and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with the Euclidean norm). Parameters
+    and result as `matching_pursuit`; the sparsity counts atoms.
+    """
+    n_outputs = 1 if correlations.ndim == 1 else correlations.shape[1]
+    residuals, rounding = _start(gram, correlations)
+    basis, atoms = _Basis(gram), list(first)
+    for atom in first:
+        _take(basis, residuals, atom)
+    count = min(sparsity + len(atoms), len(gram))
+    while len(atoms) < count:
+        sizes = np.linalg.norm(residuals, axis=0)
+        atom = int(sizes.argmax())
+        if not sizes[atom] > rounding:
+            break
+        if _take(basis, residuals, atom):
+            atoms.append(atom)
+    return np.add.outer(np.sort(np.array(atoms, np.intp)) * n_outputs, np.arange(n_outputs)).reshape(-1)
+
+
+def _start(gram: Array, correlations: Array) -> tuple[Array, float]:
+    """Inner products with normalised atoms, one row for each output, and what is rounding among them."""
+    residuals = (correlations.reshape(len(gram), -1).T / np.sqrt(gram.diagonal())).astype(np.float64)
+    return residuals, float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+
+
+class _Basis:
+    """The atoms taken so far, orthonormalised: their inner products with all normalised atoms."""
+
+    def __init__(self, gram: Array) -> None:
+        self.gram, self.norms = gram, np.sqrt(gram.diagonal())
+        self.taken: list[Array] = []
+
+    def direction(self, atom: int) -> Array | None:
+        """The part of an atom that those before it leave, scaled to norm one; None where that is rounding."""
+        direction: Array = self.gram[atom] / (self.norms[atom] * self.norms)
+        if self.taken:
+            before = np.array(self.taken)
             direction = direction - before[:, atom] @ before
         left = direction[atom]
-        if left > _ROUNDINGS * np.finfo(np.float64).eps:
-            direction /= np.sqrt(left)
-            residual -= residual[atom] * direction / direction[atom]
-            taken.append(direction)
-            chosen.append(atom * n_outputs + output)
-        residual[atom] = 0
-        peaks[output] = np.abs(residual).max()
-    return np.sort(np.array(chosen, np.intp))
+        if not left > _ROUNDINGS * np.finfo(np.float64).eps:
+            return None
+        direction /= np.sqrt(left)
+        return direction
+
+
+def _take(basis: _Basis, residuals: Array, atom: int) -> bool:
+    """Project residuals, in place, onto what an atom adds; whether it adds anything."""
+    direction = basis.direction(atom)
+    if direction is not None:
+        residuals -= residuals[:, atom, None] * direction / direction[atom]
+        basis.taken.append(direction)
+    residuals[:, atom] = 0
+    return direction is not None

@@ -55,7 +55,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from fgmp.figures import METHODS, curve, floor, gradation, images, panels, use_style
+from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
 
 use_style()
 
@@ -372,8 +372,8 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
     print(f"round {number}: relative error", f"{error:.3g}" if error > exact else f"below {exact:g}")
 
 # %% [markdown]
-# The same lines stand in `FedGradMP.refine_as_printed` and `FedGradMP.aggregate` in
-# [fgmp/fedgradmp.py](../fgmp/fedgradmp.py), with the same names. There the selections and the projections go through a
+# The same lines stand in `FedGradMP.refine` and `FedGradMP.aggregate` in
+# [fedgradmp](../fgmp/methods/fedgradmp.py), with the same names. There the selections and the projections go through a
 # dictionary, since the paper allows signals that are sparse in any set of atoms and not only in the standard basis.
 #
 # **Relatives.** With one client there is nothing to average, and the algorithm is StoGradMP. With one client and all

@@ -80,8 +80,8 @@ import numpy as np
 
 import fgmp
 from fgmp import theory
+from fgmp.book.figures import BLUE, GREEN, METHODS, ORANGE, VERMILLION, curve, floor, gradation, panels, use_style
 from fgmp.datasets.synthetic import sparse_on_sphere
-from fgmp.figures import BLUE, GREEN, METHODS, ORANGE, PURPLE, VERMILLION, curve, floor, gradation, panels, use_style
 
 use_style()
 tau, n, K = sparsity, n_features, local_iterations
@@ -390,13 +390,13 @@ def best(fed, order=None):
 # %% [markdown]
 # A local iteration at $x$ computes a gradient, merges supports, minimises to get $b$, and prunes $b$ to the new $x$.
 # The next cell takes a run of FedGradMP apart and hands out these pieces, by calling what
-# [fgmp/fedgradmp.py](../fgmp/fedgradmp.py) calls. The runs start at a random sparse model, so that there is something
+# [fedgradmp](../fgmp/methods/fedgradmp.py) calls. The runs start at a random sparse model, so that there is something
 # to correct.
 
 # %%
-from fgmp.contract import Reply
+from fgmp.local.solvers import minimise_on
+from fgmp.methods.contract import Reply
 from fgmp.models import SparseModel, union
-from fgmp.solvers import minimise_on
 
 
 # %%
@@ -1596,7 +1596,7 @@ endings = np.array([[ending(N, seed) for N in counts] for seed in range(3 * n_se
 
 # %%
 labels = (r"smallest $\beta$", "residual of Theorem 1 (root)", "measured error")
-styles = (dict(color=PURPLE, marker="D"), dict(color="k", marker="s"), METHODS["FedGradMP"])
+styles = (METHODS["FedDualAvg"] | dict(marker="D"), dict(color="k", marker="s"), METHODS["FedGradMP"])
 fig, ax = panels(width=5.6, height=3.5)
 for runs, label, style in zip((*np.moveaxis(sizes_of, 2, 0), endings), labels, styles, strict=True):
     curve(ax, counts, runs, label, **style)

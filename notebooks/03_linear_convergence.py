@@ -67,7 +67,7 @@ from joblib import Parallel, delayed
 from scipy.stats import binomtest, kendalltau
 
 import fgmp
-from fgmp.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.figures import curve, floor, gradation, panels, use_style
 
 use_style()
 settings = dict(n_samples=n_samples, n_features=n_features, sparsity=sparsity, batch_size=batch_size)

@@ -70,8 +70,8 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
+from fgmp.book.figures import METHODS, curve, floor, images, panels, use_style
 from fgmp.datasets import load_video, photo_clip
-from fgmp.figures import METHODS, curve, floor, images, panels, use_style
 
 use_style()
 

@@ -46,7 +46,7 @@
 # FedGradMP is the only one without a learning rate.
 #
 # In code each rival is one line. **To add a method of your own**, write it as one dataclass in one file, as in
-# `fgmp/baselines.py`, and add one line here:
+# `fgmp/methods/baselines.py`, and add one line here:
 
 # %%
 import fgmp
@@ -116,7 +116,7 @@ from functools import partial
 
 from joblib import Parallel, delayed, parallel_config
 
-from fgmp.figures import METHODS, curve, floor, panels, use_style
+from fgmp.book.figures import METHODS, curve, floor, panels, use_style
 
 use_style()
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}

@@ -80,7 +80,7 @@ from math import comb
 
 from joblib import Parallel, delayed
 
-from fgmp.figures import METHODS, curve, floor, gradation, images, panels, use_style
+from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
 
 use_style()
 pixels, classes = data.train.model_shape

@@ -76,7 +76,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.figures import METHODS, curve, floor, gradation, panels, use_style
+from fgmp.book.figures import METHODS, curve, floor, gradation, panels, use_style
 
 use_style()
 

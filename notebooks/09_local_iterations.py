@@ -76,11 +76,11 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
+from fgmp.book.figures import curve, floor, gradation, panels, use_style
 from fgmp.dictionaries import StandardBasis
-from fgmp.figures import curve, floor, gradation, panels, use_style
+from fgmp.local.restricted import RestrictedProblem
 from fgmp.models import SparseModel
-from fgmp.restricted import restrict
-from fgmp.workers import client_generator
+from fgmp.running.workers import client_generator
 
 use_style()
 seeds = range(first_seed, first_seed + n_seeds)
@@ -455,7 +455,7 @@ client = fgmp.make_sparse_regression(1, cost_samples, 3 * max(taus), 1, 0.0, 0.0
 
 # %%
 def problem_of(tau, client=client):
-    return restrict(client, np.arange(3 * tau), StandardBasis(), orthonormal=True)
+    return RestrictedProblem.of(client, np.arange(3 * tau), StandardBasis(), orthonormal=True)
 
 
 # %%

@@ -69,8 +69,8 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
-from fgmp.figures import curve, floor, gradation, panels, use_style
-from fgmp.simulate import draw_cohort
+from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.running.simulation import draw_cohort
 
 use_style()
 seeds = range(first_seed, first_seed + n_seeds)

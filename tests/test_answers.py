@@ -15,9 +15,9 @@ METHODS = {
     "FedDualAvg": fgmp.FedDualAvg(learning_rate=0.01, l1_weight=0.01),
     "FastFedDualAvg": fgmp.FastFedDualAvg(learning_rate=0.01, l1_weight=0.01),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(3),
-    "ConjugateGradients": fgmp.SharedSupportGradMP(3, restricted=fgmp.ConjugateGradients(3)),
-    "NewtonSteps": fgmp.SharedSupportGradMP(3, restricted=fgmp.NewtonSteps(2)),
-    "LocalSteps": fgmp.SharedSupportGradMP(3, restricted=fgmp.LocalSteps(fgmp.SGD(2))),
+    "ConjugateGradients": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(3)),
+    "NewtonSteps": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2)),
+    "LocalSteps": fgmp.SharedSupportGradMP(3, solver=fgmp.LocalSteps(fgmp.SGD(2))),
 }
 
 

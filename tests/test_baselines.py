@@ -7,7 +7,6 @@ import pytest
 from sklearn.linear_model import Lasso
 
 import fgmp
-from fgmp.models import decode, encode
 
 METHODS = {
     "FedAvg": lambda **o: fgmp.FedAvg(**o),
@@ -172,7 +171,7 @@ def test_unthresholded_positions_are_never_cut(name):
     A = np.column_stack([0.01 * np.ones(30), rng.standard_normal((30, 9))])
     alone = fgmp.Federation.from_arrays([A], [rng.standard_normal(30) + 3])
     options = {"learning_rate": 0.01, "local_iterations": 2}
-    assert run(METHODS[name](**options, unthresholded=(0,)), alone, 3)[0] != 0
+    assert run(METHODS[name](**options, selection=fgmp.PerOutput(always=(0,))), alone, 3)[0] != 0
     if name != "FedAvg":
         assert run(METHODS[name](**options), alone, 3)[0] == 0
 
@@ -241,7 +240,7 @@ def test_bad_parameters_are_named(make, message):
     [
         (fgmp.FedAvg(learning_rate=1, batch_size=21), "batch_size is 21; expected an integer from 1 to 20"),
         (fgmp.FedHT(learning_rate=1, sparsity=13), "sparsity is 13; expected an integer from 1 to 12"),
-        (fgmp.FedAvg(learning_rate=1, unthresholded=(12,)), "unthresholded is 12"),
+        (fgmp.FedAvg(learning_rate=1, selection=fgmp.PerOutput((12,))), "always is 12"),
     ],
 )
 def test_parameters_that_do_not_fit_are_named(fed, method, message):
@@ -258,19 +257,6 @@ def test_fedmid_penalises_twice():
     method = fgmp.FedMid(learning_rate=0.2, l1_weight=0.1)
     found = fgmp.simulate(method, federation, 2000, rng=0, record_every=2000).x
     np.testing.assert_allclose(found, Lasso(alpha=0.2, fit_intercept=False, tol=1e-12).fit(A, y).coef_, atol=1e-9)
-
-
-@pytest.mark.parametrize("name", [name for name in METHODS if name != "FastFedDualAvg"])
-@pytest.mark.parametrize("batch_size", [None, 8])
-def test_kernels_end_where_the_printed_loop_does(fed, name, batch_size):
-    method = METHODS[name](learning_rate=ETA, local_iterations=K, batch_size=batch_size)
-    client, message = fed.clients[1], encode(np.linspace(-1, 1, 12))
-    if name == "FedDualAvg":
-        message |= {"round": np.array([2], np.int32)}
-    fast = decode(method.train(client, message, np.random.default_rng(3)), (12,))
-    printed = decode(method.train_as_printed(client, message, np.random.default_rng(3)), (12,))
-    np.testing.assert_allclose(fast, printed, atol=1e-13)
-    assert np.abs(fast - decode(message, (12,))).max() > 1e-3
 
 
 def test_a_method_with_another_step_takes_it(fed):

@@ -19,7 +19,7 @@ from fgmp.datasets.downloads import DOWNLOADS, DataFile
 from fgmp.datasets.idx import read_idx
 from fgmp.datasets.label_skew import deal_by_label
 from fgmp.datasets.writers import FemnistWriters, MnistWriters, _checked_labels
-from fgmp.metrics import accuracy, accuracy_on
+from fgmp.running.metrics import accuracy, accuracy_on
 
 IMAGES, LABELS = (file.name for file in DOWNLOADS["mnist-writers"])
 FEMNIST = DOWNLOADS["femnist"][0].members

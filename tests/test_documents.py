@@ -40,10 +40,10 @@ def test_the_code_of_the_readme_runs():
 
 def test_the_method_of_contributing_works():
     import fgmp
-    import fgmp.baselines
+    from fgmp.methods import baselines
 
     definition = python_blocks("CONTRIBUTING.md")[0]
-    names = vars(fgmp.baselines).copy()
+    names = vars(baselines).copy()
     exec(definition, names)
     line = python_blocks("CONTRIBUTING.md")[1]
     makers = eval("{" + line + "}", names)

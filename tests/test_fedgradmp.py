@@ -1,7 +1,5 @@
 """FedGradMP against special cases that have another name: CoSaMP, least squares, a pooled client."""
 
-from unittest.mock import patch
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -207,34 +205,3 @@ def test_fewer_rows_than_merged_atoms_still_works():
 def test_bad_parameters_are_named(options, message):
     with pytest.raises(ValueError, match=message):
         fgmp.simulate(fgmp.FedGradMP(**options), federation(), rounds=1)
-
-
-@settings(deadline=None, max_examples=80)
-@given(
-    st.sampled_from(["least squares", "sgd"]),
-    st.tuples(st.integers(1, 12), st.integers(1, 120)),
-    st.integers(1, 12),
-    st.booleans(),
-    st.sampled_from([None, 0.3]),
-    st.integers(0, 2**32 - 1),
-)
-def test_the_fast_refinement_is_the_readable_one(case, shape, sparsity, joint, radius, seed):
-    rng = np.random.default_rng(seed)
-    features = rng.standard_normal(shape) * (rng.random(shape[1]) < 0.7)  # some features are blank
-    batch = int(rng.integers(1, shape[0] + 1))
-    common = dict(sparsity=min(sparsity, shape[1]), local_iterations=4, batch_size=batch)
-    if case == "least squares":
-        federation = fgmp.Federation.from_arrays([features], [rng.standard_normal(shape[0])])
-        method = fgmp.FedGradMP(**common)
-    else:
-        federation = fgmp.Federation.from_arrays([features], [rng.integers(0, 3, shape[0])], fgmp.SoftmaxLoss(3))
-        solver = fgmp.SGD(steps=3, batch_size=batch, learning_rate=0.3)
-        method = fgmp.FedGradMP(**common, joint=joint, radius=radius, solver=solver)
-    message = method.broadcast(method.start(federation))
-    for _ in range(2):
-        slow = method.refine_as_printed(federation.clients[0], message, np.random.default_rng(seed))
-        with patch.object(fgmp.FedGradMP, "refine_as_printed", side_effect=AssertionError("not the fast route")):
-            fast = method.refine(federation.clients[0], message, np.random.default_rng(seed))
-        np.testing.assert_array_equal(fast["support"], slow["support"])
-        np.testing.assert_allclose(fast["values"], slow["values"], rtol=1e-6, atol=1e-9)
-        message = slow

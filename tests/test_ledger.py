@@ -10,7 +10,7 @@ from ledger import Run, distinct, first_screen, group, not_reproduced, page, run
 from normalise import printed
 from test_errata import rows
 
-from fgmp.claims import printed_claims
+from fgmp.book.claims import printed_claims
 
 ROOT = ledger.ROOT
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))

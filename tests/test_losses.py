@@ -7,9 +7,9 @@ from sklearn.metrics import log_loss
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.models import SparseModel, largest_in_columns
-from fgmp.restricted import restrict
-from fgmp.solvers import minimise_on
+from fgmp.local.restricted import RestrictedProblem
+from fgmp.local.solvers import minimise_on
+from fgmp.models import SparseModel
 
 LOSSES = {"squared": fgmp.SquaredLoss(), "logistic": fgmp.LogisticLoss(), "softmax": fgmp.SoftmaxLoss(3)}
 
@@ -105,7 +105,7 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     inside = D.prepare(client)
     merged = np.array([0, 2, 3]) if name != "softmax" else np.array([0, 1, 4, 6, 8, 11, 13])
-    problem = restrict(inside, merged, D, orthonormal=True)
+    problem = RestrictedProblem.of(inside, merged, D, orthonormal=True)
     z, d, step = rng.standard_normal(len(merged)), rng.standard_normal(len(merged)), 1e-6
     ahead, behind = (problem.gradient(problem.predictions(z + s * d)) for s in (step, -step))
     hessian = problem.hessian(problem.predictions(z))
@@ -150,17 +150,17 @@ def test_sparsity_counts_per_class_or_over_all():
     fed = federation("softmax", n_clients=3, n_samples=60)
     each = fgmp.simulate(fgmp.FedGradMP(2, solver=fgmp.SGD(2)), fed, rounds=3, rng=0)
     np.testing.assert_array_equal(np.count_nonzero(each.x, axis=0), [2, 2, 2])
-    joint = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(2), joint=True), fed, rounds=3, rng=0)
+    joint = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(2), selection=fgmp.Overall()), fed, rounds=3, rng=0)
     assert np.count_nonzero(joint.x) == 5
     np.testing.assert_array_equal(joint.support, np.flatnonzero(joint.x))
-    for options, count in (({"sparsity": 2}, 6), ({"sparsity": 5, "joint": True}, 5)):
+    for options, count in (({"sparsity": 2}, 6), ({"sparsity": 5, "selection": fgmp.Overall()}, 5)):
         for method in (fgmp.FedHT, fgmp.FedIterHT):
             x = fgmp.simulate(method(learning_rate=0.5, **options), fed, rounds=3).x
             assert np.count_nonzero(x) == count
     with pytest.raises(ValueError, match="sparsity is 7; expected an integer from 1 to 6"):
         fgmp.simulate(fgmp.FedGradMP(7), fed, rounds=1)
     with pytest.raises(ValueError, match="sparsity is 19; expected an integer from 1 to 18"):
-        fgmp.simulate(fgmp.FedGradMP(19, joint=True), fed, rounds=1)
+        fgmp.simulate(fgmp.FedGradMP(19, selection=fgmp.Overall()), fed, rounds=1)
 
 
 def test_all_features_kept_is_multinomial_regression():
@@ -174,19 +174,21 @@ def test_all_features_kept_is_multinomial_regression():
 
 
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
-@pytest.mark.parametrize("joint", [False, True])
-def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, joint):
+@pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), fgmp.Overall(), fgmp.Overall((2,))])
+def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, selection):
     """Three outputs in a dictionary are one vector in the block-diagonal dictionary of the three."""
     rng = np.random.default_rng(1)
     D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation)
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)
     W = rng.standard_normal((12, 3))
     correlations = D.atoms.T @ W
-    chosen = D.approximate(correlations, 4, joint)
-    if joint:
-        np.testing.assert_array_equal(chosen, block.approximate(correlations.reshape(-1), 4))
+    chosen = D.approximate(correlations, 4, selection)
+    if isinstance(selection, fgmp.Overall):
+        always = tuple(3 * atom + c for atom in selection.always for c in range(3))
+        expected = block.approximate(correlations.reshape(-1), 4, fgmp.PerOutput(always))
+        np.testing.assert_array_equal(chosen, expected)
     else:
-        columns = [D.approximate(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
+        columns = [D.approximate(column, 4, selection) * 3 + c for c, column in enumerate(correlations.T)]
         np.testing.assert_array_equal(chosen, np.sort(np.concatenate(columns)))
     support = np.sort(rng.choice(24, 9, replace=False))
     model, vector = (SparseModel(support, np.arange(1.0, 10), shape) for shape in ((8, 3), (24,)))
@@ -223,17 +225,6 @@ def test_float32_classification_stays_float32():
         result = fgmp.simulate(method, single, rounds=2, rng=0)
         assert result.coefficients.dtype == np.float32
         assert np.isfinite(result.x).all()
-
-
-def test_largest_in_columns_is_largest_in_each():
-    rng = np.random.default_rng(0)
-    magnitudes = rng.integers(0, 4, (9, 5)).astype(float)
-    for count in (1, 3, 9, 12):
-        chosen = np.zeros((9, 5), bool)
-        chosen.reshape(-1)[largest_in_columns(magnitudes, count)] = True
-        for c in range(5):
-            expected = np.sort(np.argsort(-magnitudes[:, c], kind="stable")[:count])
-            np.testing.assert_array_equal(np.flatnonzero(chosen[:, c]), expected)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from fgmp.linear_systems import least_squares
-from fgmp.models import SparseModel, average, largest, message_bytes, union
+from fgmp.models import SparseModel, average, message_bytes, union
+from fgmp.selection import largest
 
 
 @given(arrays(float, st.integers(1, 30), elements=st.integers(0, 5).map(float)), st.integers(0, 30))

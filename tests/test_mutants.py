@@ -7,11 +7,9 @@ import pytest
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.federation import Client
-from fgmp.local_steps import gradient_steps
+from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel
-from fgmp.simulate import draw_cohort
-from fgmp.solvers import minimise_on
+from fgmp.running.simulation import draw_cohort
 
 
 def one_client(features, targets, loss="squared"):
@@ -53,12 +51,12 @@ def test_polish_solves_within_its_ball_where_the_loss_has_no_minimiser():
     As = [rng.standard_normal((5, 6)) for _ in range(3)]
     separable = fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), separable, 1, rng=0)
-    steps = fgmp.NewtonSteps(steps=30)
-    inside = fgmp.polish(start, separable, restricted=steps, radius=3.0)
+    steps = fgmp.PooledNewton(steps=30)
+    inside = fgmp.polish(start, separable, solver=steps, radius=3.0)
     assert np.linalg.norm(inside.x) == pytest.approx(3.0)
     assert separable.objective(inside.x) < separable.objective(start.x)
     with pytest.raises(ValueError, match="separated without error"):
-        fgmp.polish(start, separable, restricted=steps)
+        fgmp.polish(start, separable, solver=steps)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 11])
@@ -73,7 +71,7 @@ def test_polish_asks_the_cohort_of_its_seed(fed, result, seed):
 def test_polish_hands_its_seed_to_the_solver(fed, result):
     """One row of one step: the gradient of that row, and with another seed that of another one."""
     steps = fgmp.LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
-    ends = [fgmp.polish(result, fed, restricted=steps, rng=seed).x for seed in (0, 0, 1)]
+    ends = [fgmp.polish(result, fed, solver=steps, rng=seed).x for seed in (0, 0, 1)]
     np.testing.assert_array_equal(ends[0], ends[1])
     assert np.abs(ends[0] - ends[2]).max() > 1e-4
 
@@ -198,75 +196,6 @@ def test_conjugate_gradients_start_again_where_their_direction_ascends():
     assert restarts >= 5
 
 
-class FastOnly(fgmp.FedGradMP):
-    """FedGradMP without the readable refinement: it runs only where a faster route is taken."""
-
-    def refine_as_printed(self, client, message, rng):
-        raise AssertionError("the readable refinement was called")
-
-
-SGD = fgmp.SGD(steps=3, batch_size=4, learning_rate=0.3)
-ROTATION = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(1).standard_normal((25, 25)))[0])
-
-
-@pytest.mark.parametrize(
-    "loss, options, fast",
-    [
-        ("squared", {}, True),
-        ("squared", {"batch_size": 5}, True),
-        ("squared", {"dictionary": ROTATION}, True),
-        ("softmax", {"solver": SGD}, True),
-        ("softmax", {"solver": SGD, "joint": True, "radius": 0.3}, True),
-        ("squared", {"radius": 1.0}, False),
-        ("squared", {"solver": SGD}, False),
-        ("squared", {"dictionary": fgmp.gaussian_dictionary(25, 30, rng=0)}, False),
-        ("logistic", {}, False),
-        ("softmax", {}, False),
-        ("softmax", {"solver": fgmp.SGD(steps=3)}, False),
-    ],
-)
-def test_the_fast_refinement_is_taken_where_it_is_right_and_gives_the_same(loss, options, fast):
-    rng = np.random.default_rng(0)
-    labels = {
-        "squared": rng.standard_normal(12),
-        "logistic": rng.choice([-1, 1], 12),
-        "softmax": rng.integers(0, 3, 12),
-    }
-    plain, watched = fgmp.FedGradMP(sparsity=3, **options), FastOnly(sparsity=3, **options)
-    client = plain.prepare(one_client(rng.standard_normal((12, 25)), labels[loss], loss))
-    message = plain.broadcast(SparseModel.zero(client.model_shape))
-    if not fast:
-        with pytest.raises(AssertionError, match="readable refinement was called"):
-            watched.refine(client, message, np.random.default_rng(5))
-        return
-    slow = plain.refine_as_printed(client, message, np.random.default_rng(5))
-    quick = watched.refine(client, message, np.random.default_rng(5))
-    np.testing.assert_array_equal(quick["support"], slow["support"])
-    np.testing.assert_allclose(quick["values"], slow["values"], rtol=1e-6, atol=1e-9)
-
-
-def test_few_rows_take_their_steps_in_the_row_span(monkeypatch):
-    """300 features and 4 rows: a step that forms a gradient over all features costs 75 times what it has to."""
-    rng = np.random.default_rng(0)
-    client = one_client(rng.standard_normal((4, 300)), rng.standard_normal(4))
-    start, rate, batches = rng.standard_normal(300), 1e-3, [None, np.array([0, 2]), np.array([1]), None] * 10
-    expected = start
-    for rows in batches:
-        expected = expected - rate * client.gradient(expected, rows)
-    calls, gradient = [], Client.gradient
-
-    def counted(self, *arguments):
-        calls.append(1)
-        return gradient(self, *arguments)
-
-    monkeypatch.setattr(Client, "gradient", counted)
-    np.testing.assert_allclose(gradient_steps(client, start, rate, batches), expected, rtol=1e-9, atol=1e-12)
-    assert len(calls) < 3
-    tall = one_client(rng.standard_normal((300, 4)), rng.standard_normal(300))
-    gradient_steps(tall, np.zeros(4), rate, [None] * 10)
-    assert len(calls) >= 10
-
-
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 def test_the_exact_solver_ends_where_the_gradient_does(loss):
     rng = np.random.default_rng(0)
@@ -298,24 +227,25 @@ def classes(n_features=12, n_classes=3, n_clients=2):
     return fgmp.Federation.from_arrays(As, [rng.integers(0, n_classes, 15) for _ in As], fgmp.SoftmaxLoss(n_classes))
 
 
-@pytest.mark.parametrize("joint, outputs", [(True, 1), (False, 3)])
-def test_a_shared_support_counts_each_output_or_all(joint, outputs):
+@pytest.mark.parametrize("selection, outputs", [(fgmp.Overall(), 1), (fgmp.PerOutput(), 3), (fgmp.PerAtom(), 3)])
+def test_a_shared_support_counts_each_output_or_atom_or_all(selection, outputs):
     """From zero the clients send 2 tau entries (of each output), the server 2 tau with their values, then tau."""
     tau, steps = 2, fgmp.LocalSteps(fgmp.SGD(steps=1, learning_rate=0.1))
-    method = fgmp.SharedSupportGradMP(sparsity=tau, restricted=steps, joint=joint)
+    method = fgmp.SharedSupportGradMP(sparsity=tau, solver=steps, selection=selection)
     result = fgmp.simulate(method, classes(), 1, rng=0)
     merged = 2 * tau * outputs
     assert result.history["bytes_up"][-1] == 2 * (12 * merged + 8 * merged)
     assert result.history["bytes_down"][-1] == 2 * 12 * merged
     assert len(result.support) == tau * outputs
-    cut = fgmp.SharedSupportGradMP(sparsity=tau, restricted=steps, joint=joint, sent=1)
+    cut = fgmp.SharedSupportGradMP(sparsity=tau, solver=steps, selection=selection, sent=1)
     assert fgmp.simulate(cut, classes(n_clients=1), 1, rng=0).history["bytes_up"][-1] == (12 + 8) * outputs
 
 
 def test_a_shared_support_of_all_outputs_may_be_larger_than_the_features():
     steps = fgmp.LocalSteps(fgmp.SGD(steps=1, learning_rate=0.1))
-    large = {"sparsity": 20, "restricted": steps}
-    assert len(fgmp.simulate(fgmp.SharedSupportGradMP(**large, joint=True), classes(), 1, rng=0).support) == 20
+    large = {"sparsity": 20, "solver": steps}
+    overall = fgmp.SharedSupportGradMP(**large, selection=fgmp.Overall())
+    assert len(fgmp.simulate(overall, classes(), 1, rng=0).support) == 20
     with pytest.raises(ValueError, match="sparsity is 20; expected an integer from 1 to 12"):
         fgmp.simulate(fgmp.SharedSupportGradMP(**large), classes(), 1, rng=0)
 
@@ -323,7 +253,7 @@ def test_a_shared_support_of_all_outputs_may_be_larger_than_the_features():
 def test_all_exchanges_of_a_round_take_place(fed):
     """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
     steps = 12  # the merged support has 8 atoms in round 1
-    inner = fgmp.SharedSupportGradMP(sparsity=4, restricted=fgmp.ConjugateGradients(steps=steps))
+    inner = fgmp.SharedSupportGradMP(sparsity=4, solver=fgmp.PooledConjugateGradient(steps=steps))
     result = fgmp.simulate(inner, fed, 1, rng=0)
     exact = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=4), fed, 1, rng=0)
     np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)

@@ -16,7 +16,7 @@ import yaml
 from jupytext.compare import compare_notebooks
 from normalise import KERNEL, printed
 
-from fgmp.claims import printed_claims
+from fgmp.book.claims import printed_claims
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))

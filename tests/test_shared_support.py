@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
-from fgmp.aggregated import Point
+from fgmp.methods.contract import Reply
+from fgmp.methods.pooled import Point
 from fgmp.models import SparseModel
 
 FEW = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=0.2)
@@ -56,21 +57,21 @@ def test_five_samples_a_client_are_enough_and_fedgradmp_fails_there(heterogeneit
     assert alone.history["relative_error"][-1] > 0.1
 
 
-def on_support(federation, restricted, support, **options):
-    """The model that `restricted` finds on a support, from zero."""
+def on_support(federation, solver, support, **options):
+    """The model that `solver` finds on a support, from zero."""
     coefficients = np.zeros(federation.model_shape)
     coefficients.reshape(-1)[support] = 1e-3
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
     start = type(start)(coefficients, support, coefficients, start.history, 0, None)
-    return fgmp.polish(start, federation, restricted=restricted, **options)
+    return fgmp.polish(start, federation, solver=solver, **options)
 
 
 def test_conjugate_gradients_end_where_the_normal_equations_do():
     federation = squared(0, sizes=(20, 30))
     support = np.array([1, 4, 7, 11, 15])
     exact = on_support(federation, fgmp.NormalEquations(), support)
-    steps = on_support(federation, fgmp.ConjugateGradients(steps=5), support)
-    more = on_support(federation, fgmp.ConjugateGradients(steps=50), support)
+    steps = on_support(federation, fgmp.PooledConjugateGradient(steps=5), support)
+    more = on_support(federation, fgmp.PooledConjugateGradient(steps=50), support)
     np.testing.assert_allclose(steps.x, exact.x, rtol=1e-8)
     np.testing.assert_allclose(more.x, exact.x, rtol=1e-8)
 
@@ -91,7 +92,7 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     clients = [dictionary.prepare(client) for client in federation.clients]
     message = exchange.broadcast(Point(model))
     replies = [
-        fgmp.contract.Reply(p, exchange.answer(client, message, np.random.default_rng(0)))
+        Reply(p, exchange.answer(client, message, np.random.default_rng(0)))
         for p, client in zip(federation.weights, clients, strict=True)
     ]
     found = dictionary.synthesise(exchange.combine(Point(model), replies).model.dense())
@@ -103,7 +104,7 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
 def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     federation, support = labelled(0), np.array([0, 2, 3, 6])
-    found = on_support(federation, fgmp.NewtonSteps(steps=12, ridge=ridge), support).x[support]
+    found = on_support(federation, fgmp.PooledNewton(steps=12, ridge=ridge), support).x[support]
     A = np.vstack([client.features for client in federation.clients])[:, support]
     y = np.concatenate([client.targets for client in federation.clients])
     # Its loss is log(1 + exp(-y z)), so z is twice ours: (ridge / 2) |x|^2 = (ridge / 8) |z|^2, over m rows.
@@ -115,7 +116,7 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
 def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     federation = labelled(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])
-    result = on_support(federation, fgmp.NewtonSteps(steps=12), support)
+    result = on_support(federation, fgmp.PooledNewton(steps=12), support)
     gradient = sum(p * c.gradient(result.x) for p, c in zip(federation.weights, federation.clients, strict=True))
     np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
 
@@ -124,11 +125,11 @@ def test_separable_data_need_a_ridge_or_a_ball():
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((5, 6)) for _ in range(3)]
     federation = fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
-    method = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20))
+    method = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledNewton(steps=20))
     with pytest.raises(ValueError, match="separated without error.*expected a ridge above 0 or a radius"):
         fgmp.simulate(method, federation, 5, rng=0)
-    ridged = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20, ridge=1e-3))
-    balled = fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.NewtonSteps(steps=20), radius=3.0)
+    ridged = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledNewton(steps=20, ridge=1e-3))
+    balled = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledNewton(steps=20), radius=3.0)
     assert 1 in fgmp.simulate(ridged, federation, 5, rng=0).support
     x = fgmp.simulate(balled, federation, 5, rng=0).x
     assert 1 in np.flatnonzero(x) and np.linalg.norm(x) <= 3 * (1 + 1e-12)
@@ -141,7 +142,7 @@ def test_newton_steps_never_raise_the_objective():
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
     start = type(start)(far, np.array([0, 1, 2]), far, start.history, 0, None)
     for steps in (1, 2, 3, 8):
-        closed = fgmp.polish(start, federation, restricted=fgmp.NewtonSteps(steps=steps, ridge=1e-6))
+        closed = fgmp.polish(start, federation, solver=fgmp.PooledNewton(steps=steps, ridge=1e-6))
         assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
 
 
@@ -188,8 +189,8 @@ def test_softmax_with_local_steps_in_columns_and_jointly():
     w = rng.standard_normal((12, 3))
     federation = fgmp.Federation.from_arrays(As, [(A @ w).argmax(axis=1) for A in As], "softmax")
     local = fgmp.LocalSteps(fgmp.SGD(steps=20, batch_size=10, learning_rate=0.5))
-    for joint, nonzeros in ((False, 12), (True, 4)):
-        method = fgmp.SharedSupportGradMP(sparsity=4, restricted=local, joint=joint)
+    for selection, nonzeros in ((fgmp.PerOutput(), 12), (fgmp.Overall(), 4), (fgmp.PerAtom(), 12)):
+        method = fgmp.SharedSupportGradMP(sparsity=4, solver=local, selection=selection)
         result = fgmp.simulate(method, federation, 10, rng=0)
         assert np.count_nonzero(result.x) == nonzeros and result.x.dtype == np.float32
         assert result.history["objective"][-1] < result.history["objective"][0]
@@ -201,19 +202,19 @@ def test_softmax_with_local_steps_in_columns_and_jointly():
         (lambda: fgmp.SharedSupportGradMP(sparsity=0), "sparsity is 0"),
         (lambda: fgmp.SharedSupportGradMP(sparsity=3, sent=0), "sent is 0; expected an integer of at least 1"),
         (lambda: fgmp.SharedSupportGradMP(sparsity=3, radius=-1), "radius is -1"),
-        (lambda: fgmp.NewtonSteps(steps=0), "steps is 0"),
-        (lambda: fgmp.NewtonSteps(ridge=-1), "ridge is -1"),
-        (lambda: fgmp.ConjugateGradients(steps=0), "steps is 0"),
+        (lambda: fgmp.PooledNewton(steps=0), "steps is 0"),
+        (lambda: fgmp.PooledNewton(ridge=-1), "ridge is -1"),
+        (lambda: fgmp.PooledConjugateGradient(steps=0), "steps is 0"),
         (lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=21), squared(0), 1), "sparsity is 21"),
         (
             lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=2), labelled(0), 1),
-            "restricted is NormalEquations, for the squared loss",
+            "solver is NormalEquations, for the squared loss",
         ),
         (
             lambda: fgmp.simulate(
-                fgmp.SharedSupportGradMP(sparsity=2, restricted=fgmp.ConjugateGradients()), labelled(0), 1
+                fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledConjugateGradient()), labelled(0), 1
             ),
-            "restricted is ConjugateGradients, for the squared loss",
+            "solver is PooledConjugateGradient, for the squared loss",
         ),
     ],
 )

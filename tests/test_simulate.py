@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.contract import Exchange
-from fgmp.simulate import draw_cohort
+from fgmp.methods.contract import Exchange
+from fgmp.running.simulation import draw_cohort
 
 
 @pytest.fixture(scope="module")

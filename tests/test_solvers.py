@@ -7,10 +7,10 @@ from hypothesis import strategies as st
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
+from fgmp.local.restricted import RestrictedProblem
+from fgmp.local.solvers import minimise_on
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
-from fgmp.restricted import RestrictedProblem
-from fgmp.solvers import minimise_on
 
 SOLVERS = [
     fgmp.Exact(),

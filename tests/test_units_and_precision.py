@@ -11,10 +11,10 @@ from sklearn.exceptions import ConvergenceWarning
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.linear_systems import fill_shifts, least_squares, solve_definite, solve_semidefinite
+from fgmp.local.restricted import RestrictedProblem
+from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel
 from fgmp.pursuit import matching_pursuit
-from fgmp.restricted import restrict
-from fgmp.solvers import minimise_on
 
 
 def labelled(loss, seed, dtype, n_samples=300, n_features=5):
@@ -42,7 +42,7 @@ def pooled_objective(loss, A, y, x):
     [
         fgmp.FedGradMP(3),
         fgmp.FedGradMP(3, solver=fgmp.Newton(8)),
-        fgmp.SharedSupportGradMP(3, restricted=fgmp.NewtonSteps(8)),
+        fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(8)),
         fgmp.FedGradMP(3, dictionary=fgmp.Dictionary(np.random.default_rng(9).standard_normal((5, 7)))),
     ],
     ids=["exact", "newton", "newton-steps", "dictionary"],
@@ -70,7 +70,7 @@ def test_newton_reaches_the_minimum_that_scipy_finds(loss, dtype):
     for method in (
         fgmp.FedGradMP(5),
         fgmp.FedGradMP(5, solver=fgmp.Newton(8)),
-        fgmp.SharedSupportGradMP(5, restricted=fgmp.NewtonSteps(8)),
+        fgmp.SharedSupportGradMP(5, solver=fgmp.PooledNewton(8)),
     ):
         x = fgmp.simulate(method, federation, 2, rng=0).x
         assert pooled_objective(loss, A, y, x) == pytest.approx(best, rel=1e-5)
@@ -82,7 +82,7 @@ def test_features_in_other_units_do_not_spoil_a_softmax_model():
     units = np.array([1, 1e-4, 1, 1e5, 1e-6])
     A, y = labelled("softmax", 0, float)
     plain, other = (fgmp.Federation.from_arrays([B], [y], "softmax") for B in (A, A * units))
-    method = fgmp.SharedSupportGradMP(5, restricted=fgmp.NewtonSteps(10))
+    method = fgmp.SharedSupportGradMP(5, solver=fgmp.PooledNewton(10))
     expected = fgmp.simulate(method, plain, 1, rng=0)
     found = fgmp.simulate(method, other, 1, rng=0)
     np.testing.assert_allclose(found.x * units[:, None], expected.x, atol=1e-7)
@@ -93,7 +93,7 @@ def test_filled_shifts_have_their_own_curvature_and_no_gradient():
     A, y = labelled("softmax", 0, float, n_features=3)
     A *= [1, 1e-5, 1e3]
     (client,) = fgmp.Federation.from_arrays([A], [y], "softmax").clients
-    problem = restrict(client, np.arange(9), StandardBasis(), orthonormal=True)
+    problem = RestrictedProblem.of(client, np.arange(9), StandardBasis(), orthonormal=True)
     predictions = client.predictions(rng.standard_normal((3, 3)) / np.array([[1], [1e-5], [1e3]]))
     hessian, shifts = problem.hessian(predictions), problem.shifts
     assert shifts.shape == (9, 3)
@@ -113,7 +113,7 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates():
     dictionary = fgmp.Dictionary(np.random.default_rng(2).standard_normal((5, 8)))
     client = dictionary.prepare(client)
     merged = np.array([0, 1, 2, 4, 7, 10, 12, 13, 14, 20])
-    problem = restrict(client, merged, dictionary, orthonormal=True)
+    problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=True)
     z = np.random.default_rng(3).standard_normal(problem.size)
     hessian = problem.hessian(problem.predictions(z))
     for i, unit in enumerate(np.eye(problem.size)):
@@ -128,13 +128,13 @@ def test_shifts_in_a_dictionary_are_all_signals_that_every_output_can_add():
     (client,) = fgmp.Federation.from_arrays([A], [y], "softmax").clients
     client = dictionary.prepare(client)
     merged = np.sort([3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)])
-    problem = restrict(client, merged, dictionary, orthonormal=True)
+    problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=True)
     shifts = problem.shifts
     assert shifts.shape == (15, 5)
     for shift in shifts.T:
         predictions = problem.predictions(shift)
         np.testing.assert_allclose(predictions, predictions[:, :1].repeat(3, axis=1), atol=1e-10)
-    few = restrict(client, merged[merged % 3 == 0], dictionary, orthonormal=True)
+    few = RestrictedProblem.of(client, merged[merged % 3 == 0], dictionary, orthonormal=True)
     assert few.shifts.shape[1] == 0
 
 
@@ -204,11 +204,11 @@ OMP = fgmp.Dictionary(np.random.default_rng(7).standard_normal((6, 9)))
     "method",
     [
         fgmp.FedGradMP(2, dictionary=OMP),
-        fgmp.FedGradMP(2, dictionary=OMP, joint=True),
+        fgmp.FedGradMP(2, dictionary=OMP, selection=fgmp.Overall()),
         fgmp.FedGradMP(2, dictionary=OMP, solver=fgmp.SGD(2)),
         fgmp.FedGradMP(2, dictionary=OMP, solver=fgmp.SVRG(1, accuracy=0.1)),
-        fgmp.SharedSupportGradMP(2, restricted=fgmp.NewtonSteps(2)),
-        fgmp.SharedSupportGradMP(2, restricted=fgmp.LocalSteps(fgmp.SGD(2)), dictionary=OMP),
+        fgmp.SharedSupportGradMP(2, solver=fgmp.PooledNewton(2)),
+        fgmp.SharedSupportGradMP(2, solver=fgmp.LocalSteps(fgmp.SGD(2)), dictionary=OMP),
     ],
     ids=["omp", "joint", "sgd", "svrg", "newton-steps", "local-steps"],
 )
@@ -222,11 +222,11 @@ def test_a_client_with_nothing_to_say(nothing, loss, method):
     assert np.isfinite(result.x).all() and result.history["clients"][-1] == 2
 
 
-@pytest.mark.parametrize("restricted", [fgmp.NormalEquations(), fgmp.ConjugateGradients(3)])
-def test_all_targets_zero_is_the_zero_model(restricted):
+@pytest.mark.parametrize("solver", [fgmp.NormalEquations(), fgmp.PooledConjugateGradient(3)])
+def test_all_targets_zero_is_the_zero_model(solver):
     rng = np.random.default_rng(0)
     federation = fgmp.Federation.from_arrays([rng.standard_normal((20, 6))], [np.zeros(20)])
-    result = fgmp.simulate(fgmp.SharedSupportGradMP(2, restricted=restricted), federation, 2, rng=0)
+    result = fgmp.simulate(fgmp.SharedSupportGradMP(2, solver=solver), federation, 2, rng=0)
     assert not result.x.any() and result.history["objective"][-1] == 0
 
 
@@ -320,20 +320,24 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
 
 
 @pytest.mark.parametrize(
-    ("restricted", "dtype", "unit"),
+    ("solver", "dtype", "unit"),
     [
         (fgmp.NormalEquations(), np.float32, 1e-4),
         (fgmp.NormalEquations(), np.float64, 1e-7),
-        (fgmp.ConjugateGradients(8), np.float32, 1e-4),  # their steps depend on the condition number, units included
+        (
+            fgmp.PooledConjugateGradient(8),
+            np.float32,
+            1e-4,
+        ),  # the condition number matters, units included
     ],
 )
-def test_polish_keeps_a_good_model_whatever_the_units(restricted, dtype, unit):
+def test_polish_keeps_a_good_model_whatever_the_units(solver, dtype, unit):
     rng = np.random.default_rng(0)
     As = [(rng.standard_normal((40, 3)) * [1, unit, 1]).astype(dtype) for _ in range(3)]
     truth = np.array([1, 1 / unit, -2])
     federation = fgmp.Federation.from_arrays(As, [(A.astype(float) @ truth).astype(dtype) for A in As])
     good = fgmp.simulate(fgmp.FedGradMP(3), federation, 2, rng=0)
-    polished = fgmp.polish(good, federation, restricted=restricted)
+    polished = fgmp.polish(good, federation, solver=solver)
     assert polished.history["objective"][-1] <= 2 * good.history["objective"][-1]
     np.testing.assert_allclose(polished.x, truth, rtol=200 * np.finfo(dtype).eps)
 
@@ -345,7 +349,7 @@ def test_conjugate_gradients_beyond_the_end_and_in_large_units(scale):
     truth = np.array([0, 3, 0, 0, -1, 0, 0, 0.5])
     federation = fgmp.Federation.from_arrays([A], [A @ truth], truth=truth)
     for method in (
-        fgmp.SharedSupportGradMP(3, restricted=fgmp.ConjugateGradients(100)),
+        fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(100)),
         fgmp.FedGradMP(3, solver=fgmp.ConjugateGradient(100)),
         fgmp.FedGradMP(3, solver=fgmp.GradientDescent(100)),
     ):
@@ -407,7 +411,7 @@ def test_solvers_with_their_own_step_lengths_do_not_notice_the_sum(solver):
             learning_rate=np.float64(0.1), l1_weight=np.float64(0.01), strong_convexity=np.float64(0.1)
         ),
         fgmp.SharedSupportGradMP(np.int8(2), sent=np.int8(4), radius=np.float64(5)),
-        fgmp.SharedSupportGradMP(2, restricted=fgmp.NewtonSteps(np.int8(2), ridge=np.float64(0.1))),
+        fgmp.SharedSupportGradMP(2, solver=fgmp.PooledNewton(np.int8(2), ridge=np.float64(0.1))),
     ],
 )
 def test_numpy_scalars_are_plain_numbers(method):
@@ -474,7 +478,7 @@ def test_masked_values_are_no_numbers():
 
 @pytest.mark.parametrize("solver", [fgmp.GradientDescent(accuracy=1e-9), fgmp.SVRG(accuracy=1e-9)])
 def test_an_accuracy_that_is_missed_is_said(solver, monkeypatch):
-    monkeypatch.setattr("fgmp.solvers._LIMIT", 3)
+    monkeypatch.setattr("fgmp.local.solvers._LIMIT", 3)
     columns, targets = ill_conditioned(np.random.default_rng(0), 1e3, float)
     (client,) = fgmp.Federation.from_arrays([columns], [targets]).clients
     rng, start = np.random.default_rng(0), SparseModel.zero((20,))
@@ -501,7 +505,7 @@ def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
         ends = []
         for dtype in (np.float32, np.float64):
             federation = fgmp.Federation.from_arrays(np.split(A.astype(dtype), 5), np.split(y, 5), "logistic")
-            method = fgmp.SharedSupportGradMP(5, restricted=fgmp.NewtonSteps(6))
+            method = fgmp.SharedSupportGradMP(5, solver=fgmp.PooledNewton(6))
             ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
         distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
     assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4
@@ -510,9 +514,11 @@ def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
 def test_a_newton_direction_that_overflows_is_no_step(monkeypatch):
     A, y = labelled("logistic", 0, float)
     federation = fgmp.Federation.from_arrays(np.split(A, 3), np.split(y, 3), "logistic")
-    method = fgmp.SharedSupportGradMP(3, restricted=fgmp.NewtonSteps(3))
+    method = fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(3))
     good = fgmp.simulate(method, federation, 2, rng=0)
-    monkeypatch.setattr("fgmp.aggregated.newton_direction", lambda hessian, gradient: np.full_like(gradient, np.inf))
+    monkeypatch.setattr(
+        "fgmp.methods.pooled_newton.newton_direction", lambda hessian, gradient: np.full_like(gradient, np.inf)
+    )
     kept = fgmp.polish(good, federation)
     assert kept.history["clients"][-1] == 3
     np.testing.assert_allclose(kept.x, good.x, atol=1e-15)

@@ -18,7 +18,7 @@ import yaml
 from nbformat import NotebookNode
 from normalise import normalise, printed
 
-from fgmp.claims import printed_claims, read_claims
+from fgmp.book.claims import printed_claims, read_claims
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "paper"

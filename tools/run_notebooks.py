@@ -29,7 +29,7 @@ from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
 from papermill.exceptions import PapermillExecutionError
 
-from fgmp.claims import printed_claims, read_claims, summary
+from fgmp.book.claims import printed_claims, read_claims, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"

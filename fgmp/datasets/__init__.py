@@ -1,4 +1,7 @@
-"""Federations and signals to work on: synthetic, embedded, and from files of the user."""
+"""Federations and signals to work on: synthetic, embedded, and from files of the user.
+
+May import: the ground floor.
+"""
 
 from .digits import DigitsByWriter, digits_by_writer
 from .downloads import data_folder, fetch

@@ -23,8 +23,7 @@ FIRST_ORDER = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg", "FastFedD
 METHODS = ("FedGradMP", "SharedSupportGradMP", "polish", *FIRST_ORDER)
 DICTIONARIES = ("standard", "orthonormal", "omp", "thresholding", "wide-omp", "wide-thresholding")
 FEDERATIONS = ("even", "uneven", "tiny", "blank", "single")
-BARE = ("column", "joint")
-SPARED = ("column-spared", "joint-spared")
+COUNTED = tuple(f"{what}{spared}" for what in ("column", "joint", "atom") for spared in ("", "-spared"))
 
 
 class Case(NamedTuple):
@@ -38,7 +37,7 @@ class Case(NamedTuple):
     cohort: str
     batch: str
     radius: str
-    sparsity: str  # per column or jointly; spared: the first coefficient of each output does not count
+    sparsity: str  # per column, jointly or by atom; spared: the first atom always stays and does not count
     sent: str
     columns: str  # the unit of the columns
     targets: str  # the unit of the targets
@@ -70,14 +69,14 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         "scalars": ("python", "numpy"),
     }
     if method == "FedGradMP":
-        axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": BARE}
+        axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": COUNTED}
     elif method == "SharedSupportGradMP":
-        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": BARE}
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
         axes |= {"batch": ("full",), "sent": ("default", "one", "all")}
     elif method == "polish":
-        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": (*BARE, *SPARED)}
+        axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
     elif method in ("FedHT", "FedIterHT"):
-        axes |= {"sparsity": (*BARE, *SPARED)}
+        axes |= {"sparsity": COUNTED}
     assert tuple(axes) == Case._fields
     return axes
 

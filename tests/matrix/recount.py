@@ -99,9 +99,10 @@ def _too_many(run: Run, name: str, support: np.ndarray, tau: int) -> Iterator[st
     outputs = run.problem.n_outputs
     atoms, columns = np.divmod(support, outputs)
     if run.case.sparsity.endswith("spared"):
-        columns = columns[atoms != 0]
+        atoms, columns = atoms[atoms != 0], columns[atoms != 0]
     counted = np.bincount(columns, minlength=outputs)
-    largest = counted.sum() if run.case.sparsity.startswith("joint") else counted.max()
+    kind = run.case.sparsity.removesuffix("-spared")
+    largest = {"joint": counted.sum(), "atom": len(np.unique(atoms))}.get(kind, counted.max())
     if largest > tau:
         yield f"support: {name} has {largest} coefficients; tau allows {tau}"
 
@@ -175,11 +176,11 @@ def most_bytes(run: Run) -> tuple[int, int]:
 
     whole, sparse = everything * v, min(everything * v, model(tau + spared))
     if case.method == "FedGradMP":
-        return model(tau), model(tau)
+        return model(tau + spared), model(tau + spared)
     if case.method == "SharedSupportGradMP":
-        sent = {"default": 2 * tau, "one": 1 if case.sparsity == "joint" else C, "all": everything}[case.sent]
-        down, up = _on_support(case.solver, min(3 * tau, everything), v)
-        return model(tau) + down, model(sent) + up
+        sent = {"default": 2 * tau, "one": 1 if case.sparsity.startswith("joint") else C, "all": everything}[case.sent]
+        down, up = _on_support(case.solver, min(3 * tau + spared, everything), v)
+        return model(tau + spared) + down, model(sent + spared) + up
     if case.method == "polish":
         return _on_support(case.solver, min(tau + spared, everything), v)
     return {

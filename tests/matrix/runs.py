@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 import fgmp
-from fgmp.contract import Exchange
+from fgmp.methods.contract import Exchange
+from fgmp.methods.kernels import answer_of
 
 from .options import FIRST_ORDER, Case
 from .problems import N_CLASSES, SIZES, Problem, problem_of
@@ -59,7 +60,7 @@ class Ledger:
             return message
 
         def answer(client: Any, message: dict, rng: np.random.Generator) -> dict:
-            reply = exchange.answer(client, message, rng)
+            reply = answer_of(exchange, client)(client, message, rng)
             self.trips[-1].up[client.key] = _copied(reply)
             self.trips[-1].answers.append(reply)
             return reply
@@ -166,7 +167,7 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
         result,
         federation,
         dictionary=_dictionary(case, problem),
-        restricted=Recorded(_on_support(case, problem, numbers), closing),
+        solver=Recorded(_on_support(case, problem, numbers), closing),
         radius=numbers.real(radius_of(case, problem)),
         cohort_size=members,
         rng=SEED,
@@ -197,23 +198,27 @@ def _dictionary(case: Case, problem: Problem) -> fgmp.StandardBasis:
     return fgmp.Dictionary(problem.atoms, approximation=approximation)
 
 
+def _selection(case: Case, whole: Any) -> Any:
+    kinds = {"column": fgmp.PerOutput, "dense": fgmp.PerOutput, "joint": fgmp.Overall, "atom": fgmp.PerAtom}
+    return kinds[case.sparsity.removesuffix("-spared")]((whole(0),) if case.sparsity.endswith("spared") else ())
+
+
 def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
     whole, real = numbers.whole, numbers.real
-    tau, joint, dictionary = whole(sparsity(case)), case.sparsity.startswith("joint"), _dictionary(case, problem)
+    tau, dictionary, selection = whole(sparsity(case)), _dictionary(case, problem), _selection(case, whole)
     batch, radius = whole(batch_size(case, problem)), real(radius_of(case, problem))
     if case.method == "FedGradMP":
         solver = _solver(case.solver, problem, numbers)
-        return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, joint)
+        return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, selection)
     if case.method == "SharedSupportGradMP":
         sent = {"default": None, "one": whole(1), "all": whole(1000)}[case.sent]
-        return fgmp.SharedSupportGradMP(tau, sent, _on_support(case, problem, numbers), dictionary, radius, joint)
+        return fgmp.SharedSupportGradMP(tau, sent, _on_support(case, problem, numbers), dictionary, radius, selection)
     name = "FedIterHT" if case.method == "polish" else case.method
     assert name in FIRST_ORDER
-    spared = (whole(0),) if case.sparsity.endswith("spared") else ()
     options = {"learning_rate": real(0.25 / problem.steepness), "local_iterations": whole(LOCAL), "batch_size": batch}
-    options |= {"dictionary": dictionary, "unthresholded": spared}
+    options |= {"dictionary": dictionary, "selection": selection}
     if name in ("FedHT", "FedIterHT"):
-        options |= {"sparsity": tau, "joint": joint}
+        options |= {"sparsity": tau}
     if name in ("FedAvg", "FedMid", "FedDualAvg"):
         options |= {"server_learning_rate": real(1.5)}
     if name in ("FedMid", "FedDualAvg", "FastFedDualAvg"):
@@ -241,8 +246,8 @@ def _on_support(case: Case, problem: Problem, numbers: _Numbers) -> Any:
     ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
     return {
         "normal-equations": lambda: fgmp.NormalEquations(),
-        "conjugate-gradients": lambda: fgmp.ConjugateGradients(steps=numbers.whole(3)),
-        "newton-steps": lambda: fgmp.NewtonSteps(numbers.whole(3), numbers.real(ridge)),
+        "conjugate-gradients": lambda: fgmp.PooledConjugateGradient(steps=numbers.whole(3)),
+        "newton-steps": lambda: fgmp.PooledNewton(numbers.whole(3), numbers.real(ridge)),
         "local-sgd": lambda: fgmp.LocalSteps(_solver("sgd", problem, numbers)),
         "local-newton": lambda: fgmp.LocalSteps(_solver("newton", problem, numbers)),
     }[case.solver]()

@@ -1,15 +1,15 @@
 """The matrix can fail: faults put into the library, each of which it has to name."""
 
-import sys
-
 import numpy as np
 import pytest
 
 import fgmp
-from fgmp.baselines import FedHT
 from fgmp.federation import Client
 from fgmp.losses import SquaredLoss
+from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
+from fgmp.running import simulation as LOOP
+from fgmp.selection import Selection
 
 from .agreement import disagreements
 from .options import Case
@@ -17,7 +17,6 @@ from .problems import problem_of
 from .recount import violations
 from .runs import run
 
-LOOP = sys.modules["fgmp.simulate"]  # the module, not the function
 GRADMP = Case(*"FedGradMP squared exact standard even some some none column - one one float32 python".split())
 IN_BALL = GRADMP._replace(radius="tight")
 ITERHT = Case(*"FedIterHT squared steps standard uneven all full none column - one one float64 python".split())
@@ -57,12 +56,12 @@ def values_in_float64(patch):
 
 def one_coefficient_too_many(patch):
     chosen = fgmp.StandardBasis.approximate_model
-    patch.setattr(fgmp.StandardBasis, "approximate_model", lambda self, m, tau, j=False: chosen(self, m, tau + 1, j))
+    patch.setattr(fgmp.StandardBasis, "approximate_model", lambda self, m, tau, s: chosen(self, m, tau + 1, s))
 
 
 def one_entry_too_many_at_the_server(patch):
-    hard = FedHT.hard
-    patch.setattr(FedHT, "hard", lambda self, v: hard(fgmp.FedHT(learning_rate=1.0, sparsity=self.sparsity + 1), v))
+    hard = Selection.hard
+    patch.setattr(Selection, "hard", lambda self, v, tau: hard(self, v, tau + 1))
 
 
 def clients_in_the_order_given(patch):
@@ -92,8 +91,8 @@ def everybody_in_the_cohort(patch):
 
 
 def a_threshold_in_absolute_terms(patch):
-    hard = FedHT.hard
-    patch.setattr(FedHT, "hard", lambda self, v: np.where(np.abs(v) > 1e-6, hard(self, v), 0))
+    hard = Selection.hard
+    patch.setattr(Selection, "hard", lambda self, v, tau: np.where(np.abs(v) > 1e-6, hard(self, v, tau), 0))
 
 
 def a_client_that_writes_into_the_broadcast(patch):

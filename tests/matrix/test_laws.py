@@ -38,8 +38,8 @@ def methods(rate, dictionary):
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.Newton(steps=1))
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.SGD(4))
     yield fgmp.SharedSupportGradMP(2, dictionary=dictionary)
-    yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, restricted=fgmp.ConjugateGradients(3))
-    yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, restricted=fgmp.NewtonSteps(2))
+    yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, solver=fgmp.PooledConjugateGradient(3))
+    yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, solver=fgmp.PooledNewton(2))
     yield fgmp.FedAvg(**steps)
     yield fgmp.FedHT(sparsity=2, **steps)
     yield fgmp.FedIterHT(sparsity=2, **steps)
@@ -77,8 +77,8 @@ def on_all_columns(loss):
     everything = {"sparsity": N_FEATURES, "local_iterations": 1}
     yield fgmp.FedGradMP(**everything, solver=fgmp.Newton(steps=4))
     yield fgmp.FedGradMP(**everything, solver=fgmp.Exact())
-    yield fgmp.SharedSupportGradMP(N_FEATURES, restricted=fgmp.NewtonSteps(4))
-    yield fgmp.SharedSupportGradMP(N_FEATURES, restricted=fgmp.LocalSteps(fgmp.Newton(steps=4)))
+    yield fgmp.SharedSupportGradMP(N_FEATURES, solver=fgmp.PooledNewton(4))
+    yield fgmp.SharedSupportGradMP(N_FEATURES, solver=fgmp.LocalSteps(fgmp.Newton(steps=4)))
     if loss in ("squared", "summed"):
         yield fgmp.SharedSupportGradMP(N_FEATURES)
 

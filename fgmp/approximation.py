@@ -1,0 +1,111 @@
+"""approx_tau of a signal, with the eta that it reached: how far the selection is from the best one."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .checks import check_array, check_integer
+from .dictionaries import Dictionary, StandardBasis
+from .models import Array, Support
+from .pursuit import matching_pursuit
+from .selection import largest
+
+__all__ = ["Approximation", "approx_tau"]
+
+_EXHAUSTIVE = 20_000
+
+
+class Approximation(NamedTuple):
+    """What approx_tau found, and how good it is.
+
+    Attributes
+    ----------
+    support : ndarray of int
+        The atoms selected, increasing.
+    error : float
+        ||P_Gamma w - w||_2.
+    best_error : float
+        The smallest ||w - v||_2 over tau-sparse v that is known: over all supports where `exact`, otherwise over
+        this support, Batch-OMP, thresholding and what exchanging single atoms makes of them.
+    eta : float
+        error / best_error, at least 1: the eta of the paper's approximate projection (a lower bound of it unless
+        `exact`); 1 where the error is rounding.
+    exact : bool
+        Whether `best_error` is certainly the smallest.
+    """
+
+    support: Support
+    error: float
+    best_error: float
+    eta: float
+    exact: bool
+
+
+def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> Approximation:
+    """Approximate projection of a signal onto at most `sparsity` atoms (paper, Section II), with the eta it reached.
+
+    Parameters
+    ----------
+    dictionary : Dictionary or StandardBasis
+    signal : array_like, shape (n_features,)
+    sparsity : int
+        tau, from 1 to the number of atoms.
+
+    Returns
+    -------
+    Approximation
+    """
+    w = check_array("signal", signal, ndim=1)
+    n_atoms = dictionary.n_atoms(len(w))
+    sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    if not isinstance(dictionary, Dictionary):
+        support = dictionary.approximate(w, sparsity)
+        error = float(np.linalg.norm(np.delete(w, support)))
+        return Approximation(support, error, error, 1.0, True)
+    correlations = dictionary.atoms.T @ w
+    support = dictionary.approximate(correlations, sparsity)
+    error = _distance(dictionary, w, support)
+    exact = dictionary.orthonormal or comb(n_atoms, sparsity) <= _EXHAUSTIVE
+    if dictionary.orthonormal:
+        best = error
+    elif exact:
+        best = min(_distance(dictionary, w, np.array(s)) for s in combinations(range(n_atoms), sparsity))
+    else:
+        cosines = dictionary.normalised(correlations)
+        pursued = matching_pursuit(dictionary.gram, correlations, sparsity)
+        starts = (support, pursued, largest(np.abs(cosines), sparsity))
+        best = min(_exchange_atoms(dictionary, w, start) for start in starts)
+    best = min(best, error)
+    rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
+    return Approximation(support, error, best, error / best if error > rounding else 1.0, exact)
+
+
+def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
+    atoms = dictionary.atoms[:, support] / dictionary.norms[support]
+    solution = np.linalg.lstsq(atoms, w, rcond=None)[0]
+    return float(np.linalg.norm(w - atoms @ solution))
+
+
+def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float:
+    """Distance after exchanging single atoms for as long as that helps (energies from the Gram matrix alone)."""
+    correlations = dictionary.normalised(dictionary.atoms.T @ w)
+    gram = dictionary.gram / np.outer(dictionary.norms, dictionary.norms)
+
+    def energy(atoms: tuple[int, ...]) -> float:
+        right = correlations[list(atoms)]
+        return float(right @ np.linalg.lstsq(gram[np.ix_(atoms, atoms)], right, rcond=None)[0])
+
+    current = tuple(int(atom) for atom in support)
+    captured = energy(current)
+    while True:
+        kept = (current[:i] + current[i + 1 :] for i in range(len(current)))
+        trials = [rest + (new,) for rest in kept for new in range(len(gram)) if new not in current]
+        best = max(trials, key=energy, default=current)
+        if energy(best) <= captured * (1 + 1e-12):
+            return _distance(dictionary, w, np.array(sorted(current), dtype=np.intp))
+        current, captured = best, energy(best)

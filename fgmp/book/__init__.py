@@ -1,0 +1,4 @@
+"""What the notebooks share: claims with their verdicts, and the style of the figures.
+
+May import: nothing.
+"""

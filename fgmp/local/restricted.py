@@ -1,0 +1,282 @@
+"""The restricted problem of a client: f_i over the span of the merged atoms, in orthonormal coordinates of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..dictionaries import Coordinates, StandardBasis
+from ..federation import Client
+from ..losses import Loss
+from ..models import Array, Support
+
+__all__ = ["RestrictedProblem", "inner", "shift_directions"]
+
+
+@dataclass(frozen=True, eq=False)
+class RestrictedProblem:
+    """h(z) = w sum_j l(predictions_j(z), y_j), with predictions that are linear in z.
+
+    The weight w of a row is 1/m, or 1 where the loss is a sum.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, u)
+        With one output, the columns of the data in the coordinates z; with several, those of the atoms used.
+    targets : ndarray, shape (m,)
+    loss : Loss
+    places : ndarray of int or None
+        For a model with several outputs, where the coefficients stand in the flattened (u, n_outputs) matrix that
+        `columns` multiplies; None where there is one output and the coefficients are that vector.
+    n_outputs : int
+    coordinates : Coordinates or None
+        The map from z to the coefficients of the merged atoms; None is the identity.
+    gram : ndarray, shape (k, k), or None
+        Inner products of the atoms of all k coefficients, where there are coordinates and several outputs.
+    """
+
+    columns: Array
+    targets: Array
+    loss: Loss
+    places: Support | None = None
+    n_outputs: int = 1
+    coordinates: Coordinates | None = None
+    gram: Array | None = None
+
+    @classmethod
+    def of(cls, client: Client, merged: Support, dictionary: StandardBasis, *, orthonormal: bool) -> RestrictedProblem:
+        """The restricted problem of a client on the merged atoms.
+
+        Parameters
+        ----------
+        client : Client
+            Prepared: its features are A_i Psi.
+        merged : ndarray of int
+            Positions in the flattened coefficients.
+        dictionary : StandardBasis or Dictionary
+        orthonormal : bool
+            Whether z are orthonormal coordinates of the span, or the coefficients themselves, which saves a
+            factorisation where the atoms are not orthonormal.
+        """
+        shape = client.model_shape
+        if len(shape) == 1:
+            columns = client.columns(merged)
+            coordinates = dictionary.coordinates(merged) if orthonormal else None
+            if coordinates is not None:
+                columns = _product(columns, coordinates.to_coefficients)
+            return cls(columns, client.targets, client.loss, coordinates=coordinates)
+        atoms, outputs = np.divmod(merged, shape[1])
+        used = np.zeros(shape[0], bool)
+        used[atoms] = True
+        if 2 * np.count_nonzero(used) < shape[0]:
+            columns, places = client.columns(np.flatnonzero(used)), (used.cumsum() - 1)[atoms] * shape[1] + outputs
+        else:
+            columns, places = client.features, merged
+        coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
+        gram = None if coordinates is None else dictionary.inner_products(atoms)
+        return cls(columns, client.targets, client.loss, places, shape[1], coordinates, gram)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates k."""
+        if self.coordinates is not None:
+            return int(self.coordinates.to_coefficients.shape[1])
+        return int(self.columns.shape[1]) if self.places is None else len(self.places)
+
+    def coefficients(self, z: Array) -> Array:
+        """The coefficients of the merged atoms."""
+        return z if self.coordinates is None else _product(self.coordinates.to_coefficients, z)
+
+    def start(self, coefficients: Array) -> Array:
+        """The coordinates z of given coefficients."""
+        return coefficients if self.coordinates is None else _product(self.coordinates.from_coefficients, coefficients)
+
+    def predictions(self, z: Array) -> Array:
+        """The predictions on all rows; they are linear in z."""
+        if self.places is None:
+            product: Array = self.columns @ z
+            return product
+        matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
+        matrix.reshape(-1)[self.places] = self.coefficients(z)
+        product = (matrix.T @ self.columns.T).T  # one contiguous column for each output
+        return product
+
+    def pull_back(self, derivative: Array) -> Array:
+        """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
+        gradient: Array = self.columns.T @ derivative
+        if self.places is not None:
+            gradient = gradient.reshape(-1)[self.places]
+            if self.coordinates is not None:
+                gradient = _product(self.coordinates.to_coefficients.T, gradient)
+        return gradient
+
+    @property
+    def row_weight(self) -> float:
+        """What each row counts: w."""
+        return self.loss.row_weight(len(self.targets))
+
+    def in_double_precision(self) -> RestrictedProblem:
+        """The same problem in float64."""
+        if self.columns.dtype == np.float64:
+            return self
+        targets = self.targets.astype(np.float64) if self.targets.dtype.kind == "f" else self.targets
+        return replace(self, columns=self.columns.astype(np.float64), targets=targets)
+
+    def value(self, predictions: Array) -> float:
+        """The objective h, from the predictions."""
+        return float(np.sum(self.loss.values(predictions, self.targets)) * self.row_weight)
+
+    def gradient(self, predictions: Array) -> Array:
+        """The gradient of h, from the predictions."""
+        return self.pull_back(self.loss.derivative(predictions, self.targets) * self.row_weight)
+
+    def gradient_on(self, rows: Support | slice, z: Array) -> Array:
+        """The gradient over a minibatch of rows, at z."""
+        batch = replace(self, columns=self.columns[rows], targets=self.targets[rows])
+        return batch.gradient(batch.predictions(z))
+
+    def hessian(self, predictions: Array) -> Array:
+        """The Hessian of h, shape (k, k), from the predictions."""
+        if self.places is None:
+            curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
+            hessian: Array = self.columns.T @ (self.columns * (curvature * self.row_weight)[:, None])
+            return hessian
+        return self._hessian_by_output(self.places, predictions)
+
+    def _hessian_by_output(self, places: Support, predictions: Array) -> Array:
+        """Blocks of B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in prediction c'."""
+        atoms, outputs = np.divmod(places, self.n_outputs)
+        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
+        blocks = np.zeros((len(places), len(places)), self.columns.dtype)
+        for second, own in enumerate(members):
+            towards = np.zeros_like(predictions)
+            towards[:, second] = self.row_weight
+            bent = self.loss.curvature(predictions, self.targets, towards)
+            for first, others in enumerate(members[: second + 1]):
+                weighted = self.columns[:, atoms[own]] * bent[:, first, None]
+                block = self.columns[:, atoms[others]].T @ weighted
+                blocks[np.ix_(others, own)] = block
+                blocks[np.ix_(own, others)] = block.T
+        if self.coordinates is None:
+            return blocks
+        forth = self.coordinates.to_coefficients
+        return (forth.T @ blocks @ forth).astype(blocks.dtype, copy=False)
+
+    @property
+    def shifts(self) -> Array:
+        """Orthonormal directions of z that change all outputs alike, shape (k, s).
+
+        Losses that do not notice have no curvature along them; s is zero for others. In coordinates z = (z_1 .. z_C)
+        with signals Q_c z_c these are the z with equal signals, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most
+        there can be.
+        """
+        if self.places is None or not self.loss.shift_invariant:
+            return np.zeros((self.size, 0))
+        if self.coordinates is None or self.gram is None:
+            return shift_directions(self.places, self.n_outputs)
+        forth = self.coordinates.to_coefficients
+        energies, directions = np.linalg.eigh(forth.T @ self.gram @ forth)
+        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
+        return found
+
+    def step_length(self, predictions: Array, image: Array, slope: float) -> float:
+        """How far to go along a direction d of descent, given its image in predictions and grad h' d < 0.
+
+        The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
+        until h decreases enough (Armijo), which the squared loss never needs.
+        """
+        bend = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
+        if bend <= 0:
+            return 0.0
+        length, start = -slope / bend, self.value(predictions)
+        rounding = 16 * float(np.finfo(predictions.dtype).eps) * abs(start)
+        for _ in range(60):
+            if self.value(predictions + length * image) <= start + 1e-4 * length * slope + rounding:
+                return length
+            length /= 2
+        return 0.0
+
+    def within(self, accuracy: float | None, predictions: Array, gradient: Array) -> bool:
+        """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
+
+        Exact for the squared loss, whose Hessian is constant (directions of no curvature are directions in which
+        every point is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        """
+        if accuracy is None:
+            return False
+        if not self.size:
+            return True
+        eigenvalues = np.linalg.eigvalsh(self.hessian(predictions))
+        positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
+        return bool(not positive.size or np.linalg.norm(gradient) <= accuracy * positive[0])
+
+    def largest_curvature(self, iterations: int = 8) -> float:
+        """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian, by power iterations.
+
+        Zero where the problem has no curvature at all.
+        """
+        rows = (len(self.targets),) if self.places is None else (len(self.targets), self.n_outputs)
+        vector = self.pull_back(np.ones(rows, self.columns.dtype))
+        if not vector.any():
+            vector = np.ones_like(vector)
+        for _ in range(iterations):
+            norm = np.linalg.norm(vector)
+            if norm == 0:
+                break
+            vector = self.pull_back(self.predictions(vector / norm))
+        largest = float(np.linalg.norm(vector)) * self.loss.smoothness * self.row_weight
+        return 1.05 * largest
+
+    def steepest_row(self) -> float:
+        """An upper bound of the curvature of any single row, times the number of rows: of m w l."""
+        norms = np.einsum("ij,ij->i", self.columns, self.columns)
+        stretch = 1.0
+        if self.places is not None and self.coordinates is not None:
+            stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
+        return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
+
+
+def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:
+    """Orthonormal coordinates for each output on its own: block-diagonal up to the order of the coefficients."""
+    forth, back, done = np.zeros((len(atoms), len(atoms))), np.zeros((len(atoms), len(atoms))), 0
+    for output in range(n_outputs):
+        members = np.flatnonzero(outputs == output)
+        coordinates = dictionary.coordinates(atoms[members])
+        if coordinates is None:
+            return None
+        rank = coordinates.to_coefficients.shape[1]
+        forth[members, done : done + rank] = coordinates.to_coefficients
+        back[done : done + rank, members] = coordinates.from_coefficients
+        done += rank
+    return Coordinates(forth[:, :done], back[:done])
+
+
+def shift_directions(support: Support, n_outputs: int) -> Array:
+    """Orthonormal directions that change all outputs of an atom alike, for the atoms that every output has.
+
+    Parameters
+    ----------
+    support : ndarray of int, shape (k,)
+        Positions in the flattened coefficients.
+    n_outputs : int
+
+    Returns
+    -------
+    ndarray, shape (k, s)
+    """
+    atoms, count = np.unique(support // n_outputs, return_counts=True)
+    alike = support[:, None] // n_outputs == atoms[count == n_outputs]
+    directions: Array = alike / np.sqrt(n_outputs)
+    return directions
+
+
+def inner(left: Array, right: Array) -> float:
+    """The inner product in float64, where products of float32 neither overflow nor vanish."""
+    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
+
+
+def _product(left: Array, right: Array) -> Array:
+    """Left @ right in the precision of the data, although coordinates are float64."""
+    product: Array = (left @ right).astype(min(left.dtype, right.dtype), copy=False)
+    return product

@@ -1,0 +1,316 @@
+"""Solvers of the restricted problem, argmin f_i(x) over the span of the merged atoms (Algorithms 1 and 2).
+
+Each is a small immutable object with one method, `minimise`. They work in orthonormal coordinates z of the span, so
+that steps, norms and the accuracy delta are those of the paper's signals, whatever the dictionary. Only `SGD` works on
+the coefficients themselves: its steps are too cheap to pay for a factorisation of the Gram matrix.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..checks import settle_integer, settle_number
+from ..dictionaries import StandardBasis
+from ..federation import Client, minibatches
+from ..linear_systems import fill_shifts, least_squares, newton_direction
+from ..losses import SquaredLoss
+from ..models import Array, SparseModel, Support
+from .restricted import RestrictedProblem, inner
+
+__all__ = [
+    "SGD",
+    "SVRG",
+    "ConjugateGradient",
+    "Exact",
+    "GradientDescent",
+    "Newton",
+    "Solver",
+    "check_solver",
+    "minimise_on",
+]
+
+_LIMIT = 10_000
+
+
+class Solver(Protocol):
+    """What FedGradMP needs of a solver."""
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether it works in orthonormal coordinates of the span."""
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """A minimiser of the problem, or a point near one, from `start`."""
+
+
+def check_solver(solver: Any) -> None:
+    """Raise a ValueError where a solver is not a client's; a pooled solver is named as such."""
+    if callable(getattr(solver, "minimise", None)):
+        return
+    local = "Exact(), GradientDescent(...), ConjugateGradient(...), Newton(...), SGD(...) or SVRG(...)"
+    if callable(getattr(solver, "exchanges", None)):
+        raise ValueError(
+            f"solver is {solver!r}, which minimises the pooled objective; expected a client's solver: {local}"
+        )
+    raise ValueError(f"solver is {solver!r}; expected a client's solver: {local}")
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The minimiser to machine precision: Algorithm 1.
+
+    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
+    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
+    finite, but as large as a hundred Newton steps make it; give `FedGradMP` a radius.
+    """
+
+    orthonormal = True
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The minimiser; `start` matters only where the loss needs iterations."""
+        if isinstance(problem.loss, SquaredLoss):
+            return least_squares(problem.columns, problem.targets)
+        return _newton(problem, start, limit=100, accuracy=None)
+
+
+@dataclass(frozen=True)
+class _Iterative:
+    """Shared parameters of the iterative solvers: a number of steps, an accuracy delta, or both."""
+
+    steps: int | None = None
+    accuracy: float | None = None
+
+    @property
+    def orthonormal(self) -> bool:
+        """Always: the accuracy is a distance between signals."""
+        return True
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.accuracy is None:
+            raise ValueError("steps and accuracy are both None; expected at least one of them")
+        settle_integer(self, "steps", optional=True)
+        settle_number(self, "accuracy", optional=True, above=0)
+
+    @property
+    def limit(self) -> int:
+        """The largest number of steps."""
+        return _LIMIT if self.steps is None else self.steps
+
+    def _checked(self, problem: RestrictedProblem, z: Array) -> Array:
+        """The end of a run, with a warning where it was to reach an accuracy and did not."""
+        if self.accuracy is not None and self.steps is None:
+            predictions = problem.predictions(z)
+            if not problem.within(self.accuracy, predictions, problem.gradient(predictions)):
+                from sklearn.exceptions import ConvergenceWarning
+
+                name = type(self).__name__
+                advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
+                warnings.warn(
+                    f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
+                    f"{problem.size} coordinates and {len(problem.targets)} rows; try {advice}",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+        return z
+
+
+@dataclass(frozen=True)
+class GradientDescent(_Iterative):
+    """Gradient descent with a line search that costs no extra product with the data (Algorithm 2).
+
+    Parameters
+    ----------
+    steps : int or None
+        Stop after so many steps; None is no limit but 10,000.
+    accuracy : float or None
+        delta: stop once ||b - b_opt||_2 <= delta is certain. None never checks, which saves an eigenvalue problem.
+
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        Where `accuracy` was asked for without `steps` and was not reached: after 10,000 steps, or where rounding
+        leaves no step that decreases the objective.
+
+    Notes
+    -----
+    A step is z <- z - s grad h(z), where s minimises h along the gradient (squared loss) or its quadratic model with
+    halving (other losses). Its cost is two products with the m x k columns.
+    """
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=False))
+
+
+@dataclass(frozen=True)
+class ConjugateGradient(_Iterative):
+    """Conjugate gradients: linear for the squared loss, Polak-Ribiere for others. Parameters as GradientDescent."""
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=True))
+
+
+@dataclass(frozen=True)
+class Newton(_Iterative):
+    """Newton's method with halving of the step; one step is exact for the squared loss.
+
+    Parameters as `GradientDescent`. A singular Hessian is inverted on its range.
+    """
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _newton(problem, start, self.limit, self.accuracy))
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent on the client's rows.
+
+    Parameters
+    ----------
+    steps : int, default 2
+        Number of steps; the paper's digits use 2.
+    batch_size : int or None
+        Rows per step, drawn without replacement; None is all rows.
+    learning_rate : float or None
+        None is 1 / L, with L the largest curvature of the problem, from a few power iterations. Where the loss is a
+        sum, the gradient of a step is the sum over its rows.
+
+    Notes
+    -----
+    A step is alpha <- alpha - rate g on the coefficients of the merged atoms, which in the standard basis and for
+    orthonormal atoms is a step on the signal itself.
+    """
+
+    orthonormal = False
+    steps: int = 2
+    batch_size: int | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "steps")
+        settle_integer(self, "batch_size", optional=True)
+        settle_number(self, "learning_rate", optional=True, above=0)
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        rate, z = self.learning_rate, start
+        if rate is None:
+            curvature = problem.largest_curvature()
+            if curvature == 0:
+                return start
+            rate = 1 / curvature
+        for rows in self.minibatches(len(problem.targets), rng):
+            z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
+        return z
+
+    def minibatches(self, n_rows: int, rng: np.random.Generator) -> Iterator[Support | None]:
+        """The rows of each step; None is all rows."""
+        size = None if self.batch_size is None else min(self.batch_size, n_rows)
+        return minibatches(rng, n_rows, size, self.steps)
+
+
+@dataclass(frozen=True)
+class SVRG(_Iterative):
+    """Stochastic gradients with variance reduction (Johnson and Zhang, 2013), which reach any accuracy delta.
+
+    Parameters
+    ----------
+    steps, accuracy
+        As `GradientDescent`; a step is one epoch: the full gradient at an anchor, then one pass over the rows.
+    batch_size : int, default 1
+        Rows per inner step.
+    """
+
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_integer(self, "batch_size")
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last anchor."""
+        anchor, n_rows = start, len(problem.targets)
+        size = min(self.batch_size, n_rows)
+        steepest = problem.steepest_row()
+        if steepest == 0:
+            return start
+        rate = 1 / (4 * steepest)
+        share = problem.row_weight * n_rows / (problem.loss.row_weight(size) * size)  # 1 where the loss is a mean
+        for _ in range(self.limit):
+            predictions = problem.predictions(anchor)
+            full = problem.gradient(predictions)
+            if problem.within(self.accuracy, predictions, full):
+                break
+            z = anchor
+            for _ in range(2 * -(-n_rows // size)):
+                rows = rng.integers(n_rows, size=size)
+                change = problem.gradient_on(rows, z) - problem.gradient_on(rows, anchor)
+                z = z - rate * (share * change + full)
+            anchor = z
+        return self._checked(problem, anchor)
+
+
+def minimise_on(
+    merged: Support,
+    client: Client,
+    dictionary: StandardBasis,
+    solver: Solver,
+    start: SparseModel,
+    rng: np.random.Generator,
+) -> SparseModel:
+    """B = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
+    if not len(merged):
+        return SparseModel.zero(start.shape, start.values.dtype)
+    problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
+    z = solver.minimise(problem, problem.start(start.on(merged)), rng)
+    return SparseModel(merged, problem.coefficients(z), start.shape)
+
+
+def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
+    """In float64, because a Hessian of float32 is too rough to divide by."""
+    problem = problem.in_double_precision()
+    z, shifts = start.astype(np.float64), problem.shifts
+    predictions = problem.predictions(z)
+    for _ in range(limit):
+        gradient = problem.gradient(predictions)
+        if problem.within(accuracy, predictions, gradient):
+            break
+        direction = newton_direction(*fill_shifts(problem.hessian(predictions), gradient, shifts))
+        image, slope = problem.predictions(direction), inner(gradient, direction)
+        length = problem.step_length(predictions, image, slope)
+        if length == 0:
+            break
+        z, predictions = z + length * direction, predictions + length * image
+        if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
+            break
+    return z.astype(start.dtype)
+
+
+def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
+    z, predictions = start, problem.predictions(start)
+    gradient = problem.gradient(predictions)
+    direction = -gradient
+    for _ in range(limit):
+        if not gradient.any() or problem.within(accuracy, predictions, gradient):
+            break
+        image = problem.predictions(direction)
+        length = problem.step_length(predictions, image, inner(gradient, direction))
+        if length == 0:
+            break
+        z, predictions = z + length * direction, predictions + length * image
+        before, gradient = gradient, problem.gradient(predictions)
+        direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
+        if inner(gradient, direction) >= 0:
+            direction = -gradient
+    return z
+
+
+def _polak_ribiere(before: Array, gradient: Array) -> float:
+    return max(0.0, inner(gradient, gradient - before) / inner(before, before))

@@ -1,0 +1,32 @@
+"""What every method whose models are coefficients in a dictionary repeats."""
+
+from __future__ import annotations
+
+from ..dictionaries import StandardBasis
+from ..federation import Client, Federation
+from ..models import Array
+from .contract import State
+
+__all__ = ["InDictionary"]
+
+
+class InDictionary:
+    """A method with a field `dictionary`, and with `coefficients` of its own."""
+
+    dictionary: StandardBasis
+
+    def prepare(self, client: Client) -> Client:
+        """The client in coefficient space: B_i = A_i Psi."""
+        return self.dictionary.prepare(client)
+
+    def shape(self, federation: Federation) -> tuple[int, ...]:
+        """Shape of the coefficients alpha; a ValueError where the atoms have another dimension than the data."""
+        return federation.loss.model_shape(self.dictionary.n_atoms(federation.n_features))
+
+    def coefficients(self, state: State) -> Array:
+        """alpha, dense."""
+        raise NotImplementedError(f"{type(self).__name__} has no coefficients")
+
+    def estimate(self, state: State) -> Array:
+        """The signal x = Psi alpha."""
+        return self.dictionary.synthesise(self.coefficients(state))

@@ -1,0 +1,49 @@
+"""The pooled solver that pools least: every client minimises its own objective on the support, the server averages."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..dictionaries import StandardBasis
+from ..federation import Client, Federation
+from ..local.solvers import Solver, check_solver, minimise_on
+from ..models import Message, SparseModel
+from .contract import Exchange, Reply
+from .pooled import VECTOR, Point, ask_at_point, expects, sums
+
+__all__ = ["LocalSteps"]
+
+
+@dataclass(frozen=True)
+class LocalSteps:
+    """Any loss, one exchange: every client minimises f_i on the support with a local solver, the server averages.
+
+    Parameters
+    ----------
+    solver : Solver
+        `SGD`, `GradientDescent` or another: the K restricted local steps, from the model that the server has.
+    """
+
+    solver: Solver
+
+    def __post_init__(self) -> None:
+        check_solver(self.solver)
+
+    def check(self, federation: Federation) -> None:
+        """Every loss fits."""
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """One exchange."""
+
+        def answer(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            start = SparseModel.from_message(message, client.model_shape)
+            end = minimise_on(start.support, client, dictionary, self.solver, start, rng)
+            return {"values": dictionary.into_ball(end, radius).values}
+
+        def combine(point: Point, replies: list[Reply]) -> Point:
+            return Point(replace(point.model, values=sums(replies)["values"]))
+
+        return (Exchange(ask_at_point, answer, combine, expects(values=VECTOR)),)

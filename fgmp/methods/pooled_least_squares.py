@@ -1,0 +1,132 @@
+"""Pooled solvers for the squared loss: normal equations in one exchange, conjugate gradients in several."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..checks import settle_integer
+from ..dictionaries import StandardBasis
+from ..federation import Client, Federation
+from ..linear_systems import solve_definite, solve_semidefinite
+from ..local.restricted import inner
+from ..losses import SquaredLoss
+from ..models import Array, Message, SparseModel
+from .contract import Exchange, Reply
+from .pooled import SQUARE, VECTOR, Point, ask_at_point, expects, sums, support_of, symmetric, upper
+
+__all__ = ["NormalEquations", "PooledConjugateGradient"]
+
+
+@dataclass(frozen=True)
+class NormalEquations:
+    """Squared loss, one exchange: the clients send their normal equations on the support, the server solves the sum.
+
+    Client i sends B'B / m_i (upper triangle) and B'r / m_i, with the columns B of A_i Psi on the support and the
+    residual r = y - B alpha of the model that the server has; the server adds the d with
+    (sum p_i B'B / m_i) d = sum p_i B'r / m_i, and takes the solution of minimum norm where it is not unique.
+
+    Notes
+    -----
+    Units of the features do not matter. The error of d, relative to d, is about the machine precision times the square
+    of the condition number of the pooled columns, scaled to length one: so a model that was good stays good, and every
+    further round on the same support leaves the same fraction of the error.
+    """
+
+    def check(self, federation: Federation) -> None:
+        """Squared loss only."""
+        _only_squared(federation, self)
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """One exchange."""
+
+        def answer(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(support_of(message))
+            weight = client.loss.row_weight(client.n_samples)
+            residual = client.targets - columns @ message["values"]
+            return {"gram": upper(weight * (columns.T @ columns)), "right": weight * (columns.T @ residual)}
+
+        def combine(point: Point, replies: list[Reply]) -> Point:
+            total = sums(replies)
+            return Point(_solved(point.model, symmetric(total["gram"]), total["right"], dictionary))
+
+        return (Exchange(ask_at_point, answer, combine, expects(gram=SQUARE, right=VECTOR)),)
+
+
+@dataclass(frozen=True)
+class PooledConjugateGradient:
+    """Squared loss on large supports: conjugate gradients at the server, one exchange of vectors for each step.
+
+    The first exchange collects the gradient at the start, every other one the product B'B d / m_i of a direction d.
+
+    Parameters
+    ----------
+    steps : int, default 10
+        Conjugate gradient steps: at least 1.
+    """
+
+    steps: int = 10
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "steps")
+
+    def check(self, federation: Federation) -> None:
+        """Squared loss only."""
+        _only_squared(federation, self)
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """1 + `steps` exchanges."""
+
+        def gradient(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(support_of(message))
+            residual = client.targets - columns @ message["values"]
+            return {"descent": client.loss.row_weight(client.n_samples) * (columns.T @ residual)}
+
+        def start(point: Point, replies: list[Reply]) -> Point:
+            descent = sums(replies)["descent"]
+            return Point(point.model, (descent, descent))
+
+        def ask(point: Point) -> Message:
+            return {"support": point.model.message()["support"], "direction": point.memory[1]}
+
+        def product(client: Client, message: Message, rng: np.random.Generator) -> Message:
+            columns = client.columns(support_of(message))
+            image = columns @ message["direction"]
+            return {"product": client.loss.row_weight(client.n_samples) * (columns.T @ image)}
+
+        def step(point: Point, replies: list[Reply]) -> Point:
+            (residual, direction), product = point.memory, sums(replies)["product"]
+            curvature, energy = inner(direction, product), inner(residual, residual)
+            if not (curvature > 0 and energy > 0):  # the minimiser is reached
+                return point
+            length = energy / curvature
+            left = residual - length * product
+            model = replace(point.model, values=point.model.values + length * direction)
+            return Point(model, (left, left + inner(left, left) / energy * direction))
+
+        steps = [Exchange(ask, product, step, expects(product=VECTOR))] * self.steps
+        return (Exchange(ask_at_point, gradient, start, expects(descent=VECTOR)), *steps)
+
+
+def _solved(model: SparseModel, gram: Array, right: Array, dictionary: StandardBasis) -> SparseModel:
+    """The model with d added, where gram d = right; of minimum norm as a signal where d is not unique."""
+    solved = solve_definite(gram, right)
+    if solved is not None:
+        return replace(model, values=model.values + solved[1])
+    right = gram @ model.values + right
+    coordinates = dictionary.coordinates(model.support)
+    if coordinates is None:
+        return replace(model, values=solve_semidefinite(gram, right))
+    forth = coordinates.to_coefficients.astype(gram.dtype, copy=False)
+    return replace(model, values=forth @ solve_semidefinite(forth.T @ gram @ forth, forth.T @ right))
+
+
+def _only_squared(federation: Federation, solver: Any) -> None:
+    if not isinstance(federation.loss, SquaredLoss):
+        raise ValueError(
+            f"solver is {type(solver).__name__}, for the squared loss, and the loss is {federation.loss!r}; expected "
+            "PooledNewton or LocalSteps"
+        )

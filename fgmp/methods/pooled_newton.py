@@ -1,0 +1,158 @@
+"""The pooled solver for any loss: aggregated Newton steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from ..checks import settle_integer, settle_number
+from ..dictionaries import StandardBasis
+from ..federation import Client, Federation
+from ..linear_systems import fill_shifts, newton_direction
+from ..local.restricted import RestrictedProblem, inner
+from ..losses import LogisticLoss, Loss, SoftmaxLoss
+from ..models import Array, Message, SparseModel
+from .contract import Exchange, Reply
+from .pooled import NUMBER, SQUARE, VECTOR, Point, ask_at_point, expects, sums, support_of, symmetric, upper
+
+__all__ = ["PooledNewton"]
+
+
+@dataclass(frozen=True)
+class PooledNewton:
+    """Any loss: aggregated Newton steps, one exchange for each, and a last one that compares objectives.
+
+    Client i sends f_i, its gradient and its Hessian (upper triangle) on the support; the server goes to the minimiser
+    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved. Without a ridge,
+    a softmax Hessian arrives with its mean curvature along the directions that change all classes of a feature alike,
+    where it has none of its own, and no step moves along them.
+
+    Parameters
+    ----------
+    steps : int, default 5
+        At least 1.
+    ridge : float, default 0.0
+        Weight of the squared norm of the coefficients, at least 0.
+
+    Raises
+    ------
+    ValueError
+        During a run, where the clients' rows are separated without error on the support and there is neither a ridge
+        nor a ball: then the logistic and softmax losses have no minimiser. Rows that are separated in part, such as a
+        feature seen with one label only, have none either, and are not noticed.
+    """
+
+    steps: int = 5
+    ridge: float = 0.0
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "steps")
+        settle_number(self, "ridge", at_least=0)
+
+    def check(self, federation: Federation) -> None:
+        """Every loss fits."""
+
+    def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:
+        """`steps` + 1 exchanges."""
+        search = _Search(self.ridge, dictionary, radius)
+        whole = expects(value=NUMBER, wrong=NUMBER, gradient=VECTOR, hessian=SQUARE)
+        steps = [Exchange(ask_at_point, search.derivatives, search.step, whole)] * self.steps
+        last = Exchange(ask_at_point, search.value, search.keep_the_better, expects(value=NUMBER, wrong=NUMBER))
+        return (*steps, last)
+
+
+class _Best(NamedTuple):
+    """What is remembered between two exchanges: the best model so far, its objective, and the step tried from it."""
+
+    model: SparseModel
+    objective: float
+    direction: Array
+
+
+class _Search(NamedTuple):
+    """Newton's method with halving, over points whose memory is the best model so far."""
+
+    ridge: float
+    dictionary: StandardBasis
+    radius: float | None
+
+    def derivatives(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+        """What a client sends: f_i, its gradient and its Hessian on the support."""
+        problem, predictions = self.problem(client, message)
+        hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
+        if self.ridge == 0:
+            hessian, gradient = fill_shifts(hessian, gradient, problem.shifts)
+        return _value(client, problem, predictions) | {"gradient": gradient, "hessian": upper(hessian)}
+
+    def value(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+        """What a client sends at the end: f_i."""
+        return _value(client, *self.problem(client, message))
+
+    def step(self, point: Point, replies: list[Reply]) -> Point:
+        """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
+        total, trial = sums(replies), point.model
+        if total["wrong"][0] == 0 and self.ridge == 0 and self.radius is None:
+            raise ValueError(
+                f"the clients' rows are separated without error on the {len(trial.support)} coefficients of the "
+                "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
+            )
+        objective = self.objective(total["value"], trial)
+        best: _Best | None = point.memory
+        if best is not None and not _is_no_worse(objective, best):
+            return self.tried(_Best(best.model, best.objective, best.direction / 2))
+        gradient = total["gradient"] + self.ridge * trial.values
+        hessian = symmetric(total["hessian"]) + self.ridge * np.eye(len(gradient), dtype=gradient.dtype)
+        direction = newton_direction(hessian, gradient)
+        if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
+            direction = np.zeros_like(gradient)
+        return self.tried(_Best(trial, objective, direction))
+
+    def keep_the_better(self, point: Point, replies: list[Reply]) -> Point:
+        """The last trial, or the best model where the trial is worse."""
+        best: _Best = point.memory
+        objective = self.objective(sums(replies)["value"], point.model)
+        return Point(point.model if _is_no_worse(objective, best) else best.model)
+
+    def tried(self, best: _Best) -> Point:
+        """The point one step from the best model."""
+        moved = replace(best.model, values=best.model.values + best.direction)
+        return Point(self.dictionary.into_ball(moved, self.radius), best)
+
+    def objective(self, value: Array, model: SparseModel) -> float:
+        """F + (ridge/2) ||alpha||^2."""
+        return float(value[0]) + self.ridge / 2 * inner(model.values, model.values)
+
+    def problem(self, client: Client, message: Message) -> tuple[RestrictedProblem, Array]:
+        """The client's problem on the support, and its predictions at the point."""
+        problem = RestrictedProblem.of(client, support_of(message), self.dictionary, orthonormal=False)
+        return problem, problem.predictions(message["values"])
+
+
+def _is_no_worse(objective: float, best: _Best) -> bool:
+    """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
+    rounding = 16 * float(np.finfo(best.model.values.dtype).eps) * abs(best.objective)
+    return bool(objective <= best.objective + rounding)
+
+
+def _value(client: Client, problem: RestrictedProblem, predictions: Array) -> Message:
+    """f_i, and the share of rows that are not classified correctly."""
+    wrong = float(np.mean(_not_correct(client.loss)(predictions, client.targets)))
+    dtype = predictions.dtype
+    return {"value": np.array([problem.value(predictions)], dtype), "wrong": np.array([wrong], dtype)}
+
+
+def _not_correct(loss: Loss) -> Callable[[Array, Array], Array]:
+    if isinstance(loss, LogisticLoss):
+        return lambda predictions, targets: targets * predictions <= 0
+    if isinstance(loss, SoftmaxLoss):
+        return _not_the_only_largest
+    return lambda predictions, targets: np.ones(len(targets), bool)  # nothing to separate
+
+
+def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
+    own = predictions[np.arange(len(targets)), targets][:, None]
+    several: Array = np.sum(predictions >= own, axis=1) > 1
+    return several

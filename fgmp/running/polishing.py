@@ -1,0 +1,113 @@
+"""The closing exchange: solve once more on the support that a run has found, with all clients' data (ours)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ..checks import Seed, settle_number
+from ..dictionaries import StandardBasis
+from ..federation import Federation
+from ..losses import SquaredLoss
+from ..methods.contract import Exchange
+from ..methods.in_dictionary import InDictionary
+from ..methods.pooled import Point, PooledSolver, check_pooled_solver
+from ..methods.pooled_least_squares import NormalEquations
+from ..methods.pooled_newton import PooledNewton
+from ..models import Array, SparseModel
+from .books import Metric
+from .simulation import Result, simulate
+
+__all__ = ["polish"]
+
+
+def polish(
+    result: Result,
+    federation: Federation,
+    *,
+    dictionary: StandardBasis | None = None,
+    solver: PooledSolver | None = None,
+    radius: float | None = None,
+    cohort_size: int | None = None,
+    rng: Seed = 0,
+    metrics: Mapping[str, Metric] | None = None,
+) -> Result:
+    """Minimise f = sum_i p_i f_i on the support of a result, by one closing exchange (a few for most losses).
+
+    Parameters
+    ----------
+    result : Result
+        Of any method, run on this federation.
+    federation : Federation
+    dictionary : StandardBasis or Dictionary, optional
+        The one the method was run with; the standard basis by default.
+    solver : PooledSolver, optional
+        How to minimise: `NormalEquations` for the squared loss and `PooledNewton` for others by default.
+    radius : float or None
+        R, the radius of a ball; None is no ball.
+    cohort_size : int or None
+        Clients that take part; None is all of them, and then the minimiser is that of the pooled data.
+    rng : int, Generator or None
+        The seed: of the cohort, and of solvers that draw.
+    metrics : mapping of str to callable, optional
+        The metrics of the run, for the new entry of the history; those not given are nan there.
+
+    Returns
+    -------
+    Result
+        Its history has one more entry, a round later, with the seconds and bytes of the closing exchange added.
+
+    Raises
+    ------
+    ValueError
+        Where the support is empty, or something does not fit the federation.
+    """
+    if not len(result.support):
+        raise ValueError("result has an empty support; expected at least one nonzero coefficient")
+    default = NormalEquations() if isinstance(federation.loss, SquaredLoss) else PooledNewton()
+    method = _Closing(SparseModel.of(result.coefficients), solver or default, dictionary or StandardBasis(), radius)
+    closed = simulate(method, federation, 1, cohort_size, rng, metrics=metrics)
+    return replace(closed, history=_continued(result.history, closed.history), seed=result.seed)
+
+
+@dataclass(frozen=True)
+class _Closing(InDictionary):
+    """A method of one round that keeps its support."""
+
+    model: SparseModel
+    solver: PooledSolver
+    dictionary: StandardBasis
+    radius: float | None
+
+    def __post_init__(self) -> None:
+        settle_number(self, "radius", optional=True, above=0)
+        check_pooled_solver(self.solver)
+
+    def check(self, federation: Federation) -> None:
+        """The coefficients fit the federation."""
+        shape = self.shape(federation)
+        if self.model.shape != shape:
+            raise ValueError(f"result has coefficients of shape {self.model.shape}; expected {shape}")
+        self.solver.check(federation)
+
+    def start(self, federation: Federation) -> Point:
+        """The model of the result."""
+        return Point(self.model)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Those of `solver`."""
+        return self.solver.exchanges(self.dictionary, self.radius)
+
+    def coefficients(self, state: Point) -> Array:
+        """alpha, dense."""
+        return self.dictionary.into_ball(state.model, self.radius).dense()
+
+
+def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
+    """The history with the last entry of the closing exchange appended."""
+    totals = ("round", "seconds", "bytes_up", "bytes_down")
+    ends = {name: closing[name][-1] if name in closing else np.nan for name in history}
+    ends |= {name: history[name][-1] + closing[name][-1] for name in totals}
+    return {name: np.append(column, ends[name]) for name, column in history.items()}

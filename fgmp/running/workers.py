@@ -1,0 +1,105 @@
+"""What the clients of a cohort answer: one after another, or shared among processes, with the same numbers."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from ..federation import Client
+from ..methods.contract import Method
+from ..methods.kernels import answer_of
+from ..models import Message, Support
+
+__all__ = ["Alone", "Workers", "client_generator"]
+
+
+class Alone:
+    """The clients answer in this process, one after another."""
+
+    def __init__(self, method: Method, clients: Sequence[Client], readable: bool = False) -> None:
+        self.method, self.clients, self.readable = method, clients, readable
+
+    def __enter__(self) -> Alone:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
+        """The answers of a cohort in exchange `index` of round `number`, in the order of the cohort."""
+        exchange, members = self.method.exchanges()[index], [self.clients[i] for i in cohort]
+        generators = (client_generator(seed, number, index, client) for client in members)
+        return [
+            answer_of(exchange, client, self.readable)(client, message, rng)
+            for client, rng in zip(members, generators, strict=True)
+        ]
+
+
+class Workers:
+    """The clients answer in processes (joblib). Each maps the clients' data from one temporary file.
+
+    Parameters
+    ----------
+    method : Method
+    clients : sequence of Client
+        Prepared.
+    count : int
+        The number of processes.
+    readable : bool, default False
+        As in `simulate`.
+    """
+
+    def __init__(self, method: Method, clients: Sequence[Client], count: int, readable: bool = False) -> None:
+        from joblib import Parallel, dump, wrap_non_picklable_objects
+
+        self.folder = tempfile.TemporaryDirectory(prefix="fgmp-", ignore_cleanup_errors=True)
+        self.path = os.path.join(self.folder.name, "clients.joblib")
+        dump((wrap_non_picklable_objects(method), list(clients), readable), self.path)
+        self.count = count
+        self.pool = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
+
+    def __enter__(self) -> Workers:
+        self.pool.__enter__()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.pool.__exit__(*error)
+        self.folder.cleanup()
+
+    def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
+        """As `Alone.answers`."""
+        from joblib import delayed
+
+        shares = [share for share in np.array_split(cohort, self.count) if len(share)]
+        parts = self.pool(delayed(_share)(self.path, share, message, seed, number, index) for share in shares)
+        return [answer for part in parts for answer in part]
+
+
+def client_generator(seed: int, number: int, exchange: int, client: Client) -> np.random.Generator:
+    """The random numbers of one client in one exchange of one round."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(1, number, exchange, client.key)))
+
+
+def _share(path: str, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
+    with np.errstate(over="ignore", invalid="ignore"):  # as in `simulate`
+        return _load(path).answers(cohort, message, seed, number, index)
+
+
+@lru_cache(maxsize=1)
+def _load(path: str) -> Alone:
+    """The method and the clients of a run, in a worker."""
+    from joblib import load
+
+    method, clients, readable = load(path, mmap_mode="r")
+    return Alone(method, [_plain(client) for client in clients], readable)
+
+
+def _plain(client: Client) -> Client:
+    """The client with ordinary arrays over the mapped memory."""
+    return replace(client, features=np.asarray(client.features), targets=np.asarray(client.targets))

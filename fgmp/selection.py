@@ -1,0 +1,246 @@
+"""Selections: what counts as one of the tau, which entries are the largest, and the thresholds H_tau and S_t.
+
+A model has one row for each atom (in the standard basis: feature) and one column for each output; a vector is one
+column. `PerOutput` counts the entries of each column, as the paper does; `PerAtom` counts rows, an atom with all its
+outputs; `Overall` counts entries wherever they stand. Rows named in `always` stay and do not count, in all of them.
+
+A selection of your own overrides `mark` and `counted`, and `pursue` if it is to serve matching pursuit.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from .checks import check_integer
+from .models import Array, SparseModel, Support
+from .pursuit import matching_pursuit, simultaneous_pursuit
+
+__all__ = [
+    "PER_OUTPUT",
+    "Overall",
+    "PerAtom",
+    "PerOutput",
+    "Selection",
+    "largest",
+    "mark_largest",
+]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What is common to all selections.
+
+    Parameters
+    ----------
+    always : tuple of int, default ()
+        Atoms that every selection holds, in all outputs, without counting them: the intercept, where the data have a
+        constant column for it.
+    """
+
+    always: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        given = (self.always,) if np.ndim(self.always) == 0 else self.always
+        atoms = {check_integer("always", atom, at_least=0) for atom in given}
+        object.__setattr__(self, "always", tuple(sorted(atoms)))
+
+    def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError where `always` or a sparsity does not fit models of a shape."""
+        for atom in self.always:
+            check_integer("always", atom, at_least=0, at_most=shape[0] - 1, why="the last atom")
+        if sparsity is not None:
+            check_integer("sparsity", sparsity, at_most=shape[0], why="the number of atoms")
+
+    def mark(self, magnitudes: Array, count: int) -> Array:
+        """Where the `count` largest stand, whatever `always` says; a magnitude of -1 is taken last.
+
+        Parameters
+        ----------
+        magnitudes : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
+        count : int
+            tau.
+
+        Returns
+        -------
+        ndarray of bool, of the same shape
+            Ties break towards the lower index.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no mark")
+
+    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+        """How many of the tau the entries of a support take, at most in any output where outputs count alone."""
+        raise NotImplementedError(f"{type(self).__name__} has no counted")
+
+    def kept(self, values: Array, count: int) -> Array:
+        """Where the entries to keep stand: the largest that count, and those of `always`."""
+        return self._kept(np.abs(values), count)
+
+    def _kept(self, magnitudes: Array, count: int) -> Array:
+        if not self.always:
+            return self.mark(magnitudes, count)
+        always = list(self.always)
+        magnitudes[always] = -1
+        marked = self.mark(magnitudes, count)
+        marked[always] = True
+        return marked
+
+    def choose(self, values: Array, count: int) -> Support:
+        """The entries to keep, as increasing positions in the flattened values; parameters as `kept`."""
+        support: Support = self.kept(values, count).reshape(-1).nonzero()[0]
+        return support
+
+    def choose_of(self, model: SparseModel, count: int) -> Support:
+        """`choose` among the entries of a model's support."""
+        magnitudes, inside = np.full(model.shape, -1, model.values.dtype), np.zeros(model.shape, bool)
+        magnitudes.reshape(-1)[model.support] = np.abs(model.values)
+        inside.reshape(-1)[model.support] = True
+        inside &= self._kept(magnitudes, count)
+        support: Support = inside.reshape(-1).nonzero()[0]
+        return support
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
+        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
+
+    def with_always(self, support: Support, shape: tuple[int, ...]) -> Support:
+        """A support with the entries of `always` added."""
+        if not self.always:
+            return support
+        n_outputs = math.prod(shape[1:])
+        positions = np.add.outer(np.array(self.always) * n_outputs, np.arange(n_outputs))
+        return np.union1d(support, positions.reshape(-1)).astype(np.intp)
+
+    def check_support(self, support: Support, shape: tuple[int, ...], count: int) -> None:
+        """Raise a ValueError where a support holds more than `count`, those of `always` not counted."""
+        if support.size <= count:
+            return
+        if self.always:
+            support = support[~np.isin(support // math.prod(shape[1:]), self.always)]
+        held = self.counted(support, shape)
+        if held > count:
+            raise ValueError(f"support has {held} entries that count; expected at most {count} by {self!r}")
+
+    def hard(self, v: Array, count: int) -> Array:
+        """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
+        thresholded: Array = v * self.kept(v, count)
+        return thresholded
+
+    def soft(self, v: Array, threshold: float) -> Array:
+        """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
+        clipped: Array = np.minimum(np.maximum(v, -threshold), threshold)
+        if self.always:
+            clipped[list(self.always)] = 0
+        return np.subtract(v, clipped, out=clipped)
+
+
+@dataclass(frozen=True)
+class PerOutput(Selection):
+    """tau entries of each output's column, each output on its own: what the paper means."""
+
+    def mark(self, magnitudes: Array, count: int) -> Array:
+        """The `count` largest of each column."""
+        if magnitudes.ndim == 1:
+            return mark_largest(magnitudes[None], count).reshape(magnitudes.shape)
+        return mark_largest(np.ascontiguousarray(magnitudes.T), count).T
+
+    def choose_of(self, model: SparseModel, count: int) -> Support:
+        """`choose` among the entries of a model's support."""
+        if len(model.shape) > 1 or self.always:
+            return super().choose_of(model, count)
+        support: Support = model.support[largest(np.abs(model.values), count)]
+        return support
+
+    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+        """The most entries of a column."""
+        return int(np.bincount(support % math.prod(shape[1:])).max(initial=0))
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """One pursuit for each output."""
+        if correlations.ndim == 1:
+            return matching_pursuit(gram, correlations, count, self.always)
+        n_outputs = correlations.shape[1]
+        columns = [matching_pursuit(gram, column, count, self.always) for column in correlations.T]
+        return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
+
+
+@dataclass(frozen=True)
+class PerAtom(Selection):
+    """tau atoms, each with all its outputs, by the norm of its row: what "20 features" means in practice.
+
+    The soft threshold shortens rows: S(v, t) = v max(1 - t / ||v||, 0) for the row v of an atom.
+    """
+
+    def mark(self, magnitudes: Array, count: int) -> Array:
+        """The `count` rows of largest norm."""
+        rows = magnitudes.reshape(len(magnitudes), -1)
+        sizes = np.where(rows.max(axis=1) < 0, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
+        marked = mark_largest(sizes[None], count)
+        return np.repeat(marked, rows.shape[1]).reshape(magnitudes.shape)
+
+    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+        """The atoms that some output uses."""
+        return len(np.unique(support // math.prod(shape[1:])))
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """Simultaneous pursuit: an atom is taken for all outputs at once."""
+        return simultaneous_pursuit(gram, correlations, count, self.always)
+
+    def soft(self, v: Array, threshold: float) -> Array:
+        """Rows shortened by the threshold, but for the atoms of `always`."""
+        rows = v.reshape(len(v), -1)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        left = np.maximum(norms - threshold, 0) / np.where(norms > 0, norms, 1)
+        left[list(self.always)] = 1
+        shortened: Array = (rows * left).astype(v.dtype, copy=False).reshape(v.shape)
+        return shortened
+
+
+@dataclass(frozen=True)
+class Overall(Selection):
+    """tau entries of the whole model, in whatever outputs they stand."""
+
+    def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
+        """As `Selection`; a sparsity is at most the number of coefficients."""
+        super().check(None, shape)
+        if sparsity is not None:
+            check_integer("sparsity", sparsity, at_most=math.prod(shape), why="the number of coefficients")
+
+    def mark(self, magnitudes: Array, count: int) -> Array:
+        """The `count` largest of all."""
+        return mark_largest(magnitudes.reshape(1, -1), count).reshape(magnitudes.shape)
+
+    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+        """All entries."""
+        return len(support)
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """One pursuit over all outputs, which takes an atom for one output at a time."""
+        return matching_pursuit(gram, correlations, count, self.always)
+
+
+PER_OUTPUT = PerOutput()
+
+
+def largest(magnitudes: Array, count: int) -> Support:
+    """Positions of the `count` largest entries of a vector, increasing; ties break towards the lower index."""
+    positions: Support = mark_largest(magnitudes[None], count)[0].nonzero()[0]
+    return positions
+
+
+def mark_largest(rows: Array, count: int) -> Array:
+    """Where the `count` largest entries of each row stand, as truth values; ties as `largest`."""
+    if count >= rows.shape[1]:
+        return np.ones(rows.shape, bool)
+    # Negated, because a partition is slow where many entries before its pivot are equal, as the missing ones are.
+    ordered = np.negative(rows)
+    ordered.partition(count - 1, axis=1)
+    thresholds = -ordered[:, count - 1, None]
+    marked: Array = rows >= thresholds
+    if np.count_nonzero(marked) != count * len(rows):
+        above = rows > thresholds
+        tied = marked & ~above
+        marked = above | (tied & (np.cumsum(tied, axis=1) <= count - np.count_nonzero(above, axis=1)[:, None]))
+    return marked

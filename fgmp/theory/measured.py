@@ -1,0 +1,209 @@
+"""The quantities in the paper's assumptions, measured on data."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb, log, sqrt
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.sparse.linalg import LinearOperator
+
+from ..checks import Seed, check_array, check_integer, check_number, check_seed
+from ..federation import Client, Federation
+from ..losses import SquaredLoss
+from ..models import Array
+from ..selection import largest
+from .client_constants import ClientConstants
+from .spectra import restricted_constants
+
+__all__ = ["gaussian_width", "gaussian_width_bound", "heterogeneity", "measure_constants", "minibatch_variance"]
+
+
+def measure_constants(
+    federation: Federation,
+    x_star: ArrayLike,
+    sparsity: int,
+    *,
+    batch_size: int | None = None,
+    n_minibatches: int = 20,
+    rng: Seed = 0,
+    max_supports: int = 200_000,
+) -> ClientConstants:
+    """The constants of least-squares clients in the standard basis, exact at sparsity min(4 tau, n).
+
+    Parameters
+    ----------
+    federation : Federation
+        Squared loss; averaged, or the full batch.
+    x_star : array_like, shape (n_features,)
+        The solution x*.
+    sparsity : int
+        tau.
+    batch_size : int or None
+        b; None is the full batch, one minibatch.
+    n_minibatches : int, default 20
+        Minibatches over which the means of rho^+(i, j) and of L(i, j)^2 are taken: all of them, where a client has no
+        more than that, otherwise so many draws.
+    rng, max_supports
+        The seed, and the most supports to enumerate at 4 tau. Where there are more than that at 2 tau,
+        `upper_squared` is not known.
+
+    Raises
+    ------
+    ValueError
+        Where the loss is not squared (its curvature is the same at all x), or summed with minibatches (whose mean is
+        not f_i); where a client streams its features; where there are too many supports.
+
+    Notes
+    -----
+    sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
+    all sparse x: the variance grows with the distance from x*.
+    """
+    x = _check_point("x_star", x_star, federation.model_shape)
+    sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
+    n_minibatches = check_integer("n_minibatches", n_minibatches)
+    max_supports = check_integer("max_supports", max_supports)
+    federation.check_batch_size(batch_size)
+    generator = np.random.default_rng(check_seed("rng", rng))
+    order = min(4 * sparsity, federation.n_features)
+    rows = []
+    for client in federation.clients:
+        _check_measurable(client, batch_size)
+        unit = client.loss.row_weight(client.n_samples) * client.n_samples
+        whole = restricted_constants(client.features, order, max_supports=max_supports)
+        batches = _minibatches(client, generator, batch_size, n_minibatches)
+        parts = [client.features if batch is None else client.features[batch] for batch in batches]
+        uppers = [restricted_constants(part, order, max_supports=max_supports).upper for part in parts]
+        squares = client.gradient(x) ** 2
+        rows.append(
+            (
+                unit * whole.lower,
+                unit * max(float(np.mean(uppers)), whole.upper),  # over all minibatches it is at least that of f_i
+                unit**2 * np.mean([_smoothness_squared(part, 2 * sparsity, max_supports) for part in parts]),
+                squares[largest(squares, order)].sum(),
+                squares.sum(),
+                minibatch_variance(client, x, batch_size),
+            )
+        )
+    lower, upper, squared, gradient, norms, variance = np.array(rows).T
+    return ClientConstants(lower, upper, squared, gradient, norms, variance, federation.weights)
+
+
+def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> float:
+    """E_j ||grad g_ij(x) - grad f_i(x)||^2 over all minibatches of `batch_size` rows without replacement, exactly.
+
+    The quantity of the paper's Assumption 4. No minibatch is drawn: with d_k the gradient of row k, d their mean over
+    the m rows, and w_b the weight of a row in a minibatch, it is
+
+        (w_b b)^2 (1/b - 1/m) sum_k ||d_k - d||^2 / (m - 1) + (w_b b - w_m m)^2 ||d||^2.
+
+    For a mean over the rows, w_b = 1/b, the second term is zero. For a sum, w_b = 1, it is the bias of g_ij, whose
+    mean over j is b/m times f_i: such a loss does not meet the first half of Assumption 4.
+
+    Parameters
+    ----------
+    client : Client
+        Any loss; stored features.
+    x : array_like, of the client's model shape
+    batch_size : int or None
+        b, at most the rows of the client; None is all of them, and gives zero.
+
+    Raises
+    ------
+    ValueError
+        Where the client has no rows or streams its features, or x or b do not fit it.
+    """
+    x, m = _check_point("x", x, client.model_shape), client.n_samples
+    if m == 0:
+        raise ValueError("client has 0 rows; expected at least one")
+    if isinstance(client.features, LinearOperator):
+        raise ValueError("client has streamed features; expected stored ones")
+    b = m if batch_size is None else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
+    if b == m:
+        return 0.0
+    derivative = client.loss.derivative(client.predictions(x), client.targets).reshape(m, -1)
+    mean = client.features.T @ derivative / m
+    spread = sum(
+        np.sum((client.features * column[:, None] - d) ** 2) for column, d in zip(derivative.T, mean.T, strict=True)
+    )
+    batch, whole = client.loss.row_weight(b) * b, client.loss.row_weight(m) * m
+    return float(batch**2 * (1 / b - 1 / m) * spread / (m - 1) + (batch - whole) ** 2 * np.sum(mean**2))
+
+
+def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
+    """zeta* = (sum p_i ||grad f_i(x*)||^2)^(1/2) (paper, Assumption 3): zero where x* suits every client."""
+    x = _check_point("x_star", x_star, federation.model_shape)
+    norms = np.array([np.sum(client.gradient(x) ** 2) for client in federation.clients])
+    return float(np.sqrt(federation.weights @ norms))
+
+
+def gaussian_width(
+    n_features: int, sparsity: int, *, radius: float = 1.0, n_samples: int = 2000, rng: Seed = 0
+) -> tuple[float, float]:
+    """The Gaussian width of {x : ||x||_0 <= tau, ||x||_2 <= r}, and its standard error, by Monte Carlo.
+
+    w(T) = E sup_{x in T} <g, x> = r E (sum of the tau largest g_i^2)^(1/2).
+    """
+    n_features = check_integer("n_features", n_features)
+    sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
+    radius = check_number("radius", radius, at_least=0)
+    n_samples = check_integer("n_samples", n_samples, at_least=2)
+    generator = np.random.default_rng(check_seed("rng", rng))
+    squares = generator.standard_normal((n_samples, n_features)) ** 2
+    widths = radius * np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
+    return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(n_samples))
+
+
+def gaussian_width_bound(n_features: int, sparsity: int, radius: float = 1.0) -> float:
+    """An upper bound of `gaussian_width`: r (sqrt(tau) + sqrt(2 log binomial(n, tau))).
+
+    Each support contributes a norm of mean at most sqrt(tau) that deviates like a standard normal variable; the
+    maximum over all supports adds the second term, which is at most sqrt(2 tau log(e n / tau)).
+    """
+    n_features = check_integer("n_features", n_features)
+    sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
+    radius = check_number("radius", radius, at_least=0)
+    # math.log, because the binomial may be an integer that no float holds.
+    return radius * (sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity))))
+
+
+def _check_point(name: str, x: ArrayLike, shape: tuple[int, ...]) -> Array:
+    point = check_array(name, x)
+    if point.shape != shape:
+        raise ValueError(f"{name} has shape {point.shape}; expected {shape}")
+    return point
+
+
+def _check_measurable(client: Client, batch_size: int | None) -> None:
+    loss = client.loss
+    if not isinstance(loss, SquaredLoss):
+        raise ValueError(f"federation has the loss {loss!r}; expected SquaredLoss, with one curvature everywhere")
+    if isinstance(client.features, LinearOperator):
+        raise ValueError(f"client {client.key} has streamed features; expected stored ones")
+    if not loss.averaged and batch_size not in (None, client.n_samples):
+        raise ValueError(
+            f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i; expected "
+            "averaged=True or the full batch"
+        )
+
+
+def _minibatches(client: Client, generator: np.random.Generator, batch_size: int | None, count: int) -> list[Any]:
+    """All minibatches of a client, or `count` draws of them where they are more."""
+    m = client.n_samples
+    if batch_size is None or batch_size == m:
+        return [None]
+    if comb(m, batch_size) <= count:
+        return [np.array(batch) for batch in combinations(range(m), batch_size)]
+    return list(client.minibatches(generator, batch_size, count))
+
+
+def _smoothness_squared(rows: Array, sparsity: int, max_supports: int) -> float:
+    """L^2, with ||H v|| <= L ||v|| for all sparse v and the Hessian H: the restricted upper constant of H'H."""
+    n = rows.shape[1]
+    sparsity = min(sparsity, n)
+    if comb(n, sparsity) > max_supports:
+        return float("nan")
+    hessian = rows.T @ rows / len(rows)
+    return restricted_constants(hessian * sqrt(n), sparsity, max_supports=max_supports).upper

@@ -1,0 +1,293 @@
+"""The paper's convergence theorems as functions: from the constants of the clients to rates and residuals.
+
+Formulas follow the proofs. Where the printed statement differs, the docstring says so and ERRATA.md explains it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ..checks import check_array, check_integer, check_number
+from ..models import Array
+from .client_constants import ClientConstants
+from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, check_theta, quotient, slack, times_theta_squared
+
+__all__ = [
+    "ClientConstants",
+    "ConvergenceBound",
+    "beta_1",
+    "beta_2",
+    "beta_2_unbounded_variance",
+    "objective_bound",
+    "theorem1",
+    "theorem_inexact",
+    "theorem_partial_participation",
+    "theorem_unbounded_variance",
+]
+
+
+@dataclass(frozen=True, eq=False)
+class ConvergenceBound:
+    """E||x_t - x*||^2 <= kappa^t ||x_0 - x*||^2 + residual, with everything that led to it.
+
+    Attributes
+    ----------
+    beta_1, beta_2, mu, nu : ndarray, shape (N,)
+        Per client; nu(i) = (1 + eta_2)^2 (beta_1 xi_2 + xi_1) is what one local iteration adds.
+    kappa : float
+        The rate per round.
+    residual : float
+        The limit of the bound; infinite where kappa >= 1.
+    """
+
+    beta_1: Array
+    beta_2: Array
+    mu: Array
+    nu: Array
+    kappa: float
+    residual: float
+
+    @property
+    def guarantees(self) -> bool:
+        """Whether kappa < 1: otherwise the theorem says nothing."""
+        return self.kappa < 1
+
+    def after(self, rounds: ArrayLike, initial: float) -> Array:
+        """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
+        t = check_array("rounds", rounds).astype(float)
+        if t.min(initial=0) < 0:
+            raise ValueError(f"rounds is {t.min():g} at least once; expected numbers of at least 0")
+        initial = check_number("initial", initial, at_least=0)
+        if not self.guarantees:
+            return np.full(t.shape, np.inf)
+        bound: Array = self.kappa**t * initial + self.residual
+        return bound
+
+    def __str__(self) -> str:
+        if not self.guarantees:
+            return f"no guarantee: kappa = {self.kappa:.3g} is not below 1"
+        return f"kappa = {self.kappa:.3g}, residual = {self.residual:.3g}"
+
+
+def theorem1(
+    constants: ClientConstants,
+    local_iterations: int,
+    *,
+    theta: float = np.inf,
+    eta_1: float = 1.0,
+    eta_2: float = 1.0,
+    eta_3: float = 1.0,
+) -> ConvergenceBound:
+    """Linear convergence of FedGradMP (paper, Theorem 1, the main theorem).
+
+    kappa = (2 eta_3^2 + 2) sum p_i mu(i)^K with mu(i) = (1 + eta_2)^2 beta_1(i) beta_2(i), and the residual
+    (2 eta_3^2 + 2)/(1 - kappa) sum p_i nu(i) (1 - mu(i)^K)/(1 - mu(i)).
+
+    Parameters
+    ----------
+    constants : ClientConstants
+    local_iterations : int
+        K.
+    theta : float
+        The trade-off between rate and residual: above 0; infinite is right for the full batch.
+    eta_1, eta_2, eta_3 : float
+        Quality of the three approximate projections: at least 1, and 1 where they are exact.
+
+    Raises
+    ------
+    ValueError
+        Where a number is out of its range, or eta_1 > 1 and the constants lack `upper_squared` or `whole_gradient`.
+
+    Notes
+    -----
+    The paper takes one nu = sum p_i nu(i) (with a maximum inside) out of the sum over the clients. That sum can be
+    smaller than the sum of the products, where clients with large mu(i) also have large nu(i), so nu stays inside
+    here, as the induction in the proof has it.
+    """
+    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
+    first = beta_1(constants.lower, constants.upper)
+    second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
+    xi_1 = 4 * quotient(constants.gradient + constants.variance, constants.upper**2)
+    mu, nu = _local_iteration(first, second, xi_1, _xi_2(constants, theta, eta_1), eta_2)
+    return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
+
+
+def theorem_inexact(
+    constants: ClientConstants,
+    local_iterations: int,
+    accuracy: float,
+    *,
+    theta: float = np.inf,
+    eta_1: float = 1.0,
+    eta_2: float = 1.0,
+    eta_3: float = 1.0,
+) -> ConvergenceBound:
+    """Inexact FedGradMP, restricted problems solved to ||b - b_opt|| <= delta (paper, the theorem on inexact solvers).
+
+    mu(i) doubles, and nu(i) becomes 2 nu(i) + 2 (1 + eta_2)^2 delta^2, as the proof gives; the statement prints
+    nu + delta^2. Parameters as `theorem1`, and `accuracy` = delta, at least 0.
+    """
+    delta = check_number("accuracy", accuracy, at_least=0)
+    exact = theorem1(constants, local_iterations, theta=theta, eta_1=eta_1, eta_2=eta_2, eta_3=eta_3)
+    nu = 2 * exact.nu + 2 * (1 + eta_2) ** 2 * delta**2
+    return _assemble(exact.beta_1, exact.beta_2, 2 * exact.mu, nu, constants.weights, local_iterations, eta_3)
+
+
+def theorem_partial_participation(
+    constants: ClientConstants,
+    local_iterations: int,
+    cohort_size: int,
+    *,
+    theta: float = np.inf,
+    eta_1: float = 1.0,
+    eta_2: float = 1.0,
+    eta_3: float = 1.0,
+) -> ConvergenceBound:
+    """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
+
+    kappa = (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K, as printed: the maximum over cohorts. The proof
+    needs only the mean over cohorts, which is the kappa of `theorem1` whatever L is. The residual is that of equal
+    weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
+    much.
+    """
+    count = len(constants.lower)
+    cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
+    equal = replace(constants, weights=np.full(count, 1 / count))
+    all_clients = theorem1(equal, local_iterations, theta=theta, eta_1=eta_1, eta_2=eta_2, eta_3=eta_3)
+    slowest = np.sort(all_clients.mu)[::-1][:cohort_size]
+    kappa = float((2 * eta_3**2 + 2) * _power(slowest, local_iterations).mean())
+    residual = _residual(all_clients.mu, all_clients.nu, equal.weights, local_iterations, eta_3, kappa)
+    return replace(all_clients, kappa=kappa, residual=residual)
+
+
+def theorem_unbounded_variance(
+    constants: ClientConstants,
+    local_iterations: int,
+    minibatch_gradient: ArrayLike,
+    *,
+    theta: float,
+    eta_1: float = 1.0,
+    eta_2: float = 1.0,
+    eta_3: float = 1.0,
+) -> ConvergenceBound:
+    """Linear convergence without a bound on the variance of the gradients (paper, the last theorem of the appendix).
+
+    Parameters
+    ----------
+    constants, local_iterations, theta, eta_1, eta_2, eta_3
+        As in `theorem1`; `upper_squared` is always needed, and `variance` not used.
+    minibatch_gradient : array_like, shape (N,)
+        The mean over minibatches j of ||grad g_ij(x*)||^2.
+
+    Notes
+    -----
+    True but empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 01
+    repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
+    xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
+    xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
+    onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
+    """
+    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    energy = np.zeros_like(constants.lower) + _one_each("minibatch_gradient", minibatch_gradient, constants.lower)
+    squared = constants.known("upper_squared", "the theorem without a bound on the variance")
+    first = beta_1(constants.lower, constants.upper)
+    second = beta_2_unbounded_variance(constants.lower, constants.upper, squared, theta=theta, eta_1=eta_1)
+    xi_1 = 2 * quotient(energy, constants.upper**2)
+    spread = times_theta_squared(24 * energy, theta) + 30 * slack(eta_1) * energy
+    xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
+    mu, nu = _local_iteration(first, second, xi_1, xi_2, eta_2)
+    return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
+
+
+def objective_bound(
+    bound: ConvergenceBound,
+    rounds: ArrayLike,
+    initial: float,
+    *,
+    objective: float,
+    gradient: float,
+    smoothness: float,
+) -> Array:
+    """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
+
+    Parameters
+    ----------
+    bound : ConvergenceBound
+    rounds, initial
+        As in `ConvergenceBound.after`.
+    objective, gradient : float
+        f(x*) and ||grad f(x*)||^2.
+    smoothness : float
+        rho = sum p_i of the mean restricted smoothness at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros.
+    """
+    objective = check_number("objective", objective)
+    gradient = check_number("gradient", gradient, at_least=0)
+    smoothness = check_number("smoothness", smoothness, above=0)
+    return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
+
+
+def _power(mu: Array, exponent: int) -> Array:
+    with np.errstate(over="ignore"):
+        powers: Array = mu**exponent
+    return powers
+
+
+def _local_iteration(first: Array, second: Array, xi_1: Array, xi_2: Array, eta_2: float) -> tuple[Array, Array]:
+    """The factor mu(i) and the addend nu(i) of one local iteration; infinite where Lemma 2 is void.
+
+    `xi_1` comes without its factor beta_1 = rho^+ / (2 rho^- - rho^+).
+    """
+    void = np.isinf(first)
+    factor = (1 + eta_2) ** 2 * np.where(void, 1.0, first)
+    return np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
+
+
+def _xi_2(constants: ClientConstants, theta: float, eta_1: float) -> Array:
+    """8 max ||P grad f_i||^2 / rho^{-2} + ((2 theta^2 + 6 s) sigma^2 + 6 s ||grad f_i||^2) / rho^-."""
+    spread = times_theta_squared(2 * constants.variance, theta)
+    if eta_1 > 1:
+        whole = constants.known("whole_gradient", "eta_1 > 1")
+        spread = spread + 6 * slack(eta_1) * (constants.variance + whole)
+    return 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
+
+
+def _residual(mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float, kappa: float) -> float:
+    """(2 eta_3^2 + 2)/(1 - kappa) times the sum of p_i nu(i) (1 + mu(i) + .. + mu(i)^(K-1))."""
+    if kappa >= 1:
+        return float("inf")
+    counted = weights > 0
+    series = sum(_power(mu[counted], k) for k in range(local_iterations))
+    return (2 * eta_3**2 + 2) * float(np.sum(weights[counted] * nu[counted] * series)) / (1 - kappa)
+
+
+def _assemble(
+    first: Array, second: Array, mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float
+) -> ConvergenceBound:
+    local_iterations = check_integer("local_iterations", local_iterations)
+    counted = weights > 0
+    kappa = float((2 * eta_3**2 + 2) * np.sum(weights[counted] * _power(mu[counted], local_iterations)))
+    residual = _residual(mu, nu, weights, local_iterations, eta_3, kappa)
+    return ConvergenceBound(first, second, mu, nu, kappa, residual)
+
+
+def _one_each(name: str, value: ArrayLike, like: Array) -> Array:
+    """A nonnegative number for each client, or one for all."""
+    array = check_array(name, value)
+    if array.shape not in ((), like.shape):
+        raise ValueError(f"{name} has shape {array.shape}; expected {like.shape}, or one number")
+    if array.min() < 0:
+        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
+    return array
+
+
+def _check_parameters(theta: float, eta_1: float, eta_2: float, eta_3: float) -> tuple[float, float, float, float]:
+    if np.ndim(theta) > 0:
+        raise ValueError(f"theta has shape {np.shape(theta)}; expected a number above 0, or infinity")
+    first, second, third = (
+        check_number(f"eta_{i}", eta, at_least=1) for i, eta in enumerate((eta_1, eta_2, eta_3), start=1)
+    )
+    return float(check_theta(theta)), first, second, third

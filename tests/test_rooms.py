@@ -1,0 +1,91 @@
+"""The plan of the house: who may import whom is what the rooms' docstrings say, and no name stands for two things."""
+
+import ast
+import importlib
+import pkgutil
+import re
+from pathlib import Path
+
+import pytest
+
+import fgmp
+
+HOUSE = Path(fgmp.__file__).parent
+ROOMS = sorted(path.parent.name for path in HOUSE.glob("*/__init__.py"))
+FILES = sorted(HOUSE.rglob("*.py"))
+GROUND = "the ground floor"
+LONGEST = 350
+
+
+def may_import(room):
+    """The rooms that a room's docstring names after "May import:"."""
+    words = re.search(r"May import: ([^.]+)\.", importlib.import_module(f"fgmp.{room}").__doc__)[1]
+    return set() if words == "nothing" else {word.strip() for word in words.replace("\n", " ").split(",")}
+
+
+def imported_rooms(path):
+    """The rooms that a file of the package imports, its own left out."""
+    package = ["fgmp", *path.relative_to(HOUSE).parts[:-1]]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            target = [*package[: len(package) + 1 - node.level], *(node.module or "").split(".")]
+        elif isinstance(node, ast.ImportFrom):
+            target = node.module.split(".")
+        elif isinstance(node, ast.Import):
+            target = node.names[0].name.split(".")
+        else:
+            continue
+        if target[0] == "fgmp":
+            yield target[1] if len(target) > 1 and target[1] in ROOMS else GROUND
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_a_room_imports_what_its_docstring_says(room):
+    allowed = may_import(room)
+    assert allowed <= {*ROOMS, GROUND}
+    found = {other for path in (HOUSE / room).glob("*.py") for other in imported_rooms(path)} - {room}
+    assert found == allowed, f"{room} imports {sorted(found)}; its docstring says {sorted(allowed)}"
+
+
+def test_the_ground_floor_imports_no_room():
+    for path in HOUSE.glob("*.py"):
+        if path.name not in ("__init__.py", "cli.py"):
+            assert set(imported_rooms(path)) <= {GROUND}, path.name
+
+
+def test_there_is_no_circle_of_rooms():
+    left = {room: may_import(room) - {GROUND} for room in ROOMS}
+    while left:
+        free = [room for room, needs in left.items() if not needs & set(left)]
+        assert free, f"a circle among {sorted(left)}"
+        for room in free:
+            del left[room]
+
+
+def test_nothing_imports_theory_but_the_face():
+    users = {path for path in FILES if "theory" in imported_rooms(path) and path.parent.name != "theory"}
+    assert users <= {HOUSE / "__init__.py"}
+
+
+def test_no_module_has_the_name_of_a_public_function():
+    modules = {name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(HOUSE)], "fgmp.")}
+    public = {name for package in ("fgmp", *(f"fgmp.{room}" for room in ROOMS)) for name in names_of(package)}
+    assert not modules & public
+
+
+def names_of(package):
+    module = importlib.import_module(package)
+    return {name for name in getattr(module, "__all__", ()) if callable(getattr(module, name))}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOUSE)))
+def test_a_room_is_small_and_says_what_it_is_for(path):
+    assert len(path.read_text().splitlines()) <= LONGEST
+    words = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert len(words.splitlines()[0]) > 20 if words else not path.read_text()
+
+
+def test_the_readme_names_every_room():
+    readme = (HOUSE.parent / "README.md").read_text()
+    missing = [room for room in ROOMS if f"fgmp/{room}" not in readme]
+    assert not missing
