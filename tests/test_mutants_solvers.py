@@ -154,3 +154,17 @@ def test_a_model_begins_and_ends_in_the_precision_of_the_data(dtype, solver):
     assert fgmp.FedAvg(learning_rate=0.1).start(federation).dtype == dtype
     result = fgmp.simulate(method, federation, 2, rng=0)
     assert result.x.dtype == dtype and result.history["clients"][-1] == 1
+
+
+@pytest.mark.parametrize(
+    "solver", [fgmp.Exact(), fgmp.Newton(1), fgmp.ConjugateGradient(3)], ids=lambda solver: type(solver).__name__
+)
+def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver):
+    """Of the signals in the span of the atoms, not the coefficients of minimum norm, which are those of another."""
+    rng = np.random.default_rng(0)
+    A, y, atoms = rng.standard_normal((3, 6)), rng.standard_normal(3), rng.standard_normal((6, 4)) * [1, 2, 3, 4]
+    Q = np.linalg.qr(atoms)[0]
+    expected = Q @ np.linalg.pinv(A @ Q) @ y
+    assert np.linalg.norm(expected - atoms @ np.linalg.pinv(A @ atoms) @ y) > 0.01
+    found = atoms @ end_of(solver, A, y, dictionary=fgmp.Dictionary(atoms))
+    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
