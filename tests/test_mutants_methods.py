@@ -294,3 +294,15 @@ def test_both_exchanges_of_a_shared_support_check_what_comes(fed, index):
                     exchange.check(state, good | {name: good[name][:-1]})
         state = exchange.combine(state, [fgmp.contract.Reply(1.0, good)])
     assert len(state.model.support) == 3
+
+
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_kernels_are_taken(name, fed, monkeypatch):
+    """Without them the same numbers come, and later."""
+    method = KERNELS[name](learning_rate=ETA)
+
+    def slow(*_):
+        raise AssertionError("the loop as printed was called")
+
+    monkeypatch.setattr(type(method), "train_as_printed", slow)
+    fgmp.simulate(method, fed, 1, rng=0)
