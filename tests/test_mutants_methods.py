@@ -6,6 +6,9 @@ import numpy as np
 import pytest
 
 import fgmp
+from fgmp.methods.baselines import FirstOrderMethod
+from fgmp.methods.contract import Reply
+from fgmp.models import decode
 
 ETA, LAM = 0.05, 0.05
 
@@ -46,10 +49,10 @@ RIVALS = {
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_sparsity_of_all_outputs_may_be_larger_than_the_features(name, classes):
-    result = fgmp.simulate(RIVALS[name](sparsity=20, joint=True), classes, 2, rng=0)
+    result = fgmp.simulate(RIVALS[name](sparsity=20, selection=fgmp.Overall()), classes, 2, rng=0)
     assert np.count_nonzero(result.x) == 20
     with pytest.raises(ValueError, match=r"sparsity is 37; expected an integer from 1 to 36 \(the number of coeff"):
-        fgmp.simulate(RIVALS[name](sparsity=37, joint=True), classes, 1, rng=0)
+        fgmp.simulate(RIVALS[name](sparsity=37, selection=fgmp.Overall()), classes, 1, rng=0)
     with pytest.raises(ValueError, match=r"sparsity is 20; expected an integer from 1 to 12 \(the number of atoms"):
         fgmp.simulate(RIVALS[name](sparsity=20), classes, 1, rng=0)
 
@@ -62,11 +65,11 @@ V = np.array([[0.1, -9.0], [0.3, 0.2], [-0.2, 0.5], [0.0, -0.6]])
     [
         ({"sparsity": 1}, [(1, 0), (0, 1)]),
         ({"sparsity": 2}, [(1, 0), (2, 0), (0, 1), (3, 1)]),
-        ({"sparsity": 1, "joint": True}, [(0, 1)]),
-        ({"sparsity": 3, "joint": True}, [(0, 1), (3, 1), (2, 1)]),
-        ({"sparsity": 1, "unthresholded": (0,)}, [(0, 0), (0, 1), (1, 0), (3, 1)]),
-        ({"sparsity": 2, "unthresholded": (0,), "joint": True}, [(0, 0), (0, 1), (2, 1), (3, 1)]),
-        ({"sparsity": 2, "unthresholded": (0, 3), "joint": True}, [(0, 0), (0, 1), (3, 0), (3, 1), (1, 0), (2, 1)]),
+        ({"sparsity": 1, "selection": fgmp.Overall()}, [(0, 1)]),
+        ({"sparsity": 3, "selection": fgmp.Overall()}, [(0, 1), (3, 1), (2, 1)]),
+        ({"sparsity": 1, "selection": fgmp.PerOutput((0,))}, [(0, 0), (0, 1), (1, 0), (3, 1)]),
+        ({"sparsity": 2, "selection": fgmp.Overall((0,))}, [(0, 0), (0, 1), (2, 1), (3, 1)]),
+        ({"sparsity": 2, "selection": fgmp.Overall((0, 3))}, [(0, 0), (0, 1), (3, 0), (3, 1), (1, 0), (2, 1)]),
     ],
 )
 def test_the_largest_entries_of_a_matrix_by_hand(options, kept):
@@ -74,39 +77,39 @@ def test_the_largest_entries_of_a_matrix_by_hand(options, kept):
     expected = np.zeros_like(V)
     for place in kept:
         expected[place] = V[place]
-    np.testing.assert_array_equal(fgmp.FedHT(learning_rate=1.0, **options).hard(V), expected)
-    if "joint" not in options:
+    method = fgmp.FedHT(learning_rate=1.0, **options)
+    np.testing.assert_array_equal(method.combine(0 * V, [Reply(1.0, {"dense": V})]), expected)
+    if type(method.selection) is fgmp.PerOutput:
         for column in range(2):
-            np.testing.assert_array_equal(
-                fgmp.FedHT(learning_rate=1.0, **options).hard(V[:, column]), expected[:, column]
-            )
+            alone = method.combine(0 * V[:, column], [Reply(1.0, {"dense": V[:, column]})])
+            np.testing.assert_array_equal(alone, expected[:, column])
 
 
-KERNELS = {
-    "FedAvg": lambda **o: fgmp.FedAvg(**o),
+RIVALS_ALL = {
     "FedIterHT": lambda **o: fgmp.FedIterHT(sparsity=3, **o),
-    "FedIterHT joint": lambda **o: fgmp.FedIterHT(sparsity=3, joint=True, **o),
     "FedMid": lambda **o: fgmp.FedMid(l1_weight=0.5, **o),
     "FedDualAvg": lambda **o: fgmp.FedDualAvg(l1_weight=0.5, **o),
+    "FastFedDualAvg": lambda **o: fgmp.FastFedDualAvg(l1_weight=0.5, **o),
 }
 
 
-@pytest.mark.parametrize("name", KERNELS)
+@pytest.mark.parametrize("name", RIVALS_ALL)
 @pytest.mark.parametrize("several", [False, True])
-def test_kernels_spare_what_no_threshold_touches(name, several, fed, classes):
-    """The bias is small enough to be cut, and the loop as it is printed keeps it."""
-    client = (classes if several else fed).clients[1]
-    w = np.random.default_rng(1).standard_normal(client.model_shape)
+def test_clients_spare_what_always_stays(name, several, fed, classes):
+    """The bias is small enough to be cut at the clients, and is not where it always stays."""
+    federation, ends = classes if several else fed, []
+    w = np.random.default_rng(1).standard_normal(federation.model_shape)
     w[0] = 0.01
-    message = {"dense": w, "round": np.array([2], np.int32)}
-    ends = []
-    for unthresholded in ((), (0,)):
-        method = KERNELS[name](learning_rate=ETA, local_iterations=3, batch_size=8, unthresholded=unthresholded)
-        fast = answer(method, client, message)
-        printed = method.train_as_printed(client, message, np.random.default_rng(3))
-        ends.append([fgmp.models.decode(found, client.model_shape) for found in (fast, printed)])
-        np.testing.assert_allclose(*ends[-1], rtol=1e-10, atol=1e-13)
-    assert name == "FedAvg" or np.abs(ends[0][0] - ends[1][0]).max() > 1e-4
+    for always in ((), (0,)):
+        method = RIVALS_ALL[name](learning_rate=ETA, local_iterations=3, selection=fgmp.PerOutput(always))
+        message = {"dense": w, "round": np.array([2], np.int32)}
+        if name == "FastFedDualAvg":
+            message = {"gradients.dense": w, "iterates.dense": w, "model.dense": w, "round": message["round"]}
+        answered = answer(method, federation.clients[1], message)
+        prefix = "gradients." if name == "FastFedDualAvg" else ""
+        found = {key.removeprefix(prefix): value for key, value in answered.items() if key.startswith(prefix)}
+        ends.append(decode(found, federation.model_shape))
+    assert np.abs(ends[0] - ends[1]).max() > 1e-4
 
 
 def test_a_first_order_method_alone_is_plain_averaging(fed):
@@ -114,7 +117,7 @@ def test_a_first_order_method_alone_is_plain_averaging(fed):
     blank = np.arange(12) % 3 == 0
     As, ys = [client.features * blank for client in fed.clients], [client.targets for client in fed.clients]
     sparse = fgmp.Federation.from_arrays(As, ys, weights=fed.weights)
-    method = fgmp.baselines.FirstOrderMethod(learning_rate=ETA, local_iterations=2)
+    method = FirstOrderMethod(learning_rate=ETA, local_iterations=2)
     w = np.zeros(12)
     for _ in range(3):
         ends = []
@@ -188,26 +191,27 @@ def test_what_fast_dual_averaging_refuses():
 
 def test_the_last_atom_may_be_spared_and_no_other_beyond(fed):
     options = {"learning_rate": ETA, "l1_weight": 100.0}
-    spared = fgmp.FedMid(unthresholded=[np.int8(11)], **options)
-    assert spared.unthresholded == (11,) and type(spared.unthresholded[0]) is int
+    always = fgmp.PerOutput([np.int8(11)])
+    assert always.always == (11,) and type(always.always[0]) is int
+    spared = fgmp.FedMid(selection=always, **options)
     np.testing.assert_array_equal(np.flatnonzero(fgmp.simulate(spared, fed, 1, rng=0).x), [11])
-    with pytest.raises(ValueError, match=r"^unthresholded is 12; expected an integer from 0 to 11 \(the last atom\)"):
-        fgmp.simulate(fgmp.FedMid(unthresholded=(0, 12), **options), fed, 1, rng=0)
-    with pytest.raises(ValueError, match="^unthresholded is -1; expected an integer of at least 0"):
-        fgmp.FedMid(unthresholded=(-1,), **options)
+    with pytest.raises(ValueError, match=r"^always is 12; expected an integer from 0 to 11 \(the last atom\)"):
+        fgmp.simulate(fgmp.FedMid(selection=fgmp.PerOutput((0, 12)), **options), fed, 1, rng=0)
+    with pytest.raises(ValueError, match="^always is -1; expected an integer of at least 0"):
+        fgmp.PerOutput((-1,))
 
 
-SHARED = {"restricted": fgmp.LocalSteps(fgmp.SGD(1, learning_rate=ETA))}
+SHARED = {"solver": fgmp.LocalSteps(fgmp.SGD(1, learning_rate=ETA))}
 
 
 @pytest.mark.parametrize(
     "method, most",
     [
         (fgmp.FedGradMP(2), 2),
-        (fgmp.FedGradMP(2, joint=True), 2),
+        (fgmp.FedGradMP(2, selection=fgmp.Overall()), 2),
         (fgmp.SharedSupportGradMP(2, **SHARED), 4),
         (fgmp.SharedSupportGradMP(2, sent=3, **SHARED), 3),
-        (fgmp.SharedSupportGradMP(2, sent=3, joint=True, **SHARED), 3),
+        (fgmp.SharedSupportGradMP(2, sent=3, selection=fgmp.Overall(), **SHARED), 3),
     ],
 )
 def test_a_client_may_answer_with_so_many_entries_and_no_more(method, most, classes):
@@ -218,11 +222,11 @@ def test_a_client_may_answer_with_so_many_entries_and_no_more(method, most, clas
         support = np.arange(3 * count) if per_output else 3 * np.arange(count)
         return {"support": support.astype(np.int32), "values": np.ones(len(support))}
 
-    exchange.check(state, message(most, per_output=not method.joint))
-    with pytest.raises(ValueError, match="entries; expected at most"):
+    exchange.check(state, message(most, per_output=not isinstance(method.selection, fgmp.Overall)))
+    with pytest.raises(ValueError, match="entries that count; expected at most"):
         exchange.check(state, message(most + 1, per_output=False))
-    if method.joint:
-        with pytest.raises(ValueError, match="entries; expected at most"):
+    if isinstance(method.selection, fgmp.Overall):
+        with pytest.raises(ValueError, match="entries that count; expected at most"):
             exchange.check(state, message(most, per_output=True))
 
 
@@ -241,11 +245,10 @@ def test_the_exchange_of_a_rival_refuses_a_model_of_another_shape(method, fed):
 @pytest.mark.parametrize(
     "method, expected",
     [
-        (fgmp.FedGradMP(2), {"local_iterations": 3, "batch_size": None, "radius": None, "joint": False}),
-        (fgmp.SharedSupportGradMP(2), {"sent": None, "radius": None, "joint": False}),
-        (fgmp.FedAvg(learning_rate=1), {"local_iterations": 1, "batch_size": None, "unthresholded": ()}),
+        (fgmp.FedGradMP(2), {"local_iterations": 3, "batch_size": None, "radius": None, "selection": fgmp.PerOutput()}),
+        (fgmp.SharedSupportGradMP(2), {"sent": None, "radius": None, "selection": fgmp.PerOutput()}),
+        (fgmp.FedAvg(learning_rate=1), {"local_iterations": 1, "batch_size": None, "selection": fgmp.PerOutput()}),
         (fgmp.FedAvg(learning_rate=1), {"server_learning_rate": 1.0}),
-        (fgmp.FedHT(learning_rate=1, sparsity=2), {"joint": False}),
         (fgmp.FastFedDualAvg(learning_rate=1, l1_weight=0), {"strong_convexity": 0.0}),
     ],
 )
@@ -292,17 +295,5 @@ def test_both_exchanges_of_a_shared_support_check_what_comes(fed, index):
             for name in good:
                 with pytest.raises(ValueError, match="expected"):
                     exchange.check(state, good | {name: good[name][:-1]})
-        state = exchange.combine(state, [fgmp.contract.Reply(1.0, good)])
+        state = exchange.combine(state, [Reply(1.0, good)])
     assert len(state.model.support) == 3
-
-
-@pytest.mark.parametrize("name", KERNELS)
-def test_the_kernels_are_taken(name, fed, monkeypatch):
-    """Without them the same numbers come, and later."""
-    method = KERNELS[name](learning_rate=ETA)
-
-    def slow(*_):
-        raise AssertionError("the loop as printed was called")
-
-    monkeypatch.setattr(type(method), "train_as_printed", slow)
-    fgmp.simulate(method, fed, 1, rng=0)

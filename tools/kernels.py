@@ -5,7 +5,8 @@
     kernels.py --notebooks 07_gaussian_dictionary_digits ...
 
 OpenBLAS chooses its kernels by the processor; OPENBLAS_CORETYPE makes it choose those of another one, which add in
-another order. A table says for each which cells print something else; build/kernels.txt keeps it, with the verdict.
+another order. Some names load the same kernels on a machine; these are compared once. A table says for each which cells
+print something else; build/kernels.txt keeps it, with the verdict.
 """
 
 import argparse
@@ -34,9 +35,8 @@ def oldest_environment() -> Path:
     if not (folder / "installed").exists():
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         bounds = {Requirement(line).name: Requirement(line).specifier for line in project["dependencies"]}
-        pins = [
-            f"{name}=={min(s.version for s in bounds[name] if s.operator == '>=')}.0" for name in ("numpy", "scipy")
-        ]
+        lowest = {name: min(s.version for s in bounds[name] if s.operator == ">=") for name in ("numpy", "scipy")}
+        pins = [f"{name}=={version}" for name, version in lowest.items()]
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
         extras = f"{ROOT}[notebooks,video,femnist,test,bench]"
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, "-e", extras]
@@ -45,8 +45,8 @@ def oldest_environment() -> Path:
     return python
 
 
-def compare(name: str, notebooks: list[Path]) -> tuple[str, int, list[str]]:
-    """What was loaded, how many cells were compared, and those that differ."""
+def prepared(name: str) -> tuple[Path, dict[str, str], str]:
+    """The Python and the environment for a name, and the kernels that are loaded there."""
     python, environment = Path(sys.executable), dict(os.environ, FGMP_CLAIMS=str(BUILD / name / "claims"))
     if name == OLDEST:
         python = oldest_environment()
@@ -54,6 +54,11 @@ def compare(name: str, notebooks: list[Path]) -> tuple[str, int, list[str]]:
         environment["OPENBLAS_CORETYPE"] = name
     environment["JUPYTER_PATH"] = str(python.parents[1] / "share" / "jupyter")
     loaded = subprocess.run([python, "-c", LOADED], env=environment, capture_output=True, text=True).stdout.strip()
+    return python, environment, loaded
+
+
+def compare(name: str, notebooks: list[Path], python: Path, environment: dict[str, str]) -> tuple[int, list[str]]:
+    """How many cells were compared, and those that differ."""
     report = BUILD / f"{name}.xml"
     options = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", str(NOTEBOOKS / "sanitize.cfg")]
     command = [python, "-m", "pytest", "-q", "-n", "2", "--dist", "loadscope", f"--junitxml={report}", *options]
@@ -61,7 +66,7 @@ def compare(name: str, notebooks: list[Path]) -> tuple[str, int, list[str]]:
         subprocess.run([*command, *notebooks], env=environment, stdout=log, stderr=subprocess.STDOUT, cwd=ROOT)
     cases = list(ElementTree.parse(report).iter("testcase"))
     differ = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    return loaded, len(cases), [_cell(case) for case in differ]
+    return len(cases), [_cell(case) for case in differ]
 
 
 def _cell(case: ElementTree.Element) -> str:
@@ -80,9 +85,12 @@ def main() -> int:
     BUILD.mkdir(parents=True, exist_ok=True)
     lines = [f"{'asked for':<12} {'loaded':<12} {'cells':>5}  cells that differ (notebook:cell)"]
     print(lines[0], flush=True)
-    failed = False
+    failed, done = False, {}
     for name in given.names or (*CORES, OLDEST):
-        loaded, count, differ = compare(name, notebooks)
+        python, environment, loaded = prepared(name)
+        if (python, loaded) not in done:
+            done[python, loaded] = compare(name, notebooks, python, environment)
+        count, differ = done[python, loaded]
         failed |= bool(differ) or not count
         lines.append(f"{name:<12} {loaded:<12} {count:>5}  {', '.join(differ) or 'none'}")
         print(lines[-1], flush=True)
