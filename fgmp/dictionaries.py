@@ -7,6 +7,7 @@ matrix Psi'Psi are enough for selections, projections and norms, so a client nee
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -205,12 +206,9 @@ class Dictionary(StandardBasis):
         if self.orthonormal:
             return super().project(model, support)
         right = self.correlations(model).reshape(-1)[support]
-        if len(model.shape) == 1:
-            values = self._solve(support, right).astype(model.values.dtype, copy=False)
-            return SparseModel(support, values, model.shape)
-        atoms, outputs = np.divmod(support, model.shape[1])
+        atoms, outputs = np.divmod(support, math.prod(model.shape[1:]))
         values = np.empty_like(right)
-        for output in range(model.shape[1]):
+        for output in np.unique(outputs):
             members = outputs == output
             values[members] = self._solve(atoms[members], right[members])
         return SparseModel(support, values.astype(model.values.dtype, copy=False), model.shape)

@@ -38,8 +38,8 @@ def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tup
     ndarray of int
         Positions in the flattened `correlations`, increasing.
     """
-    n_outputs = 1 if correlations.ndim == 1 else correlations.shape[1]
     residuals, rounding = _start(gram, correlations)
+    n_outputs = len(residuals)
     bases = [_Basis(gram) for _ in range(n_outputs)]
     chosen = [atom * n_outputs + output for atom in first for output in range(n_outputs)]
     for output, atom in ((output, atom) for output in range(n_outputs) for atom in first):
@@ -64,8 +64,8 @@ def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first:
     and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with the Euclidean norm). Parameters
     and result as `matching_pursuit`; the sparsity counts atoms.
     """
-    n_outputs = 1 if correlations.ndim == 1 else correlations.shape[1]
     residuals, rounding = _start(gram, correlations)
+    n_outputs = len(residuals)
     basis, atoms = _Basis(gram), list(first)
     for atom in first:
         _take(basis, residuals, atom)

@@ -142,9 +142,8 @@ class PerOutput(Selection):
 
     def mark(self, magnitudes: Array, count: int) -> Array:
         """The `count` largest of each column."""
-        if magnitudes.ndim == 1:
-            return mark_largest(magnitudes[None], count).reshape(magnitudes.shape)
-        return mark_largest(np.ascontiguousarray(magnitudes.T), count).T
+        columns = np.ascontiguousarray(magnitudes.reshape(len(magnitudes), -1).T)
+        return mark_largest(columns, count).T.reshape(magnitudes.shape)
 
     def choose_of(self, model: SparseModel, count: int) -> Support:
         """`choose` among the entries of a model's support."""
@@ -159,11 +158,9 @@ class PerOutput(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """One pursuit for each output."""
-        if correlations.ndim == 1:
-            return matching_pursuit(gram, correlations, count, self.always)
-        n_outputs = correlations.shape[1]
-        columns = [matching_pursuit(gram, column, count, self.always) for column in correlations.T]
-        return np.sort(np.concatenate([atoms * n_outputs + c for c, atoms in enumerate(columns)]))
+        columns = correlations.reshape(len(gram), -1).T
+        found = [matching_pursuit(gram, column, count, self.always) for column in columns]
+        return np.sort(np.concatenate([atoms * len(columns) + c for c, atoms in enumerate(found)]))
 
 
 @dataclass(frozen=True)

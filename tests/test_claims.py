@@ -8,7 +8,6 @@ import pytest
 
 from fgmp.book.claims import OF_THE_PAPER, OURS, claims_folder, printed_claims, read_claims, summary
 from fgmp.book.claims import claim as claim_in_full
-from fgmp.book.ranges import outwards
 
 
 def claim(*arguments, source="paper, Figure 1, line 1168", expected="about 1", **options):
@@ -231,12 +230,14 @@ def test_a_claim_that_ends_a_cell_shows_nothing_more(capsys):
     [
         ([-0.07, -0.101], 0.05, "-0.15 to -0.05 (2 seeds)"),
         ([-0.1, -0.05, -0.07], 0.05, "-0.1 to -0.05 (3 seeds)"),
-        ([0.0], 0.05, "0 (1 seeds)"),
+        ([0.0], 0.05, "0 (1 seed)"),
         ([-1e-12, 0.0], 0.01, "0 (2 seeds)"),
         ([0.149, 0.31], 0.1, "0.1 to 0.4 (2 seeds)"),
+        ({"a": [0.01, 0.02], "b": [-0.06, -0.07]}, 0.05, "a 0 to 0.05, b -0.1 to -0.05; 2 seeds"),
     ],
 )
-def test_ranges_are_rounded_outwards(values, step, words):
-    assert outwards(values, step) == words
-    with pytest.raises(ValueError, match="values is empty"):
-        outwards([], step)
+def test_ranges_are_rounded_outwards(values, step, words, tmp_path, monkeypatch):
+    monkeypatch.setenv("FGMP_CLAIMS", str(tmp_path))
+    record = claim_in_full("x", "y", values, True, source="ours", expected="z", within=step)
+    assert record.shown == words
+    assert read_claims(tmp_path)[0].measured == record.measured != words

@@ -1,10 +1,12 @@
 """Keep the notebooks of a run at the paper's sizes: from build/paper into notebooks/results, with their numbers.
 
     keep_results.py 06_digits_by_writer 07_gaussian_dictionary_digits
+    keep_results.py --parameters notebooks/few-pixels.yaml 07_gaussian_dictionary_digits
 
 Each becomes NAME-DATASET.ipynb, with links that hold one folder further down, and NAME-DATASET.json with the parameters
-given, the versions, and the claims with the value of every seed (NAME-more-seeds where no data set is given). `make
-paper` must have run them. CLAIMS.md is written anew.
+given, the versions, and the claims with the value of every seed (NAME-more-seeds where no data set is given, and
+NAME-FILE for parameters from another file than paper.yaml). `make paper`, or run_notebooks.py with that file, must have
+run them. CLAIMS.md is written anew.
 """
 
 import argparse
@@ -21,7 +23,7 @@ from normalise import normalise, printed
 from fgmp.book.claims import printed_claims, read_claims
 
 ROOT = Path(__file__).resolve().parents[1]
-BUILD = ROOT / "build" / "paper"
+PAPER = ROOT / "notebooks" / "paper.yaml"
 RESULTS = ROOT / "notebooks" / "results"
 
 
@@ -36,16 +38,20 @@ def main() -> int:
     """Do what the command line says."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="+", metavar="NAME", help="notebooks of notebooks/paper.yaml")
-    given = yaml.safe_load((ROOT / "notebooks" / "paper.yaml").read_text())
+    parser.add_argument("--parameters", type=Path, default=PAPER, metavar="FILE", help="what they were run with")
+    arguments = parser.parse_args()
+    build, given = ROOT / "build" / arguments.parameters.stem, yaml.safe_load(arguments.parameters.read_text())
     RESULTS.mkdir(exist_ok=True)
-    for name in parser.parse_args().names:
-        source, claims = BUILD / f"{name}.ipynb", {c.id: c for c in read_claims(BUILD / "claims") if c.notebook == name}
+    for name in arguments.names:
+        source, claims = build / f"{name}.ipynb", {c.id: c for c in read_claims(build / "claims") if c.notebook == name}
         if not source.is_file() or not claims:
-            sys.exit(f"{name} is not in {BUILD.relative_to(ROOT)} with its claims; run: make paper NB={name}")
+            sys.exit(f"{name} is not in {build.relative_to(ROOT)} with its claims; run: make paper NB={name}")
         notebook = nbformat.read(source, as_version=4)
         normalise(notebook)
         moved(notebook)
-        target = RESULTS / f"{name}-{given[name].get('dataset', 'more-seeds')}"
+        usual = arguments.parameters.resolve() == PAPER
+        label = given[name].get("dataset", "more-seeds") if usual else arguments.parameters.stem
+        target = RESULTS / f"{name}-{label}"
         nbformat.write(notebook, target.with_suffix(".ipynb"))
         ordered = [claims[found.id] for found in printed_claims(printed(notebook))]
         about = {"given_parameters": given[name], "versions": ordered[0].versions}

@@ -2,7 +2,7 @@
 
     run_notebooks.py                                     into build/notebooks
     run_notebooks.py 03_linear_convergence               one of them
-    run_notebooks.py --parameters notebooks/paper.yaml   those named there, into build/paper
+    run_notebooks.py --parameters notebooks/paper.yaml   those named there, into build/paper (the name of the file)
     run_notebooks.py --in-place [NAME ...]               renew the committed pairs and all that is made from them
 
 With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it, with the records of its
@@ -75,7 +75,9 @@ def execute(job: Job) -> bool:
     return not problem
 
 
-def plan(names: list[str], in_place: bool, parameters: dict[str, dict[str, Any]] | None) -> list[Job]:
+def plan(
+    names: list[str], in_place: bool, parameters: dict[str, dict[str, Any]] | None, folder: Path | None = None
+) -> list[Job]:
     """The jobs that the arguments ask for; a message and exit where they do not fit the notebooks."""
     found = {path.stem: path for path in sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))}
     if in_place:
@@ -84,7 +86,7 @@ def plan(names: list[str], in_place: bool, parameters: dict[str, dict[str, Any]]
     wanted = [Path(name).stem for name in names] or list(found if parameters is None else parameters)
     if unknown := [name for name in wanted if name not in found]:
         sys.exit(f"no such notebook: {', '.join(unknown)}; there are: {', '.join(found) or 'none'}")
-    folder = BUILD / ("notebooks" if parameters is None else "paper")
+    folder = folder or BUILD / "notebooks"
     folder.mkdir(parents=True, exist_ok=True)
     jobs = []
     for name in sorted(wanted):
@@ -133,8 +135,9 @@ def main() -> int:
         parser.error("committed notebooks show the default parameters: --in-place and --parameters exclude each other")
     parameters = yaml.safe_load(arguments.parameters.read_text()) or {} if arguments.parameters else None
 
-    jobs = plan(arguments.names, arguments.in_place, parameters)
-    claims = BUILD / "claims" if parameters is None else BUILD / "paper" / "claims"
+    folder = BUILD / ("notebooks" if parameters is None else arguments.parameters.stem)
+    jobs = plan(arguments.names, arguments.in_place, parameters, folder)
+    claims = BUILD / "claims" if parameters is None else folder / "claims"
     os.environ["FGMP_CLAIMS"] = str(claims)
     if "FGMP_DATA" in os.environ:  # notebooks run in a folder of their own
         os.environ["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])

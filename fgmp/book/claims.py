@@ -97,6 +97,7 @@ def claim(
     unit: str = "",
     digits: int = 3,
     floor: float | None = None,
+    within: float | None = None,
     parameters: Mapping[str, Any] | None = None,
 ) -> Claim:
     """Print one line with the verdict on a claim, and record it as JSON.
@@ -123,6 +124,9 @@ def claim(
         Significant digits in print; whole numbers are printed in full.
     floor : float, optional
         Magnitudes below it are printed as "below ..." because they differ between machines.
+    within : float, optional
+        Print the range of the seeds, rounded outwards to multiples of it, and no median: for what the last bits of a
+        machine decide, as accuracies on a few hundred images.
     parameters : mapping, optional
         Names and plain values that the measurement depended on.
 
@@ -140,7 +144,7 @@ def claim(
     verdict = _verdict(holds, OURS if source.startswith("ours") else OF_THE_PAPER)
     if verdict in ("reproduced", "holds") and any(v != v for v in numbers):
         raise ValueError(f"holds is {holds!r} for claim {id!r}; expected a verdict that NaN allows: measured holds NaN")
-    median, spread, shown = _summarise(values, unit, digits, floor)
+    median, spread, shown = _summarise(values, unit, digits, floor, within)
     for name, text in (("statement", statement), ("measured", shown), ("expected", str(expected))):
         if not text.strip() or "\n" in text or text == "None":
             raise ValueError(f"{name} is {text!r}; expected one line of text")
@@ -244,7 +248,7 @@ def _plain(value: Any, name: str) -> Any:
 
 
 def _summarise(
-    values: Any, unit: str, digits: int, floor: float | None
+    values: Any, unit: str, digits: int, floor: float | None, within: float | None
 ) -> tuple[Number | None, dict[str, Number] | None, str]:
     """Median, spread and printed form of the measured values."""
 
@@ -258,7 +262,7 @@ def _summarise(
         return None, None, values + unit
     if isinstance(values, dict):
         counts = {f"{_seeds(v)}" for v in values.values() if isinstance(v, tuple)}
-        parts = [f"{name} {_summarise(v, '', digits, floor)[2]}" for name, v in values.items()]
+        parts = [f"{name} {_summarise(v, '', digits, floor, within)[2]}" for name, v in values.items()]
         if len(counts) == 1:  # said once, at the end
             parts = [
                 re.sub(rf"(, | \(){counts.copy().pop()}\)", lambda hit: ")" * (hit[1] == ", "), part) for part in parts
@@ -271,8 +275,14 @@ def _summarise(
         q25, q75 = np.quantile(values, [0.25, 0.75]).tolist()
     if all(isinstance(v, int) for v in values):
         low, q25, median, q75, high = (int(v) if v.is_integer() else v for v in (low, q25, median, q75, high))
+    spread = {"min": low, "q25": q25, "q75": q75, "max": high}
+    if within is not None:
+        bounds = (math.floor(low / within + 1e-9) * within, math.ceil(high / within - 1e-9) * within)
+        least, most = (f"{bound + 0.0:.6g}" for bound in bounds)
+        words = least if least == most else f"{least} to {most}"
+        return median, spread, f"{words}{unit} ({_seeds(values)})"
     inside = _seeds(values) if show(low) == show(high) else f"{show(low)} to {show(high)}, {_seeds(values)}"
-    return median, {"min": low, "q25": q25, "q75": q75, "max": high}, f"{show(median)}{unit} ({inside})"
+    return median, spread, f"{show(median)}{unit} ({inside})"
 
 
 def _seeds(values: tuple[Number, ...]) -> str:
