@@ -7,7 +7,6 @@ lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vec
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +15,7 @@ from scipy.linalg import qr
 
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
+from .pursuit import matching_pursuit
 
 __all__ = ["KSVDFit", "fit_ksvd", "ksvd"]
 
@@ -83,7 +83,8 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
        atoms leave of the frames that use it (a singular value decomposition: exact, not the power step of approximate
        K-SVD) [1]_;
-    2. codes the frames again by Batch-OMP [2]_, and keeps the old code of a frame that the new one would not improve;
+    2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
+       improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
 
     None of the three can raise the training error. An atom is not updated to a multiple of another one.
@@ -176,7 +177,7 @@ def _different(directions: Matrix, count: int) -> Matrix:
 
 
 def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, Matrix, list[float]]:
-    codes = _matching_pursuit(signals, atoms, sparsity)
+    codes = _code(signals, atoms, sparsity)
     errors = [_relative_error(signals, atoms, codes)]
     for _ in range(iterations):
         for j in np.flatnonzero(codes.any(axis=1)):
@@ -187,17 +188,14 @@ def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> 
     return atoms, codes, errors
 
 
-def _matching_pursuit(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
-    """Codes of at most `sparsity` atoms by Batch-OMP, which stops at absolute sizes and so gets unit signals."""
-    from sklearn.linear_model import orthogonal_mp_gram
-
-    norms = np.linalg.norm(signals, axis=0)
-    with warnings.catch_warnings():
-        # It warns where a signal needs fewer atoms, as the frames that are atoms do.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        codes = orthogonal_mp_gram(atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity)
-    scaled: Matrix = np.reshape(codes, (atoms.shape[1], -1)) * norms
-    return scaled
+def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
+    """Codes of at most `sparsity` atoms by orthogonal matching pursuit, which notices when a signal needs fewer."""
+    gram, correlations = atoms.T @ atoms, atoms.T @ _normalised(signals)
+    codes = np.zeros_like(correlations)
+    for signal, code, correlation in zip(signals.T, codes.T, correlations.T, strict=True):
+        support = matching_pursuit(gram, correlation, sparsity)
+        code[support] = np.linalg.lstsq(atoms[:, support], signal, rcond=None)[0]
+    return codes
 
 
 def _update_atom(signals: Matrix, atoms: Matrix, codes: Matrix, j: int) -> None:
@@ -218,7 +216,7 @@ def _update_atom(signals: Matrix, atoms: Matrix, codes: Matrix, j: int) -> None:
 
 def _code_again(signals: Matrix, atoms: Matrix, codes: Matrix, sparsity: int) -> None:
     """Step 2, in place: new codes where they are better."""
-    new = _matching_pursuit(signals, atoms, sparsity)
+    new = _code(signals, atoms, sparsity)
     better = _errors(signals, atoms, new) < _errors(signals, atoms, codes)
     codes[:, better] = new[:, better]
 

@@ -1079,7 +1079,8 @@ crowds = [minibatch_case(seed) for seed in range(n_seeds)]
 
 # %%
 thetas = np.geomspace(2, 200, 70)
-bounds = [[theory.theorem1(constants, K, theta=th) for th in thetas] for _, constants in crowds]
+tradeoffs = [theory.TheoremParameters(theta=th) for th in thetas]
+bounds = [[theory.theorem1(constants, K, tradeoff) for tradeoff in tradeoffs] for _, constants in crowds]
 rate = np.array([[b.kappa for b in row] for row in bounds])
 left_over = np.array([[b.residual for b in row] for row in bounds])
 after = {t: np.array([[b.after(t, 1.0) for b in row] for row in bounds]) for t in (1, 2, rounds)}
@@ -1218,7 +1219,7 @@ theta_grid = np.geomspace(1e-3, 1e3, 20001)
 least = theory.beta_2_unbounded_variance(1.0, 1.0, 1.0, theta=theta_grid).min()
 scales = np.geomspace(1e-2, 1e4, 25)
 least_printed = min(appendix_printed(u, u, theta_grid).min() for u in scales)
-always = [theory.theorem_unbounded_variance(crowds[0][1], K, 0.0, theta=th).guarantees for th in thetas]
+always = [theory.theorem_unbounded_variance(crowds[0][1], K, 0.0, tradeoff).guarantees for tradeoff in tradeoffs]
 fgmp.claim(
     "theory-unbounded-variance",
     "the theorem without bounded variance gives kappa < 1 for some data (exact projections)",

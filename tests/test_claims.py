@@ -142,10 +142,10 @@ def test_a_second_claim_of_the_same_name_replaces_the_first():
         (("a", " ", 1.0, True), "statement is"),
         (("a", "x\ny", 1.0, True), "statement is"),
         (("a", "x", "y\nz", True), "measured is 'y.nz'; expected one line"),
-        (("a", "x", [], True), "measured is empty"),
-        (("a", "x", {}, True), "measured is empty"),
-        (("a", "x", {"b": []}, True), "measured is empty"),
-        (("a", "x", np.empty(0), True), "measured is empty"),
+        (("a", "x", [], True), r"measured is \[\]; expected one value per seed"),
+        (("a", "x", {}, True), "measured is {}; expected one value per seed"),
+        (("a", "x", {"b": []}, True), r"measured is {'b': \[\]}; expected one"),
+        (("a", "x", np.empty(0), True), r"measured is array\(.*\); expected one"),
         (("a", "x", None, True), "measured is None; expected numbers"),
         (("a", "x", True, True), "measured is True; expected numbers"),
         (("a", "x", [1.0, "2"], True), "expected numbers or a string"),
@@ -188,7 +188,9 @@ def test_parameters_must_be_plain():
 def test_a_record_that_is_none_is_named(folder):
     folder.mkdir()
     (folder / "a.json").write_text("{}")
-    with pytest.raises(ValueError, match=r"a\.json is not the record of a claim"):
+    with pytest.raises(
+        ValueError, match=r"a\.json is no record of a claim \(.*missing.*\); expected what claim\(\) writes"
+    ):
         read_claims()
 
 

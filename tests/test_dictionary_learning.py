@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.linear_model import orthogonal_mp
 
 from fgmp import dictionary_learning
 from fgmp.datasets.video import photo_clip
-from fgmp.dictionary_learning import _replace_unused, _update_atom, fit_ksvd, ksvd
+from fgmp.dictionary_learning import _code, _replace_unused, _update_atom, fit_ksvd, ksvd
 
 
 def relative_error(frames, fit):
@@ -163,6 +164,27 @@ def test_an_atom_is_not_fitted_to_rounding_errors():
     _update_atom(frames, atoms, codes, 1)
     np.testing.assert_array_equal(atoms, np.eye(3)[:, :2])
     np.testing.assert_array_equal(codes, [[1], [0]])
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1.0, 1e9])
+def test_codes_are_those_of_scikit_learn(unit):
+    """Of unit 1, for it stops at absolute sizes."""
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((12, 15))
+    atoms /= np.linalg.norm(atoms, axis=0)
+    signals = rng.standard_normal((12, 8))
+    expected = np.column_stack([orthogonal_mp(atoms, signal, n_nonzero_coefs=4) for signal in signals.T])
+    np.testing.assert_allclose(_code(unit * signals, atoms, 4) / unit, expected, atol=1e-12)
+
+
+def test_signals_that_need_fewer_atoms_get_fewer():
+    """Nothing, an atom, and two atoms; a warning would be an error here."""
+    atoms = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
+    weights = np.zeros((6, 3))
+    weights[4, 1], weights[[0, 5], 2] = -3.0, [1.0, 2.0]
+    codes = _code(atoms @ weights, atoms, 4)
+    np.testing.assert_array_equal(codes != 0, weights != 0)
+    np.testing.assert_allclose(codes, weights, atol=1e-14)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -9,7 +9,7 @@ from scipy.sparse.linalg import aslinearoperator
 
 import fgmp
 from fgmp import theory
-from fgmp.theory import ClientConstants
+from fgmp.theory import ClientConstants, TheoremParameters
 
 
 def squared(m=5, n=6, n_clients=2, seed=0, averaged=True):
@@ -136,9 +136,9 @@ def test_what_cannot_be_enumerated_is_not_known():
     assert np.isnan(found.upper_squared).all()
     theory.theorem1(found, 1)
     with pytest.raises(ValueError, match="upper_squared is not known; expected the mean square over minibatches"):
-        theory.theorem1(found, 1, eta_1=1.1)
+        theory.theorem1(found, 1, TheoremParameters(eta_1=1.1))
     known = theory.measure_constants(fed, np.zeros(12), 3, max_supports=924)
-    assert np.isfinite(theory.theorem1(known, 1, eta_1=1.1).beta_2).all()
+    assert np.isfinite(theory.theorem1(known, 1, TheoremParameters(eta_1=1.1)).beta_2).all()
 
 
 def test_clients_without_enough_rows_have_no_guarantee():

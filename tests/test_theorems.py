@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from fgmp import theory
-from fgmp.theory import ClientConstants
+from fgmp.theory import ClientConstants, TheoremParameters
 
 # eta_1 = 5/4, so that s = sqrt(1 - 16/25) = 3/5 is rational.
 SLACK = {F(1): F(0), F(5, 4): F(3, 5)}
@@ -91,7 +91,7 @@ def rate_and_residual(etas, **options):
 
 
 def options_of(etas, theta=THETA):
-    return dict(theta=float(theta), eta_1=float(etas[0]), eta_2=float(etas[1]), eta_3=float(etas[2]))
+    return TheoremParameters(theta=float(theta), eta_1=float(etas[0]), eta_2=float(etas[1]), eta_3=float(etas[2]))
 
 
 def assert_bound(bound, kappa, residual):
@@ -102,7 +102,7 @@ def assert_bound(bound, kappa, residual):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 def test_theorem_1_is_its_proof(etas):
-    bound = theory.theorem1(constants(), K, **options_of(etas))
+    bound = theory.theorem1(constants(), K, options_of(etas))
     assert_bound(bound, *rate_and_residual(etas))
     for i, client in enumerate(CLIENTS):
         nu = local_iteration(client, F(0), etas)
@@ -112,7 +112,7 @@ def test_theorem_1_is_its_proof(etas):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 def test_inexact_solvers_are_their_proof(etas):
-    bound = theory.theorem_inexact(constants(), K, 0.25, **options_of(etas))
+    bound = theory.theorem_inexact(constants(), K, 0.25, options_of(etas))
     assert_bound(bound, *rate_and_residual(etas, delta=F(1, 4)))
 
 
@@ -120,7 +120,7 @@ def test_inexact_solvers_are_their_proof(etas):
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_cohorts_are_their_proof(etas, size):
     """kappa for the worst cohort, what is added for the mean one."""
-    bound = theory.theorem_partial_participation(constants(), K, size, **options_of(etas))
+    bound = theory.theorem_partial_participation(constants(), K, size, options_of(etas))
     equal, added, rates = [F(1, size)] * size, [], []
     for cohort in combinations(CLIENTS, size):
         added.append(after_a_round(F(0), etas, equal, cohort))
@@ -133,7 +133,7 @@ def test_the_theorem_of_the_appendix_is_its_proof(etas):
     """kappa is far above 1, so what one local iteration does is compared."""
     theta = F(1, 100)
     energy = [float(client["energy"]) for client in CLIENTS]
-    bound = theory.theorem_unbounded_variance(constants(), K, energy, **options_of(etas, theta))
+    bound = theory.theorem_unbounded_variance(constants(), K, energy, options_of(etas, theta))
     options = dict(theta=theta, third=lemma_of_the_appendix, first=xi_1_of_the_appendix)
     for i, client in enumerate(CLIENTS):
         nu = local_iteration(client, F(0), etas, **options)
@@ -147,9 +147,9 @@ def test_the_theorem_of_the_appendix_is_its_proof(etas):
 def test_a_perfect_client_by_hand():
     """rho = 1, theta = 2, sigma^2 = 1, no gradient: beta_2 = 1/2, xi_2 = 8, xi_1 = 4, mu = 2, nu = 48."""
     constants = ClientConstants.of(1.0, 1.0, variance=1.0)
-    bound = theory.theorem1(constants, 1, theta=2.0)
+    bound = theory.theorem1(constants, 1, TheoremParameters(theta=2.0))
     assert (bound.beta_1[0], bound.beta_2[0], bound.mu[0], bound.nu[0]) == (1.0, 0.5, 2.0, 48.0)
-    sharper = theory.theorem1(constants, 4, theta=8.0)  # mu = 4 * 2/64 = 1/8
+    sharper = theory.theorem1(constants, 4, TheoremParameters(theta=8.0))  # mu = 4 * 2/64 = 1/8
     assert sharper.kappa == 4 / 8**4
     assert sharper.residual == pytest.approx(4 * 4 * (2 * 64 + 4) * (1 + 1 / 8 + 1 / 64 + 1 / 512) / (1 - 4 / 8**4))
 
@@ -158,14 +158,14 @@ def test_weights_order_and_clients_that_do_not_count():
     etas = SETTINGS[-1]
     ends = [rate_and_residual(etas, weights=weights) for weights in ([F(1), F(0), F(0)], [F(0), F(1), F(0)])]
     for i, (kappa, residual) in enumerate(ends):
-        assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, **options_of(etas)), kappa, residual)
+        assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, options_of(etas)), kappa, residual)
     hopeless = ClientConstants.of([1.0, 1.0], [1.0, 3.0], gradient=[0.0, 0.1], weights=[1.0, 0.0])
     assert theory.theorem1(hopeless, 2).kappa == 0 and theory.theorem1(hopeless, 2).residual == 0
 
 
 def test_the_bound_of_f_is_that_of_the_proof():
     """f(x*) + g d + rho d^2 / 2 + rho d^2 / 2 with the g d that is largest: g^2 / (2 rho) + rho d^2 / 2."""
-    bound = theory.theorem1(constants(), K, **options_of(SETTINGS[-1]))
+    bound = theory.theorem1(constants(), K, options_of(SETTINGS[-1]))
     value = theory.objective_bound(bound, [0, 2], 3.0, objective=0.5, gradient=4.0, smoothness=8.0)
     squares = bound.kappa ** np.array([0, 2]) * 3.0 + bound.residual
     np.testing.assert_allclose(value, 0.5 + 4 / 16 + 8 * squares)
@@ -179,11 +179,11 @@ def test_the_full_batch_takes_an_infinite_theta():
     far = F(10**30)  # stands for infinity
     kappa, residual = rate_and_residual(etas, weights=[F(1, 2)] * 2, clients=still[:2], theta=far)
     for theta in (np.inf, np.float32(np.inf), 1e200):
-        bound = theory.theorem1(full, K, theta=theta, eta_1=1.25)
+        bound = theory.theorem1(full, K, TheoremParameters(theta=theta, eta_1=1.25))
         assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(float(residual))
     noisy = theory.theorem1(constants(), K)
     assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
-    empty = theory.theorem_unbounded_variance(full, K, 0.0, theta=np.inf, eta_1=1.25)
+    empty = theory.theorem_unbounded_variance(full, K, 0.0, TheoremParameters(theta=np.inf, eta_1=1.25))
     assert np.isinf(empty.beta_2).all() and not empty.guarantees and empty.residual == np.inf
     without = np.array([local_iteration(c, F(0), etas, theta=far, first=lambda _: 0) for c in still[:2]], float)
     s_term = 4 * empty.beta_1 * 6 * 0.6 * full.whole_gradient / full.lower  # Theorem 1 has it, the appendix does not
@@ -191,9 +191,9 @@ def test_the_full_batch_takes_an_infinite_theta():
 
 
 def test_numpy_scalars_are_numbers():
-    plain = theory.theorem1(constants(), 3, theta=2, eta_1=1.25, eta_2=1, eta_3=2)
+    plain = theory.theorem1(constants(), 3, TheoremParameters(theta=2, eta_1=1.25, eta_2=1, eta_3=2))
     scalars = dict(theta=np.int64(2), eta_1=np.float32(1.25), eta_2=np.int8(1), eta_3=np.int8(2))
-    ours = theory.theorem1(constants(), np.int8(3), **scalars)
+    ours = theory.theorem1(constants(), np.int8(3), TheoremParameters(**scalars))
     assert (ours.kappa, ours.residual) == (plain.kappa, plain.residual)
     assert theory.beta_2(2, 3, theta=np.int64(2)) == theory.beta_2(2.0, 3.0, theta=2.0) == 1.25
     np.testing.assert_array_equal(theory.beta_2(2, 3, theta=[1, 2]), [2.0, 1.25])
@@ -207,15 +207,30 @@ def test_numpy_scalars_are_numbers():
 def test_projections_are_exact_unless_said_otherwise():
     exact = dict(theta=0.5, eta_1=1.0, eta_2=1.0, eta_3=1.0)
     calls = [
-        lambda **etas: theory.theorem1(constants(), K, **etas),
-        lambda **etas: theory.theorem_inexact(constants(), K, 0.1, **etas),
-        lambda **etas: theory.theorem_partial_participation(constants(), K, 2, **etas),
-        lambda **etas: theory.theorem_unbounded_variance(constants(), K, 0.1, **etas),
+        lambda parameters: theory.theorem1(constants(), K, parameters),
+        lambda parameters: theory.theorem_inexact(constants(), K, 0.1, parameters),
+        lambda parameters: theory.theorem_partial_participation(constants(), K, 2, parameters),
+        lambda parameters: theory.theorem_unbounded_variance(constants(), K, 0.1, parameters),
     ]
     for call in calls:
-        plain, said = call(theta=0.5), call(**exact)
+        plain, said = call(TheoremParameters(theta=0.5)), call(TheoremParameters(**exact))
         assert (plain.kappa, plain.residual) == (said.kappa, said.residual)
         np.testing.assert_array_equal(plain.nu, said.nu)
+
+
+def test_parameters_are_settled_once():
+    """The defaults are the full batch and exact projections; scalars become floats; nobody changes them later."""
+    parameters = TheoremParameters(theta=np.int64(2), eta_2=np.int8(2), eta_3=3)
+    assert repr(parameters) == "TheoremParameters(theta=2.0, eta_1=1.0, eta_2=2.0, eta_3=3.0)"
+    assert (parameters.pruning, parameters.server) == (9.0, 20.0)
+    assert TheoremParameters() == TheoremParameters(theta=np.inf, eta_1=1, eta_2=1, eta_3=1)
+    with pytest.raises(AttributeError):
+        parameters.theta = 1.0
+    with pytest.raises(TypeError):
+        TheoremParameters(1.0)
+    assert theory.theorem1(PLAIN, K).residual == theory.theorem1(PLAIN, K, TheoremParameters()).residual
+    with pytest.raises(TypeError, match="parameters"):
+        theory.theorem_unbounded_variance(PLAIN, K, 0.0)
 
 
 def test_a_void_lemma_is_never_a_guarantee():
@@ -231,14 +246,14 @@ def test_the_border_of_kappa():
     """rho = 1 and theta = 4: mu = 4 * 2/16 = 1/2, and kappa = 4 mu^2 = 1 is no guarantee; nor is anything above."""
     client = ClientConstants.of(1.0, 1.0, gradient=0.1)
     for eta_3 in (1.0, 1.1):
-        bound = theory.theorem1(client, 2, theta=4.0, eta_3=eta_3)
+        bound = theory.theorem1(client, 2, TheoremParameters(theta=4.0, eta_3=eta_3))
         assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
         assert not bound.guarantees and bound.residual == np.inf
-    assert theory.theorem1(client, 3, theta=4.0).kappa == 0.5
+    assert theory.theorem1(client, 3, TheoremParameters(theta=4.0)).kappa == 0.5
 
 
 def test_small_and_huge_numbers_and_no_rounds():
-    quiet = theory.theorem1(ClientConstants.of(1.0, 1.0, variance=0.25), 1, theta=8.0)
+    quiet = theory.theorem1(ClientConstants.of(1.0, 1.0, variance=0.25), 1, TheoremParameters(theta=8.0))
     assert quiet.nu[0] == 4 * (2 * 64 * 0.25 + 4 * 0.25)
     assert theory.beta_2(1e-320, 1.0) == np.inf
     assert quiet.after([], 1.0).shape == (0,)
@@ -253,7 +268,7 @@ def test_small_and_huge_numbers_and_no_rounds():
 
 
 PLAIN, UNKNOWN = constants(), ClientConstants.of([1.0, 1.0], 1.1, gradient=0.1)
-BOUND = theory.theorem1(PLAIN, K, theta=0.5)
+BOUND = theory.theorem1(PLAIN, K, TheoremParameters(theta=0.5))
 CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
 
 
@@ -261,38 +276,53 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
     "call, message",
     [
         (
-            lambda: theory.theorem1(UNKNOWN, 1, eta_1=1.1),
+            lambda: theory.theorem1(UNKNOWN, 1, TheoremParameters(eta_1=1.1)),
             "upper_squared is not known; .* gradient at 2 tau, for eta_1 > 1",
         ),
         (
-            lambda: theory.theorem1(ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0), 1, eta_1=1.1),
+            lambda: theory.theorem1(
+                ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0), 1, TheoremParameters(eta_1=1.1)
+            ),
             r"whole_gradient is not known; expected \|\|grad f_i\(x\*\)\|\|\^2, for eta_1 > 1",
         ),
-        (lambda: theory.theorem_inexact(UNKNOWN, 1, 0.1, eta_1=1.1), "upper_squared is not known"),
-        (lambda: theory.theorem_partial_participation(UNKNOWN, 1, 1, eta_1=1.1), "upper_squared is not known"),
+        (lambda: theory.theorem_inexact(UNKNOWN, 1, 0.1, TheoremParameters(eta_1=1.1)), "upper_squared is not known"),
         (
-            lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, theta=1.0),
+            lambda: theory.theorem_partial_participation(UNKNOWN, 1, 1, TheoremParameters(eta_1=1.1)),
+            "upper_squared is not known",
+        ),
+        (
+            lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, TheoremParameters(theta=1.0)),
             "at 2 tau, for the theorem without a bound on the variance",
         ),
-        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, eta_3=0.5), "eta_3 is 0.5"),
-        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, eta_3=0.5), "eta_3 is 0.5"),
+        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, TheoremParameters(eta_3=0.5)), "eta_3 is 0.5"),
+        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, TheoremParameters(eta_3=0.5)), "eta_3 is 0.5"),
         (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1, upper_squared=np.nan), "upper_squared holds 1 values"),
         (
-            lambda: theory.theorem_unbounded_variance(PLAIN, 1, [1.0, 2.0], theta=1.0),
+            lambda: theory.theorem_unbounded_variance(PLAIN, 1, [1.0, 2.0], TheoremParameters(theta=1.0)),
             r"minibatch_gradient has shape \(2,\)",
         ),
         (
-            lambda: theory.theorem_unbounded_variance(PLAIN, 1, -1.0, theta=1.0),
+            lambda: theory.theorem_unbounded_variance(PLAIN, 1, -1.0, TheoremParameters(theta=1.0)),
             "minibatch_gradient is -1 at least once",
         ),
-        (lambda: theory.theorem_unbounded_variance(PLAIN, 1, np.nan, theta=1.0), "minibatch_gradient holds 1 values"),
-        (lambda: theory.theorem1(PLAIN, 1, theta=np.nan), "theta is nan"),
-        (lambda: theory.theorem1(PLAIN, 1, theta=-1), "theta is -1"),
-        (lambda: theory.theorem1(PLAIN, 1, theta="1"), "theta is '1'"),
-        (lambda: theory.theorem1(PLAIN, 1, theta=[1.0, 2.0]), r"theta has shape \(2,\)"),
-        (lambda: theory.theorem1(PLAIN, 1, eta_1=np.nan), "eta_1 is nan"),
-        (lambda: theory.theorem1(PLAIN, 1, eta_2=0.9), "eta_2 is 0.9; expected a finite number at least 1"),
-        (lambda: theory.theorem1(PLAIN, 1, eta_3=np.inf), "eta_3 is inf"),
+        (
+            lambda: theory.theorem_unbounded_variance(PLAIN, 1, np.nan, TheoremParameters(theta=1.0)),
+            "minibatch_gradient holds 1 values",
+        ),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=np.nan)), "theta is nan"),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=-1)), "theta is -1"),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta="1")), "theta is '1'"),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=[1.0, 2.0])), r"theta has shape \(2,\)"),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_1=np.nan)), "eta_1 is nan"),
+        (
+            lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_2=0.9)),
+            "eta_2 is 0.9; expected a finite number at least 1",
+        ),
+        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_3=np.inf)), "eta_3 is inf"),
+        (lambda: theory.theorem1(PLAIN, 1, 2.0), "parameters is 2.0; expected TheoremParameters, with theta and eta_1"),
+        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, None), "parameters is None"),
+        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, {"theta": 1.0}), "parameters is {'theta': 1.0}"),
+        (lambda: theory.theorem_unbounded_variance(PLAIN, 1, 0.0, np.inf), "parameters is inf"),
         (lambda: theory.theorem1(PLAIN, 1.5), "local_iterations is 1.5"),
         (lambda: theory.theorem_partial_participation(PLAIN, 0, 1), "local_iterations is 0"),
         (

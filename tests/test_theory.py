@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import fgmp
 from fgmp import theory
-from fgmp.theory import ClientConstants
+from fgmp.theory import ClientConstants, TheoremParameters
 
 
 @settings(max_examples=30)
@@ -169,18 +169,20 @@ def test_no_guarantee_is_said_not_computed():
 
 def test_the_variants_by_hand():
     constants = ClientConstants.of([1.0, 1.0, 1.0], [1.0, 1.01, 1.02], gradient=0.01, variance=0.03)
-    exact = theory.theorem1(constants, 3, theta=10.0)
-    inexact = theory.theorem_inexact(constants, 3, 0.1, theta=10.0)
+    exact = theory.theorem1(constants, 3, TheoremParameters(theta=10.0))
+    inexact = theory.theorem_inexact(constants, 3, 0.1, TheoremParameters(theta=10.0))
     np.testing.assert_allclose(inexact.mu, 2 * exact.mu)
     np.testing.assert_allclose(inexact.nu, 2 * exact.nu + 8 * 0.01)
-    assert theory.theorem_inexact(constants, 3, 0.0, theta=10.0).kappa == pytest.approx(8 * exact.kappa)
-    part = theory.theorem_partial_participation(constants, 3, 2, theta=10.0)
+    assert theory.theorem_inexact(constants, 3, 0.0, TheoremParameters(theta=10.0)).kappa == pytest.approx(
+        8 * exact.kappa
+    )
+    part = theory.theorem_partial_participation(constants, 3, 2, TheoremParameters(theta=10.0))
     assert part.kappa == pytest.approx(4 * np.sort(exact.mu**3)[1:].mean())
-    whole = theory.theorem_partial_participation(constants, 3, 3, theta=10.0)
+    whole = theory.theorem_partial_participation(constants, 3, 3, TheoremParameters(theta=10.0))
     assert whole.kappa == pytest.approx(exact.kappa) and whole.residual == pytest.approx(exact.residual)
     assert part.kappa >= whole.kappa
     constants = ClientConstants.of([1.0, 1.0, 1.0], [1.0, 1.01, 1.02], upper_squared=1.1)
-    free = theory.theorem_unbounded_variance(constants, 3, [0.0, 0.0, 0.0], theta=0.05)
+    free = theory.theorem_unbounded_variance(constants, 3, [0.0, 0.0, 0.0], TheoremParameters(theta=0.05))
     np.testing.assert_allclose(free.beta_1, exact.beta_1)
     slow = theory.beta_2_unbounded_variance(constants.lower, constants.upper, constants.upper_squared, theta=0.05)
     np.testing.assert_allclose(free.beta_2, slow)
@@ -279,8 +281,8 @@ FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three at
         (lambda: theory.gaussian_width_bound(3, 1, np.nan), "radius is nan"),
         (lambda: theory.gaussian_width_bound(3, 4), r"sparsity is 4; .* 1 to 3 \(the number of features\)"),
         (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 0), "local_iterations is 0"),
-        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, eta_1=0.5), "eta_1 is 0.5"),
-        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, theta=0), "theta is 0"),
+        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, TheoremParameters(eta_1=0.5)), "eta_1 is 0.5"),
+        (lambda: theory.theorem1(ClientConstants.of(1.0, 1.0), 1, TheoremParameters(theta=0)), "theta is 0"),
         (lambda: theory.theorem_inexact(ClientConstants.of(1.0, 1.0), 1, -1), "accuracy is -1"),
         (lambda: theory.theorem_partial_participation(ClientConstants.of(1.0, 1.0), 1, 2), "cohort_size is 2"),
         (lambda: ClientConstants.of(0.0, 1.0), "expected 0 < lower <= upper"),

@@ -184,7 +184,7 @@ def read_claims(folder: str | os.PathLike[str] | None = None) -> list[Claim]:
         try:
             claims.append(Claim(**json.loads(path.read_text(encoding="utf-8"), object_hook=_decode)))
         except (ValueError, TypeError) as error:
-            raise ValueError(f"{path} is not the record of a claim: {error}") from error
+            raise ValueError(f"{path} is no record of a claim ({error}); expected what claim() writes") from error
     return sorted(claims, key=lambda c: c.id)
 
 
@@ -228,7 +228,7 @@ def _numbers(values: Any, given: Any) -> tuple[Number, ...]:
     groups = list(values.values()) if isinstance(values, dict) else [values]
     numbers = tuple(v for group in groups for v in (group if isinstance(group, tuple) else (group,)))
     if not numbers or () in groups:
-        raise ValueError("measured is empty; expected one value per seed, one value, or a few words")
+        raise ValueError(f"measured is {given!r}; expected one value per seed, one value, or a few words")
     if not all(type(v) in (int, float) for v in numbers):
         raise ValueError(f"measured is {given!r}; expected numbers or a string")
     return numbers

@@ -1,7 +1,8 @@
 """Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data.
 
 `lemmas` and `theorems` are the paper's formulas as its proofs give them, `client_constants` what they need of each
-client, `spectra` restricted eigenvalues, `measured` the constants of a federation.
+client, `parameters` the letters that they leave open, `spectra` restricted eigenvalues, `measured` the constants of a
+federation.
 
 May import: the ground floor. Nothing else imports it.
 """
@@ -9,6 +10,7 @@ May import: the ground floor. Nothing else imports it.
 from .client_constants import ClientConstants
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance
 from .measured import gaussian_width, gaussian_width_bound, heterogeneity, measure_constants, minibatch_variance
+from .parameters import TheoremParameters
 from .spectra import (
     RestrictedConstants,
     inner_restricted_constants,
@@ -30,6 +32,7 @@ __all__ = [
     "ClientConstants",
     "ConvergenceBound",
     "RestrictedConstants",
+    "TheoremParameters",
     "beta_1",
     "beta_2",
     "beta_2_unbounded_variance",

@@ -13,11 +13,13 @@ from numpy.typing import ArrayLike
 from ..checks import check_array, check_integer, check_number
 from ..models import Array
 from .client_constants import ClientConstants
-from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, check_theta, quotient, slack, times_theta_squared
+from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
+from .parameters import TheoremParameters, check_parameters
 
 __all__ = [
     "ClientConstants",
     "ConvergenceBound",
+    "TheoremParameters",
     "beta_1",
     "beta_2",
     "beta_2_unbounded_variance",
@@ -27,6 +29,8 @@ __all__ = [
     "theorem_partial_participation",
     "theorem_unbounded_variance",
 ]
+
+_EXACT = TheoremParameters()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,11 +79,7 @@ class ConvergenceBound:
 def theorem1(
     constants: ClientConstants,
     local_iterations: int,
-    *,
-    theta: float = np.inf,
-    eta_1: float = 1.0,
-    eta_2: float = 1.0,
-    eta_3: float = 1.0,
+    parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
     """Linear convergence of FedGradMP (paper, Theorem 1, the main theorem).
 
@@ -91,15 +91,13 @@ def theorem1(
     constants : ClientConstants
     local_iterations : int
         K.
-    theta : float
-        The trade-off between rate and residual: above 0; infinite is right for the full batch.
-    eta_1, eta_2, eta_3 : float
-        Quality of the three approximate projections: at least 1, and 1 where they are exact.
+    parameters : TheoremParameters, optional
+        theta and eta_1 to eta_3. The default is exact projections and the full batch.
 
     Raises
     ------
     ValueError
-        Where a number is out of its range, or eta_1 > 1 and the constants lack `upper_squared` or `whole_gradient`.
+        Where K is out of its range, or eta_1 > 1 and the constants lack `upper_squared` or `whole_gradient`.
 
     Notes
     -----
@@ -107,24 +105,20 @@ def theorem1(
     smaller than the sum of the products, where clients with large mu(i) also have large nu(i), so nu stays inside
     here, as the induction in the proof has it.
     """
-    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
     squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
     first = beta_1(constants.lower, constants.upper)
     second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
     xi_1 = 4 * quotient(constants.gradient + constants.variance, constants.upper**2)
-    mu, nu = _local_iteration(first, second, xi_1, _xi_2(constants, theta, eta_1), eta_2)
-    return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
+    mu, nu = _local_iteration(first, second, xi_1, _xi_2(constants, theta, eta_1), parameters)
+    return _assemble(first, second, mu, nu, constants.weights, local_iterations, parameters)
 
 
 def theorem_inexact(
     constants: ClientConstants,
     local_iterations: int,
     accuracy: float,
-    *,
-    theta: float = np.inf,
-    eta_1: float = 1.0,
-    eta_2: float = 1.0,
-    eta_3: float = 1.0,
+    parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
     """Inexact FedGradMP, restricted problems solved to ||b - b_opt|| <= delta (paper, the theorem on inexact solvers).
 
@@ -132,20 +126,16 @@ def theorem_inexact(
     nu + delta^2. Parameters as `theorem1`, and `accuracy` = delta, at least 0.
     """
     delta = check_number("accuracy", accuracy, at_least=0)
-    exact = theorem1(constants, local_iterations, theta=theta, eta_1=eta_1, eta_2=eta_2, eta_3=eta_3)
-    nu = 2 * exact.nu + 2 * (1 + eta_2) ** 2 * delta**2
-    return _assemble(exact.beta_1, exact.beta_2, 2 * exact.mu, nu, constants.weights, local_iterations, eta_3)
+    exact = theorem1(constants, local_iterations, parameters)
+    nu = 2 * exact.nu + 2 * parameters.pruning * delta**2
+    return _assemble(exact.beta_1, exact.beta_2, 2 * exact.mu, nu, constants.weights, local_iterations, parameters)
 
 
 def theorem_partial_participation(
     constants: ClientConstants,
     local_iterations: int,
     cohort_size: int,
-    *,
-    theta: float = np.inf,
-    eta_1: float = 1.0,
-    eta_2: float = 1.0,
-    eta_3: float = 1.0,
+    parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
     """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
 
@@ -157,10 +147,10 @@ def theorem_partial_participation(
     count = len(constants.lower)
     cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
     equal = replace(constants, weights=np.full(count, 1 / count))
-    all_clients = theorem1(equal, local_iterations, theta=theta, eta_1=eta_1, eta_2=eta_2, eta_3=eta_3)
+    all_clients = theorem1(equal, local_iterations, parameters)
     slowest = np.sort(all_clients.mu)[::-1][:cohort_size]
-    kappa = float((2 * eta_3**2 + 2) * _power(slowest, local_iterations).mean())
-    residual = _residual(all_clients.mu, all_clients.nu, equal.weights, local_iterations, eta_3, kappa)
+    kappa = float(parameters.server * _power(slowest, local_iterations).mean())
+    residual = _residual(all_clients.mu, all_clients.nu, equal.weights, local_iterations, parameters, kappa)
     return replace(all_clients, kappa=kappa, residual=residual)
 
 
@@ -168,20 +158,18 @@ def theorem_unbounded_variance(
     constants: ClientConstants,
     local_iterations: int,
     minibatch_gradient: ArrayLike,
-    *,
-    theta: float,
-    eta_1: float = 1.0,
-    eta_2: float = 1.0,
-    eta_3: float = 1.0,
+    parameters: TheoremParameters,
 ) -> ConvergenceBound:
     """Linear convergence without a bound on the variance of the gradients (paper, the last theorem of the appendix).
 
     Parameters
     ----------
-    constants, local_iterations, theta, eta_1, eta_2, eta_3
+    constants, local_iterations
         As in `theorem1`; `upper_squared` is always needed, and `variance` not used.
     minibatch_gradient : array_like, shape (N,)
         The mean over minibatches j of ||grad g_ij(x*)||^2.
+    parameters : TheoremParameters
+        With a finite theta: beta_2 is infinite for an infinite one.
 
     Notes
     -----
@@ -191,7 +179,7 @@ def theorem_unbounded_variance(
     xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
     onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
     """
-    theta, eta_1, eta_2, eta_3 = _check_parameters(theta, eta_1, eta_2, eta_3)
+    theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
     energy = np.zeros_like(constants.lower) + _one_each("minibatch_gradient", minibatch_gradient, constants.lower)
     squared = constants.known("upper_squared", "the theorem without a bound on the variance")
     first = beta_1(constants.lower, constants.upper)
@@ -199,8 +187,8 @@ def theorem_unbounded_variance(
     xi_1 = 2 * quotient(energy, constants.upper**2)
     spread = times_theta_squared(24 * energy, theta) + 30 * slack(eta_1) * energy
     xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
-    mu, nu = _local_iteration(first, second, xi_1, xi_2, eta_2)
-    return _assemble(first, second, mu, nu, constants.weights, local_iterations, eta_3)
+    mu, nu = _local_iteration(first, second, xi_1, xi_2, parameters)
+    return _assemble(first, second, mu, nu, constants.weights, local_iterations, parameters)
 
 
 def objective_bound(
@@ -236,13 +224,15 @@ def _power(mu: Array, exponent: int) -> Array:
     return powers
 
 
-def _local_iteration(first: Array, second: Array, xi_1: Array, xi_2: Array, eta_2: float) -> tuple[Array, Array]:
+def _local_iteration(
+    first: Array, second: Array, xi_1: Array, xi_2: Array, parameters: TheoremParameters
+) -> tuple[Array, Array]:
     """The factor mu(i) and the addend nu(i) of one local iteration; infinite where Lemma 2 is void.
 
     `xi_1` comes without its factor beta_1 = rho^+ / (2 rho^- - rho^+).
     """
     void = np.isinf(first)
-    factor = (1 + eta_2) ** 2 * np.where(void, 1.0, first)
+    factor = parameters.pruning * np.where(void, 1.0, first)
     return np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
 
 
@@ -255,22 +245,30 @@ def _xi_2(constants: ClientConstants, theta: float, eta_1: float) -> Array:
     return 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
 
 
-def _residual(mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float, kappa: float) -> float:
+def _residual(
+    mu: Array, nu: Array, weights: Array, local_iterations: int, parameters: TheoremParameters, kappa: float
+) -> float:
     """(2 eta_3^2 + 2)/(1 - kappa) times the sum of p_i nu(i) (1 + mu(i) + .. + mu(i)^(K-1))."""
     if kappa >= 1:
         return float("inf")
     counted = weights > 0
     series = sum(_power(mu[counted], k) for k in range(local_iterations))
-    return (2 * eta_3**2 + 2) * float(np.sum(weights[counted] * nu[counted] * series)) / (1 - kappa)
+    return parameters.server * float(np.sum(weights[counted] * nu[counted] * series)) / (1 - kappa)
 
 
 def _assemble(
-    first: Array, second: Array, mu: Array, nu: Array, weights: Array, local_iterations: int, eta_3: float
+    first: Array,
+    second: Array,
+    mu: Array,
+    nu: Array,
+    weights: Array,
+    local_iterations: int,
+    parameters: TheoremParameters,
 ) -> ConvergenceBound:
     local_iterations = check_integer("local_iterations", local_iterations)
     counted = weights > 0
-    kappa = float((2 * eta_3**2 + 2) * np.sum(weights[counted] * _power(mu[counted], local_iterations)))
-    residual = _residual(mu, nu, weights, local_iterations, eta_3, kappa)
+    kappa = float(parameters.server * np.sum(weights[counted] * _power(mu[counted], local_iterations)))
+    residual = _residual(mu, nu, weights, local_iterations, parameters, kappa)
     return ConvergenceBound(first, second, mu, nu, kappa, residual)
 
 
@@ -282,12 +280,3 @@ def _one_each(name: str, value: ArrayLike, like: Array) -> Array:
     if array.min() < 0:
         raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
     return array
-
-
-def _check_parameters(theta: float, eta_1: float, eta_2: float, eta_3: float) -> tuple[float, float, float, float]:
-    if np.ndim(theta) > 0:
-        raise ValueError(f"theta has shape {np.shape(theta)}; expected a number above 0, or infinity")
-    first, second, third = (
-        check_number(f"eta_{i}", eta, at_least=1) for i, eta in enumerate((eta_1, eta_2, eta_3), start=1)
-    )
-    return float(check_theta(theta)), first, second, third
