@@ -135,6 +135,17 @@ class Dictionary(StandardBasis):
     ------
     ValueError
         Where atoms are not finite, zero, or the same up to a factor.
+
+    Examples
+    --------
+    Three atoms in the plane; the last is at 45 degrees and has no norm of one:
+
+    >>> import fgmp
+    >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
+    >>> dictionary.gram.tolist(), dictionary.orthonormal
+    ([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0], [2.0, 2.0, 8.0]], False)
+    >>> fgmp.approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
+    [2]
     """
 
     def __init__(self, atoms: ArrayLike, approximation: str = "omp") -> None:
@@ -253,6 +264,15 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
         The seed.
     **options
         Passed to `Dictionary`.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> dictionary = fgmp.gaussian_dictionary(n_features=100, n_atoms=150, rng=0)
+    >>> dictionary.atoms.shape
+    (100, 150)
+    >>> bool(abs((dictionary.atoms**2).sum(axis=0).mean() - 1) < 0.1)
+    True
     """
     n_features = check_integer("n_features", n_features)
     n_atoms = check_integer("n_atoms", n_atoms)

@@ -69,6 +69,14 @@ def ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30
     ------
     ValueError
         See `fit_ksvd`.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> frames = [[1.0, 0.0, 0.0], [2.0, 0.0, 0.0], [0.0, 3.0, 3.0], [0.0, -1.0, -1.0]]
+    >>> atoms = fgmp.ksvd(frames, n_atoms=2, sparsity=1, rng=0).atoms
+    >>> sorted(abs(atoms.T).round(3).tolist())
+    [[0.0, 0.707, 0.707], [1.0, 0.0, 0.0]]
     """
     return fit_ksvd(frames, n_atoms, sparsity, iterations=iterations, rng=rng).dictionary
 

@@ -224,6 +224,13 @@ class Federation:
         ------
         ValueError
             Where lengths, shapes or values do not fit; the message names the argument and the client.
+
+        Examples
+        --------
+        >>> import fgmp
+        >>> federation = fgmp.Federation.from_arrays([[[1, 0], [0, 1]], [[2, 1]]], [[3, 4], [5]])
+        >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
+        (2, (2,), [0.667, 0.333])
         """
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")

@@ -59,6 +59,13 @@ class SquaredLoss:
     averaged : bool, default True
         Whether objectives and gradients are means over the rows, as the paper prints them, or sums. A summed gradient
         over b rows is b times as long, and so is every step of a fixed learning rate.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.SquaredLoss().derivative(np.array([1.0, 2.0]), np.array([0.5, 4.0])).tolist()
+    [0.5, -2.0]
     """
 
     averaged: bool = True
@@ -104,6 +111,13 @@ class LogisticLoss:
 
     The factor 2 is the paper's, so that l'' <= 1. With s(t) = 1/(1 + exp(-t)) the derivative is -2 y s(-2 y z) and
     the curvature 4 s(2z) (1 - s(2z)).
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.LogisticLoss().values(np.array([0.0, 20.0, -1.0]), np.array([1.0, 1.0, 1.0])).round(3).tolist()
+    [0.693, 0.0, 2.127]
     """
 
     @property
@@ -158,6 +172,14 @@ class SoftmaxLoss:
     ----------
     n_classes : int
         C, at least 2.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> loss = fgmp.SoftmaxLoss(n_classes=4)
+    >>> loss.model_shape(10), loss.derivative(np.zeros((1, 4)), np.array([2])).tolist()
+    ((10, 4), [[0.25, 0.25, -0.75, 0.25]])
     """
 
     n_classes: int

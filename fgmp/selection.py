@@ -138,7 +138,17 @@ class Selection:
 
 @dataclass(frozen=True)
 class PerOutput(Selection):
-    """tau entries of each output's column, each output on its own: what the paper means."""
+    """tau entries of each output's column, each output on its own: what the paper means.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.PerOutput().kept(np.array([[5, 1], [4, 3], [0, 2]]), 1).astype(int).tolist()
+    [[1, 0], [0, 1], [0, 0]]
+    >>> fgmp.PerOutput(always=2).kept(np.array([[5, 1], [4, 3], [0, 2]]), 1).astype(int).tolist()
+    [[1, 0], [0, 1], [1, 1]]
+    """
 
     def mark(self, magnitudes: Array, count: int) -> Array:
         """The `count` largest of each column."""
@@ -168,6 +178,13 @@ class PerAtom(Selection):
     """tau atoms, each with all its outputs, by the norm of its row: what "20 features" means in practice.
 
     The soft threshold shortens rows: S(v, t) = v max(1 - t / ||v||, 0) for the row v of an atom.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.PerAtom().kept(np.array([[5, 1], [4, 4], [0, 2]]), 1).astype(int).tolist()
+    [[0, 0], [1, 1], [0, 0]]
     """
 
     def mark(self, magnitudes: Array, count: int) -> Array:
@@ -197,7 +214,15 @@ class PerAtom(Selection):
 
 @dataclass(frozen=True)
 class Overall(Selection):
-    """tau entries of the whole model, in whatever outputs they stand."""
+    """tau entries of the whole model, in whatever outputs they stand.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.Overall().kept(np.array([[5, 1], [4, 3], [0, 2]]), 2).astype(int).tolist()
+    [[1, 0], [1, 0], [0, 0]]
+    """
 
     def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
         """As `Selection`; a sparsity is at most the number of coefficients."""

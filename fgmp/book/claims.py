@@ -134,6 +134,14 @@ def claim(
     -------
     Claim
         The record, as written to ``<id>.json`` in the folder of claims.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> errors = [1e-16, 3e-16, 2e-16]
+    >>> verdicts = [error < 1e-14 for error in errors]
+    >>> found = fgmp.claim("exact", "no error", errors, verdicts, source="ours", expected="0", floor=1e-14)
+    [holds] exact (ours): no error | expected: 0 | measured: below 1e-14 (3 seeds)
     """
     if not (isinstance(id, str) and _ID.fullmatch(id)):
         raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")

@@ -55,6 +55,13 @@ def make_sparse_regression(
     -------
     Federation
         Squared loss, equal weights, with ``truth`` = x#.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=3, n_samples=20, n_features=50, sparsity=4, rng=0)
+    >>> federation.n_clients, federation.clients[0].features.shape, int((federation.truth != 0).sum())
+    (3, (20, 50), 4)
     """
     n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
     seed = check_seed("rng", rng)

@@ -115,6 +115,14 @@ class FedAvg(FirstOrderMethod):
     ----------
     B. McMahan et al., Communication-efficient learning of deep networks from decentralized data, AISTATS 2017;
     server learning rate: S. Reddi et al., Adaptive federated optimization, ICLR 2021.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedAvg(learning_rate=0.01, local_iterations=5), federation, rounds=20, rng=0)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
+    (True, 20)
     """
 
     server_learning_rate: float = 1.0
@@ -142,6 +150,14 @@ class FedHT(FirstOrderMethod):
     References
     ----------
     Q. Tong et al., Federated optimization of l0-norm regularized sparse learning, Algorithms 15(9) 319, 2022.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedHT(sparsity=4, learning_rate=0.01), federation, rounds=20, rng=0)
+    >>> len(result.support)
+    4
     """
 
     sparsity: int

@@ -65,6 +65,15 @@ class FedGradMP(InDictionary):
     4512-4537, 2024.
     N. Nguyen, D. Needell, T. Woolf, Linear convergence of stochastic iterative greedy algorithms with sparse
     constraints, IEEE Transactions on Information Theory 63(11), 6869-6895, 2017 (GradMP and StoGradMP).
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
+    >>> method = fgmp.FedGradMP(sparsity=4, local_iterations=2, batch_size=50)
+    >>> result = fgmp.simulate(method, federation, rounds=10, cohort_size=3, rng=0)
+    >>> len(result.support), bool(result.history["relative_error"][-1] < 1e-12)
+    (4, True)
     """
 
     sparsity: int

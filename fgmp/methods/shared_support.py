@@ -72,6 +72,16 @@ class SharedSupportGradMP(InDictionary):
     other problems or other messages: T. Wimalajeewa, P. Varshney, arXiv 1211.6719 (distributed orthogonal matching
     pursuit); D. Sundman, S. Chatterjee, M. Skoglund, Distributed greedy pursuit algorithms, Signal Processing 105,
     2014; arXiv 1709.07731 (distributed hard thresholding pursuit).
+
+    Examples
+    --------
+    Each client has 8 rows, fewer than 3 tau = 9, and all of them together enough:
+
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=20, n_samples=8, n_features=60, sparsity=3, rng=0)
+    >>> result = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=3), federation, rounds=10, rng=0)
+    >>> bool(result.history["relative_error"][-1] < 1e-12)
+    True
     """
 
     sparsity: int

@@ -63,6 +63,17 @@ def polish(
     ------
     ValueError
         Where the support is empty, or something does not fit the federation.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, noise_variance=0.01, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=5, rng=0)
+    >>> better = fgmp.polish(result, federation)
+    >>> federation.objective(better.x) < federation.objective(result.x)
+    True
+    >>> better.support.tolist() == result.support.tolist()
+    True
     """
     if not len(result.support):
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")

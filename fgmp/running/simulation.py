@@ -122,6 +122,16 @@ def simulate(
     An answer that is not finite, or not what was asked for (other names, shapes or types, indices out of range or
     repeated, more entries than allowed), is left out of that exchange, and the weights are scaled to the rest; an
     exchange that nobody answers ends the round and leaves the model as it was.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=5, rng=0)
+    >>> bool(result.history["relative_error"][-1] < 1e-12)
+    True
+    >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
+    True
     """
     rounds = check_integer("rounds", rounds, at_least=0)
     record_every = check_integer("record_every", record_every)
@@ -156,7 +166,17 @@ def simulate(
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callback:
-    """A callback that stops a run once a column of the history is at most `below`."""
+    """A callback that stops a run once a column of the history is at most `below`.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
+    >>> done = fgmp.stop_at(1e-6, "relative_error")
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=1000, rng=0, callback=done)
+    >>> int(result.history["round"][-1]) < 10
+    True
+    """
     below = check_number("below", below)
     return lambda history: bool(column_of(history, column)[-1] <= below)
 

@@ -109,6 +109,15 @@ def tune(
     ------
     ValueError
         Where the grid is empty, a candidate is out of its range, or the history has no such column.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> make = lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate)
+    >>> tuning = fgmp.tune(make, {"learning_rate": [1e-6, 1e-2, 1e2]}, federation, rounds=20, rng=0)
+    >>> tuning.best.parameters, [trial.diverged for trial in tuning.trials]
+    ({'learning_rate': 0.01}, [False, False, True])
     """
     from joblib import Parallel, delayed
     from sklearn.model_selection import ParameterGrid

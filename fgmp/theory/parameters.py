@@ -37,6 +37,14 @@ class TheoremParameters:
     -----
     A projection of w onto the atoms of Gamma has quality eta where ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, with
     H_tau(w) the best approximation of that sparsity; so eta is at least 1, and 1 is exact, as in the standard basis.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> theory.TheoremParameters(eta_2=1.5)
+    TheoremParameters(theta=inf, eta_1=1.0, eta_2=1.5, eta_3=1.0)
+    >>> theory.TheoremParameters(eta_2=1.5).pruning
+    6.25
     """
 
     theta: float = np.inf

@@ -86,6 +86,16 @@ def restricted_constants(
     ValueError
         Where there are more supports than `max_supports`: `inner_restricted_constants` and
         `outer_restricted_constants` bound the constants from the two sides instead.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.restricted_constants([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], 1)
+    >>> constants.lower, constants.upper
+    (0.5, 0.5)
+    >>> constants = theory.restricted_constants([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], 2)
+    >>> round(constants.lower, 6) + 0.0, round(constants.upper, 6)
+    (0.0, 1.0)
     """
     hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
     max_supports = check_integer("max_supports", max_supports)

@@ -104,6 +104,15 @@ def theorem1(
     The paper takes one nu = sum p_i nu(i) (with a maximum inside) out of the sum over the clients. That sum can be
     smaller than the sum of the products, where clients with large mu(i) also have large nu(i), so nu stays inside
     here, as the induction in the proof has it.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.ClientConstants.of(lower=1.0, upper=[1.0, 1.02], gradient=1e-4)
+    >>> print(theory.theorem1(constants, local_iterations=3))
+    kappa = 0.00924, residual = 0.0216
+    >>> print(theory.theorem1(constants, 3, theory.TheoremParameters(theta=2.0)))
+    no guarantee: kappa = 38.7 is not below 1
     """
     theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
     squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
