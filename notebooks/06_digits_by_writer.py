@@ -341,7 +341,6 @@ def shown(values):
 
 step = 0.05 if dataset == "digits" else 0.01  # on 400 images the second digit is not the same on every machine
 
-
 # %%
 for column in ("training", "unseen"):
     found = margins(column)
