@@ -1,4 +1,4 @@
-"""Ranges that every machine prints alike."""
+"""Ranges that every machine prints alike: for measured values whose last digits are not compared."""
 
 from __future__ import annotations
 
