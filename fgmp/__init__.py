@@ -1,4 +1,8 @@
-"""Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
+"""Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
+
+`Federation` holds the data, a method such as `FedGradMP` says what travels, and `simulate` runs it. All public names
+are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says which room does what.
+"""
 
 from . import datasets, theory
 from .approximation import approx_tau

@@ -1,4 +1,7 @@
-"""approx_tau of a signal, with the eta that it reached: how far the selection is from the best one."""
+"""approx_tau of a signal, with the eta that it reached: how far the selection is from the best one.
+
+Only for looking: methods select by their dictionary and `selection`, and never ask for eta.
+"""
 
 from __future__ import annotations
 

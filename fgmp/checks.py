@@ -1,4 +1,8 @@
-"""Checks at the boundary: each names the argument, what came and what was expected."""
+"""Checks at the boundary: each names the argument, what came and what was expected.
+
+`check_...` returns the value in its plain type or raises a ValueError; `settle_...` does so for a field of a frozen
+dataclass. `check_seed` makes one integer of whatever a user gives as `rng`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Who holds which data, with which weight."""
+"""Who holds which data, with which weight.
+
+`Client` computes predictions, gradients and objectives on its own rows; `Federation` is the clients with weights p_i.
+"""
 
 from __future__ import annotations
 

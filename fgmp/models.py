@@ -1,4 +1,8 @@
-"""Sparse models: which atoms, with which coefficients; and the messages that carry them."""
+"""Sparse models: which atoms, with which coefficients; and the messages that carry them.
+
+`SparseModel` is what clients and server exchange; `encode` and `decode` carry dense coefficients by the shorter of two
+forms; `message_bytes` is the size that the histories count.
+"""
 
 from __future__ import annotations
 

@@ -440,7 +440,10 @@ def doubled(federation):
 # Each arm keeps the rate that was tuned for it. With four equal pixels, that of the pixels is divided by four.
 
 # %%
-def trial(basis, seed, tau=t0, selection=fgmp.PerOutput(), few=None, double=False, learning_rate=None, variance=None):
+EACH, ALL = fgmp.PerOutput(), fgmp.Overall()
+
+
+def trial(basis, seed, tau=t0, selection=EACH, few=None, double=False, learning_rate=None, variance=None):
     split = fgmp.digits_by_writer(dataset, **sizes | ({"n_samples": few} if few else {}), rng=seed)
     train, test = (doubled(f) if double else f for f in (split.train, split.test))
     n, size = train.n_features, min(batch_size, few or batch_size)
@@ -461,7 +464,7 @@ trials = {
     f"$\\tau$ = {t0}": {},
     f"$\\tau$ = {t0 // 4}": dict(tau=t0 // 4),
     f"$\\tau$ = {n_atoms}, all atoms": dict(tau=n_atoms),
-    f"$\\tau$ = {classes * t0} in all digits": dict(tau=classes * t0, selection=fgmp.Overall()),
+    f"$\\tau$ = {classes * t0} in all digits": dict(tau=classes * t0, selection=ALL),
     f"{ten} images a client": dict(few=ten),
     same + "$N(0, 1/n)$": dict(learning_rate=same_rate),
     same + "$N(0, 1)$": dict(learning_rate=same_rate, variance=1),

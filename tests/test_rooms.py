@@ -85,6 +85,12 @@ def test_a_room_is_small_and_says_what_it_is_for(path):
     assert len(words.splitlines()[0]) > 20 if words else not path.read_text()
 
 
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(HOUSE)))
+def test_what_a_file_refers_to_is_there(path):
+    for name in re.findall(r"`(fgmp\.[\w.]+)`", path.read_text()):
+        pkgutil.resolve_name(name)
+
+
 def test_the_readme_names_every_room():
     readme = (HOUSE.parent / "README.md").read_text()
     missing = [room for room in ROOMS if f"fgmp/{room}" not in readme]

@@ -1,4 +1,8 @@
-"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test."""
+"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test.
+
+`digits_by_writer` deals the digits of a downloaded set (`writers` reads them) or, without one, scikit-learn's embedded
+digits, whose writers are made by skewing the labels (`label_skew`).
+"""
 
 from __future__ import annotations
 

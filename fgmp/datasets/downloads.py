@@ -1,4 +1,8 @@
-"""Data that a user downloads: what it is, where it comes from, where it lies, and whether it arrived whole."""
+"""Data that a user downloads: what it is, where it comes from, where it lies, and whether it arrived whole.
+
+`fetch` is the only function that goes to the network, and only when it is called; `locate` finds what is there. Files
+are known by their checksums. The environment variable ``FGMP_DATA`` names the folder.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The IDX format of MNIST and QMNIST."""
+"""The IDX format of MNIST and QMNIST: arrays of numbers behind a header that gives their type and shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dealing samples to clients so that each client has classes of its own."""
+"""Dealing samples to clients so that each client has classes of its own: heterogeneity for data without writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Synthetic federations: the paper's heterogeneous Gaussian model, stored or streamed."""
+"""Synthetic federations: the paper's heterogeneous Gaussian model, stored or streamed.
+
+`make_sparse_regression` draws clients with a planted sparse solution; `make_sensing` lets them sense a signal of the
+user, through matrices that are generated anew for each product and never stored.
+"""
 
 from __future__ import annotations
 

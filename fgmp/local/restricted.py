@@ -1,4 +1,8 @@
-"""The restricted problem of a client: f_i over the span of the merged atoms, in orthonormal coordinates of it."""
+"""The restricted problem of a client: f_i over the span of the merged atoms, in orthonormal coordinates of it.
+
+`RestrictedProblem` offers value, gradient, Hessian and step length in these coordinates, which is all that a solver of
+`solvers` needs to know of loss, dictionary and data.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Plain gradient steps in the span of a client's rows: a fast loop for clients with few rows and many features."""
+"""Plain gradient steps in the span of a client's rows: a fast loop for clients with few rows and many features.
+
+The readable form is `FirstOrderMethod.train`; the model moves by combinations of the rows, so that steps can be taken
+on their coefficients, one for each row and output.
+"""
 
 from __future__ import annotations
 

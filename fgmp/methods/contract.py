@@ -1,8 +1,8 @@
 """The contract between a method and whatever runs it: exchanges of messages, and pure functions over a small state.
 
 A round is a sequence of exchanges. In each, the server broadcasts a message to the cohort, every client answers with
-a message, and the server combines the answers into its next state. The loop in `fgmp.simulate`, its byte counts and
-any other runtime see messages only.
+a message, and the server combines the answers into its next state. The loop in `fgmp.running.simulation`, its byte
+counts and any other runtime see messages only.
 """
 
 from __future__ import annotations

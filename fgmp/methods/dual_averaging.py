@@ -1,6 +1,6 @@
 """Dual averaging, plain and fast: the rivals whose clients sum up gradients and threshold when they look at a model.
 
-Notation as in `fgmp.baselines`.
+Notation as in `fgmp.methods.baselines`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Federated gradient matching pursuit: Algorithms 1 and 2 of Jeong, Needell and Qin (2024)."""
+"""Federated gradient matching pursuit: Algorithms 1 and 2 of Jeong, Needell and Qin (2024).
+
+`FedGradMP.refine` is the client's loop and `aggregate` the server's step, line by line as in the pseudo-code.
+"""
 
 from __future__ import annotations
 

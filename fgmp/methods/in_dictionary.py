@@ -1,4 +1,7 @@
-"""What every method whose models are coefficients in a dictionary repeats."""
+"""What every method whose models are coefficients in a dictionary repeats.
+
+Clients work with B_i = A_i Psi once and for all, and the estimate is x = Psi alpha.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Which fast loop serves a client in place of what its method prints, if any: the one place that decides."""
+"""Which fast loop serves a client in place of what its method prints, if any: the one place that decides.
+
+A method that overrides what a kernel stands for runs as printed; ``FGMP_READABLE=1`` makes all of them do so.
+"""
 
 from __future__ import annotations
 

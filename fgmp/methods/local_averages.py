@@ -1,4 +1,7 @@
-"""The pooled solver that pools least: every client minimises its own objective on the support, the server averages."""
+"""The pooled solver that pools least: every client minimises its own objective on the support, the server averages.
+
+Unlike the other pooled solvers it does not approach the minimiser of f where the clients differ.
+"""
 
 from __future__ import annotations
 

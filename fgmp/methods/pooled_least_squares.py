@@ -1,4 +1,8 @@
-"""Pooled solvers for the squared loss: normal equations in one exchange, conjugate gradients in several."""
+"""Pooled solvers for the squared loss: normal equations in one exchange, conjugate gradients in several.
+
+`NormalEquations` sends a matrix on the support and `PooledConjugateGradient` vectors: the choice for large tau. What
+the sums reveal stands in `pooled`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The pooled solver for any loss: aggregated Newton steps."""
+"""The pooled solver for any loss: aggregated Newton steps.
+
+Each exchange sums values, gradients and Hessians on the support; a step that raised the objective is halved.
+"""
 
 from __future__ import annotations
 

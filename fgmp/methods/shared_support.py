@@ -1,4 +1,7 @@
-"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours)."""
+"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours).
+
+For clients that hold too few rows to find it alone. The solve on the support is a pooled solver's (`pooled`).
+"""
 
 from __future__ import annotations
 

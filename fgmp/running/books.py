@@ -1,4 +1,7 @@
-"""The books of a run: one row of the history for each recorded round, and the running totals."""
+"""The books of a run: one row of the history for each recorded round, and the running totals.
+
+`simulate` fills them; what they cost is not counted among the seconds of a method.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Measures of a model for the history of a run."""
+"""Measures of a model for the history of a run, on the clients trained on or on others: `accuracy`, `accuracy_on`."""
 
 from __future__ import annotations
 

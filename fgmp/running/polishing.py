@@ -1,4 +1,7 @@
-"""The closing exchange: solve once more on the support that a run has found, with all clients' data (ours)."""
+"""The closing exchange: solve once more on the support that a run has found, with all clients' data (ours).
+
+`polish` serves the result of any method, and appends what it cost to the history.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A grid search that gives every method the same budget and keeps every curve."""
+"""A grid search that gives every method the same budget and keeps every curve.
+
+`tune` runs all candidates on the same federations with the same seed; a candidate that diverged is never the best.
+"""
 
 from __future__ import annotations
 

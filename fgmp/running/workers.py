@@ -1,4 +1,7 @@
-"""What the clients of a cohort answer: one after another, or shared among processes, with the same numbers."""
+"""What the clients of a cohort answer: one after another, or shared among processes, with the same numbers.
+
+The random numbers of a client depend on the seed, the round, the exchange and its key, and so on no order of work.
+"""
 
 from __future__ import annotations
 

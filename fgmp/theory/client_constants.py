@@ -1,4 +1,7 @@
-"""The constants of the clients that the convergence theorems take."""
+"""The constants of the clients that the convergence theorems take.
+
+`ClientConstants.of` makes them from numbers, `measured.measure_constants` from a federation.
+"""
 
 from __future__ import annotations
 

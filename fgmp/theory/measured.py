@@ -1,4 +1,8 @@
-"""The quantities in the paper's assumptions, measured on data."""
+"""The quantities in the paper's assumptions, measured on data.
+
+Restricted constants, variance of minibatch gradients and heterogeneity of a federation, and the Gaussian width of
+sparse vectors.
+"""
 
 from __future__ import annotations
 
