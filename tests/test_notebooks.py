@@ -17,6 +17,7 @@ from jupytext.compare import compare_notebooks
 from normalise import KERNEL, printed
 
 from fgmp.book.claims import printed_claims
+from fgmp.sweeping.sources import parameters_of
 
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -119,6 +120,13 @@ def test_parameters_of_the_paper_exist(name):
     path = ROOT / "notebooks" / f"{name}.ipynb"
     assert path.exists()
     assert set(PAPER[name]) <= set(papermill.inspect_notebook(path))
+
+
+@each_notebook
+def test_papermill_finds_every_parameter(path, caplog):
+    """Line by line, as it reads them: it passes over a line with a second "=", and warns of a valid name."""
+    assert list(papermill.inspect_notebook(path)) == list(parameters_of(read(path)))
+    assert not caplog.records
 
 
 def test_claims_have_one_home_each():

@@ -22,14 +22,14 @@ from typing import Any
 import jupytext
 import ledger
 import nbformat
-import papermill
 import readme_figure
 import yaml
 from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
-from papermill.exceptions import PapermillExecutionError
 
 from fgmp.book.claims import printed_claims, read_claims, summary
+from fgmp.sweeping import execution
+from fgmp.sweeping.sources import check_parameters, parameters_of
 
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
@@ -48,30 +48,13 @@ class Job:
 
 def execute(job: Job) -> bool:
     """Execute one notebook; print a line at the start and one at the end; True if it ran through."""
-    os.environ["FGMP_NOTEBOOK"] = job.name
     print(f"start   {job.name}", flush=True)
     start = time.monotonic()
-    problem = ""
-    try:
-        notebook = jupytext.read(job.source)
-        normalise(notebook)
-        papermill.execute_notebook(
-            notebook,
-            job.output,
-            job.parameters,
-            kernel_name="python3",
-            cwd=NOTEBOOKS,
-            progress_bar=False,
-            extra_arguments=["--log-level=CRITICAL"],  # or kernels talk about their sockets and their end
-        )
-    except PapermillExecutionError as error:
-        first = error.source.strip().partition("\n")[0]
-        message = " ".join(f"{error.ename}: {error.evalue}".split())
-        problem = f"  In [{error.exec_count}], which starts {first!r}: {message}"
-    except Exception as error:  # a kernel that died or never came up must not stop the others
-        problem = f"  {type(error).__name__}: {error}"
+    notebook = jupytext.read(job.source)
+    normalise(notebook)
+    problem = execution.execute(notebook, job.output, job.parameters, NOTEBOOKS, {"FGMP_NOTEBOOK": job.name})
     seconds = time.monotonic() - start
-    print(f"{'FAILED' if problem else 'done':7} {job.name}  {seconds:.1f} s{problem}", flush=True)
+    print(f"{'FAILED' if problem else 'done':7} {job.name}  {seconds:.1f} s  {problem}".rstrip(), flush=True)
     return not problem
 
 
@@ -91,9 +74,11 @@ def plan(
     jobs = []
     for name in sorted(wanted):
         values = (parameters or {}).get(name) or {}
-        known = papermill.inspect_notebook(found[name]) if values else {}
-        if strange := [key for key in values if key not in known]:
-            sys.exit(f"{name} has no parameter {', '.join(strange)}; it has: {', '.join(known) or 'none'}")
+        if values:
+            try:
+                check_parameters(name, parameters_of(jupytext.read(found[name])), values)
+            except ValueError as error:
+                sys.exit(str(error))
         jobs.append(Job(name, found[name], folder / f"{name}.ipynb", values))
     return jobs
 
