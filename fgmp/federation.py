@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import check_array, check_integer, precision_of
+from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel, Support
 
@@ -167,11 +168,14 @@ class Federation:
         The p_i, in the order of the clients given; they are scaled to sum to one.
     truth : ndarray or None
         x#, the model that made the data, where there is one.
+    labels : tuple of two values, or None
+        What the data call the -1 and +1 of the logistic loss.
     """
 
     clients: tuple[Client, ...]
     weights: Array
     truth: Array | None = None
+    labels: Labels | None = None
 
     def __post_init__(self) -> None:
         clients = tuple(self.clients)
@@ -201,6 +205,7 @@ class Federation:
         loss: str | Loss = "squared",
         weights: ArrayLike | None = None,
         truth: ArrayLike | None = None,
+        labels: Sequence[Any] | None = None,
     ) -> Federation:
         """Build a federation from one data matrix and one vector of targets per client.
 
@@ -212,12 +217,15 @@ class Federation:
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
-            The loss of every client. Labels are -1 and +1 for logistic, integers 0..C-1 for softmax, where C is one
-            more than the largest label; `SoftmaxLoss` sets C.
+            The loss of every client. Labels are two values of any kind for logistic, integers 0..C-1 for softmax,
+            where C is one more than the largest label; `SoftmaxLoss` sets C.
         weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|
             The p_i: not negative, scaled to sum to one.
         truth : array_like, optional
             x#, of the shape of a model.
+        labels : sequence of two values, optional
+            For the logistic loss: the label that becomes -1, and the one that becomes +1. By default the two that
+            occur, in increasing order. The federation keeps them, and `label` maps predictions back.
 
         Returns
         -------
@@ -239,6 +247,7 @@ class Federation:
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
+        ys, kept = coded_for(loss, ys, labels)
         loss = loss_named(loss, [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)])
         clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, ys, strict=True))]
         for client in clients:
@@ -254,7 +263,7 @@ class Federation:
                 raise ValueError(f"truth has shape {truth.shape}; expected {clients[0].model_shape}")
         if weights is None:
             weights = np.array([client.n_samples for client in clients])
-        return cls(tuple(clients), np.asarray(weights), truth)
+        return cls(tuple(clients), np.asarray(weights), truth, kept)
 
     @property
     def n_clients(self) -> int:
@@ -285,6 +294,10 @@ class Federation:
         """f(x) = sum_i p_i f_i(x)."""
         return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
 
+    def label(self, predictions: ArrayLike) -> Array:
+        """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""
+        return labels_behind(predictions, self.labels)
+
     def pooled(self) -> Federation:
         """One client that holds all rows and has the objective f: what an algorithm in one place would see.
 
@@ -303,7 +316,7 @@ class Federation:
         if not alike:
             parts = [(s * A, s * y) for s, (A, y) in zip(scales.astype(self.dtype), parts, strict=True)]
         features, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-        return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth)
+        return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth, self.labels)
 
     def check_sparsity(self, sparsity: int, n_atoms: int) -> None:
         """Raise a ValueError where a sparsity is larger than the number of atoms."""

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from scipy.special import expit
 
-from .checks import settle_integer
+from .checks import settle_integer, settle_number
 from .models import Array
 
 __all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "loss_named"]
@@ -107,23 +107,35 @@ class SquaredLoss:
 
 @dataclass(frozen=True)
 class LogisticLoss:
-    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-2 y z)) (paper, Section IV-D).
+    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-c y z)).
 
-    The factor 2 is the paper's, so that l'' <= 1. With s(t) = 1/(1 + exp(-t)) the derivative is -2 y s(-2 y z) and
-    the curvature 4 s(2z) (1 - s(2z)).
+    With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient what a unit of its
+    feature adds to it, as in statistics and in other libraries. The paper has c = 2 (Section IV-D), which makes
+    l'' <= 1 and the same data's coefficients half as large. With s(t) = 1/(1 + exp(-t)) the derivative is
+    -c y s(-c y z) and the curvature c^2 s(c z) s(-c z).
+
+    Parameters
+    ----------
+    margin : float, default 1.0
+        c, above 0; 2 is the paper's.
 
     Examples
     --------
     >>> import fgmp
     >>> import numpy as np
     >>> fgmp.LogisticLoss().values(np.array([0.0, 20.0, -1.0]), np.array([1.0, 1.0, 1.0])).round(3).tolist()
-    [0.693, 0.0, 2.127]
+    [0.693, 0.0, 1.313]
     """
+
+    margin: float = 1.0
+
+    def __post_init__(self) -> None:
+        settle_number(self, "margin", above=0)
 
     @property
     def smoothness(self) -> float:
-        """The largest curvature, 1, at z = 0."""
-        return 1.0
+        """The largest curvature, c^2 / 4, at z = 0."""
+        return self.margin**2 / 4
 
     @property
     def shift_invariant(self) -> bool:
@@ -139,25 +151,27 @@ class LogisticLoss:
         return (n_features,)
 
     def check_targets(self, name: str, targets: Array) -> Array:
-        """Labels -1 and +1; a client may have one of them only."""
+        """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
         strange = np.flatnonzero(np.abs(targets) != 1)
         if strange.size:
             raise ValueError(f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected labels -1 or +1")
         return targets
 
     def values(self, predictions: Array, targets: Array) -> Array:
-        """log(1 + exp(-2 y z)), without overflow."""
-        values: Array = np.logaddexp(predictions.dtype.type(0), -2 * targets * predictions)
+        """log(1 + exp(-c y z)), without overflow."""
+        values: Array = np.logaddexp(predictions.dtype.type(0), -self.margin * targets * predictions)
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """-2 y s(-2 y z)."""
-        derivative: Array = -2 * targets * expit(-2 * targets * predictions)
+        """-c y s(-c y z)."""
+        pull = -self.margin * targets
+        derivative: Array = pull * expit(pull * predictions)
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """4 s(2z) s(-2z) times the direction."""
-        curved: Array = 4 * expit(2 * predictions) * expit(-2 * predictions) * direction
+        """c^2 s(c z) s(-c z) times the direction."""
+        scaled = self.margin * predictions
+        curved: Array = self.margin**2 * expit(scaled) * expit(-scaled) * direction
         return curved
 
 

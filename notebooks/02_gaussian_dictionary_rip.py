@@ -356,7 +356,7 @@ fgmp.claim(
 
 # %%
 radii = np.linspace(0.1, 4, 40)
-loss = fgmp.LogisticLoss()
+loss = fgmp.LogisticLoss(margin=2.0)
 margins = [np.linspace(-r, r, 2001) for r in radii]
 least = np.array([loss.curvature(z, np.ones_like(z), np.ones_like(z)).min() for z in margins])
 

@@ -395,7 +395,7 @@ def labelled(seed, n=500):
     x[rng.choice(n, 10, replace=False)] = rng.choice([-1.0, 1.0], 10)
     As = [rng.standard_normal((10, n)) for _ in range(100)]
     ys = [np.where(rng.random(10) < 1 / (1 + np.exp(-2 * A @ x)), 1, -1) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, "logistic", truth=x)
+    return fgmp.Federation.from_arrays(As, ys, fgmp.LogisticLoss(margin=2.0), truth=x)
 
 
 # %%

@@ -11,7 +11,12 @@ from fgmp.local.restricted import RestrictedProblem
 from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel
 
-LOSSES = {"squared": fgmp.SquaredLoss(), "logistic": fgmp.LogisticLoss(), "softmax": fgmp.SoftmaxLoss(3)}
+LOSSES = {
+    "squared": fgmp.SquaredLoss(),
+    "logistic": fgmp.LogisticLoss(),
+    "logistic, paper": fgmp.LogisticLoss(margin=2.0),
+    "softmax": fgmp.SoftmaxLoss(3),
+}
 
 
 def data(name, n_samples=40, n_features=6, seed=0):
@@ -19,7 +24,7 @@ def data(name, n_samples=40, n_features=6, seed=0):
     A = rng.standard_normal((n_samples, n_features))
     if name == "squared":
         return A, rng.standard_normal(n_samples)
-    if name == "logistic":
+    if name.startswith("logistic"):
         return A, np.where(A[:, 0] + 1.5 * rng.standard_normal(n_samples) > 0, 1.0, -1.0)
     return A, np.argmax(A[:, :3] + 1.5 * rng.standard_normal((n_samples, 3)), axis=1)
 
@@ -45,24 +50,25 @@ def test_gradients_and_curvatures_are_derivatives(name):
 
 
 def test_values_are_those_of_scikit_learn():
-    (client,) = federation("logistic").clients
-    x = np.random.default_rng(2).standard_normal(6)
-    z = client.predictions(x)
-    expected = log_loss(client.targets > 0, 1 / (1 + np.exp(-2 * z)))
-    assert client.objective(x) == pytest.approx(expected)
+    for name, margin in (("logistic", 1), ("logistic, paper", 2)):
+        (client,) = federation(name).clients
+        x = np.random.default_rng(2).standard_normal(6)
+        z = client.predictions(x)
+        expected = log_loss(client.targets > 0, 1 / (1 + np.exp(-margin * z)))
+        assert client.objective(x) == pytest.approx(expected)
     (client,) = federation("softmax").clients
     x = np.random.default_rng(2).standard_normal((6, 3))
     p = np.exp(client.predictions(x))
     assert client.objective(x) == pytest.approx(log_loss(client.targets, p / p.sum(axis=1, keepdims=True)))
 
 
-@pytest.mark.parametrize("name", ["logistic", "softmax"])
+@pytest.mark.parametrize("name", ["logistic", "logistic, paper", "softmax"])
 def test_huge_predictions_do_not_overflow(name):
     loss, z = LOSSES[name], np.array([-1e4, 0, 1e4])
-    z, y = (z, np.array([1.0, 1, 1])) if name == "logistic" else (np.outer(z, [1.0, 0, -1]), np.array([0, 1, 0]))
+    z, y = (z, np.array([1.0, 1, 1])) if name != "softmax" else (np.outer(z, [1.0, 0, -1]), np.array([0, 1, 0]))
     for part in (loss.values(z, y), loss.derivative(z, y), loss.curvature(z, y, np.ones_like(z))):
         assert np.isfinite(part).all()
-    assert loss.values(z, y)[0] == pytest.approx(2e4)
+    assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
 def everything(client):
@@ -78,7 +84,7 @@ def test_the_restricted_minimiser_is_scikit_learns(solver):
     b = minimise_on(support, client, StandardBasis(), solver, SparseModel.zero((6,)), rng)
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
     reference.fit(client.features[:, support], client.targets)
-    np.testing.assert_allclose(2 * b.values, reference.coef_[0], atol=1e-5)
+    np.testing.assert_allclose(b.values, reference.coef_[0], atol=1e-5)
     (client,) = federation("softmax", n_samples=200).clients
     places = np.sort(np.concatenate([support * 3 + c for c in range(3)]))
     b = minimise_on(places, client, StandardBasis(), solver, SparseModel.zero((6, 3)), rng).dense()[support]
@@ -139,7 +145,7 @@ def test_logistic_recovery_of_a_planted_support():
     truth[[3, 17, 40]] = [2.0, -2.0, 1.5]
     As = [rng.standard_normal((400, 50)) for _ in range(4)]
     ys = [np.where(rng.random(400) < 1 / (1 + np.exp(-2 * A @ truth)), 1.0, -1.0) for A in As]
-    fed = fgmp.Federation.from_arrays(As, ys, loss="logistic", truth=truth)
+    fed = fgmp.Federation.from_arrays(As, ys, loss=fgmp.LogisticLoss(margin=2.0), truth=truth)
     for solver in (fgmp.Exact(), fgmp.GradientDescent(steps=10), fgmp.SGD(steps=20, batch_size=100)):
         result = fgmp.simulate(fgmp.FedGradMP(3, batch_size=200, solver=solver), fed, rounds=4, rng=0)
         np.testing.assert_array_equal(result.support, [3, 17, 40])
@@ -230,7 +236,7 @@ def test_float32_classification_stays_float32():
 @pytest.mark.parametrize(
     "loss, y, message",
     [
-        ("logistic", [1, 0, -1], r"ys\[0\]\[1\] is 0; expected labels -1 or \+1"),
+        ("logistic", [1, 0, -1], "ys hold 3 labels: -1, 0, 1; expected two"),
         ("softmax", [0, 1, -1], r"ys\[0\]\[2\] is -1; expected integer labels from 0 to 1"),
         ("softmax", [0, 1.5, 1], r"ys\[0\]\[1\] is 1.5; expected integer labels"),
         (fgmp.SoftmaxLoss(3), [0, 3, 1], r"ys\[0\]\[1\] is 3; expected integer labels from 0 to 2"),

@@ -179,7 +179,7 @@ STREAMED = fgmp.Federation.from_arrays([aslinearoperator(np.ones((5, 6)))], [np.
         (lambda: theory.measure_constants(FED, np.zeros(6), 1, max_supports=0), "max_supports is 0"),
         (lambda: theory.measure_constants(FED, np.zeros(6), 1, max_supports=2), "expected at most max_supports=2"),
         (lambda: theory.measure_constants(STREAMED, np.zeros(6), 1), "client 0 has streamed features"),
-        (lambda: theory.measure_constants(labelled("logistic"), np.zeros(4), 1), r"has the loss LogisticLoss\(\)"),
+        (lambda: theory.measure_constants(labelled("logistic"), np.zeros(4), 1), r"has the loss LogisticLoss\("),
         (lambda: theory.measure_constants(labelled("softmax"), np.zeros((4, 3)), 1), "has the loss SoftmaxLoss"),
         (
             lambda: theory.measure_constants(squared(averaged=False), np.zeros(6), 1, batch_size=2),

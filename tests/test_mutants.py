@@ -140,7 +140,7 @@ def test_svrg_takes_the_rate_of_the_steepest_row():
         np.testing.assert_allclose(found, z, rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss, smoothness", [("squared", 1.0), ("logistic", 1.0), ("softmax", 0.5)])
+@pytest.mark.parametrize("loss, smoothness", [("squared", 1.0), ("logistic", 0.25), ("softmax", 0.5)])
 def test_the_step_of_sgd_without_a_rate_is_one_over_the_largest_curvature(loss, smoothness):
     """From zero one step is the gradient times the rate; power iterations find the eigenvalue to a few per cent."""
     for seed in range(10):

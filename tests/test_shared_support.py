@@ -107,10 +107,9 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     found = on_support(federation, fgmp.PooledNewton(steps=12, ridge=ridge), support).x[support]
     A = np.vstack([client.features for client in federation.clients])[:, support]
     y = np.concatenate([client.targets for client in federation.clients])
-    # Its loss is log(1 + exp(-y z)), so z is twice ours: (ridge / 2) |x|^2 = (ridge / 8) |z|^2, over m rows.
-    C = 4 / (ridge * len(y)) if ridge else np.inf
+    C = 1 / (ridge * len(y)) if ridge else np.inf  # its penalty is |x|^2 / 2C, over m rows
     reference = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
-    np.testing.assert_allclose(2 * found, reference.coef_[0], rtol=1e-4)
+    np.testing.assert_allclose(found, reference.coef_[0], rtol=1e-4)
 
 
 def test_newton_steps_for_softmax_reach_a_point_without_gradient():

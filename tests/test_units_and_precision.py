@@ -32,7 +32,7 @@ def pooled_objective(loss, A, y, x):
     if loss == "squared":
         return np.mean((z - y) ** 2) / 2
     if loss == "logistic":
-        return np.mean(np.logaddexp(0, -2 * y * z))
+        return np.mean(np.logaddexp(0, -y * z))
     return np.mean(np.logaddexp.reduce(z, axis=1) - z[np.arange(len(y)), y])
 
 

@@ -151,7 +151,7 @@ def _spoilt(A: np.ndarray, y: np.ndarray, labels) -> tuple[np.ndarray, np.ndarra
 
 def _measured(problem: Problem) -> Problem:
     psi = problem.psi
-    bend = {"squared": 1.0, "summed": 1.0, "logistic": 1.0, "softmax": 0.5}[problem.loss]
+    bend = {"squared": 1.0, "summed": 1.0, "logistic": 0.25, "softmax": 0.5}[problem.loss]
     Bs = [A @ psi for A in problem.As]
     counts = [1 if problem.loss == "summed" else len(B) for B in Bs]
     steepness = max(bend * np.linalg.norm(B, 2) ** 2 / m for B, m in zip(Bs, counts, strict=True))
@@ -162,7 +162,9 @@ def _measured(problem: Problem) -> Problem:
 
 def _pull(loss: str, y: np.ndarray) -> np.ndarray:
     """-l'(0, y), row by row."""
-    return np.eye(N_CLASSES)[y] - 1 / N_CLASSES if loss == "softmax" else y
+    if loss == "softmax":
+        return np.eye(N_CLASSES)[y] - 1 / N_CLASSES
+    return y / 2 if loss == "logistic" else y
 
 
 def _rounded(values: np.ndarray) -> np.ndarray:

@@ -38,7 +38,7 @@ def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[fl
         if problem.loss in ("squared", "summed"):
             values, slopes, terms = (z - y) ** 2 / 2, np.abs(z - y) + 4 * eps * np.abs(y), error
         elif problem.loss == "logistic":
-            values, slopes, terms = np.logaddexp(0.0, -2 * y * z), 2.0, error
+            values, slopes, terms = np.logaddexp(0.0, -y * z), 1.0, error
         else:
             top = z.max(axis=1)
             values = top + np.log(np.exp(z - top[:, None]).sum(axis=1)) - z[np.arange(len(y)), y]

@@ -1,0 +1,96 @@
+"""Two labels of any kind, as the logistic loss takes them, and back."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import fgmp
+
+ROWS = np.random.default_rng(0).standard_normal((6, 3))
+
+KINDS = {
+    "signs": ([-1, 1], (-1, 1)),
+    "counts": ([0, 1], (0, 1)),
+    "booleans": ([False, True], (False, True)),
+    "integers": ([3, 7], (3, 7)),
+    "numbers": ([2.5, 7.0], (2.5, 7.0)),
+    "strings": (["benign", "malignant"], ("benign", "malignant")),
+    "objects": (np.array(["no", "yes"], object), ("no", "yes")),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_labels_become_signs_and_come_back(kind):
+    values, labels = KINDS[kind]
+    picked = [np.array(values)[[0, 1, 1, 0, 1, 0]], np.array(values)[[1] * 6]]  # the second client has one of them only
+    fed = fgmp.Federation.from_arrays([ROWS, ROWS], picked, "logistic")
+    assert fed.labels == labels and [type(v) for v in fed.labels] == [type(v) for v in labels]
+    np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1, 1, -1, 1, -1])
+    np.testing.assert_array_equal(fed.clients[1].targets, np.ones(6))
+    for client, y in zip(fed.clients, picked, strict=True):
+        assert list(fed.label(3 * client.targets)) == list(y)
+    assert fed.label([0.0])[0] == labels[0]
+    assert fed.pooled().labels == labels
+
+
+@pytest.mark.parametrize(
+    "alone, labels", [(1, (-1, 1)), (-1, (-1, 1)), (0, (0, 1)), (True, (False, True)), (False, (False, True))]
+)
+def test_one_label_whose_other_is_known(alone, labels):
+    fed = fgmp.Federation.from_arrays([ROWS], [np.full(6, alone)], "logistic")
+    assert fed.labels == labels and set(fed.clients[0].targets) == {1.0 if alone == labels[1] else -1.0}
+
+
+def test_labels_that_are_named_decide_the_sign():
+    y = np.array(["yes", "no"] * 3)
+    fed = fgmp.Federation.from_arrays([ROWS], [y], fgmp.LogisticLoss(2), labels=("yes", "no"))
+    np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1] * 3)
+    assert fed.labels == ("yes", "no") and fed.loss == fgmp.LogisticLoss(margin=2.0)
+    only = fgmp.Federation.from_arrays([ROWS], [np.full(6, "yes")], "logistic", labels=("no", "yes"))
+    assert set(only.clients[0].targets) == {1.0}
+
+
+@pytest.mark.parametrize(
+    "y, options, message",
+    [
+        (["a"] * 6, {}, "ys hold 1 labels: 'a'; expected two"),
+        (list("abcabc"), {}, "ys hold 3 labels: 'a', 'b', 'c'; expected two"),
+        (np.array(["a", 1] * 3, object), {}, "ys hold the labels 'a' and 1, of two kinds"),
+        (np.array(["a", None] * 3, object), {}, r"ys\[0\]\[1\] is None; expected a label in every row"),
+        (np.array(["a", np.nan] * 3, object), {}, r"ys\[0\]\[1\] is nan"),
+        ([0, 1, np.nan, 0, 1, 0], {}, r"ys\[0\] holds 1 values that are not finite"),
+        (np.ones((6, 1), bool), {}, r"ys\[0\] has shape \(6, 1\)"),
+        (np.ones(6) * 1j, {}, r"ys\[0\] has dtype complex128"),
+        (list("ababab"), {"labels": ("a", "c")}, r"ys\[0\]\[1\] is 'b'; expected one of 'a' and 'c'"),
+        (list("ababab"), {"labels": "ab"}, "labels is 'ab'; expected two different values"),
+        (list("ababab"), {"labels": ("a", "a")}, r"labels is \('a', 'a'\)"),
+        (np.arange(6), {"labels": (0, 1), "loss": "squared"}, "labels is .* because the loss is 'squared'"),
+    ],
+)
+def test_bad_labels_are_named(y, options, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.Federation.from_arrays([ROWS], [y], **{"loss": "logistic"} | options)
+
+
+def test_other_losses_have_no_labels():
+    fed = fgmp.Federation.from_arrays([ROWS], [np.arange(6)])
+    assert fed.labels is None
+    with pytest.raises(ValueError, match="labels is None"):
+        fed.label([1.0])
+
+
+@pytest.mark.parametrize("margin", [1.0, 2.0])
+def test_coefficients_are_log_odds_over_the_margin(margin):
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((200, 3))
+    y = np.where(A @ [1.0, -1, 0.5] + rng.logistic(size=200) > 0, "yes", "no")
+    fed = fgmp.Federation.from_arrays([A], [y], fgmp.LogisticLoss(margin=margin))
+    found = fgmp.simulate(fgmp.FedGradMP(3, solver=fgmp.Exact()), fed, 1, rng=0).x
+    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(A, y)
+    np.testing.assert_allclose(margin * found, reference.coef_[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("margin", [0.0, -1.0, np.inf, None])
+def test_margins_that_are_none_are_refused(margin):
+    with pytest.raises(ValueError, match="margin is"):
+        fgmp.LogisticLoss(margin=margin)
