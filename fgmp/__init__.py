@@ -1,5 +1,7 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
+from typing import TYPE_CHECKING, Any
+
 from . import datasets, theory
 from .approximation import approx_tau
 from .book.claims import claim
@@ -22,6 +24,9 @@ from .running.simulation import Result, simulate, stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
+if TYPE_CHECKING:
+    from .estimators import FedGradMPClassifier, FedGradMPRegressor
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -35,6 +40,8 @@ __all__ = [
     "FedAvg",
     "FedDualAvg",
     "FedGradMP",
+    "FedGradMPClassifier",
+    "FedGradMPRegressor",
     "FedHT",
     "FedIterHT",
     "FedMid",
@@ -75,3 +82,12 @@ __all__ = [
     "theory",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, at first use: they import scikit-learn, which takes a second."""
+    if name in ("FedGradMPClassifier", "FedGradMPRegressor"):
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
