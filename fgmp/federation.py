@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import check_array, check_integer, precision_of
+from .frames import federation_from_frame
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel, Support
 
@@ -164,11 +165,15 @@ class Federation:
         The p_i, in the order of the clients given; they are scaled to sum to one.
     truth : ndarray or None
         x#, the model that made the data, where there is one.
+    feature_names, site_names : tuple or None
+        What the columns and the clients are called, these by their key, where they came from a table.
     """
 
     clients: tuple[Client, ...]
     weights: Array
     truth: Array | None = None
+    feature_names: tuple[str, ...] | None = None
+    site_names: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
         clients = tuple(self.clients)
@@ -245,6 +250,8 @@ class Federation:
         if weights is None:
             weights = np.array([client.n_samples for client in clients])
         return cls(tuple(clients), np.asarray(weights), truth)
+
+    from_frame = classmethod(federation_from_frame)
 
     @property
     def n_clients(self) -> int:
