@@ -47,9 +47,12 @@ def test_a_classifier_has_no_intercept_for_each_group():
         fgmp.FedGradMPClassifier(fit_intercept="per_group").fit(X, LABELS, GROUPS)
 
 
-def test_a_negative_ridge():
-    with pytest.raises(ValueError, match="The 'ridge' parameter of FedGradMPClassifier must be a float in the range"):
-        fgmp.FedGradMPClassifier(ridge=-1).fit(X, LABELS)
+@pytest.mark.parametrize("C", [0, -1, float("nan"), "1"])
+def test_a_strength_of_the_penalty_that_does_not_fit(C):
+    with pytest.raises(
+        ValueError, match=r"The 'C' parameter of FedGradMPClassifier must be a float in the range \(0.0"
+    ):
+        fgmp.FedGradMPClassifier(C=C).fit(X, LABELS)
 
 
 @pytest.mark.parametrize("weights", [None, (LABELS == 1).astype(float)])

@@ -71,7 +71,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         sites, base = self._base(sites, loss, intercept, X.dtype)
         plain = bool(np.all(weights[positive] == weights[positive][0]))
         problem = Problem(sites, scaling, loss, intercept, plain, base)
-        recipe = self._recipe(intercept)
+        recipe = self._recipe(problem)
         federation = problem.federation()
         federation.check_cohort(self.cohort_size)
         self.sparsity_ = self._settled_sparsity(problem, recipe, federation)
@@ -114,18 +114,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """The sites with targets that the model without features leaves, and that model."""
         raise NotImplementedError
 
-    def _recipe(self, intercept: bool) -> Recipe:
+    def _ridge(self, problem: Problem) -> float:
+        return 0.0
+
+    def _recipe(self, problem: Problem) -> Recipe:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Recipe(
             self.method,
-            intercept,
+            problem.intercept,
             int(self.rounds),
             self.cohort_size,
             int(self.local_iterations),
             self.batch_size,
             float(self.tol),
             bool(self.polish),
-            float(getattr(self, "ridge", 0.0)),
+            self._ridge(problem),
             seed,
         )
 

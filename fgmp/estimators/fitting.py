@@ -20,7 +20,7 @@ from ..methods.pooled import Point, PooledSolver
 from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..methods.shared_support import SharedSupportGradMP
-from ..models import Array, SparseModel
+from ..models import Array, SparseModel, Support
 from ..running.simulation import Result, simulate, stop_when_stalled
 from ..selection import PerAtom, PerOutput, Selection
 from .weighted_loss import WeightedLoss
@@ -28,6 +28,7 @@ from .weighted_loss import WeightedLoss
 __all__ = ["Fit", "Recipe", "StartingFrom", "log_odds_per_unit", "plain_loss"]
 
 _PASSES, _STEPS = 12, 4
+_INTERCEPT_UNIT = 64.0  # of its column in the closing exchange, so that the ridge weighs 1/4096 on the intercept
 _LEAST_RIDGE = 1e-4  # while the support is sought: merged supports are separable more often than the one kept
 
 
@@ -132,7 +133,10 @@ class Fit:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How to fit a federation; the parameters are those of the estimators, settled."""
+    """How to fit a federation; the parameters are those of the estimators, settled.
+
+    `ridge` is the weight of half the squared norm of the loss's own coefficients beside the mean loss.
+    """
 
     method: str
     intercept: bool
@@ -194,29 +198,45 @@ class Recipe:
         atoms = np.flatnonzero(rows.any(axis=1) | (self.intercept & (np.arange(len(rows)) == 0)))
         if not len(atoms):
             return result.coefficients, result.history
-        support = (atoms[:, None] * rows.shape[1] + np.arange(rows.shape[1])).ravel()
-        model, history = SparseModel(support, base.on(support), result.coefficients.shape), result.history
-        squared = isinstance(federation.loss, SquaredLoss)
-        close = float(np.finfo(federation.dtype).eps) ** 0.625
-        for number in range(1 if squared else _PASSES):
-            closing = _OnSupport(model, _pooled_solver_for(federation.loss, self.ridge), StandardBasis())
-            closed = simulate(closing, federation, 1, self.cohort_size, self.seed)
-            history, before = _continued(history, closed.history), model.values
-            model = replace(model, values=closed.coefficients.reshape(-1)[support])
-            moved, gained = np.max(np.abs(model.values - before)), history["objective"][-2] - history["objective"][-1]
-            still = number > 0 and abs(gained) <= 4 * float(np.finfo(federation.dtype).eps) * history["objective"][-1]
-            if squared or still or moved <= close * np.max(np.abs(model.values)):
+        squared, units = isinstance(federation.loss, SquaredLoss), np.ones((len(atoms), 1), federation.dtype)
+        if self.intercept and self.ridge > 0:
+            units[0] = _INTERCEPT_UNIT
+        small = _on_atoms(federation, atoms, units[:, 0])
+        values = (base.dense().reshape(rows.shape)[atoms] / units).reshape(-1)
+        model = SparseModel(np.arange(values.size), values, (len(atoms), *result.coefficients.shape[1:]))
+        solver, history = _pooled_solver_for(federation.loss, self.ridge), result.history
+        for passed in range(1 if squared else _PASSES):
+            closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
+            history = _continued(history, closed.history)
+            before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
+            if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):
                 break
         else:
             from sklearn.exceptions import ConvergenceWarning
 
             warnings.warn(
                 f"the closing exchanges did not converge in {_PASSES * _STEPS} Newton steps on {len(atoms)} features; "
-                "a larger ridge, or fewer features, makes them",
+                "a smaller C, or fewer features, makes them",
                 ConvergenceWarning,
                 stacklevel=2,
             )
-        return model.dense(), history
+        coefficients = np.zeros_like(rows)
+        coefficients[atoms] = model.dense().reshape(len(atoms), -1) * units
+        return coefficients.reshape(result.coefficients.shape), history
+
+
+def _on_atoms(federation: Federation, atoms: Support, units: Array) -> Federation:
+    """The clients with these columns only, each times its unit."""
+    clients = [replace(client, features=client.columns(atoms) * units) for client in federation.clients]
+    return Federation(tuple(clients), federation.weights)
+
+
+def _is_still(before: Array, after: Array, objectives: Array) -> bool:
+    """Whether a pass of Newton steps has changed the coefficients or the objective by no more than rounding."""
+    eps = float(np.finfo(after.dtype).eps)
+    gained = abs(objectives[0] - objectives[-1])
+    moved = np.max(np.abs(after - before))
+    return bool(gained <= 4 * eps * objectives[-1] or moved <= eps**0.625 * np.max(np.abs(after)))
 
 
 def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:

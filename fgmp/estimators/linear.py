@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..models import Array, SparseModel
 from .base import Problem, SparseLinear
 from .fitting import log_odds_per_unit
-from .given import check_number_parameter
+from .given import refuse
 from .sites import Site, target_sums
 
 __all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
@@ -186,9 +187,10 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
     ----------
     fit_intercept : bool, default True
         An intercept for all groups, which is not one of the tau.
-    ridge : float, default 1e-4
-        Weight of half the squared norm of the coefficients (in standardised units, intercept included) beside the mean
-        log loss in the closing exchange. Classes that a few features separate have no finite model at 0.
+    C : float, default 1.0
+        As in `sklearn.linear_model.LogisticRegression`: the closing exchange adds half the squared norm of the
+        coefficients (in standardised units, without the intercept) to C times the summed log loss. ``np.inf`` adds
+        nothing; classes that a few features separate then have no finite model.
 
     Attributes
     ----------
@@ -206,7 +208,7 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         fit_intercept: bool = True,
         standardize: bool = True,
         polish: bool = True,
-        ridge: float = 1e-4,
+        C: float = 1.0,
         rounds: int = 20,
         tol: float = 1e-2,
         cohort_size: int | None = None,
@@ -221,7 +223,7 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         self.fit_intercept = fit_intercept
         self.standardize = standardize
         self.polish = polish
-        self.ridge = ridge
+        self.C = C
         self.rounds = rounds
         self.tol = tol
         self.cohort_size = cohort_size
@@ -233,7 +235,8 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
         """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
-        check_number_parameter(self, "ridge")
+        if not isinstance(self.C, Real) or isinstance(self.C, bool) or not self.C > 0:
+            refuse(self, "C", "a float in the range (0.0, inf]", self.C)
         fitted: FedGradMPClassifier = self._fit(X, y, groups, sample_weight)
         return fitted
 
@@ -293,6 +296,10 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         logs = np.log(counts / np.sum(counts))
         start = logs - logs.mean() if several else np.array([logs[1] - logs[0]]) / log_odds_per_unit(loss)
         return sites, SparseModel(np.arange(len(start)), start.astype(dtype), shape)
+
+    def _ridge(self, problem: Problem) -> float:
+        total = sum(site.weight for site in problem.sites)
+        return log_odds_per_unit(problem.loss) ** 2 / (float(self.C) * total)
 
     def _keep_coefficients(self, coef: Array, start: Array, problem: Problem) -> None:
         self.coef_ = coef
