@@ -4,6 +4,8 @@
 are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says which room does what.
 """
 
+from typing import TYPE_CHECKING, Any
+
 from . import datasets, theory
 from .approximation import approx_tau
 from .book.claims import claim
@@ -26,6 +28,9 @@ from .running.simulation import Result, simulate, stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
+if TYPE_CHECKING:
+    from .estimators import FedGradMPClassifier, FedGradMPRegressor
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -39,6 +44,8 @@ __all__ = [
     "FedAvg",
     "FedDualAvg",
     "FedGradMP",
+    "FedGradMPClassifier",
+    "FedGradMPRegressor",
     "FedHT",
     "FedIterHT",
     "FedMid",
@@ -79,3 +86,12 @@ __all__ = [
     "theory",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """The estimators, at first use: they import scikit-learn, which takes a second."""
+    if name in ("FedGradMPClassifier", "FedGradMPRegressor"):
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

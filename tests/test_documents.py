@@ -32,7 +32,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_the_code_of_the_readme_runs():
-    synthetic, own, additions = python_blocks("README.md")
+    synthetic, own, _, additions = python_blocks("README.md")
     names = {}
     exec(synthetic, names)
     assert names["result"].history["relative_error"][-1] <= 1e-14
@@ -43,6 +43,21 @@ def test_the_code_of_the_readme_runs():
     assert np.isfinite(names["result"].x).all()
     exec(additions, names)
     np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
+
+
+def test_the_three_lines_for_a_table_run():
+    import matplotlib
+
+    matplotlib.use("agg")
+    rng = np.random.default_rng(0)
+    X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
+    y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
+    names = {"fgmp": fgmp, "X": X, "y": y, "site": site}
+    lines = python_blocks("README.md")[2]
+    assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
+    exec(lines.replace("n_resamples=200", "n_resamples=3"), names)
+    np.testing.assert_array_equal(names["model"].support_, [1, 5])
+    matplotlib.pyplot.close("all")
 
 
 def example(class_name, module):

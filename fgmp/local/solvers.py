@@ -15,8 +15,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..checks import settle_integer, settle_number
+from ..client import Client, minibatches
 from ..dictionaries import StandardBasis
-from ..federation import Client, minibatches
 from ..linear_systems import fill_shifts, least_squares, newton_direction
 from ..losses import SquaredLoss
 from ..models import Array, SparseModel, Support

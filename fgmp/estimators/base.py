@@ -1,0 +1,226 @@
+"""What both estimators share: from a table and groups to a fitted model in the units of the table."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.extmath import safe_sparse_dot
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from ..federation import Federation
+from ..losses import Loss
+from ..models import Array, SparseModel
+from .fitting import Fit, Recipe, log_odds_per_unit
+from .given import (
+    check_columns,
+    check_integer_parameter,
+    check_number_parameter,
+    group_codes,
+    refuse,
+    warn_constant,
+)
+from .resampling import Bootstrap, bootstrapped
+from .sites import Scaling, Site, federation_of, scaling_of, sites_of
+from .sparsity_path import SparsityPath, by_cross_validation, by_ebic
+
+__all__ = ["Problem", "SparseLinear"]
+
+_MODES = ("cv", "ebic")
+
+
+class Problem(NamedTuple):
+    """What is to be fitted: sites, their units, the loss, and the model without features."""
+
+    sites: list[Site]
+    scaling: Scaling
+    loss: Loss
+    intercept: bool
+    plain: bool
+    base: SparseModel
+
+    def federation(self, sites: list[Site] | None = None) -> Federation:
+        """The federation of these sites; of all by default."""
+        return federation_of(
+            self.sites if sites is None else sites, self.scaling, self.loss, self.intercept, self.plain
+        )
+
+
+class SparseLinear(BaseEstimator):  # type: ignore[misc]
+    """Fitting, predictions on a linear scale, and the bootstrap."""
+
+    _intercepts: tuple[Any, ...] = (True, False)
+
+    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Any:
+        self._check_parameters()
+        check_columns(X)
+        X, y = self._validated(X, y)
+        weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if not np.any(weights > 0):
+            raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
+        labels, codes = group_codes(X, groups)
+        positive = weights > 0
+        targets, loss = self._targets(y, positive)
+        sites = sites_of(X, targets, weights, codes)
+        self.groups_ = labels[np.unique(codes[positive])]
+        scaling = scaling_of(sites, self.fit_intercept, self.standardize)
+        warn_constant(scaling.constant, getattr(self, "feature_names_in_", None))
+        intercept = self.fit_intercept is True
+        sites, base = self._base(sites, loss, intercept, X.dtype)
+        plain = bool(np.all(weights[positive] == weights[positive][0]))
+        problem = Problem(sites, scaling, loss, intercept, plain, base)
+        recipe = self._recipe(problem)
+        federation = problem.federation()
+        federation.check_cohort(self.cohort_size)
+        self.sparsity_ = self._settled_sparsity(problem, recipe, federation)
+        fit = recipe.fit(federation, self.sparsity_, base)
+        self._keep(fit, problem)
+        return self
+
+    def _check_parameters(self) -> None:
+        for name in ("rounds", "local_iterations"):
+            check_integer_parameter(self, name)
+        for name in ("cohort_size", "batch_size"):
+            if getattr(self, name) is not None:
+                check_integer_parameter(self, name)
+        check_number_parameter(self, "tol")
+        if self.method not in ("fedgradmp", "shared", "auto"):
+            refuse(self, "method", "a str among {'auto', 'fedgradmp', 'shared'}", self.method)
+        if not any(self.fit_intercept is mode or self.fit_intercept == mode for mode in self._intercepts):
+            expected = " or ".join(map(repr, self._intercepts))
+            refuse(self, "fit_intercept", expected, self.fit_intercept)
+        if isinstance(self.sparsity, str) and self.sparsity not in _MODES:
+            refuse(self, "sparsity", "an int, None, 'cv' or 'ebic'", self.sparsity)
+        if isinstance(self.n_folds, bool) or not isinstance(self.n_folds, (int, np.integer)) or self.n_folds < 2:
+            refuse(self, "n_folds", "an int in the range [2, inf)", self.n_folds)
+
+    def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], ensure_min_samples=2, **self._how_y
+        )
+        if self.sparsity is not None and not isinstance(self.sparsity, str):
+            check_integer_parameter(self, "sparsity", at_most=X.shape[1], why=" (n_features)")
+        return X, y
+
+    _how_y: dict[str, Any] = {}
+
+    def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
+        """The targets as the loss takes them, and the loss."""
+        raise NotImplementedError
+
+    def _base(self, sites: list[Site], loss: Loss, intercept: bool, dtype: Any) -> tuple[list[Site], SparseModel]:
+        """The sites with targets that the model without features leaves, and that model."""
+        raise NotImplementedError
+
+    def _ridge(self, problem: Problem) -> float:
+        return 0.0
+
+    def _recipe(self, problem: Problem) -> Recipe:
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        return Recipe(
+            self.method,
+            problem.intercept,
+            int(self.rounds),
+            self.cohort_size,
+            int(self.local_iterations),
+            self.batch_size,
+            float(self.tol),
+            bool(self.polish),
+            self._ridge(problem),
+            seed,
+        )
+
+    def _settled_sparsity(self, problem: Problem, recipe: Recipe, federation: Federation) -> int:
+        n_features = self.n_features_in_
+        if self.sparsity is None:
+            return int(min(10, n_features))
+        if not isinstance(self.sparsity, str):
+            return int(self.sparsity)
+        grid = self._grid(sum(len(site.targets) for site in problem.sites))
+        choose = by_cross_validation if self.sparsity == "cv" else by_ebic
+        self.cv_: SparsityPath = choose(problem, recipe, grid, federation, int(self.n_folds))
+        return self.cv_.chosen
+
+    def _grid(self, n_rows: int) -> list[int]:
+        if self.sparsities is None:
+            steps = [*range(1, 21), *np.unique((20 * 1.2 ** np.arange(1, 10)).astype(int)).tolist()]
+            most = min(self.n_features_in_, max(n_rows // 2, 1))
+            return [tau for tau in steps if tau <= most] or [1]
+        given = list(self.sparsities)
+        whole = all(isinstance(tau, (int, np.integer)) and 1 <= tau <= self.n_features_in_ for tau in given)
+        if not given or not whole:
+            refuse(
+                self, "sparsities", f"a sequence of ints in the range [1, {self.n_features_in_}] (n_features)", given
+            )
+        return sorted({int(tau) for tau in given})
+
+    def _keep(self, fit: Fit, problem: Problem) -> None:
+        """The fitted attributes, in the units of the table."""
+        scaling, first = problem.scaling, int(problem.intercept)
+        standard = fit.coefficients.astype(np.float64).reshape(len(fit.coefficients), -1).T
+        standard = standard * log_odds_per_unit(problem.loss)
+        coef = standard[:, first:] * scaling.factors
+        start = standard[:, 0] if problem.intercept else np.zeros(len(standard))
+        self._keep_coefficients(coef, start, problem)
+        self.support_ = np.flatnonzero(np.any(coef != 0, axis=0))
+        self.n_iter_ = fit.n_rounds
+        self.method_ = fit.method
+        self.history_ = fit.history
+        self.history_["bytes_up"] = self.history_["bytes_up"] + scaling.n_bytes_up
+        self.history_["bytes_down"] = self.history_["bytes_down"] + scaling.n_bytes_down
+
+    def _keep_coefficients(self, coef: Array, start: Array, problem: Problem) -> None:
+        raise NotImplementedError
+
+    def _linear(self, X: Any) -> Array:
+        """X coef' + intercept."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        linear: Array = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return linear
+
+    def bootstrap(
+        self,
+        X: Any,
+        y: Any,
+        groups: Any = None,
+        sample_weight: Any = None,
+        *,
+        n_resamples: int = 200,
+        over: str = "groups",
+        random_state: Any = None,
+    ) -> Bootstrap:
+        """How often each feature is found again, and between which bounds its coefficient lies.
+
+        Parameters
+        ----------
+        X, y, groups, sample_weight
+            What the estimator was fitted on: it does not keep the data.
+        n_resamples : int, default 200
+        over : {"groups", "rows"}
+            What is drawn with replacement: whole groups, or rows within each group.
+        random_state : int, RandomState or None
+
+        Returns
+        -------
+        Bootstrap
+
+        Raises
+        ------
+        ValueError
+            Where `over` is ``"groups"`` and there are fewer than two.
+
+        Notes
+        -----
+        The sparsity is the one that the fit has settled on, and every resample starts afresh from the model without
+        features. A group drawn twice counts twice as much, and is one client still.
+        """
+        check_is_fitted(self)
+        return bootstrapped(self, X, y, groups, sample_weight, n_resamples, over, random_state)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags

@@ -1,0 +1,249 @@
+"""One fit in standardised units: a method finds the support, a closing exchange solves on it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..dictionaries import StandardBasis
+from ..federation import Client, Federation
+from ..local.solvers import Exact, GradientDescent, Solver
+from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from ..methods.contract import Exchange, Method
+from ..methods.fedgradmp import FedGradMP
+from ..methods.in_dictionary import InDictionary
+from ..methods.pooled import Point, PooledSolver
+from ..methods.pooled_least_squares import NormalEquations
+from ..methods.pooled_newton import PooledNewton
+from ..methods.shared_support import SharedSupportGradMP
+from ..models import Array, SparseModel, Support
+from ..running.simulation import Result, simulate, stop_when_stalled
+from ..selection import PerAtom, PerOutput, Selection
+from .weighted_loss import WeightedLoss
+
+__all__ = ["Fit", "Recipe", "StartingFrom", "log_odds_per_unit", "plain_loss"]
+
+_PASSES, _STEPS = 12, 4
+_INTERCEPT_UNIT = 64.0  # of its column in the closing exchange, so that the ridge weighs 1/4096 on the intercept
+_LEAST_RIDGE = 1e-4  # while the support is sought: merged supports are separable more often than the one kept
+
+
+def log_odds_per_unit(loss: Loss) -> float:
+    """What one unit of a model's prediction is in log-odds: the margin of the logistic loss."""
+    plain = plain_loss(loss)
+    return plain.margin if isinstance(plain, LogisticLoss) else 1.0
+
+
+def _solver_for(loss: Loss) -> Solver:
+    """The local solver that a loss needs: one that cannot run away where a site's rows are separable."""
+    return Exact() if isinstance(loss, SquaredLoss) else GradientDescent(5)
+
+
+def _pooled_solver_for(loss: Loss, ridge: float) -> PooledSolver:
+    return NormalEquations() if isinstance(loss, SquaredLoss) else PooledNewton(_STEPS, ridge)
+
+
+def plain_loss(loss: Loss) -> Loss:
+    """The loss without its weights."""
+    return loss.loss if isinstance(loss, WeightedLoss) else loss
+
+
+@dataclass(frozen=True)
+class StartingFrom:
+    """A method that starts from a given model: how a path over the sparsity goes on from the step before.
+
+    Parameters
+    ----------
+    method : FedGradMP or SharedSupportGradMP
+    model : SparseModel
+        Within what `method` may hold.
+    """
+
+    method: Any
+    model: SparseModel
+
+    def check(self, federation: Federation) -> None:
+        """As the method."""
+        self.method.check(federation)
+
+    def prepare(self, client: Client) -> Client:
+        """As the method."""
+        prepared: Client = self.method.prepare(client)
+        return prepared
+
+    def start(self, federation: Federation) -> Any:
+        """The method's start, with the model in place of zero."""
+        state = self.method.start(federation)
+        return self.model if isinstance(state, SparseModel) else state._replace(model=self.model)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """As the method."""
+        exchanges: Sequence[Exchange] = self.method.exchanges()
+        return exchanges
+
+    def coefficients(self, state: Any) -> Array:
+        """As the method."""
+        coefficients: Array = self.method.coefficients(state)
+        return coefficients
+
+    def estimate(self, state: Any) -> Array:
+        """As the method."""
+        estimate: Array = self.method.estimate(state)
+        return estimate
+
+
+@dataclass(frozen=True)
+class _OnSupport(InDictionary):
+    """The closing exchanges: minimise f on a support, which may hold coefficients that are zero at the start."""
+
+    model: SparseModel
+    solver: PooledSolver
+    dictionary: StandardBasis
+
+    def check(self, federation: Federation) -> None:
+        self.solver.check(federation)
+
+    def start(self, federation: Federation) -> Point:
+        return Point(self.model)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        return self.solver.exchanges(self.dictionary, None)
+
+    def coefficients(self, state: Point) -> Array:
+        return state.model.dense()
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What a fit leaves behind: the coefficients in standardised units, rounds, books, and which method it was."""
+
+    coefficients: Array
+    n_rounds: int
+    history: dict[str, Array]
+    method: str
+
+    @property
+    def model(self) -> SparseModel:
+        """The coefficients as a model to start from."""
+        return SparseModel.of(self.coefficients)
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to fit a federation; the parameters are those of the estimators, settled.
+
+    `ridge` is the weight of half the squared norm of the loss's own coefficients beside the mean loss.
+    """
+
+    method: str
+    intercept: bool
+    rounds: int
+    cohort_size: int | None
+    local_iterations: int
+    batch_size: int | None
+    tol: float
+    polish: bool
+    ridge: float
+    seed: int
+
+    def fit(self, federation: Federation, sparsity: int, base: SparseModel, start: SparseModel | None = None) -> Fit:
+        """Fit a model of `sparsity` features.
+
+        Parameters
+        ----------
+        federation : Federation
+            In standardised units.
+        sparsity : int
+        base : SparseModel
+            The model without features: the intercept, or nothing.
+        start : SparseModel, optional
+            Where the search for the support begins; `base` by default.
+        """
+        name = self.method_for(federation, sparsity)
+        method: Method = StartingFrom(self._method(name, federation.loss, sparsity), base if start is None else start)
+        stop = stop_when_stalled(3, improvement=self.tol)
+        result = simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop)
+        rounds = int(result.history["round"][-1])
+        if not self.polish:
+            return Fit(result.coefficients, rounds, result.history, name)
+        coefficients, history = self._closed(federation, result, base)
+        return Fit(coefficients, rounds, history, name)
+
+    def with_cohort(self, cohort_size: int) -> Recipe:
+        """The same with another cohort."""
+        return replace(self, cohort_size=cohort_size)
+
+    def method_for(self, federation: Federation, sparsity: int) -> str:
+        """The method; ``"auto"`` is the shared support where the smallest site has fewer than 3 tau rows."""
+        if self.method != "auto":
+            return self.method
+        return "shared" if min(client.n_samples for client in federation.clients) < 3 * sparsity else "fedgradmp"
+
+    def _method(self, name: str, loss: Loss, sparsity: int) -> Method:
+        always = (0,) if self.intercept else ()
+        selection: Selection = PerAtom(always) if isinstance(plain_loss(loss), SoftmaxLoss) else PerOutput(always)
+        if name == "shared":
+            solver = _pooled_solver_for(loss, max(self.ridge, _LEAST_RIDGE))
+            return SharedSupportGradMP(sparsity, solver=solver, selection=selection)
+        return FedGradMP(
+            sparsity, self.local_iterations, self.batch_size, solver=_solver_for(loss), selection=selection
+        )
+
+    def _closed(self, federation: Federation, result: Result, base: SparseModel) -> tuple[Array, dict[str, Array]]:
+        """The minimiser on the support, from `base`: the loss has the most curvature where the model is small."""
+        rows = result.coefficients.reshape(len(result.coefficients), -1)
+        atoms = np.flatnonzero(rows.any(axis=1) | (self.intercept & (np.arange(len(rows)) == 0)))
+        if not len(atoms):
+            return result.coefficients, result.history
+        squared, units = isinstance(federation.loss, SquaredLoss), np.ones((len(atoms), 1), federation.dtype)
+        if self.intercept and self.ridge > 0:
+            units[0] = _INTERCEPT_UNIT
+        small = _on_atoms(federation, atoms, units[:, 0])
+        values = (base.dense().reshape(rows.shape)[atoms] / units).reshape(-1)
+        model = SparseModel(np.arange(values.size), values, (len(atoms), *result.coefficients.shape[1:]))
+        solver, history = _pooled_solver_for(federation.loss, self.ridge), result.history
+        for passed in range(1 if squared else _PASSES):
+            closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
+            history = _continued(history, closed.history)
+            before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
+            if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):
+                break
+        else:
+            from sklearn.exceptions import ConvergenceWarning
+
+            warnings.warn(
+                f"the closing exchanges did not converge in {_PASSES * _STEPS} Newton steps on {len(atoms)} features; "
+                "a smaller C, or fewer features, makes them",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        coefficients = np.zeros_like(rows)
+        coefficients[atoms] = model.dense().reshape(len(atoms), -1) * units
+        return coefficients.reshape(result.coefficients.shape), history
+
+
+def _on_atoms(federation: Federation, atoms: Support, units: Array) -> Federation:
+    """The clients with these columns only, each times its unit."""
+    clients = [replace(client, features=client.columns(atoms) * units) for client in federation.clients]
+    return Federation(tuple(clients), federation.weights)
+
+
+def _is_still(before: Array, after: Array, objectives: Array) -> bool:
+    """Whether a pass of Newton steps has changed the coefficients or the objective by no more than rounding."""
+    eps = float(np.finfo(after.dtype).eps)
+    gained = abs(objectives[0] - objectives[-1])
+    moved = np.max(np.abs(after - before))
+    return bool(gained <= 4 * eps * objectives[-1] or moved <= eps**0.625 * np.max(np.abs(after)))
+
+
+def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
+    """The history with the closing round appended."""
+    totals = ("round", "seconds", "bytes_up", "bytes_down")
+    return {
+        name: np.append(column, closing[name][-1] + (column[-1] if name in totals else 0))
+        for name, column in history.items()
+    }

@@ -1,0 +1,91 @@
+"""What a user gives, checked in scikit-learn's own style: the message names the parameter, the column or the length."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_consistent_length
+from sklearn.utils.validation import column_or_1d
+
+from ..models import Array, Support
+
+__all__ = [
+    "check_columns",
+    "check_integer_parameter",
+    "check_number_parameter",
+    "group_codes",
+    "refuse",
+    "warn_constant",
+]
+
+
+def refuse(estimator: Any, name: str, expected: str, got: Any) -> None:
+    """Raise the ValueError that scikit-learn raises for a parameter."""
+    kind = type(estimator).__name__
+    raise ValueError(f"The {name!r} parameter of {kind} must be {expected}. Got {got!r} instead.")
+
+
+def check_integer_parameter(estimator: Any, name: str, *, at_most: int | None = None, why: str = "") -> None:
+    """Refuse a parameter that is not an int of at least 1 (and at most `at_most`)."""
+    value = getattr(estimator, name)
+    upper = "inf)" if at_most is None else f"{at_most}]{why}"
+    fits = isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+    if not fits or (at_most is not None and int(value) > at_most):
+        refuse(estimator, name, f"an int in the range [1, {upper}", value)
+
+
+def check_number_parameter(estimator: Any, name: str) -> None:
+    """Refuse a parameter that is not a finite number of at least 0."""
+    value = getattr(estimator, name)
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
+        refuse(estimator, name, "a float in the range [0.0, inf)", value)
+
+
+def check_columns(X: Any) -> None:
+    """Raise a ValueError that names the columns of a table that hold no numbers; anything but a table passes."""
+    if not hasattr(X, "columns"):
+        return
+    import narwhals as nw
+
+    frame = nw.from_native(X, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        return
+    for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
+        if column.dtype.is_numeric() or column.dtype == nw.Boolean:
+            continue
+        try:
+            np.asarray(column.to_numpy(), dtype=np.float64)
+        except (TypeError, ValueError):
+            values = column.drop_nulls()
+            example = f", {values[0]!r} for one" if len(values) else ""
+            raise ValueError(
+                f"could not convert column {name!r} of X to float: it is {column.dtype}{example}. Drop it or encode "
+                "it (sklearn.preprocessing.OneHotEncoder)."
+            ) from None
+
+
+def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
+    """The distinct groups, sorted, and the place of each row's group among them; one group where there are none."""
+    n_samples = X.shape[0]
+    if groups is None:
+        return np.zeros(1, np.intp), np.zeros(n_samples, np.intp)
+    groups = column_or_1d(groups, input_name="groups")
+    check_consistent_length(X, groups)
+    if groups.dtype.kind in "fO" and np.any(groups != groups):
+        raise ValueError("Input groups contains NaN: every row needs a group.")
+    if any(value is None for value in groups) if groups.dtype.kind == "O" else False:
+        raise ValueError("Input groups contains None: every row needs a group.")
+    labels, codes = np.unique(groups, return_inverse=True)
+    return labels, codes.astype(np.intp)
+
+
+def warn_constant(constant: Array, names: Sequence[str] | None) -> None:
+    """Warn of constant columns, as scikit-learn's univariate selection does."""
+    places = np.flatnonzero(constant)
+    if len(places):
+        shown = [str(names[int(j)]) for j in places] if names is not None else places.tolist()
+        warnings.warn(f"Features {shown} are constant: their coefficients are zero.", UserWarning, stacklevel=4)

@@ -1,0 +1,98 @@
+"""From a table with a column of sites to a federation, for pandas, Polars and whatever else narwhals reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from .losses import Loss
+from .models import Array
+
+if TYPE_CHECKING:
+    from .federation import Federation
+
+__all__ = ["federation_from_frame"]
+
+
+def federation_from_frame(
+    cls: type[Federation],
+    df: Any,
+    *,
+    site: str,
+    target: str,
+    features: Sequence[str] | None = None,
+    loss: str | Loss = "squared",
+    weights: ArrayLike | None = None,
+) -> Federation:
+    """Build a federation from a table: one client for each value of the column `site`.
+
+    Parameters
+    ----------
+    df : pandas.DataFrame, polars.DataFrame or another table that narwhals reads
+        It is not modified.
+    site : str
+        The column that says whose row it is.
+    target : str
+        The column of the targets y: labels as the loss wants them, see `from_arrays`.
+    features : sequence of str, optional
+        The columns of the matrices A_i, in this order; all but `site` and `target` by default.
+    loss, weights
+        As in `from_arrays`; the weights in the order of the sorted sites.
+
+    Returns
+    -------
+    Federation
+        With ``feature_names`` and ``site_names``, the sorted values of `site`. float32 columns stay float32 where all
+        are.
+
+    Raises
+    ------
+    TypeError
+        Where `df` is not a table.
+    ValueError
+        Where a column is missing, holds no numbers, or has missing values; the message names it.
+    """
+    import narwhals as nw
+
+    frame = nw.from_native(df, eager_only=True, pass_through=True)
+    if not isinstance(frame, nw.DataFrame):
+        raise TypeError(f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame")
+    columns = list(frame.columns)
+    names = [name for name in columns if name not in (site, target)] if features is None else list(features)
+    for argument, wanted in (("site", [site]), ("target", [target]), ("features", names)):
+        for name in wanted:
+            if columns.count(name) != 1:
+                found = "is not a column" if name not in columns else "names several columns"
+                raise ValueError(f"{argument}: {name!r} {found}; expected one of {', '.join(map(repr, columns))}")
+    if not names:
+        raise ValueError(f"df has no columns but {site!r} and {target!r}; expected at least one feature")
+    if site in names or target in names or site == target:
+        raise ValueError(f"features, site={site!r} and target={target!r} overlap; expected each column in one role")
+    missing = np.asarray(frame[site].is_null().to_numpy())
+    if missing.any():
+        raise ValueError(f"column {site!r} has {missing.sum()} missing values; expected a site in every row")
+    labels, codes = np.unique(frame[site].to_numpy(), return_inverse=True)
+    A = np.column_stack([_numbers(name, frame[name]) for name in names])
+    y = _numbers(target, frame[target])
+    rows = [np.flatnonzero(codes == code) for code in range(len(labels))]
+    built = cls.from_arrays([A[own] for own in rows], [y[own] for own in rows], loss, weights)
+    return replace(built, feature_names=tuple(map(str, names)), site_names=tuple(labels.tolist()))
+
+
+def _numbers(name: str, column: Any) -> Array:
+    """The values of a column as floats."""
+    try:
+        values = np.asarray(column.to_numpy())
+        values = values if values.dtype == np.float32 else values.astype(np.float64)
+    except (TypeError, ValueError):
+        present = column.drop_nulls()
+        example = f", {present[0]!r} for one" if len(present) else ""
+        raise ValueError(f"column {name!r} is {column.dtype}{example}; expected numbers") from None
+    missing = np.isnan(values)
+    if missing.any():
+        raise ValueError(f"column {name!r} has {missing.sum()} missing values; expected a number in every row")
+    return values

@@ -1,0 +1,95 @@
+"""The bootstrap over groups and rows against weighted least squares, and what its table and plot show."""
+
+import matplotlib
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+from test_estimators import DATA, ESTIMATORS, classification, regression
+
+import fgmp
+from fgmp.estimators import Bootstrap
+
+matplotlib.use("agg")
+
+
+@pytest.mark.parametrize("over", ["groups", "rows"])
+def test_a_resample_is_a_weighted_fit(over):
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(12).fit(X, y, groups)
+    found = model.bootstrap(X, y, groups, n_resamples=3, over=over, random_state=0)
+    rng = np.random.RandomState(0)
+    for coef in found.coef:
+        if over == "groups":
+            counts = rng.multinomial(6, np.full(6, 1 / 6))[groups]
+        else:
+            counts = np.empty(len(y))
+            for g in range(6):
+                size = np.sum(groups == g)
+                counts[groups == g] = rng.multinomial(size, np.full(size, 1 / size))
+        np.testing.assert_allclose(coef[0], LinearRegression().fit(X, y, sample_weight=counts).coef_, rtol=1e-7)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_what_is_there_is_found_again(make):
+    X, y, groups = DATA[make](n_rows=1200, n_groups=12)
+    model = make(4).fit(X, y, groups)
+    found = model.bootstrap(X, y, groups, n_resamples=20, random_state=0)
+    assert found.coef.shape == (20, 1, 12)
+    np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
+    assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)
+    low, high = found.interval(0.9)
+    assert np.all(low <= high) and np.all((low * high)[0, [0, 3, 7]] > 0)
+    wider = found.interval(0.99)
+    assert np.all(wider[0] <= low) and np.all(high <= wider[1])
+
+
+def test_the_table_is_sorted_and_named():
+    pandas = pytest.importorskip("pandas")
+    X, y, groups = classification(3)
+    frame = pandas.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
+    model = fgmp.FedGradMPClassifier(3).fit(frame, y, groups)
+    found = model.bootstrap(frame, y, groups, n_resamples=5, random_state=0)
+    rows = pandas.DataFrame(found.table)
+    assert list(rows.columns) == ["feature", "output", "inclusion", "coef", "low", "high"] and len(rows) == 36
+    assert rows["inclusion"].is_monotonic_decreasing
+    row = rows[(rows["feature"] == "gene7") & (rows["output"] == 2)].iloc[0]
+    assert row["coef"] == model.coef_[2, 7]
+    np.testing.assert_allclose([row["low"], row["high"]], np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
+
+
+def test_the_frequencies_can_be_seen():
+    coef = np.zeros((4, 1, 3))
+    coef[:, 0, 1], coef[:2, 0, 2] = 1, -1
+    found = Bootstrap(coef, np.array([[0.0, 1.0, 0.0]]), ("a", "b", "c"))
+    ax = found.plot(most=2)
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["c", "b"]
+    assert [bar.get_width() for bar in ax.patches] == [0.5, 1.0]
+    assert ax.patches[0].get_facecolor() != ax.patches[1].get_facecolor()
+    matplotlib.pyplot.close("all")
+
+
+def test_the_seed_decides_and_cohorts_shrink_with_the_groups_left():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(3, cohort_size=6, random_state=0).fit(X, y, groups)
+    first, again = (model.bootstrap(X, y, groups, n_resamples=3, random_state=1) for _ in range(2))
+    np.testing.assert_array_equal(first.coef, again.coef)
+
+
+def test_what_does_not_fit_is_named():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+    with pytest.raises(ValueError, match="over is 'sites'; expected one of 'groups', 'rows'"):
+        model.bootstrap(X, y, groups, over="sites")
+    with pytest.raises(ValueError, match="groups has one group; expected at least two"):
+        model.bootstrap(X, y)
+    X, y, groups = classification()
+    y[groups < 5], y[groups == 5] = "mid", "top"  # one class is in one group only, and many draws miss it
+    model = fgmp.FedGradMPClassifier(3).fit(X, y, groups)
+    assert np.isfinite(model.bootstrap(X, y, groups, n_resamples=5, random_state=0).coef).all()
+    y[groups == 5] = np.where(np.arange(np.sum(groups == 5)), "mid", "top")
+    with pytest.raises(ValueError, match="100 draws in a row missed a class"):
+        _all_missed(fgmp.FedGradMPClassifier(3).fit(X, y, groups), X, y, groups)
+
+
+def _all_missed(model, X, y, groups):
+    model.bootstrap(X, y, groups, sample_weight=(y == "mid").astype(float), n_resamples=1, random_state=0)

@@ -1,0 +1,279 @@
+"""The estimators keep scikit-learn's contract, and end where its pooled linear models end on the same features."""
+
+import pickle
+
+import numpy as np
+import pytest
+import sklearn
+from scipy import sparse
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.model_selection import GridSearchCV, GroupKFold
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import fgmp
+from fgmp.estimators.sites import scaling_of, sites_of
+
+ESTIMATORS = (fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier)
+
+
+@pytest.mark.filterwarnings("ignore:Features .* are constant")
+@parametrize_with_checks([make() for make in ESTIMATORS])
+def test_scikit_learns_own_checks(estimator, check):
+    check(estimator)
+
+
+def table(seed=0, n_rows=400, n_features=12, n_groups=6):
+    """Features of unequal scale and mean, three of them used; groups of unequal size with shifted features."""
+    rng = np.random.default_rng(seed)
+    groups = rng.choice(n_groups, n_rows, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum())
+    X = rng.standard_normal((n_rows, n_features)) + 0.3 * rng.standard_normal((n_groups, n_features))[groups]
+    scales = 10 ** rng.uniform(-1, 1, n_features)
+    z = 2 * X[:, 0] - 1.5 * X[:, 3] + X[:, 7] + 0.5
+    return X * scales + 3 * scales, z, groups, rng
+
+
+def regression(seed=0, **sizes):
+    X, z, groups, rng = table(seed, **sizes)
+    return X, z + 0.3 * rng.standard_normal(len(z)), groups
+
+
+def classification(n_classes=2, seed=0, **sizes):
+    X, z, groups, rng = table(seed, **sizes)
+    noisy = z + rng.logistic(size=len(z))
+    edges = np.quantile(noisy, np.arange(1, n_classes) / n_classes)
+    return X, np.array(["low", "mid", "top"])[np.digitize(noisy, edges) + (n_classes == 2)], groups
+
+
+DATA = {fgmp.FedGradMPRegressor: regression, fgmp.FedGradMPClassifier: classification}
+
+
+def parameters(model):
+    return np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
+
+
+def test_with_all_features_regression_is_pooled_least_squares():
+    X, y, groups = regression()
+    ours = fgmp.FedGradMPRegressor(12).fit(X, y, groups)
+    theirs = LinearRegression().fit(X, y)
+    np.testing.assert_allclose(parameters(ours), parameters(theirs), rtol=1e-9)
+    np.testing.assert_array_equal(ours.groups_, np.arange(6))
+
+
+def test_without_an_intercept_too():
+    X, y, groups = regression()
+    ours = fgmp.FedGradMPRegressor(12, fit_intercept=False).fit(X, y, groups)
+    np.testing.assert_allclose(ours.coef_, LinearRegression(fit_intercept=False).fit(X, y).coef_, rtol=1e-9)
+    assert ours.intercept_ == 0
+
+
+@pytest.mark.parametrize("sparsity", [3, 12])
+def test_two_classes_are_pooled_logistic_regression_in_log_odds(sparsity):
+    X, y, groups = classification()
+    ours = fgmp.FedGradMPClassifier(sparsity, C=np.inf).fit(X, y, groups)
+    Z = StandardScaler().fit_transform(X[:, ours.support_])
+    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(Z, y)
+    np.testing.assert_allclose(ours.decision_function(X), theirs.decision_function(Z), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-6)
+    np.testing.assert_array_equal(ours.predict(X), theirs.predict(Z))
+    assert ours.coef_.shape == (1, 12) and set(ours.classes_) == {"mid", "top"}
+
+
+@pytest.mark.parametrize("sparsity", [3, 12])
+def test_three_classes_are_pooled_softmax_regression(sparsity):
+    X, y, groups = classification(3)
+    ours = fgmp.FedGradMPClassifier(sparsity, C=np.inf).fit(X, y, groups)
+    Z = StandardScaler().fit_transform(X[:, ours.support_])
+    theirs = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(Z, y)
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-5)
+    assert ours.coef_.shape == (3, 12) and len(ours.support_) == sparsity
+    np.testing.assert_allclose(ours.predict_log_proba(X), np.log(ours.predict_proba(X)), atol=1e-9)
+
+
+@pytest.mark.parametrize("C", [1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_C_is_that_of_scikit_learn_on_standardised_features(n_classes, C):
+    X, y, groups = classification(n_classes)
+    y = np.where(X[:, 1] > X[:, 1].mean() - 0.5 * X[:, 1].std(), y, "low")  # unbalanced: the intercept is not small
+    Z = StandardScaler().fit_transform(X)
+    ours = fgmp.FedGradMPClassifier(12, C=C).fit(X, y, groups)
+    theirs = LogisticRegression(C=C, tol=1e-10, max_iter=10_000).fit(Z, y)
+    np.testing.assert_allclose(ours.coef_ * X.std(axis=0), theirs.coef_, atol=2e-3 * np.abs(theirs.coef_).max())
+    np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-3)
+
+
+def test_an_intercept_for_each_group_is_the_within_estimator():
+    X, y, groups = regression()
+    y = y + 5 * np.random.default_rng(1).standard_normal(6)[groups]
+    ours = fgmp.FedGradMPRegressor(12, fit_intercept="per_group").fit(X, y, groups)
+    means = np.array([X[groups == g].mean(axis=0) for g in range(6)])
+    levels = np.array([y[groups == g].mean() for g in range(6)])
+    within = np.linalg.lstsq(X - means[groups], y - levels[groups], rcond=None)[0]
+    np.testing.assert_allclose(ours.coef_, within, rtol=1e-9)
+    np.testing.assert_allclose([ours.intercepts_[g] for g in range(6)], levels - means @ within, rtol=1e-9)
+    np.testing.assert_allclose(ours.intercept_, y.mean() - X.mean(axis=0) @ within, rtol=1e-9)
+
+
+def test_a_column_that_is_constant_in_every_group_has_no_part_in_the_within_estimator():
+    X, y, groups = regression()
+    X[:, 5] = groups / 3
+    with pytest.warns(UserWarning, match=r"Features \[5\] are constant"):
+        model = fgmp.FedGradMPRegressor(12, fit_intercept="per_group").fit(X, y, groups)
+    assert model.coef_[5] == 0 and 5 not in model.support_
+    assert fgmp.FedGradMPRegressor(12).fit(X, y, groups).coef_[5] != 0
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_few_features_are_found_and_the_others_are_zero(make):
+    X, y, groups = DATA[make]()
+    model = make(3).fit(X, y, groups)
+    np.testing.assert_array_equal(model.support_, [0, 3, 7])
+    assert np.count_nonzero(model.coef_) == 3 and model.n_iter_ >= 1 and model.sparsity_ == 3
+    assert len(model.history_["objective"]) >= model.n_iter_ and model.history_["bytes_up"][0] > 0
+    assert model.history_["objective"][-1] < model.history_["objective"][0]
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_neither_the_order_of_the_rows_nor_the_names_of_the_groups_matter(make):
+    X, y, groups = DATA[make]()
+    model = make(3).fit(X, y, groups)
+    order = np.random.default_rng(0).permutation(len(y))
+    renamed = np.array(["f", "c", "a", "e", "b", "d"])[groups]
+    for other in (make(3).fit(X[order], y[order], groups[order]), make(3).fit(X, y, renamed)):
+        np.testing.assert_allclose(parameters(other), parameters(model), rtol=1e-8, atol=1e-12)
+
+
+@pytest.mark.parametrize("method", ["fedgradmp", "shared"])  # "auto" counts rows, whatever they weigh
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_a_row_of_weight_two_is_two_rows_in_its_group(make, method):
+    X, y, groups = DATA[make]()
+    weights = np.random.default_rng(0).integers(3, size=len(y))
+    weighted = make(4, method=method).fit(X, y, groups, sample_weight=weights)
+    repeated = make(4, method=method).fit(*(np.repeat(part, weights, axis=0) for part in (X, y, groups)))
+    np.testing.assert_allclose(parameters(weighted), parameters(repeated), rtol=1e-6, atol=1e-10)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_a_group_of_weight_zero_is_not_there(make):
+    X, y, groups = DATA[make]()
+    model = make(3).fit(X, y, groups, sample_weight=(groups != 2).astype(float))
+    np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_the_units_of_a_feature_do_not_matter(make):
+    X, y, groups = DATA[make]()
+    units = np.logspace(-6, 6, 12)
+    model, other = make(3).fit(X, y, groups), make(3).fit(X * units - 7 * units, y, groups)
+    np.testing.assert_allclose(other.coef_ * units, model.coef_, rtol=1e-6)
+    not_standard = make(3, standardize=False).fit(X * units, y, groups)
+    assert not np.array_equal(not_standard.support_, model.support_)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.parametrize("fit_intercept", [True, False])
+def test_sparse_rows_are_rows(make, fit_intercept):
+    X, y, groups = DATA[make]()
+    X[X < np.median(X, axis=0)] = 0
+    model = make(3, fit_intercept=fit_intercept).fit(X, y, groups)
+    other = make(3, fit_intercept=fit_intercept).fit(sparse.csr_array(X), y, groups)
+    np.testing.assert_array_equal(parameters(other), parameters(model))
+    linear = "decision_function" if hasattr(model, "classes_") else "predict"
+    np.testing.assert_allclose(getattr(other, linear)(sparse.csr_array(X)), getattr(model, linear)(X), atol=1e-12)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_single_precision_comes_close(make):
+    X, y, groups = DATA[make]()
+    before = X.astype(np.float32)
+    model, single = make(3).fit(X, y, groups), make(3).fit(before, y, groups)
+    np.testing.assert_array_equal(single.support_, model.support_)
+    np.testing.assert_allclose(parameters(single), parameters(model), rtol=1e-3, atol=1e-4)
+    np.testing.assert_array_equal(before, X.astype(np.float32))
+
+
+@pytest.mark.parametrize("method", ["fedgradmp", "shared"])
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_both_methods_find_the_features(make, method):
+    X, y, groups = DATA[make]()
+    model = make(3, method=method).fit(X, y, groups)
+    assert model.method_ == method
+    np.testing.assert_array_equal(model.support_, [0, 3, 7])
+
+
+def test_the_smallest_group_decides_on_the_method():
+    X, y, groups = regression()
+    smallest = np.bincount(groups).min()
+    few, many = smallest // 3, smallest // 3 + 1
+    X = np.hstack([X, np.random.default_rng(0).standard_normal((len(X), 10))])
+    assert fgmp.FedGradMPRegressor(few).fit(X, y, groups).method_ == "fedgradmp"
+    assert fgmp.FedGradMPRegressor(many).fit(X, y, groups).method_ == "shared"
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_a_site_whose_rows_are_separable_does_no_harm(make):
+    X, y, groups = DATA[make](n_rows=60)
+    y = (y > np.median(y)) if make is fgmp.FedGradMPRegressor else y
+    model = make(5, method="fedgradmp").fit(X, y, groups)
+    assert model.history_["objective"][-1] < model.history_["objective"][0]
+    assert np.isfinite(parameters(model)).all()
+
+
+def test_separable_classes_have_a_finite_model():
+    X, y, groups = classification()
+    y = X[:, 0] > np.median(X[:, 0])
+    model = fgmp.FedGradMPClassifier(3).fit(X, y, groups)
+    assert model.score(X, y) == 1 and np.abs(model.decision_function(X)).max() < 100
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_in_a_pipeline_a_clone_and_a_pickle(make):
+    X, y, groups = DATA[make]()
+    pipe = make_pipeline(StandardScaler(), make(3)).fit(X, y, **{f"{make.__name__.lower()}__groups": groups})
+    np.testing.assert_array_equal(pipe[-1].support_, [0, 3, 7])
+    np.testing.assert_array_equal(pipe[-1].groups_, np.arange(6))
+    again = pickle.loads(pickle.dumps(pipe))
+    np.testing.assert_array_equal(again.predict(X), pipe.predict(X))
+    assert clone(pipe[-1]).get_params() == make(3).get_params()
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_a_grid_search_over_groups_routes_them_to_the_fit(make):
+    X, y, groups = DATA[make]()
+    with sklearn.config_context(enable_metadata_routing=True):
+        model = make().set_fit_request(groups=True)
+        search = GridSearchCV(model, {"sparsity": [1, 2, 3]}, cv=GroupKFold(3)).fit(X, y, groups=groups)
+        piped = make_pipeline(StandardScaler(), make(3).set_fit_request(groups=True)).fit(X, y, groups=groups)
+    assert search.best_params_ == {"sparsity": 3}
+    np.testing.assert_array_equal(search.best_estimator_.groups_, np.arange(6))
+    np.testing.assert_array_equal(piped[-1].groups_, np.arange(6))
+
+
+def test_cohorts_and_minibatches_depend_on_the_seed_only():
+    X, y, groups = regression()
+    options = dict(cohort_size=3, batch_size=10, local_iterations=2)
+    first, again, other = (fgmp.FedGradMPRegressor(3, random_state=s, **options).fit(X, y, groups) for s in (1, 1, 2))
+    np.testing.assert_array_equal(first.history_["objective"], again.history_["objective"])
+    assert not np.array_equal(first.history_["objective"][1:2], other.history_["objective"][1:2])
+
+
+def test_without_the_closing_exchange_the_method_speaks_for_itself():
+    X, y, groups = regression()
+    raw = fgmp.FedGradMPRegressor(3, polish=False, rounds=3, tol=0).fit(X, y, groups)
+    closed = fgmp.FedGradMPRegressor(3, rounds=3, tol=0).fit(X, y, groups)
+    assert len(raw.history_["round"]) == 4 and len(closed.history_["round"]) == 5
+    assert closed.history_["objective"][-1] < raw.history_["objective"][-1]
+
+
+@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
+def test_units_from_the_sums_of_the_groups_are_those_of_the_pooled_rows(fit_intercept):
+    X, y, groups = regression()
+    weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
+    scaling = scaling_of(sites_of(X, y, weights, groups), fit_intercept, True)
+    rows, labels = np.repeat(X, weights.astype(int), axis=0), np.repeat(groups, weights.astype(int))
+    if fit_intercept == "per_group":
+        rows = rows - np.array([rows[labels == g].mean(axis=0) for g in range(6)])[labels]
+    expected = rows.std(axis=0) if fit_intercept else np.sqrt(np.mean(rows**2, axis=0))
+    np.testing.assert_allclose(1 / scaling.factors, expected, rtol=1e-12)

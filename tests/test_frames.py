@@ -1,0 +1,74 @@
+"""A table with a column of sites becomes the federation of its rows, whatever package holds it."""
+
+import numpy as np
+import pytest
+
+import fgmp
+
+PACKAGES = ("pandas", "polars", "pyarrow")
+
+
+def columns():
+    rng = np.random.default_rng(0)
+    return {
+        "hospital": np.array(["west", "east", "north"])[rng.integers(3, size=50)],
+        "age": rng.integers(20, 90, 50),
+        "pressure": rng.standard_normal(50),
+        "smokes": rng.random(50) < 0.3,
+        "outcome": rng.standard_normal(50),
+    }
+
+
+def as_frame(package, data):
+    module = pytest.importorskip(package)
+    return module.table(data) if package == "pyarrow" else module.DataFrame(data)
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_each_site_holds_its_rows(package):
+    data = columns()
+    fed = fgmp.Federation.from_frame(as_frame(package, data), site="hospital", target="outcome")
+    assert fed.feature_names == ("age", "pressure", "smokes") and fed.site_names == ("east", "north", "west")
+    for client, name in zip(fed.clients, fed.site_names, strict=True):
+        rows = data["hospital"] == name
+        expected = np.column_stack([data["age"], data["pressure"], data["smokes"]])[rows]
+        np.testing.assert_array_equal(client.features, expected)
+        np.testing.assert_array_equal(client.targets, data["outcome"][rows])
+    np.testing.assert_allclose(fed.weights, [np.mean(data["hospital"] == name) for name in fed.site_names])
+
+
+def test_columns_losses_and_precision_are_those_asked_for():
+    data = columns()
+    data = {name: value.astype(np.float32) if name != "hospital" else value for name, value in data.items()}
+    data["outcome"] = np.sign(data["outcome"])
+    options = dict(site="hospital", target="outcome", features=["smokes", "age"], loss="logistic", weights=[1, 2, 1])
+    fed = fgmp.Federation.from_frame(as_frame("pandas", data), **options)
+    assert fed.feature_names == ("smokes", "age") and fed.dtype == np.float32
+    assert isinstance(fed.loss, fgmp.LogisticLoss)
+    np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
+    np.testing.assert_array_equal(fed.clients[2].features[:, 1], data["age"][data["hospital"] == "west"])
+
+
+@pytest.mark.parametrize("package", PACKAGES[:2])
+@pytest.mark.parametrize(
+    "changes, options, message",
+    [
+        ({}, {"site": "clinic"}, "site: 'clinic' is not a column; expected one of 'hospital', 'age'"),
+        ({}, {"target": "clinic"}, "target: 'clinic' is not a column"),
+        ({}, {"features": ["age", "clinic"]}, "features: 'clinic' is not a column"),
+        ({}, {"features": ["age", "outcome"]}, "overlap; expected each column in one role"),
+        ({}, {"features": []}, "expected at least one feature"),
+        ({"colour": ["red", "blue"] * 25}, {}, "column 'colour' is .*, 'red' for one; expected numbers"),
+        ({"pressure": [None] + [1.0] * 49}, {}, "column 'pressure' has 1 missing values; expected a number"),
+        ({"hospital": [None] + ["a"] * 49}, {}, "column 'hospital' has 1 missing values; expected a site"),
+    ],
+)
+def test_what_does_not_fit_is_named(package, changes, options, message):
+    frame = as_frame(package, columns() | changes)
+    with pytest.raises(ValueError, match=message):
+        fgmp.Federation.from_frame(frame, **({"site": "hospital", "target": "outcome"} | options))
+
+
+def test_an_array_is_no_table():
+    with pytest.raises(TypeError, match="df is a ndarray; expected a table"):
+        fgmp.Federation.from_frame(np.ones((3, 3)), site="a", target="b")

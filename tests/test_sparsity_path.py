@@ -1,0 +1,152 @@
+"""The path over the sparsity against held-out losses and criteria computed by hand, and its choices."""
+
+import matplotlib
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss
+from test_estimators import DATA, ESTIMATORS, classification, regression
+
+import fgmp
+from fgmp.estimators.fitting import StartingFrom
+from fgmp.estimators.sites import sites_of
+from fgmp.estimators.sparsity_path import fold_of_rows
+from fgmp.models import SparseModel
+
+matplotlib.use("agg")
+
+
+def folds_of(X, y, groups, n_folds, seed):
+    """The folds of the rows, in the order of the table, for an integer seed of the estimator."""
+    drawn = int(np.random.RandomState(seed).randint(2**31 - 1))
+    folds = np.empty(len(y), int)
+    for site in sites_of(X, y, np.ones(len(y)), groups):
+        folds[groups == site.key] = fold_of_rows(site, n_folds, drawn)
+    return folds
+
+
+@pytest.mark.parametrize("n_folds", [2, 5])
+def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds):
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(X, y, groups)
+    folds = folds_of(X, y - y.mean(), groups, n_folds, 3)
+    errors = np.empty(len(y))
+    for fold in range(n_folds):
+        out = folds == fold
+        errors[out] = (LinearRegression().fit(X[~out], y[~out]).predict(X[out]) - y[out]) ** 2 / 2
+    expected = [errors[groups == g].mean() for g in range(6)]
+    np.testing.assert_allclose(model.cv_.site_scores, [expected], rtol=1e-6)
+    np.testing.assert_allclose(model.cv_.table["score"], errors.mean(), rtol=1e-6)
+
+
+def test_of_two_classes_it_is_the_log_loss():
+    X, y, groups = classification()
+    options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
+    model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
+    folds = folds_of(X, np.where(y == "top", 1.0, -1.0), groups, 2, 3)
+    losses = []
+    for fold in range(2):
+        out, scale = folds == fold, X.std(axis=0)
+        theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit((X / scale)[~out], y[~out])
+        losses.append(log_loss(y[out], theirs.predict_proba((X / scale)[out])) * np.mean(out))
+    np.testing.assert_allclose(model.cv_.table["score"], [np.sum(losses)], rtol=1e-4)
+
+
+def test_weights_count_in_the_scores():
+    X, y, groups = regression()
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    options = dict(sparsities=[12], n_folds=2, random_state=3)
+    model = fgmp.FedGradMPRegressor("cv", **options).fit(X, y, groups, sample_weight=weights)
+    folds, errors = folds_of(X, y, groups, 2, 3), np.empty(len(y))
+    for fold in range(2):
+        out = folds == fold
+        fitted = LinearRegression().fit(X[~out], y[~out], sample_weight=weights[~out])
+        errors[out] = (fitted.predict(X[out]) - y[out]) ** 2 / 2
+    np.testing.assert_allclose(model.cv_.table["score"], np.average(errors, weights=weights), rtol=1e-6)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_the_choice_is_the_smallest_within_a_standard_error_over_the_sites(make):
+    X, y, groups = DATA[make]()
+    model = make("cv", random_state=0).fit(X, y, groups)
+    shares = np.bincount(groups) / len(groups)
+    scores = model.cv_.site_scores
+    means = scores @ shares
+    best = means.argmin()
+    within = []
+    for tau, site_scores in zip(model.cv_.table["sparsity"], scores, strict=True):
+        distances = site_scores - scores[best]
+        variance = np.sum(shares**2 * (distances - distances @ shares) ** 2) * 6 / 5
+        within += [tau] * bool(distances @ shares <= np.sqrt(variance))
+    assert model.sparsity_ == model.cv_.chosen == within[0] == len(model.support_)
+    assert model.cv_.table["sparsity"][-1] in (12, model.cv_.table["sparsity"][best] + 5)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.parametrize("mode", ["cv", "ebic"])
+def test_three_features_are_three(make, mode):
+    X, y, groups = DATA[make](n_rows=1200)
+    model = make(mode, random_state=0).fit(X, y, groups)
+    np.testing.assert_array_equal(model.support_, [0, 3, 7])
+    fixed = make(3, random_state=0).fit(X, y, groups)
+    np.testing.assert_array_equal(model.coef_, fixed.coef_)
+
+
+def test_ebic_by_hand():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor("ebic", sparsities=[1, 12]).fit(X, y, groups)
+    n, criteria = len(y), []
+    single = fgmp.FedGradMPRegressor(1).fit(X, y, groups).support_
+    for support, log_count in ((single, np.log(12)), (np.arange(12), 0.0)):
+        residual = y - LinearRegression().fit(X[:, support], y).predict(X[:, support])
+        criteria.append(n * np.log(np.mean(residual**2)) + (len(support) + 1) * np.log(n) + 2 * log_count)
+    np.testing.assert_allclose(model.cv_.table["ebic"], criteria, rtol=1e-9)
+    assert model.cv_.criterion == "ebic" and model.sparsity_ == 12
+
+
+def test_one_group_validates_by_folds():
+    X, y, _ = regression()
+    model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y)
+    assert model.cv_.site_scores.shape == (len(model.cv_.table["sparsity"]), 5)
+    np.testing.assert_array_equal(model.support_, [0, 3, 7])
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_sites_of_a_single_row_take_part(make):
+    X, y, groups = DATA[make]()
+    groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
+    model = make("cv", sparsities=[1, 3], cohort_size=8, random_state=0).fit(X, y, groups)
+    assert len(model.groups_) == 11 and model.cv_.site_scores.shape == (2, 11) and model.sparsity_ == 3
+
+
+@pytest.mark.parametrize("n_folds", [2, 5, 7])
+def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
+    X, y, groups = classification(3)
+    codes = np.unique(y, return_inverse=True)[1]
+    folds = folds_of(X, codes, groups, n_folds, 0)
+    for group in range(6):
+        for mask in (groups == group, *((groups == group) & (codes == c) for c in range(3))):
+            counts = np.bincount(folds[mask], minlength=n_folds)
+            assert counts.max() - counts.min() <= 1 + (mask.sum() < np.sum(groups == group))
+
+
+@pytest.mark.parametrize(
+    "method", [fgmp.FedGradMP(3), fgmp.SharedSupportGradMP(3)], ids=lambda method: type(method).__name__
+)
+def test_a_method_starts_from_the_model_given(method):
+    fed = fgmp.make_sparse_regression(4, 30, 40, 3, rng=0)
+    model = SparseModel.of(fed.truth)
+    started = fgmp.simulate(StartingFrom(method, model), fed, 1, rng=0)
+    np.testing.assert_array_equal(fgmp.simulate(StartingFrom(method, model), fed, 0).x, fed.truth)
+    np.testing.assert_allclose(started.history["objective"], 0, atol=1e-25)
+    assert fgmp.simulate(method, fed, 0).history["objective"][0] > 0
+
+
+@pytest.mark.parametrize("mode", ["cv", "ebic"])
+def test_the_path_can_be_seen(mode):
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(mode, sparsities=range(1, 6), random_state=0).fit(X, y, groups)
+    ax = model.cv_.plot()
+    assert ax.get_xlabel() == "sparsity" and ax.get_legend().get_texts()[0].get_text() == "chosen: 3"
+    assert model.cv_.plot(ax) is ax
+    matplotlib.pyplot.close("all")
