@@ -291,6 +291,14 @@ def test_names_that_mean_two_notebooks_or_none_of_python(folder):
     assert "the parameters of notebooks/10_magic.py are no Python" in call("run", "10").output
 
 
+@pytest.mark.parametrize(("module", "extra"), [("jupytext", "notebooks"), ("distributed", "cluster")])
+def test_a_package_that_is_not_installed_is_named(folder, monkeypatch, module, extra):
+    monkeypatch.setitem(sys.modules, module, None)
+    result = call("sweep", "09", "-g", "alpha=1", "--dask", "tcp://127.0.0.1:1")
+    assert result.exit_code == 1
+    assert result.output == f"Error: {module} is not installed: pip install 'fgmp[{extra}]'\n"
+
+
 def test_a_parameter_with_the_name_of_a_column_is_refused(folder):
     (folder / "notebooks" / "10_unit.py").write_text(TOY.replace("alpha =", "unit ="))
     assert "unit is a column of the table already" in call("sweep", "10", "-g", "unit=1").output

@@ -1,9 +1,11 @@
 """The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import fgmp
+from fgmp.book.figures import scores
 
 
 @pytest.fixture(scope="module")
@@ -118,3 +120,115 @@ def test_a_column_that_starts_at_zero_is_no_divergence(feds):
     metrics = {"size": lambda x: float(np.linalg.norm(x))}
     tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, feds[0], 3, column="size", metrics=metrics)
     assert not any(trial.diverged for trial in tuning.trials) and tuning.best.score > 0
+
+
+def test_clients_held_out_judge_and_take_no_part(feds):
+    fed = feds[0]
+    tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, fed, 4, held_out=[3, 1])
+    assert tuning.column == "held_out" and tuning.held_out == ((1, 3),)
+    train = fgmp.Federation([fed.clients[i] for i in (0, 2)], fed.weights[[0, 2]], fed.truth)
+    for trial in tuning.trials:
+        result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)
+        np.testing.assert_array_equal(trial.histories[0]["objective"], result.history["objective"])
+        parts = [np.mean((c.features @ result.x - c.targets) ** 2) / 2 for c in (fed.clients[1], fed.clients[3])]
+        assert trial.score == pytest.approx(np.average(parts, weights=fed.weights[[1, 3]]), rel=1e-12)
+    assert fgmp.tune(make, {"learning_rate": [0.05]}, fed, 2, held_out=(0,), column="objective").held_out == ((0,),)
+
+
+@pytest.mark.parametrize(("held_out", "count"), [(1, 1), (3, 3), (0.5, 2), (0.01, 1), (0.99, 3), (np.int64(2), 2)])
+def test_so_many_clients_or_a_share_are_drawn_with_the_seed(feds, held_out, count):
+    grid = {"learning_rate": [0.05]}
+    first, again = (fgmp.tune(make, grid, feds, 1, held_out=held_out, rng=3).held_out for _ in range(2))
+    assert first == again and [len(keys) for keys in first] == [count] * 3
+    drawn = {fgmp.tune(make, grid, feds[0], 0, held_out=held_out, rng=seed).held_out for seed in range(12)}
+    assert len(drawn) > 1
+
+
+@pytest.mark.parametrize(
+    ("held_out", "message"),
+    [
+        (0, "held_out is 0; expected an integer from 1 to 3 .all clients but one."),
+        (4, "held_out is 4; expected an integer from 1 to 3"),
+        (1.0, "held_out is 1.0; expected a share above 0 and below 1, or an integer"),
+        (0.0, "held_out is 0.0; expected"),
+        (True, "held_out is True; expected a number of clients, a share of them, or their keys"),
+        ("all", "held_out is 'all'; expected a number of clients, a share of them, or their keys"),
+        ([1, 7], "held_out names 7; expected keys of the clients, such as 0"),
+        ([], "held_out holds out 0 of 4 clients; expected some of positive weight on either side"),
+        ([0, 1, 2, 3], "held_out holds out 4 of 4 clients"),
+    ],
+)
+def test_bad_held_out_clients_are_named(feds, held_out, message):
+    with pytest.raises(ValueError, match=message):
+        fgmp.tune(make, GRID, feds, 2, held_out=held_out)
+    with pytest.raises(ValueError, match="metrics has 'held_out'"):
+        fgmp.tune(make, GRID, feds, 2, held_out=1, metrics={"held_out": np.sum})
+
+
+def test_the_repr_is_short(feds):
+    tuning = fgmp.tune(make, GRID, feds, rounds=5)
+    rate, k = tuning.best.parameters["learning_rate"], tuning.best.parameters["local_iterations"]
+    best = f"learning_rate={rate}, local_iterations={k}"
+    text = f"Tuning(best {best} with relative_error {tuning.best.score:.6g}; 6 candidates, 2 diverged)"
+    assert repr(tuning) == text
+    assert repr(tuning.best) == f"Trial({best}: score {tuning.best.score:.6g})"
+    hopeless = fgmp.tune(make, {"learning_rate": [1e3]}, feds, rounds=30)
+    assert repr(hopeless) == "Tuning(no candidate is left; 1 candidates, 1 diverged)"
+    assert repr(hopeless.trials[0]) == "Trial(learning_rate=1000.0: diverged)"
+
+
+@pytest.fixture
+def close_figures():
+    yield
+    plt.close("all")
+
+
+def test_the_scores_of_two_parameters_are_a_map(feds, close_figures):
+    tuning = fgmp.tune(make, GRID, feds, rounds=5)
+    ax = scores(tuning)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("learning_rate", "local_iterations")
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.001", "0.05", "100.0"]
+    words = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
+    for trial in tuning.trials:
+        place = tuple(GRID[name].index(trial.parameters[name]) for name in ("learning_rate", "local_iterations"))
+        assert words[place] == ("diverged" if trial.diverged else f"{trial.score:.3g}")
+    (frame,) = ax.patches
+    best = tuple(GRID[name].index(tuning.best.parameters[name]) for name in ("learning_rate", "local_iterations"))
+    assert (round(frame.get_x() + 0.47), round(frame.get_y() + 0.47)) == best
+    assert ax.figure.axes[1].get_ylabel() == "relative error"
+
+
+def test_the_scores_of_one_parameter_are_a_line(feds, close_figures):
+    tuning = fgmp.tune(make, {"learning_rate": [0.05, 100.0, 0.001]}, feds, rounds=5)
+    ax = scores(tuning)
+    line, best, diverged = ax.get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), [0.001, 0.05])
+    np.testing.assert_array_equal(line.get_ydata(), [tuning.trials[2].score, tuning.trials[0].score])
+    assert best.get_ydata()[0] == tuning.best.score and diverged.get_xdata()[0] == 100
+    assert ax.get_xlabel() == "learning_rate" and ax.get_ylabel() == "relative error" and ax.get_xscale() == "log"
+
+
+def test_other_parameters_are_chosen_for_the_best(feds, close_figures):
+    tuning = fgmp.tune(make, GRID, feds, rounds=5)
+    ax = scores(tuning, "local_iterations", "learning_rate")
+    assert ax.get_xlabel() == "local_iterations"
+    words = fgmp.tune(
+        lambda learning_rate, how, twin: make(learning_rate),
+        {"learning_rate": [0.01, 0.05], "how": ["b", "a"], "twin": [1, 2]},
+        feds[0],
+        rounds=2,
+    )
+    ax = scores(words, "how", "twin")
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]
+    assert ax.get_title() == "best over learning_rate"
+    assert {text.get_text() for text in ax.texts} == {f"{words.best.score:.3g}"}
+    with pytest.raises(ValueError, match="x is 'rate'; expected one of 'how', 'learning_rate', 'twin'"):
+        scores(words, "rate")
+    with pytest.raises(ValueError, match="x and y are both 'how'"):
+        scores(words, "how", "how")
+
+
+def test_a_search_in_which_all_diverge_is_drawn(feds, close_figures):
+    hopeless = fgmp.tune(make, {"learning_rate": [50.0, 1e3], "local_iterations": [1, 2]}, feds, rounds=30)
+    assert {text.get_text() for text in scores(hopeless).texts} == {"diverged"}
+    assert len(scores(fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)).get_lines()) == 3

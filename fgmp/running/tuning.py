@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
-from ..checks import Seed, check_integer, check_seed
+from ..checks import Seed, check_integer, check_number, check_seed
 from ..federation import Federation
 from ..methods.contract import Method
 from .books import History, column_of
@@ -21,9 +21,10 @@ from .simulation import simulate
 __all__ = ["Trial", "Tuning", "tune"]
 
 _DIVERGED = 10.0
+_HELD_OUT = "held_out"
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Trial:
     """One candidate of a grid.
 
@@ -48,8 +49,12 @@ class Trial:
     score: float
     diverged: bool
 
+    def __repr__(self) -> str:
+        how = "diverged" if self.diverged else f"score {self.score:.6g}"
+        return f"Trial({_words(self.parameters)}: {how})"
 
-@dataclass(frozen=True, eq=False)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
     """What `tune` found.
 
@@ -59,10 +64,19 @@ class Tuning:
         All candidates, in the order of the grid.
     column : str
         The column of the history that judged them.
+    held_out : tuple of tuple of int
+        The keys of the clients that judged and took no part, increasing, for each federation; empty without any.
     """
 
     trials: tuple[Trial, ...]
     column: str
+    held_out: tuple[tuple[int, ...], ...] = ()
+
+    def __repr__(self) -> str:
+        diverged = sum(trial.diverged for trial in self.trials)
+        best = "no candidate is left" if self.best is None else f"best {_words(self.best.parameters)}"
+        score = "" if self.best is None else f" with {self.column} {self.best.score:.6g}"
+        return f"Tuning({best}{score}; {len(self.trials)} candidates, {diverged} diverged)"
 
     @property
     def best(self) -> Trial | None:
@@ -80,6 +94,7 @@ def tune(
     cohort_size: int | None = None,
     rng: Seed = 0,
     column: str | None = None,
+    held_out: int | float | Sequence[int] | None = None,
     workers: int = 1,
     **options: Any,
 ) -> Tuning:
@@ -97,8 +112,12 @@ def tune(
         As in `simulate`: every candidate gets the same rounds and the same seed, which is drawn once where `rng` is a
         Generator or None.
     column : str, optional
-        The column of the history to judge by, lower is better; ``"relative_error"`` where the federations know the
-        truth, otherwise ``"objective"``.
+        The column of the history to judge by, lower is better; ``"held_out"`` where clients are held out, otherwise
+        ``"relative_error"`` where the federations know the truth, and ``"objective"`` where they do not.
+    held_out : int, float or sequence of int, optional
+        Clients that take no part in the training and judge in its place, the same ones for every candidate: so many
+        of them, or this share of them (above 0 and below 1, rounded, at least one), drawn with the seed; or those with
+        these keys. The histories then have the column ``"held_out"``, sum p_i f_i(x) / sum p_i over these clients.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
     **options
@@ -111,7 +130,8 @@ def tune(
     Raises
     ------
     ValueError
-        Where the grid is empty, a candidate is out of its range, or the history has no such column.
+        Where the grid is empty, a candidate is out of its range, the history has no such column, or `held_out` names
+        a client that is not there, or leaves nobody of positive weight to train on or to judge.
 
     Examples
     --------
@@ -132,20 +152,28 @@ def tune(
     federations = (federation,) if isinstance(federation, Federation) else tuple(federation)
     if not federations:
         raise ValueError("federation is an empty sequence; expected at least one federation")
-    if column is None:
+    if held_out is not None and _HELD_OUT in (options.get("metrics") or {}):
+        raise ValueError("metrics has 'held_out'; expected another name, for that column is of the clients held out")
+    seed = check_seed("rng", rng)
+    tasks: list[tuple[Federation, Federation | None]]
+    tasks = [(fed, None) if held_out is None else _split(fed, held_out, seed) for fed in federations]
+    if column is None and held_out is not None:
+        column = _HELD_OUT
+    elif column is None:
         column = "relative_error" if all(fed.truth is not None for fed in federations) else "objective"
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
-    options |= {"cohort_size": cohort_size, "rng": check_seed("rng", rng)}
+    options |= {"cohort_size": cohort_size, "rng": seed}
     runs = Parallel(n_jobs=workers)(
-        delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in federations
+        delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
     )
-    count = len(federations)
+    count = len(tasks)
     trials = [
         _trial(parameters, method, tuple(runs[i * count : (i + 1) * count]), column)
         for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True))
     ]
-    return Tuning(tuple(trials), column)
+    judges = tuple(tuple(client.key for client in judge.clients) for _, judge in tasks if judge is not None)
+    return Tuning(tuple(trials), column, judges)
 
 
 def _values(name: str, given: Any) -> list[Any]:
@@ -158,8 +186,56 @@ def _values(name: str, given: Any) -> list[Any]:
     return values
 
 
-def _history(method: Method, federation: Federation, rounds: int, column: str, options: dict[str, Any]) -> History:
+def _words(parameters: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
+
+
+def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation, Federation]:
+    """The federation to train on and the one that judges."""
+    count = federation.n_clients
+    keys = [client.key for client in federation.clients]
+    if isinstance(held_out, str) or (np.ndim(held_out) == 0 and isinstance(held_out, bool)):
+        raise ValueError(f"held_out is {held_out!r}; expected a number of clients, a share of them, or their keys")
+    if np.ndim(held_out) == 0:
+        if count < 2:
+            raise ValueError(f"held_out is {held_out!r} of {count} client; expected a federation of two or more")
+        if isinstance(held_out, float | np.floating):
+            share = check_number("held_out", held_out, above=0)
+            if share >= 1:
+                raise ValueError(f"held_out is {held_out!r}; expected a share above 0 and below 1, or an integer")
+            number = min(max(round(share * count), 1), count - 1)
+        else:
+            number = check_integer("held_out", held_out, at_most=count - 1, why="all clients but one")
+        generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
+        chosen = {keys[i] for i in generator.choice(count, number, replace=False)}
+    else:
+        chosen = set(np.asarray(held_out).tolist())
+        if strange := sorted(chosen - set(keys), key=repr):
+            raise ValueError(f"held_out names {strange[0]!r}; expected keys of the clients, such as {keys[0]}")
+    judging = np.array([key in chosen for key in keys])
+    if not (federation.weights[judging].sum() > 0 and federation.weights[~judging].sum() > 0):
+        raise ValueError(
+            f"held_out holds out {judging.sum()} of {count} clients; expected some of positive weight on either side"
+        )
+    return _part(federation, ~judging), _part(federation, judging)
+
+
+def _part(federation: Federation, taken: NDArray[np.bool_]) -> Federation:
+    clients = tuple(federation.clients[i] for i in np.flatnonzero(taken))
+    return Federation(clients, federation.weights[taken], federation.truth)
+
+
+def _history(
+    method: Method,
+    federation: Federation,
+    judge: Federation | None,
+    rounds: int,
+    column: str,
+    options: dict[str, Any],
+) -> History:
     """A run that ends early once it has diverged beyond return."""
+    if judge is not None:
+        options = options | {"metrics": {_HELD_OUT: judge.objective, **(options.get("metrics") or {})}}
 
     def beyond_return(history: History) -> bool:
         values = column_of(history, column)
