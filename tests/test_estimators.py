@@ -8,6 +8,7 @@ import sklearn
 from scipy import sparse
 from sklearn.base import clone
 from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -15,6 +16,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fgmp
 from fgmp.estimators.sites import scaling_of, sites_of
+from fgmp.estimators.weighted_loss import WeightedLoss, with_weights
 
 ESTIMATORS = (fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier)
 
@@ -277,3 +279,36 @@ def test_units_from_the_sums_of_the_groups_are_those_of_the_pooled_rows(fit_inte
         rows = rows - np.array([rows[labels == g].mean(axis=0) for g in range(6)])[labels]
     expected = rows.std(axis=0) if fit_intercept else np.sqrt(np.mean(rows**2, axis=0))
     np.testing.assert_allclose(1 / scaling.factors, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("polish", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_intercept, polish):
+    X, y, groups = DATA[make]()
+    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
+    model = make(3, fit_intercept=fit_intercept, polish=polish, rounds=1).fit(X, y, groups, sample_weight=weights)
+    if make is fgmp.FedGradMPRegressor:
+        level = np.average(y, weights=weights) if fit_intercept else 0.0
+        start, end = (np.average((y - z) ** 2, weights=weights) / 2 for z in (level, model.predict(X)))
+    else:
+        share = np.average(y == model.classes_[1], weights=weights) if fit_intercept else 0.5
+        prior = np.tile([1 - share, share], (len(y), 1))
+        start, end = (log_loss(y, p, sample_weight=weights) for p in (prior, model.predict_proba(X)))
+    np.testing.assert_allclose(model.history_["objective"][[0, -1]], [start, end], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_a_weighted_loss_is_each_row_as_often_as_it_weighs(n_classes):
+    rng = np.random.default_rng(0)
+    loss = fgmp.LogisticLoss() if n_classes == 2 else fgmp.SoftmaxLoss(3)
+    z, v = rng.standard_normal((2, 20) if n_classes == 2 else (2, 20, 3))
+    y = np.where(rng.random(20) < 0.5, -1.0, 1.0) if n_classes == 2 else rng.integers(3, size=20)
+    w = rng.integers(4, size=20).astype(float)
+    weighted, both = WeightedLoss(loss, n_classes == 3), with_weights(y, w)
+    for ours, theirs in (
+        (weighted.values(z, both), loss.values(z, y)),
+        (weighted.derivative(z, both), loss.derivative(z, y)),
+        (weighted.curvature(z, both, v), loss.curvature(z, y, v)),
+    ):
+        np.testing.assert_allclose(ours.sum(axis=0), np.repeat(theirs, w.astype(int), axis=0).sum(axis=0), rtol=1e-12)

@@ -10,7 +10,7 @@ from test_estimators import DATA, ESTIMATORS, classification, regression
 import fgmp
 from fgmp.estimators.fitting import StartingFrom
 from fgmp.estimators.sites import sites_of
-from fgmp.estimators.sparsity_path import fold_of_rows
+from fgmp.estimators.sparsity_path import fold_of_rows, judged
 from fgmp.models import SparseModel
 
 matplotlib.use("agg")
@@ -80,6 +80,17 @@ def test_the_choice_is_the_smallest_within_a_standard_error_over_the_sites(make)
         within += [tau] * bool(distances @ shares <= np.sqrt(variance))
     assert model.sparsity_ == model.cv_.chosen == within[0] == len(model.support_)
     assert model.cv_.table["sparsity"][-1] in (12, model.cv_.table["sparsity"][best] + 5)
+
+
+@pytest.mark.parametrize("distance, chosen", [(0.99, 2), (1.01, 5)])
+def test_a_smaller_model_is_taken_up_to_one_standard_error(distance, chosen):
+    """Two sites of equal weight, d and d + 2 from the best: their mean is d + 1, its standard error 1."""
+    hard = np.array([100.0, 3.0])
+    scores = hard + np.array([[50.0, 50.0], [distance - 1, distance + 1], [0.0, 0.0], [0.5, 0.5]])
+    path = judged(np.array([1, 2, 5, 6]), scores, np.array([0.5, 0.5]))
+    assert path.chosen == chosen
+    np.testing.assert_allclose(path.table["standard_error"], [0, 1, 0, 0], atol=1e-12)
+    np.testing.assert_allclose(path.table["excess"], [50, distance, 0, 0.5])
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

@@ -18,7 +18,7 @@ from .sites import Site
 if TYPE_CHECKING:
     from .base import Problem
 
-__all__ = ["SparsityPath", "by_cross_validation", "by_ebic", "fold_of_rows"]
+__all__ = ["SparsityPath", "by_cross_validation", "by_ebic", "fold_of_rows", "judged"]
 
 _PATIENCE = 5
 
@@ -89,13 +89,35 @@ def by_cross_validation(
     shares = weights.sum(axis=axis)
     units = shares > 0
     scores = np.array([total.sum(axis=axis)[units] / shares[units] for total in totals])
-    shares = shares[units] / shares.sum()
+    return judged(np.array(taken), scores, shares[units] / shares.sum())
+
+
+def judged(sparsities: Array, scores: Array, shares: Array) -> SparsityPath:
+    """The smallest sparsity whose score is within one standard error of the best, both over the units.
+
+    Parameters
+    ----------
+    sparsities : ndarray of int, shape (n_sparsities,)
+        Increasing.
+    scores : ndarray, shape (n_sparsities, n_units)
+    shares : ndarray, shape (n_units,)
+        What the units weigh; their sum is one.
+
+    Returns
+    -------
+    SparsityPath
+
+    Notes
+    -----
+    The standard error is that of the distance from the best, unit by unit: what all sparsities find hard at a site
+    does not blur their order.
+    """
     mean = scores @ shares
     best = int(np.argmin(mean))
     errors = _standard_errors(scores - scores[best], shares)
     excess = mean - mean[best]
-    chosen = taken[int(np.flatnonzero(excess <= errors)[0])]
-    table = {"sparsity": np.array(taken), "score": mean, "excess": excess, "standard_error": errors}
+    chosen = int(sparsities[np.flatnonzero(excess <= errors)[0]])
+    table = {"sparsity": sparsities, "score": mean, "excess": excess, "standard_error": errors}
     return SparsityPath("cv", table, chosen, scores)
 
 
