@@ -74,7 +74,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     n_iter_ : int
         Rounds of the method.
     history_ : dict of ndarray
-        As `fgmp.Result.history`; the bytes include the sums for the units, the last entry the closing exchange.
+        As the history of `fgmp.Result`; the bytes include the sums for the units, the last entry the closing exchange.
     cv_ : SparsityPath
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
     groups_ : ndarray
