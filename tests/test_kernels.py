@@ -130,6 +130,17 @@ def test_the_row_span_ends_where_the_printed_steps_do(loss, shape, seed):
     np.testing.assert_array_equal(w, before)
 
 
+def assert_both_refine_alike(method, client, seed):
+    """Two rounds of one client, by the kernel and as printed."""
+    message = SparseModel.zero(client.model_shape).message()
+    for _ in range(2):
+        slow = method.refine(client, message, np.random.default_rng(seed))
+        fast = kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(seed))
+        np.testing.assert_array_equal(fast["support"], slow["support"])
+        np.testing.assert_allclose(fast["values"], slow["values"], rtol=1e-6, atol=1e-9)
+        message = slow
+
+
 @settings(deadline=None, max_examples=60)
 @given(shapes, st.integers(1, 12), st.sampled_from([None, 0.3]), seeds)
 def test_the_sgd_kernel_ends_where_the_printed_refinement_does(shape, sparsity, radius, seed):
@@ -137,13 +148,7 @@ def test_the_sgd_kernel_ends_where_the_printed_refinement_does(shape, sparsity, 
     solver = fgmp.SGD(steps=3, batch_size=batch, learning_rate=0.3)
     options = {"local_iterations": 4, "batch_size": batch, "radius": radius, "solver": solver}
     method = fgmp.FedGradMP(min(sparsity, shape[1]), **options)
-    message = SparseModel.zero(client.model_shape).message()
-    for _ in range(2):
-        slow = method.refine(client, message, np.random.default_rng(seed))
-        fast = kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(seed))
-        np.testing.assert_array_equal(fast["support"], slow["support"])
-        np.testing.assert_allclose(fast["values"], slow["values"], rtol=1e-6, atol=1e-9)
-        message = slow
+    assert_both_refine_alike(method, client, seed)
 
 
 @settings(deadline=None, max_examples=60)
@@ -151,13 +156,7 @@ def test_the_sgd_kernel_ends_where_the_printed_refinement_does(shape, sparsity, 
 def test_the_least_squares_kernel_ends_where_the_printed_refinement_does(shape, sparsity, seed):
     client, batch = client_of(shape, "squared", seed), 1 + seed % shape[0]
     method = fgmp.FedGradMP(min(sparsity, shape[1]), local_iterations=4, batch_size=batch)
-    message = SparseModel.zero(client.model_shape).message()
-    for _ in range(2):
-        slow = method.refine(client, message, np.random.default_rng(seed))
-        fast = kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(seed))
-        np.testing.assert_array_equal(fast["support"], slow["support"])
-        np.testing.assert_allclose(fast["values"], slow["values"], rtol=1e-6, atol=1e-9)
-        message = slow
+    assert_both_refine_alike(method, client, seed)
 
 
 def test_a_divergence_shows_in_the_kernel_too():
