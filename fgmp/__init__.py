@@ -1,6 +1,7 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each."""
 
 from . import datasets, theory
+from .advice import AdviceWarning, FewRowsWarning, RisingObjectiveWarning, SeparationWarning, SmallSiteWarning
 from .approximation import approx_tau
 from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
@@ -18,7 +19,7 @@ from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
-from .running.simulation import Result, simulate, stop_at, stop_when_stalled
+from .running.simulation import Best, Result, simulate, stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
@@ -27,6 +28,8 @@ __version__ = "0.1.0"
 __all__ = [
     "SGD",
     "SVRG",
+    "AdviceWarning",
+    "Best",
     "Client",
     "ConjugateGradient",
     "Dictionary",
@@ -39,6 +42,7 @@ __all__ = [
     "FedIterHT",
     "FedMid",
     "Federation",
+    "FewRowsWarning",
     "GradientDescent",
     "KSVDFit",
     "LocalSteps",
@@ -51,7 +55,10 @@ __all__ = [
     "PooledConjugateGradient",
     "PooledNewton",
     "Result",
+    "RisingObjectiveWarning",
+    "SeparationWarning",
     "SharedSupportGradMP",
+    "SmallSiteWarning",
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",

@@ -76,6 +76,7 @@ from fgmp.book.figures import METHODS, curve, floor, panels, use_style
 from fgmp.book.ranges import outwards
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 WHOSE = "ours, SharedSupportGradMP and polish"
 
 

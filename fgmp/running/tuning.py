@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ..advice import AdviceWarning
 from ..checks import Seed, check_integer, check_seed
 from ..federation import Federation
 from ..methods.contract import Method
@@ -155,7 +157,9 @@ def _history(method: Method, federation: Federation, rounds: int, column: str, o
 
     given = options.get("callback", ())
     callbacks = [beyond_return, *((given,) if callable(given) else given)]
-    return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
+    with warnings.catch_warnings():  # a search has to try what runs away; its table says so
+        warnings.simplefilter("ignore", AdviceWarning)
+        return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History, ...], column: str) -> Trial:
