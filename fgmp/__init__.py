@@ -7,6 +7,7 @@ are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says whi
 from typing import TYPE_CHECKING, Any
 
 from . import datasets, theory
+from .advice import AdviceWarning, FewRowsWarning, RisingObjectiveWarning, SeparationWarning, SmallSiteWarning
 from .approximation import approx_tau
 from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
@@ -24,7 +25,7 @@ from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
-from .running.simulation import Result, simulate, stop_at, stop_when_stalled
+from .running.simulation import Best, Result, simulate, stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
@@ -36,6 +37,8 @@ __version__ = "0.1.0"
 __all__ = [
     "SGD",
     "SVRG",
+    "AdviceWarning",
+    "Best",
     "Client",
     "ConjugateGradient",
     "Dictionary",
@@ -50,6 +53,7 @@ __all__ = [
     "FedIterHT",
     "FedMid",
     "Federation",
+    "FewRowsWarning",
     "GradientDescent",
     "KSVDFit",
     "LocalSteps",
@@ -62,7 +66,10 @@ __all__ = [
     "PooledConjugateGradient",
     "PooledNewton",
     "Result",
+    "RisingObjectiveWarning",
+    "SeparationWarning",
     "SharedSupportGradMP",
+    "SmallSiteWarning",
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",

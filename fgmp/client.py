@@ -127,7 +127,8 @@ class Client:
     def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
         """`count` minibatches of `batch_size` rows without replacement; None, the full batch, where that is the size.
 
-        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
+        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches. A client
+        with fewer rows uses all of them.
         """
         return minibatches(rng, self.n_samples, batch_size, count)
 
@@ -145,6 +146,6 @@ def _by_output(coefficients: Array, features: Array) -> Array:
 
 def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
     """`Client.minibatches` of `n_rows` rows."""
-    if batch_size is None or batch_size == n_rows:
+    if batch_size is None or batch_size >= n_rows:
         return iter([None] * count)
     return iter(rng.random((count, n_rows)).argpartition(batch_size - 1, axis=1)[:, :batch_size])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +12,7 @@ from scipy.special import expit
 from .checks import settle_integer, settle_number
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "loss_named"]
+__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "loss_named", "misclassified"]
 
 
 class Loss(Protocol):
@@ -28,6 +29,10 @@ class Loss(Protocol):
     @property
     def shift_invariant(self) -> bool:
         """Whether the same number added to all entries of a row's prediction leaves l(z, y) as it is."""
+
+    @property
+    def local_solver(self) -> str:
+        """How a client minimises f_i by default: ``"exact"``, or ``"damped"`` where f_i need not have a minimiser."""
 
     def row_weight(self, n_rows: int) -> float:
         """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
@@ -79,6 +84,11 @@ class SquaredLoss:
     def shift_invariant(self) -> bool:
         """Never: predictions are numbers."""
         return False
+
+    @property
+    def local_solver(self) -> str:
+        """``"exact"``: least squares."""
+        return "exact"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows, or 1 where the loss is a sum."""
@@ -141,6 +151,11 @@ class LogisticLoss:
     def shift_invariant(self) -> bool:
         """Never: predictions are numbers."""
         return False
+
+    @property
+    def local_solver(self) -> str:
+        """``"damped"``: rows that can be separated leave no minimiser."""
+        return "damped"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""
@@ -210,6 +225,11 @@ class SoftmaxLoss:
     def shift_invariant(self) -> bool:
         """Always: probabilities depend on differences of predictions."""
         return True
+
+    @property
+    def local_solver(self) -> str:
+        """``"damped"``: rows that can be separated leave no minimiser."""
+        return "damped"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""
@@ -282,3 +302,16 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
         names = ", ".join(map(repr, [*known, "softmax"]))
         raise ValueError(f"loss is {loss!r}; expected one of {names}, or a loss object")
     return known[loss]()
+
+
+def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
+    """Which rows are on the wrong side, or on the border, given predictions and targets; None where there are none."""
+    if isinstance(loss, LogisticLoss):
+        return lambda predictions, targets: targets * predictions <= 0
+    return _not_the_only_largest if isinstance(loss, SoftmaxLoss) else None
+
+
+def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
+    own = predictions[np.arange(len(targets)), targets][:, None]
+    several: Array = np.sum(predictions >= own, axis=1) > 1
+    return several

@@ -51,6 +51,8 @@ n_seeds = check_integer("n_seeds", n_seeds)
 picture_seed = check_integer("picture_seed", picture_seed, at_least=0)
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -58,6 +60,7 @@ import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
 
 # %% [markdown]

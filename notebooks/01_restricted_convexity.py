@@ -72,6 +72,7 @@ rate_features = check_integer("rate_features", rate_features, at_least=20, at_mo
 rate_sparsity = check_integer("rate_sparsity", rate_sparsity, at_most=rate_features // 10)
 
 # %%
+import warnings
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -84,6 +85,7 @@ from fgmp.book.figures import BLUE, GREEN, METHODS, ORANGE, VERMILLION, curve, f
 from fgmp.datasets.synthetic import sparse_on_sphere
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 tau, n, K = sparsity, n_features, local_iterations
 settings = dict(n_features=n, sparsity=tau, n_clients=n_clients, n_samples=n_samples, conditions=conditions)
 settings |= dict(local_iterations=K, rounds=rounds, noise=noise, n_seeds=n_seeds)

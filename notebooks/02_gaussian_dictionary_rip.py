@@ -63,6 +63,7 @@ exact = check_number("exact", exact, above=0, at_most=1e-6)
 n_seeds = check_integer("n_seeds", n_seeds, at_least=3)
 
 # %%
+import warnings
 from itertools import product
 
 import matplotlib.pyplot as plt
@@ -76,6 +77,7 @@ from fgmp.book.figures import BLUE, GREEN, METHODS, ORANGE, VERMILLION, curve, f
 from fgmp.datasets.synthetic import sparse_on_sphere
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 tau, n = sparsity, n_atoms
 settings = dict(dimension=dimension, n_atoms=n, sparsity=tau, stable_ranks=ranks, n_seeds=n_seeds)
 

@@ -61,6 +61,8 @@ exact = check_number("exact", exact, above=0, at_most=0.1)
 small_alpha = check_number("small_alpha", small_alpha, at_least=0)
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
@@ -70,6 +72,7 @@ import fgmp
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 settings = dict(n_samples=n_samples, n_features=n_features, sparsity=sparsity, batch_size=batch_size)
 settings |= dict(variance_decay=variance_decay, alpha=alphas, local_iterations=Ks, rounds=rounds, exact=exact)
 

@@ -64,6 +64,7 @@ if video is not None and not Path(video).is_file():
 
 # %%
 import resource
+import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -74,6 +75,7 @@ from fgmp.book.figures import METHODS, curve, floor, images, panels, use_style
 from fgmp.datasets import load_video, photo_clip
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
 # %% [markdown]
 # ## The clip

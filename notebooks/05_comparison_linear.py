@@ -112,6 +112,7 @@ check_number("l1_weight", l1_weight, at_least=0)
 variance_decay = check_number("variance_decay", variance_decay)
 
 # %%
+import warnings
 from functools import partial
 
 from joblib import Parallel, delayed, parallel_config
@@ -119,6 +120,7 @@ from joblib import Parallel, delayed, parallel_config
 from fgmp.book.figures import METHODS, curve, floor, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}
 rivals = [name for name in MAKERS if name in methods]
 seeds, tuning_seeds = range(n_seeds), range(1000, 1000 + n_tuning_seeds)

@@ -74,6 +74,7 @@ data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
 checked = [data.train.check_sparsity(tau, data.train.n_features) for tau in sparsity or [0]]
 
 # %%
+import warnings
 from functools import partial
 
 from joblib import Parallel, delayed
@@ -81,6 +82,7 @@ from joblib import Parallel, delayed
 from fgmp.book.figures import METHODS, curve, images, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 pixels, classes = data.train.model_shape
 TAU, LAMBDA = sorted(sparsity)[len(sparsity) // 2], l1_weights[0]
 record_every = max(1, rounds // 40)

@@ -76,6 +76,7 @@ for tau in [*(sparsity or [0]), *(small_sparsity or [0])]:
     data.train.check_sparsity(tau, min(n_atoms, data.train.n_features))
 
 # %%
+import warnings
 from functools import partial
 from math import comb
 
@@ -84,6 +85,7 @@ from joblib import Parallel, delayed
 from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 pixels, classes = data.train.model_shape
 TAU = sparsity[0]
 record_every = max(1, rounds // 40)

@@ -71,6 +71,8 @@ check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
 n_costly_seeds = check_integer("n_costly_seeds", n_costly_seeds, at_most=n_seeds, why="n_seeds")
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
@@ -79,6 +81,7 @@ import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
 
 # %% [markdown]

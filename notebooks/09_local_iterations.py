@@ -68,6 +68,7 @@ check_integer("cost_samples", cost_samples, at_least=6 * max(taus), why="6 times
 cost_accuracy = check_number("cost_accuracy", cost_accuracy, above=0, at_most=0.1)
 
 # %%
+import warnings
 from time import perf_counter
 
 import matplotlib.pyplot as plt
@@ -83,6 +84,7 @@ from fgmp.models import SparseModel
 from fgmp.running.workers import client_generator
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)
 setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, alpha={alpha:g}"
 settings = dict(n_samples=n_samples, n_features=n_features, variance_decay=variance_decay, local_iterations=Ks)

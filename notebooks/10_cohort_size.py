@@ -63,6 +63,8 @@ noise_variance = check_number("noise_variance", noise_variance, above=0)
 reached = check_number("reached", reached, at_least=1e-14, at_most=0.1)
 
 # %%
+import warnings
+
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
@@ -73,6 +75,7 @@ from fgmp.book.figures import curve, floor, gradation, panels, use_style
 from fgmp.running.simulation import draw_cohort
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)
 setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}"
 settings = dict(n_samples=n_samples, variance_decay=variance_decay, cohort_size=Ls, rounds=rounds)

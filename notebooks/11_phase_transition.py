@@ -75,6 +75,7 @@ from tqdm import tqdm
 from fgmp.book.figures import METHODS, curve, floor, panels, use_style
 
 use_style()
+warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 WHOSE = "ours, SharedSupportGradMP and polish"
 
 

@@ -28,7 +28,7 @@ PARAMETERS = [
     ({"n_folds": 1}, "The 'n_folds' parameter of {} must be an int in the range [2, inf). Got 1 instead."),
     ({"cohort_size": 0}, "The 'cohort_size' parameter of {} must be an int in the range [1, inf)."),
     ({"cohort_size": 5}, "cohort_size is 5; expected an integer from 1 to 4 (the number of clients)"),
-    ({"batch_size": 11}, "batch_size is 11; expected an integer from 1 to 10 (the rows of the smallest client)"),
+    ({"batch_size": 11}, "batch_size is 11; expected an integer from 1 to 10 (the rows of the largest client)"),
     ({"sparsity": "cv", "sparsities": [1, 9]}, "The 'sparsities' parameter of {} must be a sequence of ints in the"),
     ({"sparsity": "cv", "sparsities": []}, "The 'sparsities' parameter of {} must be a sequence of ints in the"),
 ]

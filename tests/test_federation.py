@@ -55,6 +55,7 @@ def test_the_order_of_the_clients_changes_nothing():
     np.testing.assert_array_equal(other.weights, fed.weights)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 def test_inputs_are_never_modified_and_any_layout_works():
     As, ys = arrays()
     reference = fgmp.Federation.from_arrays(As, ys)
@@ -72,6 +73,7 @@ def test_inputs_are_never_modified_and_any_layout_works():
             np.testing.assert_array_equal(before, after)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 def test_float32_stays_float32():
     As, ys = arrays()
     fed = fgmp.Federation.from_arrays([A.astype(np.float32) for A in As], [y.astype(np.float32) for y in ys])
@@ -116,6 +118,7 @@ def test_bad_input_is_named(name):
         fgmp.Federation.from_arrays(As, ys, **options)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 def test_streamed_features_need_a_dictionary():
     As, ys = arrays()
     fed = fgmp.Federation.from_arrays([aslinearoperator(A) for A in As], ys)

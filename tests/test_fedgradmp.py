@@ -182,6 +182,7 @@ def test_the_ball_in_a_dictionary_is_a_ball_of_signals():
     assert np.linalg.norm(result.x) == pytest.approx(0.1)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_fewer_rows_than_merged_atoms_still_works():
     fed = federation(n_samples=5, seed=7)
     result = fgmp.simulate(fgmp.FedGradMP(3), fed, rounds=3)

@@ -123,6 +123,7 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
     np.testing.assert_allclose(problem.start(problem.coefficients(z)), z, atol=1e-10)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_separable_data_stay_finite(name):
     """No minimiser exists: the exact solver stops, the ball bounds, the inexact solver moves a little."""
@@ -130,9 +131,9 @@ def test_separable_data_stay_finite(name):
     A = rng.standard_normal((10, 30))
     y = np.where(A[:, 0] > 0, 1.0, -1.0) if name == "logistic" else np.argmax(A[:, :3], axis=1)
     alone = fgmp.Federation.from_arrays([A], [y], loss=LOSSES[name])
-    plain = fgmp.simulate(fgmp.FedGradMP(5), alone, rounds=2, rng=0)
+    plain = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact()), alone, rounds=2, rng=0)
     assert np.isfinite(plain.x).all() and np.linalg.norm(plain.x) > 5
-    ball = fgmp.simulate(fgmp.FedGradMP(5, radius=2.0), alone, rounds=2, rng=0)
+    ball = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact(), radius=2.0), alone, rounds=2, rng=0)
     assert np.linalg.norm(ball.x) == pytest.approx(2.0)
     inexact = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(steps=2)), alone, rounds=2, rng=0)
     assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.x)
@@ -172,7 +173,7 @@ def test_sparsity_counts_per_class_or_over_all():
 def test_all_features_kept_is_multinomial_regression():
     fed = federation("softmax", n_samples=200)
     (client,) = fed.clients
-    result = fgmp.simulate(fgmp.FedGradMP(6), fed, rounds=1)
+    result = fgmp.simulate(fgmp.FedGradMP(6, solver=fgmp.Exact()), fed, rounds=1)
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
     expected = reference.fit(client.features, client.targets).coef_.T
     centred = [m - m.mean(axis=1, keepdims=True) for m in (result.x, expected)]

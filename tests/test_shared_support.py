@@ -1,5 +1,7 @@
 """The shared support against GradMP on one pooled client, scikit-learn, and sums taken by hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -31,6 +33,7 @@ def labelled(seed, sizes=(30, 40, 20), n_features=8, loss="logistic"):
     return fgmp.Federation.from_arrays(As, ys, loss)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
 @example(4843, 4, True)
@@ -48,6 +51,8 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
         np.testing.assert_allclose(ours.coefficients, x.dense(), rtol=1e-7, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 @pytest.mark.parametrize("heterogeneity", [0.0, 1.0])
 def test_five_samples_a_client_are_enough_and_fedgradmp_fails_there(heterogeneity):
     federation = fgmp.make_sparse_regression(**FEW, heterogeneity=heterogeneity, rng=0)
@@ -62,7 +67,7 @@ def on_support(federation, solver, support, **options):
     coefficients = np.zeros(federation.model_shape)
     coefficients.reshape(-1)[support] = 1e-3
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
-    start = type(start)(coefficients, support, coefficients, start.history, 0, None)
+    start = replace(start, x=coefficients, support=support, coefficients=coefficients)
     return fgmp.polish(start, federation, solver=solver, **options)
 
 
@@ -134,12 +139,13 @@ def test_separable_data_need_a_ridge_or_a_ball():
     assert 1 in np.flatnonzero(x) and np.linalg.norm(x) <= 3 * (1 + 1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_newton_steps_never_raise_the_objective():
     federation = labelled(2, sizes=(12, 9))
     far = np.zeros(8)
     far[[0, 1, 2]] = 30.0  # where a full step overshoots
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
-    start = type(start)(far, np.array([0, 1, 2]), far, start.history, 0, None)
+    start = replace(start, x=far, support=np.array([0, 1, 2]), coefficients=far)
     for steps in (1, 2, 3, 8):
         closed = fgmp.polish(start, federation, solver=fgmp.PooledNewton(steps=steps, ridge=1e-6))
         assert federation.objective(closed.x) <= federation.objective(far) + 1e-5

@@ -20,6 +20,7 @@ def make(learning_rate, local_iterations=2):
 GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 def test_the_best_is_the_one_a_plain_loop_finds(feds):
     tuning = fgmp.tune(make, GRID, feds, rounds=15)
     assert len(tuning.trials) == 6 and tuning.column == "relative_error"

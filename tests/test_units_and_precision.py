@@ -36,16 +36,20 @@ def pooled_objective(loss, A, y, x):
     return np.mean(np.logaddexp.reduce(z, axis=1) - z[np.arange(len(y)), y])
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 @pytest.mark.parametrize(
     "method",
     [
         fgmp.FedGradMP(3),
+        fgmp.FedGradMP(3, solver=fgmp.Exact()),
         fgmp.FedGradMP(3, solver=fgmp.Newton(8)),
         fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(8)),
-        fgmp.FedGradMP(3, dictionary=fgmp.Dictionary(np.random.default_rng(9).standard_normal((5, 7)))),
+        fgmp.FedGradMP(
+            3, solver=fgmp.Exact(), dictionary=fgmp.Dictionary(np.random.default_rng(9).standard_normal((5, 7)))
+        ),
     ],
-    ids=["exact", "newton", "newton-steps", "dictionary"],
+    ids=["default", "exact", "newton", "newton-steps", "dictionary"],
 )
 def test_float32_ends_where_float64_does(loss, method):
     for seed in range(12):
@@ -428,6 +432,7 @@ def test_numpy_scalars_are_plain_numbers(method):
         assert polished.x.dtype == np.float32
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
 def test_small_integers_do_not_overflow():
     federation = fgmp.make_sparse_regression(2, 20, 300, 5, rng=0)
     result = fgmp.simulate(fgmp.FedGradMP(np.int8(100)), federation, 1, rng=0)

@@ -4,7 +4,7 @@
 that each site sends once, `fitting` is one fit, `sparsity_path` chooses tau, `resampling` is the bootstrap. Importing
 this room imports scikit-learn; importing `fgmp` does not.
 
-May import: the ground floor, local, methods, running.
+May import: the ground floor, methods, running.
 """
 
 from .linear import FedGradMPClassifier, FedGradMPRegressor

@@ -10,6 +10,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from ..advice import quiet
 from ..federation import Federation
 from ..losses import Loss
 from ..models import Array, SparseModel
@@ -140,7 +141,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             return int(self.sparsity)
         grid = self._grid(sum(len(site.targets) for site in problem.sites))
         choose = by_cross_validation if self.sparsity == "cv" else by_ebic
-        self.cv_: SparsityPath = choose(problem, recipe, grid, federation, int(self.n_folds))
+        with quiet():  # a path tries what is too much for some site; the fit speaks for the choice
+            self.cv_: SparsityPath = choose(problem, recipe, grid, federation, int(self.n_folds))
         return self.cv_.chosen
 
     def _grid(self, n_rows: int) -> list[int]:

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from ..advice import RisingObjectiveWarning, quiet
 from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
-from ..local.solvers import Exact, GradientDescent, Solver
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.contract import Exchange, Method
 from ..methods.fedgradmp import FedGradMP
@@ -21,7 +21,8 @@ from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..methods.shared_support import SharedSupportGradMP
 from ..models import Array, SparseModel, Support
-from ..running.simulation import Result, simulate, stop_when_stalled
+from ..running.books import History
+from ..running.simulation import simulate, stop_when_stalled
 from ..selection import PerAtom, PerOutput, Selection
 from .weighted_loss import WeightedLoss
 
@@ -36,11 +37,6 @@ def log_odds_per_unit(loss: Loss) -> float:
     """What one unit of a model's prediction is in log-odds: the margin of the logistic loss."""
     plain = plain_loss(loss)
     return plain.margin if isinstance(plain, LogisticLoss) else 1.0
-
-
-def _solver_for(loss: Loss) -> Solver:
-    """The local solver that a loss needs: one that cannot run away where a site's rows are separable."""
-    return Exact() if isinstance(loss, SquaredLoss) else GradientDescent(5)
 
 
 def _pooled_solver_for(loss: Loss, ridge: float) -> PooledSolver:
@@ -166,11 +162,12 @@ class Recipe:
         name = self.method_for(federation, sparsity)
         method: Method = StartingFrom(self._method(name, federation.loss, sparsity), base if start is None else start)
         stop = stop_when_stalled(3, improvement=self.tol)
-        result = simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop)
+        with quiet(RisingObjectiveWarning):  # the best model is what is used
+            result = simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop)
         rounds = int(result.history["round"][-1])
         if not self.polish:
-            return Fit(result.coefficients, rounds, result.history, name)
-        coefficients, history = self._closed(federation, result, base)
+            return Fit(result.best.coefficients, rounds, result.history, name)
+        coefficients, history = self._closed(federation, result.best.coefficients, result.history, base)
         return Fit(coefficients, rounds, history, name)
 
     def with_cohort(self, cohort_size: int) -> Recipe:
@@ -189,25 +186,26 @@ class Recipe:
         if name == "shared":
             solver = _pooled_solver_for(loss, max(self.ridge, _LEAST_RIDGE))
             return SharedSupportGradMP(sparsity, solver=solver, selection=selection)
-        return FedGradMP(
-            sparsity, self.local_iterations, self.batch_size, solver=_solver_for(loss), selection=selection
-        )
+        return FedGradMP(sparsity, self.local_iterations, self.batch_size, selection=selection)
 
-    def _closed(self, federation: Federation, result: Result, base: SparseModel) -> tuple[Array, dict[str, Array]]:
+    def _closed(
+        self, federation: Federation, found: Array, history: History, base: SparseModel
+    ) -> tuple[Array, History]:
         """The minimiser on the support, from `base`: the loss has the most curvature where the model is small."""
-        rows = result.coefficients.reshape(len(result.coefficients), -1)
+        rows = found.reshape(len(found), -1)
         atoms = np.flatnonzero(rows.any(axis=1) | (self.intercept & (np.arange(len(rows)) == 0)))
         if not len(atoms):
-            return result.coefficients, result.history
+            return found, history
         squared, units = isinstance(federation.loss, SquaredLoss), np.ones((len(atoms), 1), federation.dtype)
         if self.intercept and self.ridge > 0:
             units[0] = _INTERCEPT_UNIT
         small = _on_atoms(federation, atoms, units[:, 0])
         values = (base.dense().reshape(rows.shape)[atoms] / units).reshape(-1)
-        model = SparseModel(np.arange(values.size), values, (len(atoms), *result.coefficients.shape[1:]))
-        solver, history = _pooled_solver_for(federation.loss, self.ridge), result.history
+        model = SparseModel(np.arange(values.size), values, (len(atoms), *found.shape[1:]))
+        solver = _pooled_solver_for(federation.loss, self.ridge)
         for passed in range(1 if squared else _PASSES):
-            closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
+            with quiet():
+                closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
             history = _continued(history, closed.history)
             before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
             if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):
@@ -223,7 +221,7 @@ class Recipe:
             )
         coefficients = np.zeros_like(rows)
         coefficients[atoms] = model.dense().reshape(len(atoms), -1) * units
-        return coefficients.reshape(result.coefficients.shape), history
+        return coefficients.reshape(found.shape), history
 
 
 def _on_atoms(federation: Federation, atoms: Support, units: Array) -> Federation:

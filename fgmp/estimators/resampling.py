@@ -10,6 +10,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.utils import check_random_state
 
+from ..advice import quiet
 from ..checks import check_integer, check_number, check_option
 from ..models import Array
 
@@ -115,7 +116,8 @@ def _refitted(estimator: Any, X: Any, y: Any, groups: Any, draw: Any) -> Array:
         if estimator.cohort_size is not None and groups is not None:
             left = len(np.unique(np.asarray(groups)[weights > 0]))
             again.set_params(cohort_size=min(estimator.cohort_size, left))
-        return np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=weights).coef_)
+        with quiet():  # the fit has spoken
+            return np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=weights).coef_)
     raise ValueError(f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')")
 
 

@@ -37,6 +37,11 @@ class WeightedLoss:
         """As l."""
         return self.loss.shift_invariant
 
+    @property
+    def local_solver(self) -> str:
+        """As l."""
+        return self.loss.local_solver
+
     def row_weight(self, n_rows: int) -> float:
         """As l."""
         return self.loss.row_weight(n_rows)

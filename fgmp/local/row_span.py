@@ -23,7 +23,7 @@ def row_span_pays(client: Client, n_steps: int, batch_size: int | None) -> bool:
     that a result does not depend on what was computed before.
     """
     (n_samples, n_features), n_outputs = client.features.shape, client.n_outputs
-    size = n_samples if n_outputs == 1 or batch_size is None else batch_size
+    size = n_samples if n_outputs == 1 or batch_size is None else min(batch_size, n_samples)
     plain = 2 * n_steps * size * n_features * n_outputs
     in_the_span = n_steps * n_samples**2 * n_outputs + 2 * n_samples * n_features * n_outputs
     products = n_samples**2 * n_features / 2

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..advice import check_batches
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
@@ -56,7 +57,7 @@ class FirstOrderMethod(InDictionary):
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the parameters do not fit the federation."""
         self.selection.check(None, self.shape(federation))
-        federation.check_batch_size(self.batch_size)
+        check_batches(self.batch_size, [client.n_samples for client in federation.clients])
 
     def start(self, federation: Federation) -> State:
         """The zero model."""

@@ -10,9 +10,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ..advice import check_batches, check_rows
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
+from ..local.defaults import solver_for
 from ..local.solvers import Exact, Solver, check_solver, minimise_on
 from ..models import Array, Message, SparseModel, average, union
 from ..selection import PER_OUTPUT, Selection
@@ -29,8 +31,8 @@ class FedGradMP(InDictionary):
 
     In each round every client of the cohort runs `local_iterations` of stochastic gradient matching pursuit from the
     broadcast model, the server averages what comes back and projects the average onto `sparsity` atoms. With the
-    defaults of `solver` and `radius` this is Algorithm 1. With one client it is StoGradMP, and with one client and
-    the full batch GradMP, which for the squared loss in the standard basis is CoSaMP.
+    squared loss and the defaults of `solver` and `radius` this is Algorithm 1. With one client it is StoGradMP, and
+    with one client and the full batch GradMP, which for the squared loss in the standard basis is CoSaMP.
 
     Parameters
     ----------
@@ -40,12 +42,15 @@ class FedGradMP(InDictionary):
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
-        b, the rows of a minibatch, drawn without replacement; None is the full batch.
+        b, the rows of a minibatch, drawn without replacement; None is the full batch, and so is b where a client has
+        fewer rows.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
-    solver : Solver
+    solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
-        `SGD`, `SVRG`, `ConjugateGradient`, `Newton` (Algorithm 2).
+        `SGD`, `SVRG`, `ConjugateGradient`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the
+        squared loss, a damped step of gradient descent for the logistic and the softmax loss, which have no minimiser
+        where a client's rows can be separated (`fgmp.local.defaults` has what was measured).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
     selection : Selection
@@ -55,6 +60,13 @@ class FedGradMP(InDictionary):
     ------
     ValueError
         Where a parameter is out of its range; `check` adds the ranges that depend on the federation.
+
+    Warns
+    -----
+    FewRowsWarning
+        In a run, where clients solve exactly and some have fewer rows than 3 tau.
+    SmallSiteWarning
+        In a run, where some have fewer rows than a minibatch.
 
     Notes
     -----
@@ -83,7 +95,7 @@ class FedGradMP(InDictionary):
     local_iterations: int = 3
     batch_size: int | None = None
     dictionary: StandardBasis = field(default_factory=StandardBasis)
-    solver: Solver = field(default_factory=Exact)
+    solver: Solver | None = None
     radius: float | None = None
     selection: Selection = PER_OUTPUT
 
@@ -92,12 +104,16 @@ class FedGradMP(InDictionary):
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
         settle_number(self, "radius", optional=True, above=0)
-        check_solver(self.solver)
+        if self.solver is not None:
+            check_solver(self.solver)
 
     def check(self, federation: Federation) -> None:
-        """Raise a ValueError where sparsity or batch size do not fit the federation."""
-        self.selection.check(self.sparsity, self.shape(federation))
-        federation.check_batch_size(self.batch_size)
+        """Raise a ValueError where sparsity or batch size do not fit the federation; warn of clients with few rows."""
+        shape, rows = self.shape(federation), [client.n_samples for client in federation.clients]
+        self.selection.check(self.sparsity, shape)
+        check_batches(self.batch_size, rows)
+        if isinstance(self.solver_for(federation.clients[0]), Exact):
+            check_rows(min(3 * self.sparsity, shape[0]), rows)
 
     def start(self, federation: Federation) -> SparseModel:
         """x_0 = 0, with an empty support."""
@@ -113,13 +129,13 @@ class FedGradMP(InDictionary):
 
     def refine(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """The loop over k of Algorithms 1 and 2 at one client."""
-        dictionary, tau = self.dictionary, self.sparsity
+        dictionary, tau, solver = self.dictionary, self.sparsity, self.solver_for(client)
         x = SparseModel.from_message(message, client.model_shape)  # x_{t,1} = x_t and Lambda = supp(x_t)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
             gamma = dictionary.approximate(r, 2 * tau, self.selection)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
-            b = minimise_on(merged, client, dictionary, self.solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
+            b = minimise_on(merged, client, dictionary, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
             if not np.isfinite(b.values).all():  # a selection would drop what is not a number, and hide a divergence
                 return b.message()
             support = dictionary.approximate_model(b, tau, self.selection)  # Lambda = approx_tau(b)
@@ -133,6 +149,10 @@ class FedGradMP(InDictionary):
         mean = average(models, [reply.weight for reply in replies])
         support = self.dictionary.approximate_model(mean, self.sparsity, self.selection)
         return self.into_ball(self.dictionary.project(mean, support))
+
+    def solver_for(self, client: Client) -> Solver:
+        """How a client minimises: with `solver`, or as its loss asks for."""
+        return solver_for(client.loss) if self.solver is None else self.solver
 
     def check_answer(self, state: SparseModel, message: Message) -> None:
         """A client answers with at most tau atoms (as `selection` counts)."""

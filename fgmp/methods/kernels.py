@@ -75,7 +75,7 @@ def kernel_for(exchange: Exchange, client: Client) -> Kernel | None:
 
 
 def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
-    solver, selection, several = method.solver, method.selection, client.n_outputs > 1
+    solver, selection, several = method.solver_for(client), method.selection, client.n_outputs > 1
     if not method.dictionary.orthonormal or not _same(method, FedGradMP, "into_ball") or selection.always:
         return None
     if type(selection) not in ((PerOutput,) if several else (PerOutput, PerAtom, Overall)):  # one output: all the same

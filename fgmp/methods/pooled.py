@@ -29,6 +29,7 @@ __all__ = [
     "VECTOR",
     "Point",
     "PooledSolver",
+    "Unfinished",
     "ask_at_point",
     "check_pooled_solver",
     "expects",
@@ -44,6 +45,21 @@ class Point(NamedTuple):
 
     model: SparseModel
     memory: Any = None
+
+
+class Unfinished(NamedTuple):
+    """The last memory of a solver that did not reach a minimiser.
+
+    Attributes
+    ----------
+    missed : float
+        By how much the objective fell short of, or went beyond, what the last step promised.
+    objective : float
+        Where it ended.
+    """
+
+    missed: float
+    objective: float
 
 
 class PooledSolver(Protocol):

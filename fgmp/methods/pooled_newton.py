@@ -5,7 +5,7 @@ Each exchange sums values, gradients and Hessians on the support; a step that ra
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -16,10 +16,10 @@ from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
 from ..linear_systems import fill_shifts, newton_direction
 from ..local.restricted import RestrictedProblem, inner
-from ..losses import LogisticLoss, Loss, SoftmaxLoss
+from ..losses import misclassified
 from ..models import Array, Message, SparseModel
 from .contract import Exchange, Reply
-from .pooled import NUMBER, SQUARE, VECTOR, Point, ask_at_point, expects, sums, support_of, symmetric, upper
+from .pooled import NUMBER, SQUARE, VECTOR, Point, Unfinished, ask_at_point, expects, sums, support_of, symmetric, upper
 
 __all__ = ["PooledNewton"]
 
@@ -29,9 +29,12 @@ class PooledNewton:
     """Any loss: aggregated Newton steps, one exchange for each, and a last one that compares objectives.
 
     Client i sends f_i, its gradient and its Hessian (upper triangle) on the support; the server goes to the minimiser
-    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved. Without a ridge,
-    a softmax Hessian arrives with its mean curvature along the directions that change all classes of a feature alike,
-    where it has none of its own, and no step moves along them.
+    of the quadratic model of f(x) + (ridge/2) ||alpha||^2. A step that raised the objective is halved. Before the first
+    is, the zero model on the support is tried in its place, once: from a point that ran away, where a loss has hardly
+    any curvature, no step leads back, and from zero they converge.
+
+    Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that change all classes of a
+    feature alike, where it has none of its own, and no step moves along them.
 
     Parameters
     ----------
@@ -68,11 +71,18 @@ class PooledNewton:
 
 
 class _Best(NamedTuple):
-    """What is remembered between two exchanges: the best model so far, its objective, and the step tried from it."""
+    """What is remembered between two exchanges: the best model so far and the step tried from it.
+
+    Also what the quadratic model promised of the whole step, the objective at the very start, and whether the zero
+    model has been tried.
+    """
 
     model: SparseModel
     objective: float
     direction: Array
+    promised: float
+    first: float
+    zero_tried: bool
 
 
 class _Search(NamedTuple):
@@ -105,24 +115,34 @@ class _Search(NamedTuple):
         objective = self.objective(total["value"], trial)
         best: _Best | None = point.memory
         if best is not None and not _is_no_worse(objective, best):
-            return self.tried(_Best(best.model, best.objective, best.direction / 2))
+            return self.tried(best._replace(direction=best.direction / 2)) if best.zero_tried else self.from_zero(best)
         gradient = total["gradient"] + self.ridge * trial.values
         hessian = symmetric(total["hessian"]) + self.ridge * np.eye(len(gradient), dtype=gradient.dtype)
         direction = newton_direction(hessian, gradient)
+        first, zero_tried = (objective, not trial.values.any()) if best is None else (best.first, best.zero_tried)
         if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
-            direction = np.zeros_like(gradient)
-        return self.tried(_Best(trial, objective, direction))
+            here = _Best(trial, objective, np.zeros_like(gradient), 0.0, first, zero_tried)
+            return self.tried(here) if zero_tried else self.from_zero(here)
+        return self.tried(_Best(trial, objective, direction, -inner(gradient, direction) / 2, first, zero_tried))
 
     def keep_the_better(self, point: Point, replies: list[Reply]) -> Point:
         """The last trial, or the best model where the trial is worse."""
         best: _Best = point.memory
         objective = self.objective(sums(replies)["value"], point.model)
-        return Point(point.model if _is_no_worse(objective, best) else best.model)
+        better = _is_no_worse(objective, best)
+        missed = abs(best.promised - (best.objective - objective if better else 0.0))
+        scale = max(abs(min(objective, best.objective)), 1e-6 * abs(best.first))
+        close = self.radius is not None or missed <= _CLOSE * scale
+        return Point(point.model if better else best.model, None if close else Unfinished(missed, scale))
 
     def tried(self, best: _Best) -> Point:
         """The point one step from the best model."""
         moved = replace(best.model, values=best.model.values + best.direction)
         return Point(self.dictionary.into_ball(moved, self.radius), best)
+
+    def from_zero(self, best: _Best) -> Point:
+        """The zero model on the support, to be compared with the best."""
+        return Point(replace(best.model, values=np.zeros_like(best.model.values)), best._replace(zero_tried=True))
 
     def objective(self, value: Array, model: SparseModel) -> float:
         """F + (ridge/2) ||alpha||^2."""
@@ -134,6 +154,10 @@ class _Search(NamedTuple):
         return problem, problem.predictions(message["values"])
 
 
+# A Newton step has converged where the objective fell by what the quadratic model promised, but for this share of it.
+_CLOSE = 1e-4
+
+
 def _is_no_worse(objective: float, best: _Best) -> bool:
     """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
     rounding = 16 * float(np.finfo(best.model.values.dtype).eps) * abs(best.objective)
@@ -142,20 +166,7 @@ def _is_no_worse(objective: float, best: _Best) -> bool:
 
 def _value(client: Client, problem: RestrictedProblem, predictions: Array) -> Message:
     """f_i, and the share of rows that are not classified correctly."""
-    wrong = float(np.mean(_not_correct(client.loss)(predictions, client.targets)))
+    wrong_rows = misclassified(client.loss)
+    wrong = 1.0 if wrong_rows is None else float(np.mean(wrong_rows(predictions, client.targets)))
     dtype = predictions.dtype
     return {"value": np.array([problem.value(predictions)], dtype), "wrong": np.array([wrong], dtype)}
-
-
-def _not_correct(loss: Loss) -> Callable[[Array, Array], Array]:
-    if isinstance(loss, LogisticLoss):
-        return lambda predictions, targets: targets * predictions <= 0
-    if isinstance(loss, SoftmaxLoss):
-        return _not_the_only_largest
-    return lambda predictions, targets: np.ones(len(targets), bool)  # nothing to separate
-
-
-def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
-    own = predictions[np.arange(len(targets)), targets][:, None]
-    several: Array = np.sum(predictions >= own, axis=1) > 1
-    return several

@@ -5,23 +5,26 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
+from ..advice import quiet
 from ..checks import Seed, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Federation
 from ..losses import SquaredLoss
 from ..methods.contract import Exchange
 from ..methods.in_dictionary import InDictionary
-from ..methods.pooled import Point, PooledSolver, check_pooled_solver
+from ..methods.pooled import Point, PooledSolver, Unfinished, check_pooled_solver
 from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..models import Array, SparseModel
 from .books import Metric
-from .simulation import Result, simulate
+from .simulation import Best, Result, simulate
 
 __all__ = ["polish"]
 
@@ -60,7 +63,18 @@ def polish(
     Returns
     -------
     Result
-        Its history has one more entry, a round later, with the seconds and bytes of the closing exchange added.
+        Its history has one more entry, a round later, with the seconds and bytes of the closing exchange added, and its
+        `best` is the better of the result's and the polished model, by the same column.
+
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        Where `PooledNewton` ends before it has converged.
+
+    Notes
+    -----
+    Where the run ended no better than it started, the closing exchange starts from zero on the same support: Newton
+    steps do not lead back from where a loss is saturated.
 
     Raises
     ------
@@ -81,9 +95,15 @@ def polish(
     if not len(result.support):
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     default = NormalEquations() if isinstance(federation.loss, SquaredLoss) else PooledNewton()
-    method = _Closing(SparseModel.of(result.coefficients), solver or default, dictionary or StandardBasis(), radius)
-    closed = simulate(method, federation, 1, cohort_size, rng, metrics=metrics)
-    return replace(closed, history=_continued(result.history, closed.history), seed=result.seed)
+    start, objective = SparseModel.of(result.coefficients), result.history["objective"]
+    if len(objective) > 1 and not objective[-1] < objective[0]:
+        start = replace(start, values=np.zeros_like(start.values))
+    method = _Closing(start, solver or default, dictionary or StandardBasis(), radius)
+    with quiet():  # the run itself has said what there was to say
+        closed = simulate(method, federation, 1, cohort_size, rng, metrics=metrics)
+    _say_where_it_did_not_converge(method.solver, closed.state.memory)
+    history = _continued(result.history, closed.history)
+    return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))
 
 
 @dataclass(frozen=True)
@@ -117,6 +137,27 @@ class _Closing(InDictionary):
     def coefficients(self, state: Point) -> Array:
         """alpha, dense."""
         return self.dictionary.into_ball(state.model, self.radius).dense()
+
+
+def _say_where_it_did_not_converge(solver: PooledSolver, memory: Any) -> None:
+    if isinstance(memory, Unfinished):
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"polish ended with {solver!r} before it had converged: the last step missed what it promised by "
+            f"{memory.missed:.2g}, of an objective of {memory.objective:.3g}; try "
+            "solver=PooledNewton(steps=20), or a ridge or a radius where rows can be separated",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
+
+
+def _better(best: Best, closed: Result, history: dict[str, Array]) -> Best:
+    """The polished model where it is better by the column of the result's best."""
+    value = float(history[best.column][-1])
+    if not value < best.value:
+        return best
+    return Best(closed.x, closed.support, closed.coefficients, int(history["round"][-1]), value, best.column)
 
 
 def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:

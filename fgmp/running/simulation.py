@@ -15,11 +15,35 @@ from ..methods.answers import is_taken
 from ..methods.contract import Method, Reply, State
 from ..models import Array, Support, message_bytes
 from .books import Books, History, Metric, column_of
+from .closing import advise_at_the_end
 from .workers import Alone, Workers
 
-__all__ = ["Result", "simulate", "stop_at", "stop_when_stalled"]
+__all__ = ["Best", "Result", "simulate", "stop_at", "stop_when_stalled"]
 
 Callback = Callable[[History], bool]
+
+
+@dataclass(frozen=True, eq=False)
+class Best:
+    """The best model that a run recorded, by one column of its history.
+
+    Attributes
+    ----------
+    x, support, coefficients : ndarray
+        As in `Result`.
+    round : int
+        When it was recorded; 0 is the start.
+    value : float
+        The lowest of the column.
+    column : str
+    """
+
+    x: Array = field(repr=False)
+    support: Array = field(repr=False)
+    coefficients: Array = field(repr=False)
+    round: int
+    value: float
+    column: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +53,7 @@ class Result:
     Attributes
     ----------
     x : ndarray
-        The estimate as a signal, shape (n_features,), or (n_features, n_outputs).
+        The last estimate, as the method has it, as a signal, shape (n_features,), or (n_features, n_outputs).
     support : ndarray of int
         Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
         the standard basis, atoms in a dictionary.
@@ -45,6 +69,8 @@ class Result:
         The seed of the run: ``rng=seed`` repeats it.
     state : object
         The server's last state, as the method defines it.
+    best : Best
+        The best model that was recorded, the start included: by the objective, it is never worse than the start.
     objective_on : ndarray of int or None
         The clients, by their place in the federation, over which the objective of the history is the weighted mean;
         None where these are all.
@@ -56,6 +82,7 @@ class Result:
     history: History
     seed: int
     state: State = field(repr=False)
+    best: Best
     objective_on: Support | None = field(default=None, repr=False)
 
 
@@ -70,6 +97,7 @@ def simulate(
     metrics: Mapping[str, Metric] | None = None,
     callback: Callback | Iterable[Callback] = (),
     objective_on: int | Sequence[int] | None = None,
+    best_by: str = "objective",
     progress: bool = False,
     workers: int = 1,
     readable: bool = False,
@@ -99,6 +127,9 @@ def simulate(
         Whose objective the history holds: None is everybody's, which costs a product with all data at every record;
         an int so many clients, drawn once; a sequence these clients, by their place in the federation. The result
         names them. The objective on a sample is another function than f: compare it only with itself.
+    best_by : str, default "objective"
+        The column of the history by which `Result.best` is chosen, the lowest being best and the first of equals: a
+        metric whose highest value is best has to be negated.
     progress : bool, default False
         Whether to show a bar.
     workers : int, default 1
@@ -116,6 +147,13 @@ def simulate(
     ------
     ValueError
         Where the method does not fit the federation, or an argument is out of its range.
+
+    Warns
+    -----
+    AdviceWarning
+        At most once each in a run: `FewRowsWarning` and `SmallSiteWarning` by the method before it starts,
+        `RisingObjectiveWarning` where the last model is above the start or gave back a tenth of what had been gained,
+        `SeparationWarning` where a model without a radius leaves no row on the wrong side.
 
     Notes
     -----
@@ -148,6 +186,8 @@ def simulate(
     books = Books(method, federation, clients, metrics or {}, evaluated)
     books.seconds = time.perf_counter() - began
     books.record(0, state)
+    lead = _Lead(best_by)
+    lead.see(state, books)
     bar = tqdm(range(1, rounds + 1), desc=type(method).__name__, unit="round", disable=not progress)
     with Alone(method, clients, readable) if workers == 1 else Workers(method, clients, workers, readable) as crowd:
         for number in bar:
@@ -157,12 +197,35 @@ def simulate(
                 state = _round(method, state, crowd, federation.weights, cohort, seed, number, books)
                 if recorded:
                     books.record(number, state)
+                    lead.see(state, books)
             if recorded and any(stop(books.history()) for stop in callbacks):
                 break
-    coefficients = np.array(method.coefficients(state))
-    x, support = np.array(method.estimate(state)), np.flatnonzero(coefficients)
+    x, support, coefficients = _model(method, state)
     history = {name: column.copy() for name, column in books.history().items()}
-    return Result(x, support, coefficients, history, seed, state, None if objective_on is None else evaluated)
+    best = Best(*_model(method, lead.state), lead.round, lead.value, best_by)
+    with np.errstate(over="ignore", invalid="ignore"):
+        advise_at_the_end(method, books.clients, coefficients, history)
+    return Result(x, support, coefficients, history, seed, state, best, None if objective_on is None else evaluated)
+
+
+class _Lead:
+    """The best state so far, by the last row of a column."""
+
+    def __init__(self, column: str) -> None:
+        self.column, self.value, self.round, self.state = column, np.nan, 0, None
+
+    def see(self, state: State, books: Books) -> None:
+        """Keep a state that was just recorded, where it is better or the first."""
+        history = books.history()
+        value = float(column_of(history, self.column)[-1])
+        if len(history["round"]) == 1 or value < self.value or (np.isnan(self.value) and not np.isnan(value)):
+            self.value, self.round, self.state = value, int(history["round"][-1]), state
+
+
+def _model(method: Method, state: State) -> tuple[Array, Support, Array]:
+    """Estimate, support and coefficients of a state."""
+    coefficients = np.array(method.coefficients(state))
+    return np.array(method.estimate(state)), np.flatnonzero(coefficients), coefficients
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callback:

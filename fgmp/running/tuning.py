@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from ..advice import quiet
 from ..checks import Seed, check_integer, check_number, check_seed
 from ..federation import Federation
 from ..methods.contract import Method
@@ -243,7 +244,8 @@ def _history(
 
     given = options.get("callback", ())
     callbacks = [beyond_return, *((given,) if callable(given) else given)]
-    return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
+    with quiet():  # a search has to try what runs away; its table says so
+        return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History, ...], column: str) -> Trial:

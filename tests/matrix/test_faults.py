@@ -17,6 +17,9 @@ from .problems import problem_of
 from .recount import violations
 from .runs import run
 
+# Small problems and steps at random: many a run has fewer rows than 3 tau, rises, or separates what it has.
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
 GRADMP = Case(*"FedGradMP squared exact standard even some some none column - one one float32 python".split())
 IN_BALL = GRADMP._replace(radius="tight")
 ITERHT = Case(*"FedIterHT squared steps standard uneven all full none column - one one float64 python".split())

@@ -15,6 +15,9 @@ from .options import Case
 from .problems import N_FEATURES, problem_of
 from .runs import LOSSES
 
+# Small problems and steps at random: many a run has fewer rows than 3 tau, rises, or separates what it has.
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
 BASE = Case(*"FedGradMP squared exact standard even all full none column - one one float64 python".split())
 FACTORS = (1e-6, 1e6)
 APART = np.array([1, 1e-4, 1, 1e6, 1e-6, 1e3, 1, 1e-3])  # the units of the columns

@@ -1,0 +1,216 @@
+"""The best model of a run, and what a run says: once, with what to do, and only where it is so."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.exceptions import ConvergenceWarning
+
+import fgmp
+
+
+def said(method, fed, rounds=3, **options):
+    """The advice of a run, as (category, text), and the run."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = fgmp.simulate(method, fed, rounds, rng=0, **options)
+    assert all(issubclass(w.category, fgmp.AdviceWarning) for w in caught)
+    assert all(w.filename == __file__ for w in caught)  # it points at the call, not into the module
+    return [(w.category, str(w.message)) for w in caught], result
+
+
+def regression(sizes, n_features=12, seed=0):
+    rng = np.random.default_rng(seed)
+    As = [rng.standard_normal((size, n_features)) for size in sizes]
+    return fgmp.Federation.from_arrays(As, [A[:, 0] + rng.standard_normal(len(A)) for A in As])
+
+
+def labelled(sizes=(40, 40, 40), noise=0.0, seed=0, n_features=6):
+    rng = np.random.default_rng(seed)
+    As = [rng.standard_normal((size, n_features)) for size in sizes]
+    ys = [np.where(A[:, 0] - A[:, 1] + noise * rng.standard_normal(len(A)) > 0, 1, -1) for A in As]
+    return fgmp.Federation.from_arrays(As, ys, "logistic")
+
+
+def test_fewer_rows_than_three_tau_with_exact_clients():
+    fed = regression((30, 8, 5))
+    (word,), _ = said(fgmp.FedGradMP(3), fed)
+    assert word[0] is fgmp.FewRowsWarning
+    assert "9 coefficients (3 tau), and 2 of 3 clients have fewer rows, the smallest 5" in word[1]
+    assert "SharedSupportGradMP" in word[1]
+    for quiet in (
+        fgmp.FedGradMP(1),
+        fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)),
+        fgmp.SharedSupportGradMP(3),
+        fgmp.FedIterHT(learning_rate=0.01, sparsity=3),
+    ):
+        assert said(quiet, fed)[0] == []
+    (word,), _ = said(fgmp.FedGradMP(10), regression((11, 40)))  # 3 tau is 30, and there are 12
+    assert word[0] is fgmp.FewRowsWarning and "12 coefficients" in word[1] and "1 of 2 clients has" in word[1]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda batch: fgmp.FedGradMP(1, batch_size=batch),
+        lambda batch: fgmp.FedAvg(learning_rate=0.05, local_iterations=3, batch_size=batch),
+        lambda batch: fgmp.FedDualAvg(learning_rate=0.05, batch_size=batch, l1_weight=0.0),
+    ],
+)
+def test_a_site_smaller_than_the_batch_uses_all_its_rows(make):
+    fed = regression((30, 8, 20))
+    words, result = said(make(10), fed)
+    assert [category for category, _ in words] == [fgmp.SmallSiteWarning]
+    assert "batch_size is 10, and 1 of 3 clients has fewer rows, the smallest 8" in words[0][1]
+    assert np.isfinite(result.x).all()
+    assert said(make(8), fed)[0] == []
+    with pytest.raises(ValueError, match="batch_size is 31; expected an integer from 1 to 30"):
+        fgmp.simulate(make(31), fed, 1)
+
+
+def test_the_small_site_answers_as_with_the_full_batch():
+    fed, message = regression((30, 8)), {"support": np.arange(0), "values": np.zeros(0)}
+    some, full = fgmp.FedGradMP(2, batch_size=10), fgmp.FedGradMP(2)
+    for client, alike in zip(fed.clients, (False, True), strict=True):
+        answers = [m.refine(client, message, np.random.default_rng(0)) for m in (some, full)]
+        assert np.array_equal(answers[0]["values"], answers[1]["values"]) == alike
+
+
+def test_a_run_that_ends_above_its_start_says_so():
+    fed = regression((30, 30))
+    (word,), result = said(fgmp.FedAvg(learning_rate=2.0), fed, 6)
+    assert word[0] is fgmp.RisingObjectiveWarning
+    objective = result.history["objective"]
+    assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word[1]
+    assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word[1] and "result.best" in word[1]
+    assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []
+
+
+def test_a_run_that_gives_back_a_tenth_says_so():
+    from fgmp.running.closing import has_risen
+
+    assert has_risen(np.array([1.0, 0.0, 0.11])) and not has_risen(np.array([1.0, 0.0, 0.09]))
+    assert has_risen(np.array([1.0, 1.1])) and not has_risen(np.array([1.0])) and not has_risen(np.array([0.0, 0.0]))
+    assert has_risen(np.array([1.0, 0.5, np.nan])) and has_risen(np.array([1.0, np.inf]))
+    assert not has_risen(np.array([1.0, 1e-30, 1e-29]))
+    assert has_risen(np.array([1e-30, 1e-29])) and not has_risen(np.array([1e-30, 1e-29]), scale=1.0)
+
+
+def test_rows_that_the_model_separates():
+    method = fgmp.FedGradMP(2)
+    (word,), _ = said(method, labelled(), 10)
+    assert word[0] is fgmp.SeparationWarning and "a radius bounds them" in word[1]
+    assert said(fgmp.FedGradMP(2, radius=3.0), labelled(), 10)[0] == []
+    assert said(method, labelled(noise=1.0), 10)[0] == []
+    assert said(method, labelled(), 0)[0] == []
+
+
+def test_one_filter_quiets_all():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", fgmp.AdviceWarning)
+        fgmp.simulate(fgmp.FedGradMP(3, batch_size=10), regression((30, 8, 5)), 2, rng=0)
+
+
+def test_a_search_is_quiet():
+    found = fgmp.tune(
+        lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate),
+        {"learning_rate": [0.1, 5.0]},
+        regression((9,)),
+        4,
+    )
+    assert found.best.parameters == {"learning_rate": 0.1}
+
+
+def test_the_best_model_is_the_one_recorded_then():
+    fed, method = labelled(sizes=(25,) * 8, noise=1.0, n_features=30), fgmp.FedGradMP(5, solver=fgmp.GradientDescent(3))
+    words, result = said(method, fed, 8)
+    objective, best = result.history["objective"], result.best
+    assert [category for category, _ in words] == [fgmp.RisingObjectiveWarning] and "above" not in words[0][1]
+    assert best.round == objective.argmin() and 0 < best.round < 8
+    assert (best.value, best.column) == (objective.min(), "objective")
+    assert fed.objective(best.x) == pytest.approx(best.value)
+    np.testing.assert_array_equal(said(method, fed, best.round)[1].x, best.x)
+    np.testing.assert_array_equal(best.support, np.flatnonzero(best.x))
+    assert said(method, fed, 8, record_every=8)[1].best.round == 8
+
+
+def test_the_best_by_a_column_that_is_named():
+    fed = regression((30, 30))
+    metrics = {"size": lambda x: -float(np.linalg.norm(x)), "never": lambda x: np.nan, "late": late()}
+    method = fgmp.FedAvg(learning_rate=0.1)
+    runs = {c: said(method, fed, 4, metrics=metrics | {"late": late()}, best_by=c)[1].best for c in metrics}
+    assert (runs["size"].round, runs["size"].column) == (4, "size")
+    assert runs["never"].round == 0 and np.isnan(runs["never"].value)
+    assert (runs["late"].round, runs["late"].value) == (2, 1.0)  # the first that is a number, then nothing lower
+    with pytest.raises(ValueError, match="column is 'loss'; expected one of 'round'"):
+        fgmp.simulate(method, fed, 1, best_by="loss")
+
+
+def late():
+    """A metric that is not a number twice, then one."""
+    calls = []
+
+    def measure(x):
+        calls.append(x)
+        return np.nan if len(calls) <= 2 else 1.0
+
+    return measure
+
+
+def runaway():
+    """The objective far above that of zero, on a support that has a minimiser."""
+    fed = labelled(noise=1.0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fgmp.AdviceWarning)
+        result = fgmp.simulate(fgmp.FedAvg(learning_rate=4000.0), fed, 3, rng=0)
+    assert result.history["objective"][-1] > 100 * result.history["objective"][0]
+    return fed, result
+
+
+def minimum(fed):
+    from sklearn.linear_model import LogisticRegression
+
+    A, y = (np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets"))
+    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
+    return fed.objective(reference.coef_[0])
+
+
+def test_polish_comes_back_from_a_model_that_ran_away():
+    fed, result = runaway()
+    closed = fgmp.polish(result, fed)
+    assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
+    assert closed.best.round == closed.history["round"][-1] and closed.best.value == closed.history["objective"][-1]
+    np.testing.assert_array_equal(closed.best.x, closed.x)
+
+
+def test_newton_steps_come_back_too():
+    """Where the history does not tell: the zero model is tried in place of the first step that fails."""
+    fed, result = runaway()
+    from dataclasses import replace
+
+    unknown = replace(result, history=result.history | {"objective": result.history["objective"][::-1]})
+    closed = fgmp.polish(unknown, fed, solver=fgmp.PooledNewton(steps=10))
+    assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
+
+
+def test_polish_keeps_the_better_best():
+    fed = regression((30, 30))
+    result = fgmp.simulate(
+        fgmp.FedAvg(learning_rate=0.1), fed, 3, rng=0, metrics={"size": np.linalg.norm}, best_by="size"
+    )
+    closed = fgmp.polish(result, fed)  # the metric is not given, so nobody knows
+    assert closed.best is result.best and closed.best.round == 0
+
+
+def test_polish_says_where_it_did_not_converge():
+    fed = labelled(noise=1.0)
+    result = fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0)
+    with pytest.warns(ConvergenceWarning, match=r"polish ended with PooledNewton\(steps=1, ridge=0.0\) before"):
+        fgmp.polish(result, fed, solver=fgmp.PooledNewton(steps=1))
+    for quiet in (fgmp.PooledNewton(steps=5), fgmp.PooledNewton(steps=5, ridge=0.1)):
+        fgmp.polish(result, fed, solver=quiet)
+    fgmp.polish(result, fed, solver=fgmp.PooledNewton(steps=1), radius=0.1)
+    fed = regression((30, 30))
+    result = fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0)
+    fgmp.polish(result, fed, solver=fgmp.PooledNewton(steps=1))  # exact at once

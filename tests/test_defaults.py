@@ -1,0 +1,109 @@
+"""What is safe by default: the local solvers that losses name, and a best model that is never worse than zero."""
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import settings as limits
+from hypothesis import strategies as st
+
+import fgmp
+from fgmp.dictionaries import StandardBasis
+from fgmp.local.defaults import solver_for
+from fgmp.local.solvers import minimise_on
+from fgmp.methods.kernels import kernel_for
+from fgmp.models import SparseModel
+
+LOSSES = ("squared", "logistic", "softmax")
+KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column")
+
+
+@st.composite
+def federations(draw, losses=LOSSES):
+    """Few and unequal rows, features in odd units, sites that hold one label, rows that a model can separate."""
+    loss, kind = draw(st.sampled_from(losses)), draw(st.sampled_from(KINDS))
+    sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+    n_features, scale = draw(st.integers(2, 8)), 10.0 ** draw(st.integers(-3, 3))
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    As, ys = [], []
+    for site, size in enumerate(sizes):
+        A = rng.standard_normal((size, n_features))
+        if kind == "constant column":
+            A[:, 0] = 1
+        signal = A[:, :3] @ np.eye(min(3, n_features), 3) + (
+            0 if kind == "separable" else rng.standard_normal((size, 3))
+        )
+        if kind in ("one class a site", "all alike"):
+            signal = np.tile(np.eye(3)[site % 3 if kind == "one class a site" else 0] - 0.5, (size, 1))
+        As.append(scale * A)
+        labels = {"squared": signal[:, 0], "logistic": np.where(signal[:, 0] > 0, 1, -1)}
+        ys.append(labels[loss] if loss in labels else signal.argmax(axis=1))
+    return fgmp.Federation.from_arrays(As, ys, fgmp.SoftmaxLoss(3) if loss == "softmax" else loss)
+
+
+def zero_objective(fed):
+    """f(0) by hand."""
+    if isinstance(fed.loss, fgmp.SquaredLoss):
+        return sum(p * np.mean(c.targets**2) / 2 for p, c in zip(fed.weights, fed.clients, strict=True))
+    return np.log(3 if isinstance(fed.loss, fgmp.SoftmaxLoss) else 2)
+
+
+@limits(max_examples=200)
+@given(federations(), st.data())
+def test_no_default_has_a_best_model_above_the_zero_model_and_none_ends_above_it_without_a_word(fed, data):
+    tau = data.draw(st.integers(1, fed.n_features))
+    batch_size = data.draw(st.sampled_from([None, 1, 3]))
+    batch_size = batch_size and min(batch_size, max(client.n_samples for client in fed.clients))
+    method = fgmp.FedGradMP(tau, local_iterations=data.draw(st.integers(1, 4)), batch_size=batch_size)
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        result = fgmp.simulate(method, fed, data.draw(st.integers(0, 6)), rng=0)
+    zero, rounding = zero_objective(fed), 1 + 1e-9
+    assert fed.objective(result.best.x) <= zero * rounding
+    assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=1e-300)
+    spoke = [w for w in said if issubclass(w.category, fgmp.RisingObjectiveWarning)]
+    assert len(spoke) <= 1
+    if fed.objective(result.x) > zero * (1 + 1e-5):
+        assert spoke and "result.best" in str(spoke[0].message)
+
+
+@limits(max_examples=100)
+@given(federations(("logistic", "softmax")), st.integers(0, 2**32 - 1))
+def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
+    """From any start, on any atoms, however saturated."""
+    rng = np.random.default_rng(seed)
+    client = fed.clients[0]
+    size = int(np.prod(client.model_shape))
+    merged = np.sort(rng.choice(size, rng.integers(1, size + 1), replace=False))
+    start = SparseModel(merged, 10.0 ** rng.integers(-3, 4) * rng.standard_normal(len(merged)), client.model_shape)
+    end = minimise_on(merged, client, StandardBasis(), solver_for(fed.loss), start, rng)
+    before, after = client.objective(start), client.objective(end)
+    assert after <= before * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("loss, solver", [("squared", fgmp.Exact()), ("logistic", fgmp.GradientDescent(steps=1))])
+def test_none_is_the_solver_of_the_loss(loss, solver):
+    rng = np.random.default_rng(0)
+    As, ys = rng.standard_normal((4, 20, 6)), rng.choice([-1, 1], (4, 20))
+    fed = fgmp.Federation.from_arrays(As, ys, loss)
+    runs = [fgmp.simulate(fgmp.FedGradMP(2, **options), fed, 3, rng=0) for options in ({}, {"solver": solver})]
+    np.testing.assert_array_equal(runs[0].x, runs[1].x)
+    method = fgmp.FedGradMP(2)
+    kernel = kernel_for(method.exchanges()[0], fed.clients[0])
+    assert (kernel and kernel.name) == ("least squares" if loss == "squared" else None)
+
+
+def test_a_loss_of_ones_own_names_its_solver():
+    @dataclass(frozen=True)
+    class Mine(fgmp.SquaredLoss):
+        local_solver = "damped"
+
+    @dataclass(frozen=True)
+    class Strange(fgmp.SquaredLoss):
+        local_solver = "best"
+
+    assert solver_for(Mine()) == fgmp.GradientDescent(steps=1)
+    with pytest.raises(ValueError, match=r"local_solver of .*Strange.* is 'best'; expected 'exact' or 'damped'"):
+        solver_for(Strange())
