@@ -7,7 +7,15 @@ are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says whi
 from typing import TYPE_CHECKING, Any
 
 from . import datasets, theory
-from .advice import AdviceWarning, FewRowsWarning, RisingObjectiveWarning, SeparationWarning, SmallSiteWarning
+from .advice import (
+    AdviceWarning,
+    CheckpointWarning,
+    FewRowsWarning,
+    InterruptedWarning,
+    RisingObjectiveWarning,
+    SeparationWarning,
+    SmallSiteWarning,
+)
 from .approximation import approx_tau
 from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
@@ -25,7 +33,9 @@ from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
-from .running.simulation import Best, Result, simulate, stop_at, stop_when_stalled
+from .running.results import Best, Result
+from .running.simulation import simulate
+from .running.stopping import stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
@@ -39,6 +49,7 @@ __all__ = [
     "SVRG",
     "AdviceWarning",
     "Best",
+    "CheckpointWarning",
     "Client",
     "ConjugateGradient",
     "Dictionary",
@@ -55,6 +66,7 @@ __all__ = [
     "Federation",
     "FewRowsWarning",
     "GradientDescent",
+    "InterruptedWarning",
     "KSVDFit",
     "LocalSteps",
     "LogisticLoss",

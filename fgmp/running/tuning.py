@@ -17,6 +17,7 @@ from ..checks import Seed, check_integer, check_number, check_seed
 from ..federation import Federation
 from ..methods.contract import Method
 from .books import History, column_of
+from .results import whole
 from .simulation import simulate
 
 __all__ = ["Trial", "Tuning", "tune"]
@@ -245,7 +246,7 @@ def _history(
     given = options.get("callback", ())
     callbacks = [beyond_return, *((given,) if callable(given) else given)]
     with quiet():  # a search has to try what runs away; its table says so
-        return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
+        return whole(simulate(method, federation, rounds, **(options | {"callback": callbacks}))).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History, ...], column: str) -> Trial:
