@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from one_run import bits, number_in
 
 import fgmp
+from fgmp.running.processes import shared_folder
 
 FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
 RATE = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
@@ -151,3 +153,99 @@ def test_ctrl_c_of_a_process_saves_first(path):
     out, err = process.communicate(timeout=60)
     assert out == "interrupted 5\n" and "InterruptedWarning: Ctrl-C ended the run after round 5 of 9" in err
     assert resumed(path, 9) == expected(9)
+
+
+# Worker processes: nothing of them stays.
+
+
+def family(process):
+    """The process and all that descends from it, by number."""
+    parents = {}
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                with open(f"/proc/{entry.name}/stat") as file:
+                    parents[int(entry.name)] = int(file.read().rsplit(")", 1)[1].split()[1])
+            except OSError:
+                pass
+    found = {process.pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def living(numbers):
+    """Those that still run; a zombie, which nobody has waited for yet, does not."""
+    left = set()
+    for number in numbers:
+        try:
+            with open(f"/proc/{number}/stat") as file:
+                if file.read().rsplit(")", 1)[1].split()[0] != "Z":
+                    left.add(number)
+        except OSError:
+            pass
+    return left
+
+
+def wait_for(condition, seconds):
+    """Whether a condition comes true in time."""
+    end = time.monotonic() + seconds
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.05)
+    return condition()
+
+
+on_linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks for processes in /proc")
+
+
+@on_linux
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_nothing_is_left_of_a_parent_that_is_killed(number, tmp_path, monkeypatch):
+    """No process after ten seconds, no folder, and no memory that joblib shares; the checkpoint is there."""
+    shared = set(os.listdir("/dev/shm"))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setitem(ENVIRONMENT, "TMPDIR", str(temporary))
+    process = start(tmp_path / "run.fgmp", 10**6, 1, 2)
+    assert wait_for(lambda: (tmp_path / "run.fgmp.previous").exists(), 30)  # the first round is over
+    relatives = family(process)
+    assert len(relatives) >= 3 and len(list(temporary.glob("fgmp-*"))) == 1
+    process.send_signal(number)
+    process.wait()
+    gone = wait_for(lambda: not living(relatives), 10)
+    for left in living(relatives):
+        os.kill(left, signal.SIGKILL)
+    assert gone
+    assert not list(temporary.glob("fgmp-*"))
+    assert wait_for(lambda: not [name for name in set(os.listdir("/dev/shm")) - shared if str(process.pid) in name], 5)
+    assert number_in(tmp_path / "run.fgmp") > 0
+    process.stdout.close(), process.stderr.close()
+
+
+@on_linux
+def test_what_a_dead_run_left_is_removed_at_the_next_start(tmp_path, monkeypatch):
+    """Where its workers were killed too. The folder of a run that lives stays, and so do a user's own."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    dead, own = tmp_path / "fgmp-dead", tmp_path / "fgmp-results"
+    for folder in (dead, own):
+        folder.mkdir()
+        (folder / "file").touch()
+    (dead / "fgmp.lock").touch()
+    with shared_folder() as living_run:
+        fgmp.simulate(fgmp.FedAvg(**RATE), FED, 1, rng=0, workers=2)
+        assert sorted(tmp_path.iterdir()) == sorted([living_run, own])
+    assert list(tmp_path.iterdir()) == [own]
+
+
+@on_linux
+def test_workers_go_on_after_ctrl_c(path):
+    def stop(history):
+        if history["round"][-1] == 2:
+            signal.raise_signal(signal.SIGINT)
+
+    method = fgmp.FedAvg(**RATE)
+    with pytest.warns(fgmp.InterruptedWarning):
+        fgmp.simulate(method, FED, 5, rng=0, checkpoint=path, workers=2, callback=stop)
+    assert number_in(path) == 2
+    whole = fgmp.simulate(method, FED, 5, rng=0)
+    assert bits(fgmp.simulate(method, FED, 5, rng=0, checkpoint=path, workers=2)) == bits(whole)
