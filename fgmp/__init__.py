@@ -25,12 +25,14 @@ from .federation import Client, Federation
 from .local.solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
+from .methods.combination import Mean, Median, TrimmedMean
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
 from .methods.local_averages import LocalSteps
 from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
 from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
+from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
 from .running.results import Best, Result
@@ -53,6 +55,7 @@ __all__ = [
     "Client",
     "ConjugateGradient",
     "Dictionary",
+    "DropOut",
     "Exact",
     "FastFedDualAvg",
     "FedAvg",
@@ -68,15 +71,22 @@ __all__ = [
     "GradientDescent",
     "InterruptedWarning",
     "KSVDFit",
+    "Late",
+    "Lie",
     "LocalSteps",
     "LogisticLoss",
+    "Mean",
+    "Median",
     "Newton",
     "NormalEquations",
+    "NotFinite",
+    "OutOfRange",
     "Overall",
     "PerAtom",
     "PerOutput",
     "PooledConjugateGradient",
     "PooledNewton",
+    "RepeatedIndices",
     "Result",
     "RisingObjectiveWarning",
     "SeparationWarning",
@@ -85,8 +95,11 @@ __all__ = [
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",
+    "TooManyEntries",
     "Trial",
+    "TrimmedMean",
     "Tuning",
+    "WrongShape",
     "accuracy",
     "accuracy_on",
     "approx_tau",

@@ -11,24 +11,35 @@ from typing import NamedTuple
 import numpy as np
 
 from ..federation import Client, Federation
+from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
 
 __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_of"]
 
-_COUNTS = ("round", "bytes_up", "bytes_down", "clients")
+_COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
 
 History = dict[str, Array]
 Metric = Callable[[Array], float]
 
 
 class Totals(NamedTuple):
-    """What a run has used so far, and how many clients answered every exchange of the last round."""
+    """What a run has used so far, and how many clients answered every exchange of the last round.
+
+    With faults also how many answers were left out so far, for each of `REASONS`; without, an empty tuple.
+    """
 
     seconds: float = 0.0
     bytes_up: int = 0
     bytes_down: int = 0
     clients: int = 0
+    left_out: tuple[int, ...] = ()
+
+    def columns(self) -> dict[str, float]:
+        """Their part of a row of the history."""
+        reasons = REASONS if self.left_out else ()
+        counts = {f"left_out_{reason}": count for reason, count in zip(reasons, self.left_out, strict=True)}
+        return {name: value for name, value in self._asdict().items() if name != "left_out"} | counts
 
 
 class Lead(NamedTuple):
@@ -100,7 +111,7 @@ class Books:
         if self.truth is not None:
             row["relative_error"] = float(np.linalg.norm(x - self.truth) / np.linalg.norm(self.truth))
         row["objective"] = self._objective(self.method.coefficients(progress.state))
-        row |= progress.totals._asdict()
+        row |= progress.totals.columns()
         # A copy each, because a metric may write into what it gets.
         row |= {name: metric(x.copy()) for name, metric in self.metrics.items()}
         self._write(progress.rows, row)

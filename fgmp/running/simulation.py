@@ -15,12 +15,14 @@ from tqdm import tqdm
 from ..advice import InterruptedWarning, advise
 from ..checks import Seed, check_integer, check_seed
 from ..federation import Federation
+from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..methods.kernels import is_readable
 from ..models import Array, Support
 from .books import Books, Metric, Progress, Totals
 from .checkpoints import Keeper
 from .closing import advise_at_the_end
+from .faults import Fault, Faults, check_faults
 from .fingerprints import fingerprint
 from .results import Best, Result
 from .rounds import draw_cohort, play_round
@@ -48,6 +50,7 @@ def simulate(
     readable: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int | None = None,
+    faults: Fault | Iterable[Fault] | None = None,
 ) -> Result:
     """Run a federated method on a federation, on this machine.
 
@@ -92,6 +95,11 @@ def simulate(
         before stays beside it as ``.previous``.
     every : int or None
         The rounds between two checkpoints; None is one a minute.
+    faults : Fault or several, optional
+        What goes wrong with clients, for example ``fgmp.DropOut(probability=0.1)``: see `fgmp.running.faults`. With
+        faults, even none in an empty list, the history counts the answers left out so far by reason:
+        ``left_out_missing``, ``_late``, ``_not_finite``, ``_malformed``, ``_indices`` (out of range, repeated, not in
+        order) and ``_too_many``, one for each client and exchange.
 
     Returns
     -------
@@ -143,15 +151,26 @@ def simulate(
     workers = check_integer("workers", workers)
     callbacks = (callback,) if callable(callback) else tuple(callback)
     evaluated = _clients_evaluated(federation, objective_on, seed)
+    given = check_faults(faults)
+    plan = None if given is None else Faults(given, seed, [client.key for client in federation.clients])
 
     began = time.perf_counter()
     clients = [method.prepare(client) for client in federation.clients]
-    reached = Progress(0, method.start(federation), Totals(time.perf_counter() - began))
+    reached = Progress(
+        0,
+        method.start(federation),
+        Totals(time.perf_counter() - began, left_out=() if plan is None else (0,) * len(REASONS)),
+    )
     books = Books(method, federation, clients, metrics or {}, evaluated, best_by)
     earlier = None
     if keeper:
         options = {"cohort_size": cohort_size, "record_every": record_every, "objective_on": evaluated}
-        options |= {"best_by": best_by, "metrics": ", ".join(metrics or ()), "readable": is_readable(readable)}
+        options |= {
+            "best_by": best_by,
+            "metrics": ", ".join(metrics or ()),
+            "readable": is_readable(readable),
+            "faults": given,
+        }
         run, types = fingerprint(method, federation, seed, options), classes_for(method, reached.state)
         earlier = keeper.go_on(run, types, rounds)
     if earlier is None:
@@ -178,7 +197,7 @@ def simulate(
             while not (reached.number % record_every == 0 and is_stopped()) and reached.number < rounds:
                 cohort = draw_cohort(seed, reached.number + 1, federation.n_clients, cohort_size)
                 with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-                    played = play_round(method, reached, crowd, federation.weights, cohort, seed)
+                    played = play_round(method, reached, crowd, federation.weights, cohort, seed, plan)
                     # One assignment: wherever Ctrl-C comes, `reached` is a whole round.
                     reached = books.record(played) if played.number % record_every == 0 else played
                 if keeper and keeper.due(reached):

@@ -59,15 +59,14 @@ class Workers:
     """
 
     def __init__(self, method: Method, clients: Sequence[Client], count: int, readable: bool = False) -> None:
-        self.content, self.count = (method, list(clients), readable), count
+        self.method, self.clients, self.readable, self.count = method, clients, readable, count
 
     def __enter__(self) -> Workers:
         from joblib import dump, wrap_non_picklable_objects
 
         with ExitStack() as stack:
             self.path = str(stack.enter_context(shared_folder()) / "clients.joblib")
-            method, clients, readable = self.content
-            dump((wrap_non_picklable_objects(method), clients, readable), self.path)
+            dump((wrap_non_picklable_objects(self.method), list(self.clients), self.readable), self.path)
             self.pool = stack.enter_context(processes(self.count, batch_size=1, pre_dispatch="all"))
             self.open = stack.pop_all()
         return self
