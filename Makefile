@@ -27,7 +27,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix test-kernels mutants lab refresh paper bench bench-full clean
+.PHONY: help reproduce test test-matrix test-kernels soak mutants lab refresh paper bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -48,6 +48,9 @@ test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, ab
 
 test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
+
+soak: .venv/installed  ## runs of 20,000 rounds, and one that is killed 30 times, about five minutes
+	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_soak.py tests/test_interruptions.py
 
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
 	@mkdir -p build

@@ -267,7 +267,8 @@ def damages(content):
         yield content[: int(share * len(content))]
     yield content[:-1]
     yield content + b"\0"
-    for place in [*range(0, 100, 3), *np.random.default_rng(0).integers(len(content), size=60)]:
+    at_random = np.random.default_rng(0).integers(len(content), size=60)
+    for place in (*range(0, 30, 3), *range(len(content) - 110, len(content), 3), *at_random):
         changed = bytearray(content)
         changed[place] ^= 1
         yield bytes(changed)
@@ -297,7 +298,7 @@ def test_a_damaged_file_never_takes_the_place_of_the_good_previous_one(path):
 def test_two_damaged_files_are_an_error_and_none_is_a_start(path):
     run_to(path, 3)
     path.write_bytes(b"x"), Path(f"{path}.previous").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"run.fgmp' does not begin as .* and '.*previous' does not begin"):
+    with pytest.raises(ValueError, match=r"run.fgmp' does not end as .* and '.*previous' does not end"):
         run_to(path, 3)
     path.unlink(), Path(f"{path}.previous").unlink()
     run_to(path, 1)
