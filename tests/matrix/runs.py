@@ -232,6 +232,7 @@ def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
     whole, real = numbers.whole, numbers.real
     accuracy = real(0.03 * problem.slope / problem.steepness)
     return {
+        "default": lambda: None,
         "exact": lambda: fgmp.Exact(),
         "gradient": lambda: fgmp.GradientDescent(steps=whole(4)),
         "conjugate": lambda: fgmp.ConjugateGradient(steps=whole(20), accuracy=accuracy),

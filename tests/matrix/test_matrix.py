@@ -62,6 +62,8 @@ def test_every_option_makes_another_run(case):
     for axis, options in axes.items():
         if axis in ("scalars", "precision", "columns", "targets") or (axis == "sparsity" and case.loss == "squared"):
             continue
+        if case.loss == "squared":
+            options = [option for option in options if option != "default"]  # which is "exact" there
         results = [run(case._replace(**{axis: option})).result for option in options]
         for one, other in combinations(results, 2):
             assert not np.array_equal(one.coefficients, other.coefficients), (axis, options)
