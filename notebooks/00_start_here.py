@@ -36,21 +36,6 @@ n_seeds = 10  # seeds: repetitions with new data (at least 1)
 picture_seed = 2  # seed of the federation in the pictures (at least 0)
 
 # %%
-from fgmp.checks import check_integer, check_number
-
-n_clients = check_integer("n_clients", n_clients)
-n_samples = check_integer("n_samples", n_samples)
-n_features = check_integer("n_features", n_features)
-sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-alpha = check_number("alpha", alpha, at_least=0)
-variance_decay = check_number("variance_decay", variance_decay)
-local_iterations = check_integer("local_iterations", local_iterations)
-rounds = check_integer("rounds", rounds)
-exact = check_number("exact", exact, above=0, at_most=0.1)
-n_seeds = check_integer("n_seeds", n_seeds)
-picture_seed = check_integer("picture_seed", picture_seed, at_least=0)
-
-# %%
 import warnings
 
 import matplotlib.pyplot as plt
@@ -58,7 +43,9 @@ import numpy as np
 
 import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+check_parameters(globals())
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 

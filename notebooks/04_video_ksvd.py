@@ -24,11 +24,11 @@
 # scikit-learn; the parameter `video` takes any file.
 
 # %% tags=["parameters"]
-video = None  # path of a video file with a fixed camera; None is the embedded clip
+video = None  # path of a video file with a fixed camera (text; None is the embedded clip)
 height = 240  # height of a frame in pixels (at least 16)
 width = 320  # width of a frame in pixels (at least 16)
 n_training = 80  # frames 1 to n_training are what the dictionary learns from (at least n_atoms)
-frame_number = 82  # the frame to recover, counted from 1 (above n_training)
+frame_number = 82  # the frame to recover, counted from 1 (at least n_training + 1)
 n_atoms = 50  # d, atoms of the dictionary (at least 2)
 sparsity = 5  # tau, atoms of the recovered frame and of each training frame (1 to n_atoms)
 n_clients = 50  # N, clients that measure the frame (at least 1)
@@ -37,34 +37,15 @@ alpha = 0.5  # heterogeneity, the variance of the clients' means (at least 0)
 variance_decay = 0.9  # p: the entries of client i have variance 1/i^p (any number)
 local_iterations = 3  # K, iterations of a client in one round (at least 1)
 rounds = 6  # T, rounds of communication (at least 1)
-fewer_clients = [1, 3, 10]  # numbers of clients to compare with all of them (1 to n_clients each)
+fewer_clients = [1, 3, 10]  # numbers of clients to compare with all of them (increasing, each 1 to n_clients)
 within = 1.05  # the recovery should end within this factor of the floor (above 1)
 n_seeds = 6  # seeds: dictionaries and measurements drawn anew (at least 2)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-from pathlib import Path
-
-from fgmp.checks import check_integer, check_number
-
-n_atoms = check_integer("n_atoms", n_atoms, at_least=2)
-n_training = check_integer("n_training", n_training, at_least=n_atoms)
-frame_number = check_integer("frame_number", frame_number, at_least=n_training + 1)
-sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
-height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
-n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
-fewer_clients = sorted({check_integer("fewer_clients", n, at_most=n_clients, why="n_clients") for n in fewer_clients})
-local_iterations, rounds = check_integer("local_iterations", local_iterations), check_integer("rounds", rounds)
-alpha = check_number("alpha", alpha, at_least=0)
-variance_decay = check_number("variance_decay", variance_decay)
-within = check_number("within", within, above=1)
-n_seeds, n_jobs = check_integer("n_seeds", n_seeds, at_least=2), check_integer("n_jobs", n_jobs)
-if video is not None and not Path(video).is_file():
-    raise FileNotFoundError(f"video is {video!r}; expected a video file, and there is none")
-
-# %%
 import resource
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -72,8 +53,10 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp.book.figures import METHODS, curve, floor, images, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets import load_video, photo_clip
 
+(fewer_clients,) = check_parameters(globals(), "fewer_clients")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 

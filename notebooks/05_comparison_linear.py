@@ -66,9 +66,9 @@ MAKERS = {
 # Everything below follows from these values. Name the methods to compare in `methods`; FedGradMP always takes part.
 
 # %% tags=["parameters"]
-methods = ["FedGradMP", "FedIterHT", "FedDualAvg", "FedMid", "FedAvg"]  # known too: FedHT, FastFedDualAvg
-heterogeneity = [0.2, 0.5]  # alpha, variance of the clients' means: in Figure 3, in Figures 4 and 5 (at least 0)
-sparsity = [15, 400]  # tau, nonzero entries of the signal: in Figures 3 and 4, in Figure 5 (1 to n_features)
+methods = ["FedGradMP", "FedIterHT", "FedDualAvg", "FedMid", "FedAvg"]  # or FedHT, FastFedDualAvg (each text)
+heterogeneity = [0.2, 0.5]  # alpha, variance of the means: in Figure 3, in 4 and 5 (two values, each at least 0)
+sparsity = [15, 400]  # tau, nonzeros of the signal: in Figures 3 and 4, in Figure 5 (two values, each 1 to n_features)
 n_clients = 50  # N, clients of the federation (at least 1)
 n_samples = 100  # |D_i|, rows of each client (at least 1)
 n_features = 1000  # n, dimension of the signal (at least 1)
@@ -81,48 +81,29 @@ l1_weight = 0.03125  # lambda of FedMid and of the dual averages, 0.5^5 (at leas
 rates = [0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005, 0.00001, 0.000005]  # the paper's grid (each above 0)
 more_rates = [0.1, 0.05, 0.02]  # rates beyond the upper end of the paper's grid (each above 0)
 target = 0.1  # relative error to reach (above 0)
-rounds = [40, 300]  # rounds shown: in the three figures; in the longer run of the runner-up (each at least 1)
+rounds = [40, 300]  # rounds shown: in the figures; in the longer run of the runner-up (two values, each at least 1)
 tuning_rounds = 20  # rounds that judge a learning rate (at least 1)
 n_seeds = 3  # seeds shown: 0, 1, .. (1 to 1000)
 n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, .. (at least 1)
 workers = 2  # threads that share the runs that are not timed (at least 1)
 
 # %%
-import numpy as np
-
-from fgmp.checks import check_integer, check_number, check_option
-
-methods, rates, more_rates = (np.ravel(values).tolist() for values in (methods, rates, more_rates))
-for name in methods:
-    check_option("methods", name, ("FedGradMP", *MAKERS))
-for name, count in {"rivals in methods": len({*methods} - {"FedGradMP"}), "values in rates": len(rates)}.items():
-    check_integer(f"the number of {name}", count)
-for name, pair in {"heterogeneity": heterogeneity, "sparsity": sparsity, "rounds": rounds}.items():
-    check_integer(f"the number of values in {name}", np.size(pair), at_least=2, at_most=2)
-counts = "n_clients n_samples n_features local_iterations gradient_steps tuning_rounds n_tuning_seeds workers"
-for name in counts.split():
-    check_integer(name, globals()[name])
-[check_integer("sparsity", tau, at_most=n_features, why="n_features") for tau in sparsity]
-[check_integer("rounds", count) for count in rounds], check_integer("n_seeds", n_seeds, at_most=1000)
-check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-[check_number("rates", rate, above=0) for rate in rates], [check_number("more_rates", r, above=0) for r in more_rates]
-check_number("noise_variance", noise_variance, above=0), check_number("target", target, above=0)
-[check_number("heterogeneity", alpha, at_least=0) for alpha in heterogeneity]
-check_number("l1_weight", l1_weight, at_least=0)
-variance_decay = check_number("variance_decay", variance_decay)
-
-# %%
 import warnings
 from functools import partial
 
+import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
 from fgmp.book.figures import METHODS, curve, floor, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+methods, rates, more_rates = check_parameters(globals(), "methods", "rates", "more_rates")
+rivals = [name for name in MAKERS if name in methods]
+if not rivals or not {*methods} <= {"FedGradMP", *MAKERS}:
+    raise ValueError(f"methods is {methods}; expected some of {', '.join(MAKERS)}")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}
-rivals = [name for name in MAKERS if name in methods]
 seeds, tuning_seeds = range(n_seeds), range(1000, 1000 + n_tuning_seeds)
 shown_rounds, long_rounds = rounds
 

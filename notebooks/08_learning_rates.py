@@ -42,33 +42,10 @@ long_rounds = 600  # rounds that they get (at least 4)
 fedgradmp_rounds = 4  # rounds of FedGradMP (at least 1)
 map_learning_rates = [4.0e-3, 1.0e-2, 2.0e-2, 4.0e-2, 8.0e-2, 0.16, 0.4]  # of the map, averaged loss (each above 0)
 map_local_iterations = [1, 2, 3, 5, 10]  # K of the map (each at least 1)
-other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals to try as well; FastFedDualAvg is known, too
+other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals, or FastFedDualAvg (each text)
 n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many (at least 1)
 n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods (1 to n_seeds)
 workers = 2  # processes that share the work (at least 1)
-
-# %%
-from fgmp.checks import check_integer, check_number, check_option
-
-known = ("FedHT", "FedAvg", "FedMid", "FedDualAvg", "FastFedDualAvg")
-counts = "n_clients n_samples n_features local_iterations rounds fedgradmp_rounds n_seeds workers"
-for name in counts.split():
-    check_integer(name, globals()[name])
-for name in ("heterogeneity", "noise_variance"):
-    check_number(name, globals()[name], at_least=0)
-for name in ("learning_rates", "long_learning_rates", "map_learning_rates", "map_local_iterations"):
-    if not isinstance(globals()[name], list) or not globals()[name]:
-        raise ValueError(f"{name} is {globals()[name]!r}; expected a list with at least one value")
-    for value in globals()[name]:
-        check_integer(name, value) if name.endswith("local_iterations") else check_number(name, value, above=0)
-other_methods = [other_methods] if isinstance(other_methods, str) else other_methods
-for name in other_methods:
-    check_option("other_methods", name, known)
-check_number("variance_decay", variance_decay)
-check_integer("long_rounds", long_rounds, at_least=4)
-check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-n_costly_seeds = check_integer("n_costly_seeds", n_costly_seeds, at_most=n_seeds, why="n_seeds")
 
 # %%
 import warnings
@@ -79,7 +56,14 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+names = ("learning_rates", "long_learning_rates", "map_learning_rates", "map_local_iterations", "other_methods")
+settled = check_parameters(globals(), *names)
+learning_rates, long_learning_rates, map_learning_rates, map_local_iterations, other_methods = settled
+known = ("FedHT", "FedAvg", "FedMid", "FedDualAvg", "FastFedDualAvg")
+if not {*other_methods} <= {*known}:
+    raise ValueError(f"other_methods is {other_methods}; expected some of {', '.join(known)}")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 

@@ -30,42 +30,17 @@ sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
 batch_size = 30  # b, rows of a minibatch (1 to n_samples)
-local_iterations = [3, 6, 9, 12, 15]  # K, iterations of a client in one round (two or more values, each at least 1)
+local_iterations = [3, 6, 9, 12, 15]  # K, local iterations of a round (two or more, increasing, each at least 1)
 noise_variance = 4.0e-6  # variance of the noise in the noisy runs (above 0)
 rounds = 8  # T, rounds of communication (at least 5)
 residual_rounds = 4  # the last error is the root-mean-square over so many rounds at the end (1 to rounds - 1)
 reached = 1.0e-10  # relative error that a noiseless run has to reach (1e-14 to 0.1)
 n_seeds = 30  # seeds: repetitions with new data and new minibatches (at least 5)
 first_seed = 1000  # the seeds count up from here (at least 0)
-cost_taus = [4, 8, 16, 32, 64, 128]  # values of tau in the measurement of cost (three or more, the largest at least 64)
-cost_samples = 1000  # rows in the measurement of cost (at least 6 times the largest of cost_taus)
+cost_taus = [4, 8, 16, 32, 64, 128]  # tau, in the measurement of cost (three or more, increasing, each at least 1)
+cost_samples = 1000  # rows in the measurement of cost (at least 6 * max(cost_taus))
 cost_accuracy = 1.0e-6  # delta, the accuracy up to which steps are counted (above 0, at most 0.1)
 n_jobs = 2  # processes that share the work (at least 1)
-
-# %%
-from fgmp.checks import check_integer, check_number
-
-Ks = local_iterations if isinstance(local_iterations, list) else [local_iterations]
-Ks = sorted({check_integer("local_iterations", K) for K in Ks})
-check_integer("number of values of local_iterations", len(Ks), at_least=2)
-n_clients = check_integer("n_clients", n_clients, at_least=2)
-n_samples, n_features = check_integer("n_samples", n_samples), check_integer("n_features", n_features)
-sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-batch_size = check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-rounds, n_seeds = check_integer("rounds", rounds, at_least=5), check_integer("n_seeds", n_seeds, at_least=5)
-residual_rounds = check_integer("residual_rounds", residual_rounds, at_most=rounds - 1, why="rounds - 1")
-first_seed, n_jobs = check_integer("first_seed", first_seed, at_least=0), check_integer("n_jobs", n_jobs)
-variance_decay, alpha = check_number("variance_decay", variance_decay), check_number("alpha", alpha, at_least=0)
-noise_variance = check_number("noise_variance", noise_variance, above=0)
-reached = check_number("reached", reached, at_least=1e-14, at_most=0.1)
-
-# %%
-taus = cost_taus if isinstance(cost_taus, list) else [cost_taus]
-taus = sorted({check_integer("cost_taus", tau) for tau in taus})
-check_integer("number of values of cost_taus", len(taus), at_least=3)
-check_integer("largest of cost_taus", max(taus), at_least=64)
-check_integer("cost_samples", cost_samples, at_least=6 * max(taus), why="6 times the largest of cost_taus")
-cost_accuracy = check_number("cost_accuracy", cost_accuracy, above=0, at_most=0.1)
 
 # %%
 import warnings
@@ -78,11 +53,13 @@ from joblib import Parallel, delayed
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.dictionaries import StandardBasis
 from fgmp.local.restricted import RestrictedProblem
 from fgmp.models import SparseModel
 from fgmp.running.workers import client_generator
 
+Ks, taus = check_parameters(globals(), "local_iterations", "cost_taus")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)

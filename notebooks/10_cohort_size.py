@@ -24,10 +24,10 @@
 
 # %% tags=["parameters"]
 n_clients = 50  # N, clients of the federation (at least 2)
-cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round (two or more values, each 1 to n_clients)
+cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round (two or more, increasing, each 1 to n_clients)
 n_samples = 100  # |D_i|, rows of each client (at least 1)
-n_features = [50, 1000]  # n, dimension of the signal (at least sparsity; a number, or several)
-sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
+n_features = [50, 1000]  # n, dimension of the signal (increasing, each at least sparsity)
+sparsity = 10  # tau, nonzero entries of the signal (at least 1)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
 batch_size = 30  # b, rows of a minibatch (1 to n_samples)
@@ -42,27 +42,6 @@ first_seed = 1000  # the seeds count up from here (at least 0)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-from fgmp.checks import check_integer, check_number
-
-n_clients = check_integer("n_clients", n_clients, at_least=2)
-Ls = cohort_size if isinstance(cohort_size, list) else [cohort_size]
-Ls = sorted({check_integer("cohort_size", L, at_most=n_clients, why="n_clients") for L in Ls})
-check_integer("number of values of cohort_size", len(Ls), at_least=2)
-ns = n_features if isinstance(n_features, list) else [n_features]
-sparsity = check_integer("sparsity", sparsity)
-ns = sorted({check_integer("n_features", n, at_least=sparsity, why="sparsity") for n in ns})
-check_integer("number of values of n_features", len(ns))
-slow_local_iterations = check_integer("slow_local_iterations", slow_local_iterations)
-n_samples, rounds = check_integer("n_samples", n_samples), check_integer("rounds", rounds, at_least=5)
-batch_size = check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-local_iterations, n_jobs = check_integer("local_iterations", local_iterations), check_integer("n_jobs", n_jobs)
-residual_rounds = check_integer("residual_rounds", residual_rounds, at_most=rounds - 1, why="rounds - 1")
-n_seeds, first_seed = check_integer("n_seeds", n_seeds, at_least=5), check_integer("first_seed", first_seed, at_least=0)
-variance_decay, alpha = check_number("variance_decay", variance_decay), check_number("alpha", alpha, at_least=0)
-noise_variance = check_number("noise_variance", noise_variance, above=0)
-reached = check_number("reached", reached, at_least=1e-14, at_most=0.1)
-
-# %%
 import warnings
 
 import matplotlib.pyplot as plt
@@ -72,8 +51,10 @@ from joblib import Parallel, delayed
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.running.simulation import draw_cohort
 
+Ls, ns = check_parameters(globals(), "cohort_size", "n_features")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)
