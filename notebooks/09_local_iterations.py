@@ -12,6 +12,11 @@
 # **Question.** A client of FedGradMP runs $K$ local iterations before it answers. Do more of them make the error fall
 # faster per round? Do they make the error smaller in the end? And what does one local iteration cost?
 #
+# ![Rounds needed, and local iterations of a client in all, against K](pictures/09_local_iterations.png)
+#
+# More local iterations save rounds, but ever fewer: from three to fifteen, a client does four times the work and the
+# server saves less than one round. With noise they also end at a somewhat smaller error.
+#
 # **What you will see**
 # - what Theorem 1 says about $K$, as numbers;
 # - the error curves of Figure 10 of the paper, over many seeds;
@@ -296,7 +301,7 @@ for case, name in zip(curves, ("noiseless", "noisy"), strict=True):
 # A round costs communication, a local iteration costs work. With $\mu^K$ per round, a doubling of $K$ would halve the
 # rounds at the same total work. The measured runs do not gain that much:
 
-# %%
+# %% tags=["headline"]
 fig, (left, right) = panels(2, height=3.2, width=4.0)
 for case, color, marker in zip(curves, ("#0072B2", "#D55E00"), "os", strict=True):
     for ax, values in ((left, needed[case]), (right, needed[case] * np.array(Ks))):
@@ -544,6 +549,14 @@ plt.show()
 # - **The cost of SVRG.** For squared rows of unequal length, $c$ there is the largest curvature of a single row over
 #   the smallest of $f_i$, which is larger than the $c$ of the problem. What the paper calls steps, in
 #   $O(d\,c\log(1/\delta))$ for gradient descent, are gradients of single rows.
+#
+# ## The answer
+#
+# More local iterations are faster by the round: the first round shrinks the error by a factor that falls by 28.5 %
+# for each doubling of K, and 0.195 rounds are saved (0.269 to 0.123). They also end lower with noise: the last error
+# at K = 15 is 0.711 times that at K = 3 (0.642 to 0.788). But only where clients find the support: there the ratio is
+# 0.621, and 1.13 where they miss an entry. The steps of gradient descent grow like the condition number: 0.339 to
+# 0.421 times c log(1/delta).
 #
 # ## References
 #
