@@ -422,7 +422,7 @@ for rate, several in long_runs.items():
         continue
     ends = [run.history["relative_error"][-1] for run in several]
     stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
-    as_printed = rate <= max(r for r in learning_rates if r < PUBLISHED)
+    as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
     fgmp.claim(
         f"fig8-stuck-{rate:g}",
         f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a relative"
