@@ -22,7 +22,9 @@ from ..methods.pooled_newton import PooledNewton
 from ..methods.shared_support import SharedSupportGradMP
 from ..models import Array, SparseModel, Support
 from ..running.books import History
-from ..running.simulation import simulate, stop_when_stalled
+from ..running.results import whole
+from ..running.simulation import simulate
+from ..running.stopping import stop_when_stalled
 from ..selection import PerAtom, PerOutput, Selection
 from .weighted_loss import WeightedLoss
 
@@ -163,7 +165,7 @@ class Recipe:
         method: Method = StartingFrom(self._method(name, federation.loss, sparsity), base if start is None else start)
         stop = stop_when_stalled(3, improvement=self.tol)
         with quiet(RisingObjectiveWarning):  # the best model is what is used
-            result = simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop)
+            result = whole(simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop))
         rounds = int(result.history["round"][-1])
         if not self.polish:
             return Fit(result.best.coefficients, rounds, result.history, name)
@@ -205,7 +207,8 @@ class Recipe:
         solver = _pooled_solver_for(federation.loss, self.ridge)
         for passed in range(1 if squared else _PASSES):
             with quiet():
-                closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
+                on_support = _OnSupport(model, solver, StandardBasis())
+                closed = whole(simulate(on_support, small, 1, self.cohort_size, self.seed))
             history = _continued(history, closed.history)
             before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
             if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):

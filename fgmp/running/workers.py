@@ -5,9 +5,8 @@ The random numbers of a client depend on the seed, the round, the exchange and i
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -18,6 +17,7 @@ from ..federation import Client
 from ..methods.contract import Method
 from ..methods.kernels import answer_of
 from ..models import Message, Support
+from .processes import processes, shared_folder
 
 __all__ = ["Alone", "Workers", "client_generator"]
 
@@ -59,21 +59,20 @@ class Workers:
     """
 
     def __init__(self, method: Method, clients: Sequence[Client], count: int, readable: bool = False) -> None:
-        from joblib import Parallel, dump, wrap_non_picklable_objects
-
-        self.folder = tempfile.TemporaryDirectory(prefix="fgmp-", ignore_cleanup_errors=True)
-        self.path = os.path.join(self.folder.name, "clients.joblib")
-        dump((wrap_non_picklable_objects(method), list(clients), readable), self.path)
-        self.count = count
-        self.pool = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
+        self.method, self.clients, self.readable, self.count = method, clients, readable, count
 
     def __enter__(self) -> Workers:
-        self.pool.__enter__()
+        from joblib import dump, wrap_non_picklable_objects
+
+        with ExitStack() as stack:
+            self.path = str(stack.enter_context(shared_folder()) / "clients.joblib")
+            dump((wrap_non_picklable_objects(self.method), list(self.clients), self.readable), self.path)
+            self.pool = stack.enter_context(processes(self.count, batch_size=1, pre_dispatch="all"))
+            self.open = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.pool.__exit__(*error)
-        self.folder.cleanup()
+        self.open.__exit__(*error)
 
     def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
         """As `Alone.answers`."""

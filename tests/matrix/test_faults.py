@@ -8,6 +8,7 @@ from fgmp.federation import Client
 from fgmp.losses import SquaredLoss
 from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
+from fgmp.running import rounds as ROUND
 from fgmp.running import simulation as LOOP
 from fgmp.selection import Selection
 
@@ -48,8 +49,8 @@ def a_mean_where_the_loss_is_a_sum(patch):
 
 
 def one_byte_too_many(patch):
-    counted = LOOP.message_bytes
-    patch.setattr(LOOP, "message_bytes", lambda message: counted(message) + 1)
+    counted = ROUND.message_bytes
+    patch.setattr(ROUND, "message_bytes", lambda message: counted(message) + 1)
 
 
 def values_in_float64(patch):
@@ -85,8 +86,8 @@ def no_ball(patch):
 
 
 def everyone_alike(patch):
-    reply = LOOP.Reply
-    patch.setattr(LOOP, "Reply", lambda weight, message: reply(0.25, message))
+    reply = ROUND.Reply
+    patch.setattr(ROUND, "Reply", lambda weight, message: reply(0.25, message))
 
 
 def everybody_in_the_cohort(patch):
