@@ -41,7 +41,7 @@ def faults(figure: Figure) -> list[str]:
             labels.append(getattr(figure, f"get_sup{name}label")())
             ticks = [tick.get_text() for tick in axis.get_ticklabels()]
             named = bool(ticks) and all(any(letter.isalpha() for letter in text) for text in ticks)
-            if axis.get_visible() and axis.get_ticklocs().size and not any(labels) and not named:
+            if axis.get_visible() and len(axis.get_ticklocs()) and not any(labels) and not named:
                 found.append(f"{where}: the {name} axis has no label")
     scale = min(1.0, PAGE / figure.get_figwidth())
     texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
