@@ -9,10 +9,12 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .checks import precision_of
 from .losses import Loss
 from .models import Array, SparseModel, Support
+from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "minibatches"]
 
@@ -23,10 +25,10 @@ class Client:
 
     Parameters
     ----------
-    features : ndarray, shape (n_samples, n_features), or scipy.sparse.linalg.LinearOperator
-        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows. A
-        LinearOperator is a matrix that is streamed and never stored; it serves methods with a dictionary, which need
-        A_i Psi once.
+    features : ndarray, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
+        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows; a
+        sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, in CSC or CSR. A LinearOperator of SciPy is a
+        matrix that is streamed and never stored; it serves methods with a dictionary, which need A_i Psi once.
     targets : ndarray, shape (n_samples,)
         The observations y_i.
     loss : Loss
@@ -41,9 +43,13 @@ class Client:
     key: int
 
     def __post_init__(self) -> None:
-        if isinstance(self.features, np.ndarray):
-            contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
-            object.__setattr__(self, "features", contiguous(self.features))
+        features, by_row = self.features, self.n_outputs > 1
+        if isinstance(features, np.ndarray):
+            contiguous = np.ascontiguousarray if by_row else np.asfortranarray
+            object.__setattr__(self, "features", contiguous(features))
+        elif sparse.issparse(features) or isinstance(features, SparseFeatures):
+            kept = SparseFeatures(features) if sparse.issparse(features) else features
+            object.__setattr__(self, "features", kept.arranged(by_row))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -78,6 +84,8 @@ class Client:
     @property
     def keeps_row_products(self) -> bool:
         """Whether `row_products` is computed once and kept: where it takes at most a quarter of the data's memory."""
+        if isinstance(self.features, SparseFeatures):
+            return 4 * self.n_samples**2 <= self.features.n_stored
         return 4 * self.n_samples <= self.n_features
 
     @cached_property
@@ -85,17 +93,21 @@ class Client:
         return self._row_products()
 
     def _row_products(self) -> Array:
+        if isinstance(self.features, SparseFeatures):
+            return self.features.row_products()
         products: Array = self.features @ self.features.T
         return products
 
     def columns(self, support: Support) -> Array:
-        """The columns of A_i on a support, shape (n_samples, k)."""
-        by_column = self.n_outputs == 1
+        """The columns of A_i on a support, dense, shape (n_samples, k)."""
+        by_column = self.n_outputs == 1 and not isinstance(self.features, SparseFeatures)
         picked: Array = self.features.T.take(support, axis=0).T if by_column else self.features.take(support, axis=1)
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
-        """A_i x; a sparse model touches the columns of its support only."""
+        """A_i x; a sparse model touches the columns of its support only, unless sparse features are smaller."""
+        if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
+            x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
         if self.n_outputs == 1:
             product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
             return product
@@ -140,6 +152,8 @@ class Client:
 
 def _by_output(coefficients: Array, features: Array) -> Array:
     """The product features @ coefficients, one contiguous column for each output."""
+    if isinstance(features, SparseFeatures):
+        return features @ coefficients
     product: Array = (coefficients.T @ features.T).T
     return product
 

@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, precision_of
+from .checks import check_array, check_integer, check_sparse, precision_of
 from .client import Client
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel
+from .sparse_features import SparseFeatures, stacked
 
 __all__ = ["Client", "Federation"]
 
@@ -83,9 +85,10 @@ class Federation:
 
         Parameters
         ----------
-        As : sequence of array_like, each of shape (n_samples_i, n_features), or LinearOperator
+        As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
-            in Fortran order (C order for softmax) is not copied, any other is copied once.
+            in Fortran order (C order for softmax) is not copied, any other is copied once. The same for SciPy's
+            sparse matrices and arrays in CSC (CSR for softmax): they stay sparse.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -115,6 +118,8 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
+        if sparse.issparse(As):
+            raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
@@ -189,7 +194,9 @@ class Federation:
         parts = [(client.features, client.targets) for client in self.clients]
         if not alike:
             parts = [(s * A, s * y) for s, (A, y) in zip(scales.astype(self.dtype), parts, strict=True)]
-        features, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        matrices, vectors = zip(*parts, strict=True)
+        several = any(isinstance(A, SparseFeatures) for A in matrices)
+        features, targets = stacked(matrices) if several else np.concatenate(matrices), np.concatenate(vectors)
         return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth, self.labels)
 
     def check_sparsity(self, sparsity: int, n_atoms: int) -> None:
@@ -212,6 +219,8 @@ class Federation:
 def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
     if isinstance(A, LinearOperator):
         precision_of(f"As[{key}]", A.dtype)
+    elif sparse.issparse(A):
+        A = check_sparse(f"As[{key}]", A)
     else:
         A = check_array(f"As[{key}]", A, ndim=2)
     if 0 in A.shape:

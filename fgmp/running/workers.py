@@ -5,10 +5,11 @@ The random numbers of a client depend on the seed, the round, the exchange and i
 
 from __future__ import annotations
 
+import mmap
 import os
+import pickle
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
@@ -59,11 +60,11 @@ class Workers:
     """
 
     def __init__(self, method: Method, clients: Sequence[Client], count: int, readable: bool = False) -> None:
-        from joblib import Parallel, dump, wrap_non_picklable_objects
+        from joblib import Parallel, wrap_non_picklable_objects
 
         self.folder = tempfile.TemporaryDirectory(prefix="fgmp-", ignore_cleanup_errors=True)
-        self.path = os.path.join(self.folder.name, "clients.joblib")
-        dump((wrap_non_picklable_objects(method), list(clients), readable), self.path)
+        self.path = os.path.join(self.folder.name, "clients")
+        _write(self.path, (wrap_non_picklable_objects(method), list(clients), readable))
         self.count = count
         self.pool = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
 
@@ -97,12 +98,29 @@ def _share(path: str, cohort: Support, message: Message, seed: int, number: int,
 @lru_cache(maxsize=1)
 def _load(path: str) -> Alone:
     """The method and the clients of a run, in a worker."""
-    from joblib import load
-
-    method, clients, readable = load(path, mmap_mode="r")
-    return Alone(method, [_plain(client) for client in clients], readable)
+    return Alone(*_read(path))
 
 
-def _plain(client: Client) -> Client:
-    """The client with ordinary arrays over the mapped memory."""
-    return replace(client, features=np.asarray(client.features), targets=np.asarray(client.targets))
+def _write(path: str, what: Any) -> None:
+    """Write an object with the memory of its arrays to one file, and where each of them stands to another.
+
+    One file for each array would be one map for each, of which a process can have some ten thousand.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    structure = pickle.dumps(what, protocol=5, buffer_callback=buffers.append)
+    places = []
+    with open(path, "wb") as file:
+        for buffer in buffers:
+            file.write(bytes(-file.tell() % 64))  # aligned, as NumPy has its arrays
+            places.append((file.tell(), file.write(buffer.raw())))
+    with open(path + ".places", "wb") as file:
+        pickle.dump((structure, places), file)
+
+
+def _read(path: str) -> Any:
+    """The inverse of `_write`: arrays over the mapped memory, not writeable."""
+    with open(path + ".places", "rb") as file:
+        structure, places = pickle.load(file)
+    with open(path, "rb") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return pickle.loads(structure, buffers=[mapped[start : start + size] for start, size in places])

@@ -1,0 +1,141 @@
+"""Features with few nonzeros: a sparse matrix, centred or not, of which only the columns asked for become dense."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy import sparse
+
+from .models import Array, Support
+
+__all__ = ["SparseFeatures", "stacked"]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseFeatures:
+    """A = S - u c', where S is sparse and u c' is never formed: what stands where a client has a dense matrix.
+
+    Products and rows take time and memory in proportion to the nonzeros of S and the lengths of rows and columns.
+
+    Parameters
+    ----------
+    stored : scipy.sparse array or matrix, shape (n_samples, n_features)
+        S: CSC or CSR, of float32 or float64. Not modified.
+    left : ndarray, shape (n_samples,), or None
+        u; None is no second term, A = S.
+    centre : ndarray, shape (k,), or None
+        c in the columns `at`, zero in others.
+    at : ndarray of int, shape (k,), or Ellipsis
+        All columns by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from scipy import sparse
+    >>> from fgmp.sparse_features import SparseFeatures
+    >>> centred = SparseFeatures(sparse.csr_array([[4.0, 0.0], [0.0, 2.0]]), np.ones(2), np.array([2.0, 1.0]))
+    >>> centred.toarray().tolist(), (centred @ np.ones(2)).tolist()
+    ([[2.0, -1.0], [-2.0, 1.0]], [1.0, -1.0])
+    """
+
+    stored: Any
+    left: Array | None = None
+    centre: Array | None = None
+    at: Any = ...
+
+    __array_ufunc__ = None  # so that `ndarray @ features` comes here
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n_samples, n_features)."""
+        rows, columns = self.stored.shape
+        return int(rows), int(columns)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64."""
+        found: np.dtype[Any] = self.stored.dtype
+        return found
+
+    @property
+    def n_stored(self) -> int:
+        """Entries of S that are stored."""
+        return int(self.stored.nnz)
+
+    def __matmul__(self, x: Array) -> Array:
+        """A x, shape (n_samples,), or (n_samples, n_outputs) with one contiguous column for each output."""
+        if x.ndim > 1:
+            return np.stack([self @ column for column in x.T]).T
+        product: Array = self.stored @ x
+        return product if self.left is None else product - self.left * (self.centre @ x[self.at])
+
+    def __rmatmul__(self, w: Array) -> Array:
+        """The product w A, shape (n_features,), or (n_outputs, n_features)."""
+        if w.ndim > 1:
+            return np.stack([row @ self for row in w])
+        product: Array = self.stored.T @ w
+        if self.left is not None:
+            product[self.at] -= (w @ self.left) * self.centre
+        return product
+
+    def take(self, places: Support, axis: int) -> Any:
+        """Some columns (axis 1), dense and in the order of `stored`, or some rows (axis 0), as sparse as they are."""
+        if axis == 0:
+            left = None if self.left is None else self.left[places]
+            return replace(self, stored=self.stored[places], left=left)
+        columns: Array = self.stored[:, places].toarray(order="F" if self.stored.format == "csc" else "C")
+        if self.left is not None:
+            columns -= np.multiply.outer(self.left, self._whole_centre()[places])
+        return columns
+
+    def row_products(self) -> Array:
+        """A A', shape (n_samples, n_samples)."""
+        products: Array = (self.stored @ self.stored.T).toarray()
+        if self.left is None:
+            return products
+        centre = self._whole_centre()
+        across = np.multiply.outer(self.stored @ centre, self.left)
+        products -= across + across.T - (centre @ centre) * np.multiply.outer(self.left, self.left)
+        return products
+
+    def toarray(self) -> Array:
+        """A as a dense array."""
+        return np.asarray(self.take(np.arange(self.shape[1]), axis=1))
+
+    def times_rows(self, factors: Array) -> SparseFeatures:
+        """Each row times its factor."""
+        left = None if self.left is None else self.left * factors
+        return replace(self, stored=sparse.diags_array(factors, dtype=factors.dtype) @ self.stored, left=left)
+
+    def __rmul__(self, factor: Any) -> SparseFeatures:
+        """A number times A."""
+        left = None if self.left is None else factor * self.left
+        return replace(self, stored=factor * self.stored, left=left)
+
+    def astype(self, dtype: Any, copy: bool = False) -> SparseFeatures:
+        """In another precision; itself where it is in that one."""
+        if self.dtype == dtype:
+            return self
+        left, centre = (None if part is None else part.astype(dtype) for part in (self.left, self.centre))
+        return replace(self, stored=self.stored.astype(dtype), left=left, centre=centre)
+
+    def arranged(self, by_row: bool) -> SparseFeatures:
+        """With the rows (CSR) or the columns (CSC) of S contiguous; S is shared where it is so already."""
+        kind = sparse.csr_array if by_row else sparse.csc_array
+        return self if isinstance(self.stored, kind) else replace(self, stored=kind(self.stored))
+
+    def _whole_centre(self) -> Array:
+        centre = np.zeros(self.shape[1], self.dtype)
+        centre[self.at] = self.centre
+        return centre
+
+
+def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures:
+    """The rows of all parts; a dense part becomes sparse."""
+    if any(isinstance(part, SparseFeatures) and part.left is not None for part in parts):
+        raise ValueError("features of a client are centred implicitly; expected a sparse matrix as it is")
+    blocks = [part.stored if isinstance(part, SparseFeatures) else sparse.csr_array(part) for part in parts]
+    return SparseFeatures(sparse.vstack(blocks, format="csr"))
