@@ -94,16 +94,15 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
 
 
 def check_sparse(name: str, value: Any) -> Any:
-    """Return a sparse matrix of any format as a finite CSC or CSR array of float32 or float64, as `check_array`."""
+    """Return a sparse matrix of any format as a finite CSR array of float32 or float64, as `check_array`."""
     precision = precision_of(name, value.dtype)
     if len(value.shape) != 2:
         raise ValueError(f"{name} has shape {value.shape}; expected 2 dimensions")
-    kind = sparse.csr_array if value.format == "csr" else sparse.csc_array
-    matrix = kind(value).astype(precision, copy=False)  # a new container, of the same arrays where it can be
+    matrix = sparse.csr_array(value).astype(precision, copy=False)  # its own container, even of the same arrays
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"{name} is no valid {value.format.upper()} matrix: {error}") from None
+        raise ValueError(f"{name} is no valid sparse matrix: {error}") from None
     if not np.isfinite(matrix.data).all():
         entries = matrix.tocoo()
         bad = np.flatnonzero(~np.isfinite(entries.data))

@@ -27,8 +27,8 @@ class Client:
     ----------
     features : ndarray, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
         The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows; a
-        sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, in CSC or CSR. A LinearOperator of SciPy is a
-        matrix that is streamed and never stored; it serves methods with a dictionary, which need A_i Psi once.
+        sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, which keeps it in CSR. A LinearOperator of SciPy is
+        a matrix that is streamed and never stored; it serves methods with a dictionary, which need A_i Psi once.
     targets : ndarray, shape (n_samples,)
         The observations y_i.
     loss : Loss
@@ -43,13 +43,11 @@ class Client:
     key: int
 
     def __post_init__(self) -> None:
-        features, by_row = self.features, self.n_outputs > 1
-        if isinstance(features, np.ndarray):
-            contiguous = np.ascontiguousarray if by_row else np.asfortranarray
-            object.__setattr__(self, "features", contiguous(features))
-        elif sparse.issparse(features) or isinstance(features, SparseFeatures):
-            kept = SparseFeatures(features) if sparse.issparse(features) else features
-            object.__setattr__(self, "features", kept.arranged(by_row))
+        if isinstance(self.features, np.ndarray):
+            contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
+            object.__setattr__(self, "features", contiguous(self.features))
+        elif sparse.issparse(self.features):
+            object.__setattr__(self, "features", SparseFeatures(self.features))
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -14,16 +15,25 @@ from .models import Array, Support
 __all__ = ["SparseFeatures", "stacked"]
 
 
+class _ByColumn(NamedTuple):
+    """The entries of a matrix in the order of their columns: where each is stored, its row and its column."""
+
+    places: Support
+    rows: Support
+    columns: Support
+
+
 @dataclass(frozen=True, eq=False)
 class SparseFeatures:
     """A = S - u c', where S is sparse and u c' is never formed: what stands where a client has a dense matrix.
 
-    Products and rows take time and memory in proportion to the nonzeros of S and the lengths of rows and columns.
+    Products and rows take time and memory in proportion to the nonzeros of S and the lengths of rows and columns. Once
+    columns are asked for, the places of the nonzeros by column are kept too, which at most doubles the memory.
 
     Parameters
     ----------
     stored : scipy.sparse array or matrix, shape (n_samples, n_features)
-        S: CSC or CSR, of float32 or float64. Not modified.
+        S, of float32 or float64, kept in CSR: such a one is not copied unless it holds an entry twice. Not modified.
     left : ndarray, shape (n_samples,), or None
         u; None is no second term, A = S.
     centre : ndarray, shape (k,), or None
@@ -47,6 +57,13 @@ class SparseFeatures:
     at: Any = ...
 
     __array_ufunc__ = None  # so that `ndarray @ features` comes here
+
+    def __post_init__(self) -> None:
+        stored = self.stored if isinstance(self.stored, sparse.csr_array) else sparse.csr_array(self.stored)
+        if not stored.has_canonical_format:
+            stored = stored.copy()
+            stored.sum_duplicates()
+        object.__setattr__(self, "stored", stored)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,14 +99,30 @@ class SparseFeatures:
         return product
 
     def take(self, places: Support, axis: int) -> Any:
-        """Some columns (axis 1), dense and in the order of `stored`, or some rows (axis 0), as sparse as they are."""
+        """Some columns (axis 1), dense and contiguous, or some rows (axis 0), as sparse as they are."""
         if axis == 0:
             left = None if self.left is None else self.left[places]
             return replace(self, stored=self.stored[places], left=left)
-        columns: Array = self.stored[:, places].toarray(order="F" if self.stored.format == "csc" else "C")
+        entries, wanted = self._by_column, places.astype(self.stored.indices.dtype)
+        starts = entries.columns.searchsorted(wanted)
+        counts = entries.columns.searchsorted(wanted, side="right") - starts
+        ends = counts.cumsum()
+        chosen = np.arange(counts.sum()) + np.repeat(starts - ends + counts, counts)
+        columns = np.zeros((len(places), self.shape[0]), self.dtype)
+        columns[np.repeat(np.arange(len(places)), counts), entries.rows[chosen]] = self.stored.data[
+            entries.places[chosen]
+        ]
         if self.left is not None:
-            columns -= np.multiply.outer(self.left, self._whole_centre()[places])
-        return columns
+            columns -= np.multiply.outer(self._whole_centre()[places], self.left)
+        return columns.T
+
+    @cached_property
+    def _by_column(self) -> _ByColumn:
+        stored = self.stored
+        places = np.arange(stored.nnz, dtype=stored.indices.dtype)
+        entries = sparse.csr_array((places, stored.indices, stored.indptr), shape=stored.shape).tocsc()
+        columns = np.repeat(np.arange(stored.shape[1], dtype=places.dtype), np.diff(entries.indptr))
+        return _ByColumn(entries.data, entries.indices, columns)
 
     def row_products(self) -> Array:
         """A A', shape (n_samples, n_samples)."""
@@ -108,7 +141,7 @@ class SparseFeatures:
     def times_rows(self, factors: Array) -> SparseFeatures:
         """Each row times its factor."""
         left = None if self.left is None else self.left * factors
-        return replace(self, stored=sparse.diags_array(factors, dtype=factors.dtype) @ self.stored, left=left)
+        return replace(self, stored=self.stored.multiply(factors[:, None]), left=left)
 
     def __rmul__(self, factor: Any) -> SparseFeatures:
         """A number times A."""
@@ -122,11 +155,6 @@ class SparseFeatures:
         left, centre = (None if part is None else part.astype(dtype) for part in (self.left, self.centre))
         return replace(self, stored=self.stored.astype(dtype), left=left, centre=centre)
 
-    def arranged(self, by_row: bool) -> SparseFeatures:
-        """With the rows (CSR) or the columns (CSC) of S contiguous; S is shared where it is so already."""
-        kind = sparse.csr_array if by_row else sparse.csc_array
-        return self if isinstance(self.stored, kind) else replace(self, stored=kind(self.stored))
-
     def _whole_centre(self) -> Array:
         centre = np.zeros(self.shape[1], self.dtype)
         centre[self.at] = self.centre
@@ -138,4 +166,4 @@ def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures:
     if any(isinstance(part, SparseFeatures) and part.left is not None for part in parts):
         raise ValueError("features of a client are centred implicitly; expected a sparse matrix as it is")
     blocks = [part.stored if isinstance(part, SparseFeatures) else sparse.csr_array(part) for part in parts]
-    return SparseFeatures(sparse.vstack(blocks, format="csr"))
+    return SparseFeatures(sparse.vstack(blocks))
