@@ -125,8 +125,9 @@ class Federation:
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
         ys, kept = coded_for(loss, ys, labels)
-        loss = loss_named(loss, [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)])
-        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, ys, strict=True))]
+        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
+        loss = loss_named(loss, targets)
+        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, targets, strict=True))]
         for client in clients:
             if client.n_features != clients[0].n_features:
                 raise ValueError(
@@ -216,7 +217,7 @@ class Federation:
         return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
 
 
-def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
+def _client(key: int, A: Any, y: Array, loss: Loss) -> Client:
     if isinstance(A, LinearOperator):
         precision_of(f"As[{key}]", A.dtype)
     elif sparse.issparse(A):
@@ -225,7 +226,6 @@ def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
         A = check_array(f"As[{key}]", A, ndim=2)
     if 0 in A.shape:
         raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
-    y = check_array(f"ys[{key}]", y, ndim=1)
     if len(y) != A.shape[0]:
         raise ValueError(f"ys[{key}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{key}]")
     return Client(A, loss.check_targets(f"ys[{key}]", y), loss, key)
@@ -233,6 +233,8 @@ def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
 
 def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
     features, targets = client.features, client.targets
+    if client.dtype == precision and (targets.dtype == precision or targets.dtype.kind != "f"):
+        return client
     if not isinstance(features, LinearOperator):
         features = features.astype(precision, copy=False)
     elif client.dtype != precision:

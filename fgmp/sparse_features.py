@@ -120,7 +120,7 @@ class SparseFeatures:
     def _by_column(self) -> _ByColumn:
         stored = self.stored
         places = np.arange(stored.nnz, dtype=stored.indices.dtype)
-        entries = sparse.csr_array((places, stored.indices, stored.indptr), shape=stored.shape).tocsc()
+        entries = _like(stored, places).tocsc()
         columns = np.repeat(np.arange(stored.shape[1], dtype=places.dtype), np.diff(entries.indptr))
         return _ByColumn(entries.data, entries.indices, columns)
 
@@ -140,8 +140,9 @@ class SparseFeatures:
 
     def times_rows(self, factors: Array) -> SparseFeatures:
         """Each row times its factor."""
-        left = None if self.left is None else self.left * factors
-        return replace(self, stored=self.stored.multiply(factors[:, None]), left=left)
+        stored, left = self.stored, None if self.left is None else self.left * factors
+        data = stored.data * np.repeat(factors, np.diff(stored.indptr))
+        return replace(self, stored=_like(stored, data), left=left)
 
     def __rmul__(self, factor: Any) -> SparseFeatures:
         """A number times A."""
@@ -159,6 +160,11 @@ class SparseFeatures:
         centre = np.zeros(self.shape[1], self.dtype)
         centre[self.at] = self.centre
         return centre
+
+
+def _like(matrix: Any, data: Array) -> Any:
+    """A CSR array with other values in the same places."""
+    return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
 def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures:
