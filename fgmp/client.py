@@ -18,6 +18,8 @@ from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "minibatches"]
 
+_SMALL = 8192
+
 
 @dataclass(frozen=True, eq=False)
 class Client:
@@ -26,9 +28,10 @@ class Client:
     Parameters
     ----------
     features : ndarray, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
-        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows; a
-        sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, which keeps it in CSR. A LinearOperator of SciPy is
-        a matrix that is streamed and never stored; it serves methods with a dictionary, which need A_i Psi once.
+        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs or the matrix
+        at most 8,192 entries, its rows. A sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, which keeps it
+        in CSR. A LinearOperator of SciPy is a matrix that is streamed and never stored; it serves methods with a
+        dictionary, which need A_i Psi once.
     targets : ndarray, shape (n_samples,)
         The observations y_i.
     loss : Loss
@@ -44,7 +47,7 @@ class Client:
 
     def __post_init__(self) -> None:
         if isinstance(self.features, np.ndarray):
-            contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
+            contiguous = np.asfortranarray if self._by_column else np.ascontiguousarray
             object.__setattr__(self, "features", contiguous(self.features))
         elif sparse.issparse(self.features):
             object.__setattr__(self, "features", SparseFeatures(self.features))
@@ -74,6 +77,11 @@ class Client:
         """Columns of a model: 1 where it is a vector."""
         return math.prod(self.model_shape[1:])
 
+    @cached_property
+    def _by_column(self) -> bool:
+        """Whether a dense matrix has its columns contiguous: not where a cache holds it, for rows are what comes."""
+        return self.n_outputs == 1 and isinstance(self.features, np.ndarray) and self.features.size > _SMALL
+
     @property
     def row_products(self) -> Array:
         """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples)."""
@@ -98,7 +106,7 @@ class Client:
 
     def columns(self, support: Support) -> Array:
         """The columns of A_i on a support, dense, shape (n_samples, k)."""
-        by_column = self.n_outputs == 1 and not isinstance(self.features, SparseFeatures)
+        by_column = self._by_column
         picked: Array = self.features.T.take(support, axis=0).T if by_column else self.features.take(support, axis=1)
         return picked
 

@@ -87,8 +87,8 @@ class Federation:
         ----------
         As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
-            in Fortran order (C order for softmax) is not copied, any other is copied once. The same for SciPy's
-            sparse matrices and arrays, which stay sparse, in CSR.
+            in Fortran order (C order for softmax, and for at most 8,192 entries) is not copied, any other is copied
+            once. SciPy's sparse matrices and arrays stay sparse, and CSR is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss

@@ -302,7 +302,9 @@ def _round(
     return state
 
 
-def _clients_evaluated(federation: Federation, objective_on: int | Sequence[int] | Support | None, seed: int) -> Support:
+def _clients_evaluated(
+    federation: Federation, objective_on: int | Sequence[int] | Support | None, seed: int
+) -> Support:
     """The clients whose mean objective is recorded, increasing."""
     n_clients = federation.n_clients
     if objective_on is None:
