@@ -235,7 +235,10 @@ class RestrictedProblem:
 
     def steepest_row(self) -> float:
         """An upper bound of the curvature of any single row, times the number of rows: of m w l."""
-        norms = np.einsum("ij,ij->i", self.columns, self.columns)
+        columns = self.columns
+        if self.places is not None:  # the columns may be more than the problem's
+            columns = columns[:, np.unique(self.places // self.n_outputs)]
+        norms = np.einsum("ij,ij->i", columns, columns)
         stretch = 1.0
         if self.places is not None and self.coordinates is not None:
             stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
