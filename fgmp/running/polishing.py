@@ -101,7 +101,8 @@ def polish(
         start = replace(start, values=np.zeros_like(start.values))
     method = _Closing(start, solver or default, dictionary or StandardBasis(), radius)
     with quiet():  # the run itself has said what there was to say
-        closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics))
+        clients = result.objective_on
+        closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))
     _say_where_it_did_not_converge(method.solver, closed.state.memory)
     history = _continued(result.history, closed.history)
     return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))
