@@ -172,6 +172,16 @@ class Recipe:
         coefficients, history = self._closed(federation, result.best.coefficients, result.history, base)
         return Fit(coefficients, rounds, history, name)
 
+    def along(self, federation: Federation, sparsity: int, base: SparseModel, before: SparseModel | None) -> Fit:
+        """One step of a path: the better of two fits on the objective, from `base` and from the step `before`.
+
+        From the model before, a fit may stay with features that were best for a smaller model; from `base` it may end
+        in a worse model than the smaller one.
+        """
+        starts = [None] if before is None else [None, before]
+        fits = [self.fit(federation, sparsity, base, start) for start in starts]
+        return min(fits, key=lambda fit: federation.objective(fit.model))
+
     def with_cohort(self, cohort_size: int) -> Recipe:
         """The same with another cohort."""
         return replace(self, cohort_size=cohort_size)

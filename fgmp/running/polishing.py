@@ -67,6 +67,11 @@ def polish(
         Its history has one more entry, a round later, with the seconds and bytes of the closing exchange added, and its
         `best` is the better of the result's and the polished model, by the same column.
 
+    Raises
+    ------
+    ValueError
+        Where the support is empty, or something does not fit the federation.
+
     Warns
     -----
     sklearn.exceptions.ConvergenceWarning
@@ -76,11 +81,6 @@ def polish(
     -----
     Where the run ended no better than it started, the closing exchange starts from zero on the same support: Newton
     steps do not lead back from where a loss is saturated.
-
-    Raises
-    ------
-    ValueError
-        Where the support is empty, or something does not fit the federation.
 
     Examples
     --------
@@ -101,7 +101,8 @@ def polish(
         start = replace(start, values=np.zeros_like(start.values))
     method = _Closing(start, solver or default, dictionary or StandardBasis(), radius)
     with quiet():  # the run itself has said what there was to say
-        closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics))
+        clients = result.objective_on
+        closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))
     _say_where_it_did_not_converge(method.solver, closed.state.memory)
     history = _continued(result.history, closed.history)
     return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))
@@ -156,7 +157,7 @@ def _say_where_it_did_not_converge(solver: PooledSolver, memory: Any) -> None:
 def _better(best: Best, closed: Result, history: dict[str, Array]) -> Best:
     """The polished model where it is better by the column of the result's best."""
     value = float(history[best.column][-1])
-    if not value < best.value:
+    if value >= best.value or np.isnan(value):
         return best
     return Best(closed.x, closed.support, closed.coefficients, int(history["round"][-1]), value, best.column)
 

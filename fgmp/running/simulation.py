@@ -43,7 +43,7 @@ def simulate(
     record_every: int = 1,
     metrics: Mapping[str, Metric] | None = None,
     callback: Callback | Iterable[Callback] = (),
-    objective_on: int | Sequence[int] | None = None,
+    objective_on: int | Sequence[int] | Support | None = None,
     best_by: str = "objective",
     progress: bool = False,
     workers: int = 1,
@@ -260,7 +260,9 @@ def _keeper(checkpoint: Any, every: int | None) -> Keeper | None:
     return Keeper(checkpoint, every)
 
 
-def _clients_evaluated(federation: Federation, objective_on: int | Sequence[int] | None, seed: int) -> Support:
+def _clients_evaluated(
+    federation: Federation, objective_on: int | Sequence[int] | Support | None, seed: int
+) -> Support:
     """The clients whose mean objective is recorded, increasing."""
     n_clients = federation.n_clients
     if objective_on is None:

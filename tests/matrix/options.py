@@ -15,7 +15,7 @@ import numpy as np
 # Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that a law of units holds to the last bit.
 UNITS = {"micro": 2.0**-20, "one": 1.0, "mega": 2.0**20}
 
-SOLVERS = ("exact", "gradient", "conjugate", "newton", "sgd", "sgd-auto", "svrg")
+SOLVERS = ("default", "exact", "gradient", "conjugate", "newton", "sgd", "sgd-auto", "svrg")
 ON_SUPPORT = ("newton-steps", "local-sgd", "local-newton")
 ON_SUPPORT_SQUARED = ("normal-equations", "conjugate-gradients", *ON_SUPPORT)
 LOSSES = ("squared", "summed", "logistic", "softmax")
@@ -43,6 +43,7 @@ class Case(NamedTuple):
     targets: str  # the unit of the targets
     precision: str
     scalars: str  # whether hyper-parameters are numbers of Python or of NumPy
+    storage: str = "dense"  # or sparse: how the federation is given the same matrices
 
     def __str__(self) -> str:
         return "/".join(self)
@@ -67,6 +68,7 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         "targets": tuple(UNITS) if squared else ("one",),
         "precision": ("float32", "float64"),
         "scalars": ("python", "numpy"),
+        "storage": ("dense", "sparse"),
     }
     if method == "FedGradMP":
         axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": COUNTED}

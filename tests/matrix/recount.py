@@ -250,7 +250,17 @@ def _coefficients(run: Run) -> list[np.ndarray]:
     return [*run.opening_ledger.coefficients[:rows], run.result.coefficients]
 
 
-CHECKS = (objectives, relative_errors, models, supports, ball, messages, types, cohorts, untouched)
+def best(run: Run) -> Iterator[str]:
+    """The best model is the first with the lowest objective of the history, its start included."""
+    column, found = run.result.history["objective"], run.result.best
+    row = int(np.nanargmin(column))
+    if (found.value, found.round) != (column[row], run.result.history["round"][row]):
+        yield f"best: {found.value!r} in round {found.round}; the history has {column[row]!r} in row {row}"
+    if not np.array_equal(found.coefficients, _coefficients(run)[row]):
+        yield f"best: the model of round {found.round} is another one"
+
+
+CHECKS = (objectives, relative_errors, models, best, supports, ball, messages, types, cohorts, untouched)
 
 
 def violations(run: Run) -> list[str]:
