@@ -13,6 +13,11 @@
 # Gaussian dictionary $A$, and says that $BA$ is well conditioned if the stable rank of $B$ is large. How well, at
 # which rate, and what does FedGradMP gain?
 #
+# ![Error against rounds: exact in the dictionary, stuck in the standard basis](pictures/02_gaussian_dictionary_rip.png)
+#
+# On data without curvature in the standard basis FedGradMP does not move. In a random Gaussian dictionary the same
+# data are well conditioned, and it is exact after a round or two.
+#
 # **What you will see**
 # - the RIP constant of $BA / \|B\|_F$ against the stable rank of $B$, with the slope that decides between two rates;
 # - the Gaussian width behind it, computed and bounded;
@@ -29,9 +34,9 @@
 dimension = 800  # m, columns of B in the section on the rate (400 to 4000)
 n_atoms = 40  # n, atoms of the dictionary (20 to 60)
 sparsity = 2  # tau, atoms of a sparse vector (1 to 2)
-stable_ranks = [25, 50, 100, 200, 400, 800]  # sr(B) in the section on the rate (three or more, from 20 to dimension)
+stable_ranks = [25, 50, 100, 200, 400, 800]  # sr(B), on the rate (three or more, increasing, each 20 to dimension)
 twin_rows = 300  # rows of the matrix with twin columns (100 to 1000)
-twin_columns = 400  # columns of the matrix with twin columns, an even number (100 to 600)
+twin_columns = 400  # columns of the matrix with twin columns (even, 100 to 600)
 radius = 1.0  # r, norm of the models in the logistic sections (above 0, at most 5)
 n_classes = 4  # C, classes of the softmax loss (3 to 8)
 n_clients = 10  # N, clients in the last section (at least 1)
@@ -40,28 +45,6 @@ signal_sparsity = 5  # tau in the last section (1 to 10)
 rounds = 10  # T, rounds of communication in the last section (2 to 50)
 exact = 1.0e-14  # relative error that counts as exact (above 0, at most 1e-6)
 n_seeds = 10  # seeds: repetitions with new data (at least 3)
-
-# %%
-from fgmp.checks import check_integer, check_number
-
-dimension = check_integer("dimension", dimension, at_least=400, at_most=4000)
-n_atoms = check_integer("n_atoms", n_atoms, at_least=20, at_most=60)
-sparsity = check_integer("sparsity", sparsity, at_most=2)
-if not isinstance(stable_ranks, list) or len(set(stable_ranks)) < 3:
-    raise ValueError(f"stable_ranks is {stable_ranks!r}; expected a list of three or more")
-ranks = sorted({check_integer("stable_ranks", k, at_least=20, at_most=dimension) for k in stable_ranks})
-twin_rows = check_integer("twin_rows", twin_rows, at_least=100, at_most=1000)
-twin_columns = check_integer("twin_columns", twin_columns, at_least=100, at_most=600)
-if twin_columns % 2:
-    raise ValueError(f"twin_columns is {twin_columns}; expected an even number")
-radius = check_number("radius", radius, above=0, at_most=5)
-n_classes = check_integer("n_classes", n_classes, at_least=3, at_most=8)
-n_clients = check_integer("n_clients", n_clients)
-client_rows = check_integer("client_rows", client_rows, at_least=20)
-signal_sparsity = check_integer("signal_sparsity", signal_sparsity, at_most=10)
-rounds = check_integer("rounds", rounds, at_least=2, at_most=50)
-exact = check_number("exact", exact, above=0, at_most=1e-6)
-n_seeds = check_integer("n_seeds", n_seeds, at_least=3)
 
 # %%
 import warnings
@@ -75,11 +58,13 @@ from scipy.stats import t as student
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import BLUE, GREEN, METHODS, ORANGE, VERMILLION, curve, floor, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets.synthetic import sparse_on_sphere
 
+check_parameters(globals())
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
-tau, n = sparsity, n_atoms
+tau, n, ranks = sparsity, n_atoms, stable_ranks
 settings = dict(dimension=dimension, n_atoms=n, sparsity=tau, stable_ranks=ranks, n_seeds=n_seeds)
 
 # %% [markdown]
@@ -598,7 +583,7 @@ def three(seed):
 histories = [three(seed) for seed in range(n_seeds)]
 errors = np.array([[h["relative_error"] for h in row] for row in histories])
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.8)
 labels = "signal and method: standard basis", "signal and method: dictionary", "signal: dictionary, method: basis"
 styles = (dict(color=BLUE, marker="s"), METHODS["FedGradMP"], dict(color=ORANGE, marker="^"))
@@ -651,6 +636,14 @@ fgmp.claim(
 #
 # All of these are collected in [ERRATA.md](../ERRATA.md). What the dictionary does to real digits is the subject of
 # the notebook on Figure 7.
+#
+# ## The answer
+#
+# A matrix whose smallest restricted curvature is zero has a condition number of 2.06 in the dictionary at sparsity 2,
+# and FedGradMP ends below 1e-14 there, while it stays above 0.1 in the standard basis. The price is a rate slower
+# than the one printed: the RIP constant falls with the stable rank at a slope of -0.543, near -1/2 and not -1. For
+# the logistic loss the measured ratio of 2.06 stays below the sharp bound of 4.58 and the paper's of 6.66. A ball in
+# the coefficients does not bound the curvature as printed: the smallest is 0.000217, and at least 0.289 was expected.
 #
 # ## References
 #

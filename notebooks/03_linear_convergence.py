@@ -12,6 +12,11 @@
 # **Question.** Does the error of FedGradMP shrink by at least a constant factor in every round, however different the
 # clients are? And does it shrink more slowly when they differ more?
 #
+# ![Relative error against rounds, six heterogeneities, with and without noise](pictures/03_linear_convergence.png)
+#
+# Without noise every curve falls to rounding error within ten rounds, at every heterogeneity; more different clients
+# cost a few rounds, and more local iterations win them back. With noise the error stops a few times above the floor.
+#
 # **What you will see**
 # - one run, round by round, and the same run repeated with other random numbers;
 # - the error curves of Figure 1 of the paper, without noise and with noise;
@@ -27,38 +32,16 @@ n_samples = 100  # |D_i|, rows of each client (at least 1)
 n_features = 1000  # n, dimension of the signal (at least 1)
 sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
-alpha = [0, 0.1, 0.5, 2.5, 5, 10]  # heterogeneity, the variance of the clients' means (at least 0; one or several)
-local_iterations = [1, 3]  # K, iterations of a client in one round (at least 1; one or several)
+alpha = [0, 0.1, 0.5, 2.5, 5, 10]  # heterogeneity, the variance of the clients' means (increasing, each at least 0)
+local_iterations = [1, 3]  # K, iterations of a client in one round (increasing, each at least 1)
 batch_size = 40  # b, rows of a minibatch (1 to n_samples)
 noise_variance = 4.0e-6  # variance of the noise in the noisy runs (above 0)
 rounds = 10  # T, rounds of communication (at least 6)
-exact = 1.0e-14  # relative error that counts as exact (above 0, below 1)
+exact = 1.0e-14  # relative error that counts as exact (above 0, at most 0.1)
 small_n_clients = 30  # N of the first, smaller experiment (at least 1)
 small_alpha = 1.0  # alpha of the first, smaller experiment (at least 0)
 n_seeds = 20  # seeds: repetitions with new data and new minibatches (at least 2)
 n_jobs = 2  # processes that share the work (at least 1)
-
-# %%
-from fgmp.checks import check_integer, check_number
-
-alphas = sorted({check_number("alpha", a, at_least=0) for a in (alpha if isinstance(alpha, list) else [alpha])})
-Ks = local_iterations if isinstance(local_iterations, list) else [local_iterations]
-Ks = sorted({check_integer("local_iterations", K) for K in Ks})
-check_integer("number of values of alpha", len(alphas))
-check_integer("number of values of local_iterations", len(Ks))
-n_clients = check_integer("n_clients", n_clients)
-small_n_clients = check_integer("small_n_clients", small_n_clients)
-n_samples = check_integer("n_samples", n_samples)
-n_features = check_integer("n_features", n_features)
-n_jobs = check_integer("n_jobs", n_jobs)
-sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-batch_size = check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-rounds = check_integer("rounds", rounds, at_least=6)
-n_seeds = check_integer("n_seeds", n_seeds, at_least=2)
-variance_decay = check_number("variance_decay", variance_decay)
-noise_variance = check_number("noise_variance", noise_variance, above=0)
-exact = check_number("exact", exact, above=0, at_most=0.1)
-small_alpha = check_number("small_alpha", small_alpha, at_least=0)
 
 # %%
 import warnings
@@ -70,7 +53,9 @@ from scipy.stats import binomtest, kendalltau
 
 import fgmp
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+alphas, Ks = check_parameters(globals(), "alpha", "local_iterations")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 settings = dict(n_samples=n_samples, n_features=n_features, sparsity=sparsity, batch_size=batch_size)
@@ -222,7 +207,7 @@ errors = np.array([curves for curves, _ in outcomes]).reshape(len(alphas), n_see
 noiseless, noisy = np.moveaxis(errors, (2, 3), (0, 1))  # each [K, alpha, seed, round]
 pooled, averaged = np.array([f for _, f in outcomes]).reshape(len(alphas), n_seeds, 2).transpose(2, 0, 1)
 
-# %%
+# %% tags=["headline"]
 fig, axes = panels(2, len(Ks), width=4.6, height=3.1, sharex=True, sharey="col", squeeze=False)
 for row, K in enumerate(Ks):
     for ax, runs, case in zip(axes[row], (noiseless[row], noisy[row]), ("without noise", "with noise"), strict=True):
@@ -473,6 +458,14 @@ fgmp.claim(
 # - **"Linear".** The paper takes the figure as a confirmation of Theorem 1. No client that we looked at meets the
 #   theorem's conditions on $c$, so the figure cannot confirm its constants. What holds is the shape of the claim: at
 #   least a constant factor per round, down to rounding without noise, and down to a level above zero with noise.
+#
+# ## The answer
+#
+# Yes: on all 12 of 12 pairs of heterogeneity and local iterations the error stays on or below the straight line of
+# its first round, until it is exact. Clients that differ more are slower, on 20 of 20 seeds by the first round; but
+# the worst average is 6.75 rounds with one local iteration and 3.3 rounds with three. With noise the error ends at
+# 4.84 times the error of pooled least squares on the true support (3.4 to 9.63 over the seeds). The theorem cannot be
+# the reason, for its condition is not met at any client.
 #
 # ## References
 #

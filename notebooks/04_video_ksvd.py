@@ -13,6 +13,11 @@
 # differ wildly. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
 # well as the dictionary allows?
 #
+# ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/04_video_ksvd.png)
+#
+# Fifty clients with thirty measurements each recover a frame of 76,800 pixels, as five numbers on atoms that were
+# learnt from earlier frames. What is missing is what no five atoms can show.
+#
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
 # - how close five atoms can come to a later frame at all: the floor; and how close a guess comes: the mean frame;
@@ -24,11 +29,11 @@
 # scikit-learn; the parameter `video` takes any file.
 
 # %% tags=["parameters"]
-video = None  # path of a video file with a fixed camera; None is the embedded clip
+video = None  # path of a video file with a fixed camera (text; None is the embedded clip)
 height = 240  # height of a frame in pixels (at least 16)
 width = 320  # width of a frame in pixels (at least 16)
 n_training = 80  # frames 1 to n_training are what the dictionary learns from (at least n_atoms)
-frame_number = 82  # the frame to recover, counted from 1 (above n_training)
+frame_number = 82  # the frame to recover, counted from 1 (at least n_training + 1)
 n_atoms = 50  # d, atoms of the dictionary (at least 2)
 sparsity = 5  # tau, atoms of the recovered frame and of each training frame (1 to n_atoms)
 n_clients = 50  # N, clients that measure the frame (at least 1)
@@ -37,34 +42,15 @@ alpha = 0.5  # heterogeneity, the variance of the clients' means (at least 0)
 variance_decay = 0.9  # p: the entries of client i have variance 1/i^p (any number)
 local_iterations = 3  # K, iterations of a client in one round (at least 1)
 rounds = 6  # T, rounds of communication (at least 1)
-fewer_clients = [1, 3, 10]  # numbers of clients to compare with all of them (1 to n_clients each)
+fewer_clients = [1, 3, 10]  # numbers of clients to compare with all of them (increasing, each 1 to n_clients)
 within = 1.05  # the recovery should end within this factor of the floor (above 1)
 n_seeds = 6  # seeds: dictionaries and measurements drawn anew (at least 2)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-from pathlib import Path
-
-from fgmp.checks import check_integer, check_number
-
-n_atoms = check_integer("n_atoms", n_atoms, at_least=2)
-n_training = check_integer("n_training", n_training, at_least=n_atoms)
-frame_number = check_integer("frame_number", frame_number, at_least=n_training + 1)
-sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
-height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
-n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
-fewer_clients = sorted({check_integer("fewer_clients", n, at_most=n_clients, why="n_clients") for n in fewer_clients})
-local_iterations, rounds = check_integer("local_iterations", local_iterations), check_integer("rounds", rounds)
-alpha = check_number("alpha", alpha, at_least=0)
-variance_decay = check_number("variance_decay", variance_decay)
-within = check_number("within", within, above=1)
-n_seeds, n_jobs = check_integer("n_seeds", n_seeds, at_least=2), check_integer("n_jobs", n_jobs)
-if video is not None and not Path(video).is_file():
-    raise FileNotFoundError(f"video is {video!r}; expected a video file, and there is none")
-
-# %%
 import resource
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -72,8 +58,10 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp.book.figures import METHODS, curve, floor, images, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets import load_video, photo_clip
 
+(fewer_clients,) = check_parameters(globals(), "fewer_clients")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
@@ -171,7 +159,7 @@ recovered = result.x.reshape(height, width)
 print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {best.best_error / size:.3g}")
 print(f"a client sends {result.history['bytes_up'][1] // n_clients} bytes in a round")
 
-# %%
+# %% tags=["headline"]
 images([frame, recovered], [f"frame {frame_number}", "recovered by FedGradMP"], vmin=0, vmax=1)
 plt.show()
 difference = frame - recovered
@@ -307,6 +295,14 @@ fgmp.claim(
 #   measurements can tell apart.
 # - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
 #   far from the best known choice it is.
+#
+# ## The answer
+#
+# Yes. The recovered frame misses 0.0501 of its norm in the median (0.0475 to 0.053 over 6 seeds), which is 1.03 times
+# what the best 5 atoms leave; on one seed it is 1.099 times, so the factor of 1.05 is met on most seeds and not on
+# all. The mean training frame misses 12.5 % of the frame, so the clip itself is no hard one: the recovery has 0.4
+# times that error. A client sends 60 bytes in a round, and no sensing matrix is ever stored: they would fill 0.922
+# GB.
 #
 # ## References
 #

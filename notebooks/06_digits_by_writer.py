@@ -13,6 +13,11 @@
 # method ends with the best accuracy on the writers who took part, and on writers nobody has seen? And what does a
 # method pay, and save, by looking at a few pixels only?
 #
+# ![Accuracy on unseen clients against the rivals' learning rate](pictures/06_digits_by_writer.png)
+#
+# Who is ahead is decided by the learning rates of the rivals, which the paper does not print for this figure. At the
+# small rates of its other figures FedGradMP wins by far; at tuned rates the dense methods do.
+#
 # **What you will see**
 # - the clients: how one differs from another, in pictures and in one number;
 # - learning rates for all methods from the same search, on data that is not shown later. FedGradMP needs one here, too;
@@ -28,59 +33,53 @@
 # The notebook of that run is [in the folder of results](results/06_digits_by_writer-mnist-writers.ipynb).
 
 # %% tags=["parameters"]
-dataset = "digits"  # "digits" (needs no file), "mnist-writers" or "femnist" (`fgmp data fetch` gets them)
-n_train = None  # training clients; None: 30 for digits, else the paper's 300
-n_test = None  # clients held out for the test; None: 10 for digits, else the paper's 50
-n_samples = None  # images of each client; None: 40 for digits, else the paper's 100
-concentration = 0.3  # skew of the labels in digits, small is skewed (above 0); real writers ignore it
-cohort_size = None  # clients in a round; None: 5 for digits, else the paper's 10
-batch_size = None  # b, images in a minibatch; None: 20 for digits, else the paper's 50
-local_iterations = None  # K of FedGradMP; None: 10 for digits, else the paper's 20
+dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two ("digits", "mnist-writers" or "femnist")
+n_train = None  # training clients (integer, at least 1; None: 30 for digits, else the paper's 300)
+n_test = None  # clients held out for the test (integer, at least 1; None: 10 for digits, else the paper's 50)
+n_samples = None  # images of each client (integer, at least 1; None: 40 for digits, else the paper's 100)
+concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it (above 0)
+cohort_size = None  # clients in a round (integer, at least 1; None: 5 for digits, else the paper's 10)
+batch_size = None  # b, images in a minibatch (integer, at least 1; None: 20 for digits, else the paper's 50)
+local_iterations = None  # K of FedGradMP (integer, at least 1; None: 10 for digits, else the paper's 20)
 sgd_steps = 2  # SGD steps in each of them; the others take K x sgd_steps local steps (at least 1)
-rounds = None  # rounds of communication; None: 80 for digits, else the paper's 1000
-sparsity = None  # tau, nonzero weights of a digit, the middle one in Figure 6; None: [4, 8, 16] or [50, 100, 200]
+rounds = None  # rounds of communication (integer, at least 1; None: 80 for digits, else the paper's 1000)
+sparsity = None  # tau, nonzero weights of a digit (each integer, at least 1; None: [4, 8, 16] or [50, 100, 200])
 radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models (above 0)
 l1_weights = [1.0e-4, 1.0e-3, 1.0e-2]  # lambda of FedMid and FedDualAvg; the first is the paper's (each at least 0)
-learning_rates = None  # candidates for every method; None: [0.05, 0.2, 1.0] for digits, else also 5.0 and 20.0
-printed_rates = [0.0001, 0.001, 0.01]  # rates of the rivals in "What decides", from the paper's grid of Figures 3 to 5
-tuning_rounds = None  # rounds that judge a learning rate; None: 40 (at least 1)
-level = None  # difference of accuracies that counts as none; None: 0.02 for digits (400 test images), else 0.01
+learning_rates = None  # candidates for every method (each above 0; None: [0.05, 0.2, 1.0], or also 5.0 and 20.0)
+printed_rates = [0.0001, 0.001, 0.01]  # rates in "What decides", from the paper's grid of Figures 3 to 5 (each above 0)
+tuning_rounds = None  # rounds that judge a learning rate (integer, at least 1; None: 40)
+level = None  # difference of accuracies that counts as none (at least 0; None: 0.02 for digits, else 0.01)
 n_seeds = 5  # seeds of Figure 6: 0, 1, .. (1 to 1000)
-n_sweep_seeds = None  # seeds of the other sparsities and penalties (1 to n_seeds); None: all
+n_sweep_seeds = None  # seeds of the other sparsities and penalties (integer, 1 to n_seeds; None: all)
 workers = 2  # processes that share the work (at least 1)
-
-# %%
-import numpy as np
-
-import fgmp
-from fgmp.checks import check_integer, check_number, check_option
-
-check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
-SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
-SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
-PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=n_seeds)
-PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
-for name, value in (SMALL if dataset == "digits" else PAPER).items():
-    globals()[name] = value if globals()[name] is None else globals()[name]
-[check_integer(n, globals()[n]) for n in ("local_iterations", "sgd_steps", "rounds", "tuning_rounds", "workers")]
-check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
-given = (sparsity, l1_weights, learning_rates, printed_rates)
-sparsity, l1_weights, learning_rates, printed_rates = (np.ravel(values).tolist() for values in given)
-[check_number("radius and rates", value, above=0) for value in [radius, *learning_rates, *(printed_rates or [-1])]]
-[check_number("l1_weights and level", value, at_least=0) for value in [level, *(l1_weights or [-1])]]
-sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
-data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
-data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
-checked = [data.train.check_sparsity(tau, data.train.n_features) for tau in sparsity or [0]]
 
 # %%
 import warnings
 from functools import partial
 
+import numpy as np
 from joblib import Parallel, delayed
 
+import fgmp
 from fgmp.book.figures import METHODS, curve, images, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
+SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
+PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=n_seeds)
+PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
+names = "cohort_size batch_size local_iterations rounds sparsity learning_rates printed_rates l1_weights"
+names += " tuning_rounds level n_sweep_seeds"
+settled = check_parameters(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
+cohort_size, batch_size, local_iterations, rounds, sparsity, learning_rates, printed_rates, l1_weights = settled[:8]
+tuning_rounds, level, n_sweep_seeds = settled[8:]
+
+# %%
+sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
+data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
+data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
+data.train.check_sparsity(max(sparsity), data.train.n_features)
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 pixels, classes = data.train.model_shape
@@ -492,7 +491,7 @@ def at_end(name, learning_rate):
 
 ours = at_end("FedGradMP", rate["FedGradMP", TAU])
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.6)
 for name in rivals:
     ends = np.array([np.percentile(at_end(name, r), [50, 0, 100]) for r in candidates[name]]).T
@@ -570,6 +569,14 @@ for tau in sorted(sparsity):
 #   FEMNIST, with rates that suit every method. The learning rates, which the paper leaves open, decide: with the rivals
 #   at the smaller rates of the grid that it prints for other figures, FedGradMP is ahead of all of them.
 # - **Seeds.** The paper shows one run. Here are several, and the bands show how far they differ.
+#
+# ## The answer
+#
+# With tuned learning rates for all, FedGradMP is not ahead: with 8 of 64 pixels a digit it has 0.86 on unseen
+# clients, FedIterHT 0.84 and dense FedAvg 0.95. With the rivals at the rate 0.0001 it is ahead of all four by 0.4 to
+# 0.6. What it gives is a trade: with 16 pixels it is 0.03 below FedAvg at 50% of the bytes, with 4 pixels 0.22 below
+# at 12% of them. All this is measured on digits that stand in for FEMNIST; real writers, in the folder of results,
+# show the same order.
 #
 # ## References
 #

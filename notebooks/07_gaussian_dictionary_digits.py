@@ -13,6 +13,12 @@
 # are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
 # pixels. Does that improve the condition of the problem, and does it improve the accuracy?
 #
+# ![Restricted condition numbers: pixels far above the dictionary](pictures/07_gaussian_dictionary_digits.png)
+#
+# The dictionary does what the paper asks of it for the condition of the problem: infinite or huge numbers become
+# moderate. The accuracy does not follow: pixels stay ahead, unless neighbouring pixels are nearly copies of one
+# another.
+#
 # **What you will see**
 # - the singular values and the stable rank of the clients' data, which the paper's argument rests on;
 # - restricted condition numbers of these clients before and after: exact for the smallest supports, one-sided bounds
@@ -30,60 +36,53 @@
 # [in the folder of results](results/07_gaussian_dictionary_digits-mnist-writers.ipynb).
 
 # %% tags=["parameters"]
-dataset = "digits"  # "digits" (needs no file), "mnist-writers" or "femnist" (`fgmp data fetch` gets them)
-n_train = None  # training clients; None: 30 for digits, else the paper's 300
-n_test = None  # clients held out for the test; None: 10 for digits, else the paper's 50
-n_samples = None  # images of each client; None: 40 for digits, else the paper's 100
-concentration = 0.3  # skew of the labels in digits, small is skewed (above 0); real writers ignore it
-n_atoms = None  # atoms of the dictionary; None: 40 for digits, else the paper's 200
-cohort_size = None  # clients in a round; None: 5 for digits, else the paper's 10
-batch_size = None  # b, images in a minibatch; None: 20 for digits, else the paper's 50
-local_iterations = None  # K of FedGradMP; None: 10 for digits, else the paper's 20
+dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two ("digits", "mnist-writers" or "femnist")
+n_train = None  # training clients (integer, at least 1; None: 30 for digits, else the paper's 300)
+n_test = None  # clients held out for the test (integer, at least 1; None: 10 for digits, else the paper's 50)
+n_samples = None  # images of each client (integer, at least 1; None: 40 for digits, else the paper's 100)
+concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it (above 0)
+n_atoms = None  # atoms of the dictionary (integer, at least 1; None: 40 for digits, else the paper's 200)
+cohort_size = None  # clients in a round (integer, at least 1; None: 5 for digits, else the paper's 10)
+batch_size = None  # b, images in a minibatch (integer, at least 1; None: 20 for digits, else the paper's 50)
+local_iterations = None  # K of FedGradMP (integer, at least 1; None: 10 for digits, else the paper's 20)
 sgd_steps = 2  # SGD steps in each of them (at least 1)
-rounds = None  # rounds of communication; None: 80 for digits, else the paper's 1000
-sparsity = None  # tau, atoms or pixels of a digit, the first one in the claims; None: [4, 8, 16] or [50, 100]
+rounds = None  # rounds of communication (integer, at least 1; None: 80 for digits, else the paper's 1000)
+sparsity = None  # tau, atoms or pixels of a digit (each integer, at least 1; None: [4, 8, 16] or [50, 100])
 radius = 1.0e5  # R, radius of the ball that holds the models (above 0)
-learning_rates = None  # candidates for the SGD; None: [0.05, 0.2, 1.0] for digits, else [0.2, 1.0, 5.0, 20.0]
+learning_rates = None  # candidates for the SGD (each above 0; None: [0.05, 0.2, 1.0] or [0.2, 1.0, 5.0, 20.0])
 tuning_rounds = 40  # rounds that judge a learning rate (at least 1)
-small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers, increasing (each from 1 to n_atoms)
+small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers (increasing, each at least 1)
 n_conditions = 5  # clients whose condition numbers are measured (at least 1)
 n_seeds = 5  # seeds at the first tau: 0, 1, .. (1 to 1000)
-n_sweep_seeds = None  # seeds at the other tau (1 to n_seeds); None: all
+n_sweep_seeds = None  # seeds at the other tau (integer, 1 to n_seeds; None: all)
 workers = 2  # processes that share the work (at least 1)
-
-# %%
-import numpy as np
-
-import fgmp
-from fgmp.checks import check_integer, check_number, check_option
-
-check_option("dataset", dataset, ("digits", "mnist-writers", "femnist"))
-SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
-SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
-PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=n_seeds)
-PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
-for name, value in (SMALL if dataset == "digits" else PAPER).items():
-    globals()[name] = value if globals()[name] is None else globals()[name]
-for name in ("n_atoms", "local_iterations", "sgd_steps", "rounds", "tuning_rounds", "n_conditions", "workers"):
-    check_integer(name, globals()[name])
-check_integer("n_sweep_seeds", n_sweep_seeds, at_most=check_integer("n_seeds", n_seeds, at_most=1000))
-sparsity, small_sparsity, learning_rates = (np.ravel(v).tolist() for v in (sparsity, small_sparsity, learning_rates))
-[check_number("radius and learning_rates", value, above=0) for value in [radius, *learning_rates]]
-sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
-data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
-data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
-for tau in [*(sparsity or [0]), *(small_sparsity or [0])]:
-    data.train.check_sparsity(tau, min(n_atoms, data.train.n_features))
 
 # %%
 import warnings
 from functools import partial
 from math import comb
 
+import numpy as np
 from joblib import Parallel, delayed
 
+import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
+SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
+PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=n_seeds)
+PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
+names = "cohort_size batch_size local_iterations rounds sparsity small_sparsity learning_rates n_atoms n_sweep_seeds"
+settled = check_parameters(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
+cohort_size, batch_size, local_iterations, rounds, sparsity, small_sparsity, learning_rates = settled[:7]
+n_atoms, n_sweep_seeds = settled[7:]
+
+# %%
+sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
+data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
+data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
+data.train.check_sparsity(max(*sparsity, *small_sparsity), min(n_atoms, data.train.n_features))
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 pixels, classes = data.train.model_shape
@@ -199,7 +198,7 @@ for tau, row in zip(small_sparsity, np.median(measured, axis=0), strict=True):
     everywhere, in_ink, atoms = (float(f"{value:.2g}") for value in row)
     print(f"{tau:8} {everywhere:12g} {in_ink:14g} {atoms:12g}  {words}")
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.6)
 top = 10 * measured[np.isfinite(measured)].max()
 for version, label, name in ((1, "inked pixels", "FedIterHT"), (2, "dictionary", "FedGradMP")):
@@ -563,6 +562,14 @@ drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, wi
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
 #   images as they are. The stable rank does not change if all rows are multiplied by the same number.
 # - **Several seeds**, each with its own dictionary, instead of one run.
+#
+# ## The answer
+#
+# The condition improves, as the paper says: at sparsity 2 it is infinite in pixels, and 126 in the dictionary at its
+# worst client (115 to 178 over 5 seeds). The accuracy does not: with 4 atoms it is 0.61 on unseen clients against
+# 0.73 with 4 pixels, and the dictionary is ahead on 0 of 5 seeds. The paper's own argument does not apply, for the
+# stable rank is 1.4 where at least 9.2 is needed. It is ahead on 3 of 3 seeds where each pixel stands four times, or
+# where both get one small rate and the atoms are large.
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** FedIterHT needs a learning rate. FedGradMP has none. How narrow is the range of rates with which
 # FedIterHT works, and what sets its ends?
 #
+# ![Errors of FedIterHT over learning rate and local iterations](pictures/08_learning_rates.png)
+#
+# There is no cell of this map in which FedIterHT is good after thirty rounds: small rates hardly move, large ones
+# diverge. FedGradMP has no rate to tune, and is exact.
+#
 # **What you will see**
 # - FedIterHT with the seven learning rates of Figure 8, twice: with the loss as the paper prints it (a mean over the
 #   rows) and with a sum over the rows. Which of the two diverges where the paper's figure does depends on the number of
@@ -42,33 +47,10 @@ long_rounds = 600  # rounds that they get (at least 4)
 fedgradmp_rounds = 4  # rounds of FedGradMP (at least 1)
 map_learning_rates = [4.0e-3, 1.0e-2, 2.0e-2, 4.0e-2, 8.0e-2, 0.16, 0.4]  # of the map, averaged loss (each above 0)
 map_local_iterations = [1, 2, 3, 5, 10]  # K of the map (each at least 1)
-other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals to try as well; FastFedDualAvg is known, too
+other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals, or FastFedDualAvg (each text)
 n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many (at least 1)
 n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods (1 to n_seeds)
 workers = 2  # processes that share the work (at least 1)
-
-# %%
-from fgmp.checks import check_integer, check_number, check_option
-
-known = ("FedHT", "FedAvg", "FedMid", "FedDualAvg", "FastFedDualAvg")
-counts = "n_clients n_samples n_features local_iterations rounds fedgradmp_rounds n_seeds workers"
-for name in counts.split():
-    check_integer(name, globals()[name])
-for name in ("heterogeneity", "noise_variance"):
-    check_number(name, globals()[name], at_least=0)
-for name in ("learning_rates", "long_learning_rates", "map_learning_rates", "map_local_iterations"):
-    if not isinstance(globals()[name], list) or not globals()[name]:
-        raise ValueError(f"{name} is {globals()[name]!r}; expected a list with at least one value")
-    for value in globals()[name]:
-        check_integer(name, value) if name.endswith("local_iterations") else check_number(name, value, above=0)
-other_methods = [other_methods] if isinstance(other_methods, str) else other_methods
-for name in other_methods:
-    check_option("other_methods", name, known)
-check_number("variance_decay", variance_decay)
-check_integer("long_rounds", long_rounds, at_least=4)
-check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-n_costly_seeds = check_integer("n_costly_seeds", n_costly_seeds, at_most=n_seeds, why="n_seeds")
 
 # %%
 import warnings
@@ -79,7 +61,14 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp.book.figures import METHODS, curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+names = ("learning_rates", "long_learning_rates", "map_learning_rates", "map_local_iterations", "other_methods")
+settled = check_parameters(globals(), *names)
+learning_rates, long_learning_rates, map_learning_rates, map_local_iterations, other_methods = settled
+known = ("FedHT", "FedAvg", "FedMid", "FedDualAvg", "FastFedDualAvg")
+if not {*other_methods} <= {*known}:
+    raise ValueError(f"other_methods is {other_methods}; expected some of {', '.join(known)}")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
@@ -433,7 +422,7 @@ for rate, several in long_runs.items():
         continue
     ends = [run.history["relative_error"][-1] for run in several]
     stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
-    as_printed = rate <= max(r for r in learning_rates if r < PUBLISHED)
+    as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
     fgmp.claim(
         f"fig8-stuck-{rate:g}",
         f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a relative"
@@ -546,7 +535,7 @@ colours = dict(cmap="viridis_r", norm=LogNorm(0.2, 1.2))
 middle = np.log(np.median(limits, axis=1))
 places = np.interp(middle, np.log(map_rates), range(len(map_rates)), left=-0.5, right=len(map_rates) - 0.5)
 
-# %%
+# %% tags=["headline"]
 fig, (ax, single) = panels(2, width=4.7, height=3.8, width_ratios=[len(map_rates), 1.2])
 picture = cells(ax, score, words, colours)
 ax.plot(np.repeat(places, 2), np.repeat(np.arange(len(map_Ks) + 1), 2)[1:-1] - 0.5, color="black")
@@ -657,6 +646,14 @@ if tried:
 # - **What FedGradMP pays.** It has no learning rate, but a least-squares solve in each local iteration instead, and
 #   like FedIterHT it must be told $\tau$. [05_comparison_linear](05_comparison_linear.ipynb) counts rounds, seconds and
 #   bytes, with rates tuned on seeds of their own.
+#
+# ## The answer
+#
+# The range is narrow, and its upper end is set by the client of the largest curvature and by how the loss is scaled.
+# With the loss as printed, a mean, no run at K = 3 diverges at any of the seven rates; with a sum the border is 0.002
+# (0.001 to 0.004 over 5 seeds). The estimate from the curvatures is right below its limit: 0 of 54 runs diverged. The
+# best cell of the map still has an error of 0.8. FedGradMP, with nothing to tune, is below 1e-14 after four rounds on
+# 20 of 20 seeds.
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** A client of FedGradMP runs $K$ local iterations before it answers. Do more of them make the error fall
 # faster per round? Do they make the error smaller in the end? And what does one local iteration cost?
 #
+# ![Rounds needed, and local iterations of a client in all, against K](pictures/09_local_iterations.png)
+#
+# More local iterations save rounds, but ever fewer: from three to fifteen, a client does four times the work and the
+# server saves less than one round. With noise they also end at a somewhat smaller error.
+#
 # **What you will see**
 # - what Theorem 1 says about $K$, as numbers;
 # - the error curves of Figure 10 of the paper, over many seeds;
@@ -30,42 +35,17 @@ sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
 batch_size = 30  # b, rows of a minibatch (1 to n_samples)
-local_iterations = [3, 6, 9, 12, 15]  # K, iterations of a client in one round (two or more values, each at least 1)
+local_iterations = [3, 6, 9, 12, 15]  # K, local iterations of a round (two or more, increasing, each at least 1)
 noise_variance = 4.0e-6  # variance of the noise in the noisy runs (above 0)
 rounds = 8  # T, rounds of communication (at least 5)
 residual_rounds = 4  # the last error is the root-mean-square over so many rounds at the end (1 to rounds - 1)
 reached = 1.0e-10  # relative error that a noiseless run has to reach (1e-14 to 0.1)
 n_seeds = 30  # seeds: repetitions with new data and new minibatches (at least 5)
 first_seed = 1000  # the seeds count up from here (at least 0)
-cost_taus = [4, 8, 16, 32, 64, 128]  # values of tau in the measurement of cost (three or more, the largest at least 64)
-cost_samples = 1000  # rows in the measurement of cost (at least 6 times the largest of cost_taus)
+cost_taus = [4, 8, 16, 32, 64, 128]  # tau, in the measurement of cost (three or more, increasing, each at least 1)
+cost_samples = 1000  # rows in the measurement of cost (at least 6 * max(cost_taus))
 cost_accuracy = 1.0e-6  # delta, the accuracy up to which steps are counted (above 0, at most 0.1)
 n_jobs = 2  # processes that share the work (at least 1)
-
-# %%
-from fgmp.checks import check_integer, check_number
-
-Ks = local_iterations if isinstance(local_iterations, list) else [local_iterations]
-Ks = sorted({check_integer("local_iterations", K) for K in Ks})
-check_integer("number of values of local_iterations", len(Ks), at_least=2)
-n_clients = check_integer("n_clients", n_clients, at_least=2)
-n_samples, n_features = check_integer("n_samples", n_samples), check_integer("n_features", n_features)
-sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="n_features")
-batch_size = check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-rounds, n_seeds = check_integer("rounds", rounds, at_least=5), check_integer("n_seeds", n_seeds, at_least=5)
-residual_rounds = check_integer("residual_rounds", residual_rounds, at_most=rounds - 1, why="rounds - 1")
-first_seed, n_jobs = check_integer("first_seed", first_seed, at_least=0), check_integer("n_jobs", n_jobs)
-variance_decay, alpha = check_number("variance_decay", variance_decay), check_number("alpha", alpha, at_least=0)
-noise_variance = check_number("noise_variance", noise_variance, above=0)
-reached = check_number("reached", reached, at_least=1e-14, at_most=0.1)
-
-# %%
-taus = cost_taus if isinstance(cost_taus, list) else [cost_taus]
-taus = sorted({check_integer("cost_taus", tau) for tau in taus})
-check_integer("number of values of cost_taus", len(taus), at_least=3)
-check_integer("largest of cost_taus", max(taus), at_least=64)
-check_integer("cost_samples", cost_samples, at_least=6 * max(taus), why="6 times the largest of cost_taus")
-cost_accuracy = check_number("cost_accuracy", cost_accuracy, above=0, at_most=0.1)
 
 # %%
 import warnings
@@ -78,11 +58,13 @@ from joblib import Parallel, delayed
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.dictionaries import StandardBasis
 from fgmp.local.restricted import RestrictedProblem
 from fgmp.models import SparseModel
 from fgmp.running.workers import client_generator
 
+Ks, taus = check_parameters(globals(), "local_iterations", "cost_taus")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)
@@ -319,7 +301,7 @@ for case, name in zip(curves, ("noiseless", "noisy"), strict=True):
 # A round costs communication, a local iteration costs work. With $\mu^K$ per round, a doubling of $K$ would halve the
 # rounds at the same total work. The measured runs do not gain that much:
 
-# %%
+# %% tags=["headline"]
 fig, (left, right) = panels(2, height=3.2, width=4.0)
 for case, color, marker in zip(curves, ("#0072B2", "#D55E00"), "os", strict=True):
     for ax, values in ((left, needed[case]), (right, needed[case] * np.array(Ks))):
@@ -567,6 +549,14 @@ plt.show()
 # - **The cost of SVRG.** For squared rows of unequal length, $c$ there is the largest curvature of a single row over
 #   the smallest of $f_i$, which is larger than the $c$ of the problem. What the paper calls steps, in
 #   $O(d\,c\log(1/\delta))$ for gradient descent, are gradients of single rows.
+#
+# ## The answer
+#
+# More local iterations are faster by the round: the first round shrinks the error by a factor that falls by 28.5 %
+# for each doubling of K, and 0.195 rounds are saved (0.269 to 0.123). They also end lower with noise: the last error
+# at K = 15 is 0.711 times that at K = 3 (0.642 to 0.788). But only where clients find the support: there the ratio is
+# 0.621, and 1.13 where they miss an entry. The steps of gradient descent grow like the condition number: 0.339 to
+# 0.421 times c log(1/delta).
 #
 # ## References
 #

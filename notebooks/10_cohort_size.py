@@ -12,6 +12,11 @@
 # **Question.** In each round the server draws $L$ of the $N$ clients. Do larger cohorts converge faster? And does the
 # last error grow with the cohort, as the paper's text says, or shrink?
 #
+# ![Last error against the cohort size, falling, in two dimensions](pictures/10_cohort_size.png)
+#
+# The last error shrinks as the cohort grows, like the error of an average. The paper's text says that it grows
+# slightly; the caption of its figure says the opposite.
+#
 # **What you will see**
 # - what the theorem on client sampling says about $L$, as numbers;
 # - the error curves of Figure 11 of the paper, in dimension 50 and in dimension 1000, over many seeds;
@@ -24,10 +29,10 @@
 
 # %% tags=["parameters"]
 n_clients = 50  # N, clients of the federation (at least 2)
-cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round (two or more values, each 1 to n_clients)
+cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round (two or more, increasing, each 1 to n_clients)
 n_samples = 100  # |D_i|, rows of each client (at least 1)
-n_features = [50, 1000]  # n, dimension of the signal (at least sparsity; a number, or several)
-sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
+n_features = [50, 1000]  # n, dimension of the signal (increasing, each at least sparsity)
+sparsity = 10  # tau, nonzero entries of the signal (at least 1)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
 batch_size = 30  # b, rows of a minibatch (1 to n_samples)
@@ -42,27 +47,6 @@ first_seed = 1000  # the seeds count up from here (at least 0)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-from fgmp.checks import check_integer, check_number
-
-n_clients = check_integer("n_clients", n_clients, at_least=2)
-Ls = cohort_size if isinstance(cohort_size, list) else [cohort_size]
-Ls = sorted({check_integer("cohort_size", L, at_most=n_clients, why="n_clients") for L in Ls})
-check_integer("number of values of cohort_size", len(Ls), at_least=2)
-ns = n_features if isinstance(n_features, list) else [n_features]
-sparsity = check_integer("sparsity", sparsity)
-ns = sorted({check_integer("n_features", n, at_least=sparsity, why="sparsity") for n in ns})
-check_integer("number of values of n_features", len(ns))
-slow_local_iterations = check_integer("slow_local_iterations", slow_local_iterations)
-n_samples, rounds = check_integer("n_samples", n_samples), check_integer("rounds", rounds, at_least=5)
-batch_size = check_integer("batch_size", batch_size, at_most=n_samples, why="n_samples")
-local_iterations, n_jobs = check_integer("local_iterations", local_iterations), check_integer("n_jobs", n_jobs)
-residual_rounds = check_integer("residual_rounds", residual_rounds, at_most=rounds - 1, why="rounds - 1")
-n_seeds, first_seed = check_integer("n_seeds", n_seeds, at_least=5), check_integer("first_seed", first_seed, at_least=0)
-variance_decay, alpha = check_number("variance_decay", variance_decay), check_number("alpha", alpha, at_least=0)
-noise_variance = check_number("noise_variance", noise_variance, above=0)
-reached = check_number("reached", reached, at_least=1e-14, at_most=0.1)
-
-# %%
 import warnings
 
 import matplotlib.pyplot as plt
@@ -72,8 +56,10 @@ from joblib import Parallel, delayed
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import curve, floor, gradation, panels, use_style
+from fgmp.book.parameters import check_parameters
 from fgmp.running.simulation import draw_cohort
 
+Ls, ns = check_parameters(globals(), "cohort_size", "n_features")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 seeds = range(first_seed, first_seed + n_seeds)
@@ -346,7 +332,7 @@ fgmp.claim(
 # The paper's text says that it slightly increases. The last error of a noisy run is the root-mean-square over its last
 # rounds. Beside it stand the two floors:
 
-# %%
+# %% tags=["headline"]
 fig, axes = panels(len(ns), width=4.2, height=3.4, squeeze=False, sharey=True)
 for ax, n, last, average, pool in zip(axes[0], ns, residual, averaged, pooled, strict=True):
     ends = np.array([interval(column) for column in last.T]).T
@@ -433,6 +419,13 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 # - **Averaging.** Algorithm 2 as printed sums $p_i x_i$ over all $N$ clients, the theorem uses $1/L$ over the cohort.
 #   Here the weights are scaled to sum to one over the cohort.
 # - **Many seeds.** The paper does not say how many runs its curves stand for.
+#
+# ## The answer
+#
+# Larger cohorts converge faster in dimension 1000: 0.399 rounds fewer for each doubling of L (0.52 to 0.272). In
+# dimension 50 this stays undecided with three local iterations, and is seen with one. The last error does not grow
+# with the cohort: it is 0.627 times as large at L = 30 as at L = 10 in dimension 50, and 0.704 times in dimension
+# 1000, on every one of 30 seeds. A single run seldom shows the opposite: in 8.89 % and 13.9 % of the rounds.
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** FedGradMP asks every client to find the support alone. How many samples must a client hold for that? And
 # what can clients do that hold fewer?
 #
+# ![Maps of exact recovery over sparsity and samples a client, six methods](pictures/11_phase_transition.png)
+#
+# FedGradMP needs more samples at each client than there are atoms to tell apart. With a shared support the samples of
+# all clients count together, and a few rows a client are enough, though not quite as few as for pooled data.
+#
 # **What you will see**
 # - `SharedSupportGradMP`, a variant in which the clients choose the support together, in one small call;
 # - why it needs less: a proposition, with its assumption measured;
@@ -24,18 +29,18 @@
 # [05_comparison_linear](05_comparison_linear.ipynb)).
 
 # %% tags=["parameters"]
-n_features = 200  # n in the maps (at least the largest sparsity)
+n_features = 200  # n in the maps (at least max(sparsities))
 n_clients = 20  # N in the first map (at least 1)
-samples = [1, 2, 3, 5, 8, 14, 30]  # rows of a client in the maps, increasing (each at least 1)
-sparsities = [2, 4, 7, 10]  # tau in the first map, increasing (each at least 1)
-client_counts = [2, 5, 10, 20]  # N in the second map, increasing (each at least 1)
+samples = [1, 2, 3, 5, 8, 14, 30]  # rows of a client in the maps (increasing, each at least 1)
+sparsities = [2, 4, 7, 10]  # tau in the first map (increasing, each at least 1)
+client_counts = [2, 5, 10, 20]  # N in the second map (increasing, each at least 1)
 map_sparsity = 5  # tau in the second map (1 to n_features)
 heterogeneity = [0.0, 1.0]  # alpha, the variance of the clients' means, one row of maps each (each at least 0)
 variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any number)
 rounds = 10  # rounds that a method may take (at least 1)
 recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of every cell and every claim (at least 5)
-dataset = "digits"  # for the last experiment: "digits" (needs no file) or "mnist-writers" (`fgmp data fetch`)
+dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second ("digits" or "mnist-writers")
 digits_rounds = 80  # rounds there (at least 2)
 digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit (each at least 1)
 digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method (each above 0)
@@ -43,37 +48,23 @@ workers = 2  # processes that share the work (at least 1)
 progress = False  # whether to show a bar for each experiment (True or False)
 
 # %%
-import numpy as np
-
-import fgmp
-from fgmp.checks import check_integer, check_number, check_option
-
-lists = dict(samples=samples, sparsities=sparsities, client_counts=client_counts, digits_sparsity=digits_sparsity)
-lists = {name: [check_integer(name, value) for value in np.ravel(values)] for name, values in lists.items()}
-samples, sparsities, client_counts, digits_sparsity = lists.values()
-for name, value in {"n_clients": n_clients, "rounds": rounds, "workers": workers}.items():
-    check_integer(name, value)
-check_integer("n_features", n_features, at_least=max(sparsities))
-check_integer("map_sparsity", map_sparsity, at_most=n_features, why="n_features")
-check_integer("n_seeds", n_seeds, at_least=5), check_integer("digits_rounds", digits_rounds, at_least=2)
-heterogeneity = [check_number("heterogeneity", alpha, at_least=0) for alpha in np.ravel(heterogeneity).tolist()]
-digits_rates = [check_number("digits_rates", rate, above=0) for rate in np.ravel(digits_rates).tolist()]
-check_number("recovered", recovered, at_least=1e-13, at_most=0.1)
-check_option("progress", progress, (True, False))
-dataset = check_option("dataset", dataset, ("digits", "mnist-writers"))
-
-# %%
 import warnings
 from functools import partial
 from itertools import product
 
 import matplotlib.pyplot as plt
+import numpy as np
 from joblib import Parallel, delayed
 from sklearn.linear_model import OrthogonalMatchingPursuit
 from tqdm import tqdm
 
+import fgmp
 from fgmp.book.figures import METHODS, curve, floor, panels, use_style
+from fgmp.book.parameters import check_parameters
 
+names = "samples sparsities client_counts heterogeneity digits_sparsity digits_rates".split()
+settled = check_parameters(globals(), *names)
+samples, sparsities, client_counts, heterogeneity, digits_sparsity, digits_rates = settled
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 WHOSE = "ours, SharedSupportGradMP and polish"
@@ -251,7 +242,7 @@ def maps(outcomes, across, label):
     plt.show()
 
 
-# %%
+# %% tags=["headline"]
 maps(by_sparsity, sparsities, "sparsity")
 
 # %% [markdown]
@@ -808,6 +799,14 @@ print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 r
 # thresholding pursuit exchanges estimates. What differs here: gradients are cut to their largest entries before they
 # are added, the whole support is refined in every round, the same two exchanges serve cohorts, balls, dictionaries and
 # three losses, and `polish` takes any method's result. No more novelty is claimed.
+#
+# ## The answer
+#
+# With 5 samples at each of 50 clients SharedSupportGradMP is exact on 20 of 20 seeds where the clients are alike, and
+# on 13 of 20 where they differ; FedGradMP on none. It needs 1.5 to 1.75 times the samples of pooled GradMP for half
+# of the runs, and so misses the goal of 10 %; with 4 tau entries sent it is 1.25 to 1.5. With noise one closing
+# exchange takes FedGradMP to the pooled floor on the median seed (2.67 times on the worst). The price is bytes: 3.6
+# MB where FedGradMP takes 0.14 MB; and on digits it is not ahead.
 #
 # ## References
 #
