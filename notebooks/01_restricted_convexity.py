@@ -12,74 +12,12 @@
 # **Question.** The misfit of a client with fewer rows than features is flat in some directions. Which bend does
 # FedGradMP need in its place, and do the clients of the paper's experiments have as much of it as the paper's theorem
 # asks for?
-
-# %% tags=["parameters"]
-n_features = 12  # n, features of the small clients (4 * sparsity to 14)
-sparsity = 2  # tau, nonzero entries of the model (1 to 3)
-n_seeds = 10  # seeds: repetitions with new data (at least 3)
-
-# %%
-import matplotlib.pyplot as plt
-import numpy as np
-
-import fgmp
-from fgmp import theory
-from fgmp.book.figures import BLUE, GREEN, VERMILLION, floor, name_lines, panels, use_style
-from fgmp.checks import check_integer
-from fgmp.datasets.synthetic import sparse_on_sphere
-
-tau = check_integer("sparsity", sparsity, at_most=3)
-n = check_integer("n_features", n_features, at_least=4 * sparsity, at_most=14, why="4 sparsity to 14")
-n_seeds = check_integer("n_seeds", n_seeds, at_least=3)
-use_style()
-
-# %%
-rows = np.array([[1.2, -1.0, -0.6], [0.2, 0.9, -1.1]])  # a client with two rows and three features
-flat = np.linalg.svd(rows)[2][-1]
-turn = np.linspace(0, 2 * np.pi, 200)
-circles = [np.insert(np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0) for k in range(3)]
-
-
-# %%
-def curvature(B, d):
-    return np.sum((B @ d) ** 2, axis=0) / len(B) / np.sum(d**2, axis=0)
-
-
-# %%
-def draw_sphere(ax):
-    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
-    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    height = curvature(rows, sphere.reshape(3, -1)).reshape(u.shape)
-    shades = plt.cm.ScalarMappable(plt.Normalize(0, height.max()), "Greys_r")
-    ax.plot_surface(*sphere, facecolors=shades.to_rgba(height), alpha=0.6, shade=False)
-    for circle, colour in zip(circles, (BLUE, VERMILLION, GREEN), strict=True):
-        ax.plot(*(1.01 * circle), color=colour)
-    ax.plot(*np.array([flat, -flat]).T, "o--", color="k")
-    ax.set(xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$", xticks=[-1, 0, 1], yticks=[-1, 0, 1], zticks=[-1, 0, 1])
-    ax.set_title("Directions $d$ of a client with two rows")
-    plt.colorbar(shades, ax=ax, shrink=0.6, pad=0.12, label="curvature along $d$")
-
-
-# %%
-paper = fgmp.make_sparse_regression(n_clients=30, n_samples=100, n_features=1000, heterogeneity=1.0, rng=0)
-some = np.array([1, 5, 10, 15, 20, 25, 30])
-at_least = [theory.inner_restricted_constants(paper.clients[i - 1].features, 4, n_supports=5).condition for i in some]
-
-# %%
-fig = plt.figure(figsize=(9.6, 3.9))
-draw_sphere(fig.add_subplot(1, 2, 1, projection="3d"))
-ax = fig.add_subplot(1, 2, 2)
-ax.plot(some, at_least, "o-", color=VERMILLION, label="clients of\nFigure 1")
-floor(ax, 1.11, "Theorem 1\nends here")
-ax.set(yscale="log", ylim=(0.8, 2000), xlabel="client", xticks=some, title="Condition number at sparsity 4, at least")
-ax.set(ylabel=r"lower bound of $\rho^+_4 / \rho^-_4$")
-name_lines(ax)
-plt.show()
-
-# %% [markdown]
-# *Left: one direction is flat (black dots), and no curve of the misfit is needed there, because the sparse directions,
+#
+# ![A sphere of directions, and condition numbers of the paper's clients](pictures/01_restricted_convexity.png)
+#
+# Left: one direction is flat (black dots), and no bend is needed there, because the sparse directions,
 # the three coloured circles, all bend. Right: the theorem also wants the sparse directions to bend nearly alike, and
-# the clients of the paper's Figure 1 are far from that, even for a model with one nonzero entry.*
+# the clients of the paper's Figure 1 are far from that, even for a model with one nonzero entry.
 #
 # **What you will see**
 # - restricted convexity, drawn in two and in three dimensions;
@@ -93,7 +31,27 @@ plt.show()
 # [16_beyond_the_theorem](16_beyond_the_theorem.ipynb), places where a printed formula and its proof differ in
 # [17_errata_checked](17_errata_checked.ipynb), and random dictionaries (Section IV-D) in
 # [02_gaussian_dictionary_rip](02_gaussian_dictionary_rip.ipynb).
-#
+
+# %% tags=["parameters"]
+n_features = 12  # n, features of the small clients (4 * sparsity to 14)
+sparsity = 2  # tau, nonzero entries of the model (1 to 3)
+n_seeds = 10  # seeds: repetitions with new data (at least 3)
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+
+import fgmp
+from fgmp import theory
+from fgmp.book.figures import BLUE, GREEN, VERMILLION, floor, name_lines, panels, use_style
+from fgmp.book.parameters import check_parameters
+from fgmp.datasets.synthetic import sparse_on_sphere
+
+tau, n = check_parameters(globals(), "sparsity", "n_features")
+use_style()
+
+
+# %% [markdown]
 # ## Curvature, but only where it is needed
 #
 # A client with fewer rows than features cannot have a strongly convex misfit: some directions do not change it at
@@ -108,7 +66,13 @@ plt.show()
 # $\frac1m\|Bd\|^2$ of the difference $d$. So $\rho^-_\tau$ and $\rho^+_\tau$ are the smallest and the largest
 # curvature among sparse unit vectors $d$. (All norms without index are Euclidean. Assumption 2 is printed for the whole
 # gradient, which makes its constant larger: [17_errata_checked](17_errata_checked.ipynb) compares the two.)
-#
+
+# %%
+def curvature(B, d):
+    return np.sum((B @ d) ** 2, axis=0) / len(B) / np.sum(d**2, axis=0)
+
+
+# %% [markdown]
 # **Two dimensions.** One row, two features: $f(x) = \frac12 (x_1 + 0.6\,x_2 - 1)^2$. The misfit is a straight valley.
 
 # %%
@@ -136,9 +100,15 @@ plt.show()
 # *In the direction of the valley (about 121 degrees) the curvature is zero. The two axes, where the 1-sparse
 # directions are, bend: $\rho^-_1 = 0.36$ and $\rho^+_1 = 1$.*
 #
-# **Three dimensions** are the sphere above. Two rows, three features, and one direction is flat again. The 2-sparse
-# directions form three great circles. If the flat direction keeps away from them, the misfit is restricted strongly
-# convex with $\rho^-_2 > 0$. Here is the curvature along the circles:
+# **Three dimensions** are the sphere at the top. Two rows, three features, and one direction is flat again. The
+# 2-sparse directions form three great circles. If the flat direction keeps away from them, the misfit is restricted
+# strongly convex with $\rho^-_2 > 0$. Here is the curvature along the circles:
+
+# %%
+rows = np.array([[1.2, -1.0, -0.6], [0.2, 0.9, -1.1]])  # a client with two rows and three features
+flat = np.linalg.svd(rows)[2][-1]
+turn = np.linspace(0, 2 * np.pi, 200)
+circles = [np.insert(np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0) for k in range(3)]
 
 # %%
 fig, ax = panels(width=6.4)
@@ -284,6 +254,7 @@ fgmp.claim(
 # 10^{10}$ supports. The bounds enclose what can be known cheaply.
 
 # %%
+paper = fgmp.make_sparse_regression(n_clients=30, n_samples=100, n_features=1000, heterogeneity=1.0, rng=0)
 orders = np.array([1, 4, 16])
 large = [paper.clients[i].features for i in (0, 29)]
 inside = [[theory.inner_restricted_constants(A, t, n_supports=5) for t in orders] for A in large]
@@ -300,17 +271,51 @@ axes[0].set(ylabel="restricted constants")
 axes[1].legend(loc="upper left")
 plt.show()
 
-
 # %% [markdown]
 # *The outer bound of $\rho^-$ is zero from $\tau = 4$ on, which a logarithmic axis cannot show: of its lower curve only
 # the first square is left.*
 #
 # [Theorem 1](15_convergence_theorem.ipynb) asks for a condition number $\rho^+/\rho^-$ below 1.11 at sparsity $4\tau
-# \ge 4$. An inner bound of the constants gives a lower bound of the condition number. So the next line is a proof
-# that the theorem is silent about these two clients, even with $\tau = 1$. The paper says that Figure 1, which has
-# such clients, validates Theorem 1. But a theorem that says nothing there cannot be validated there. FedGradMP does
-# converge linearly on these data ([03_linear_convergence](03_linear_convergence.ipynb)): it is better than its
-# theorem. The same for data drawn anew:
+# \ge 4$. An inner bound of the constants gives a lower bound of the condition number. So what follows proves that the
+# theorem is silent about these clients, even with $\tau = 1$. The paper says that Figure 1, which has such clients,
+# validates Theorem 1. But a theorem that says nothing there cannot be validated there. FedGradMP does converge
+# linearly on these data ([03_linear_convergence](03_linear_convergence.ipynb)): it is better than its theorem. Some
+# of the thirty clients, beside the sphere:
+
+# %%
+some = np.array([1, 5, 10, 15, 20, 25, 30])
+at_least = [theory.inner_restricted_constants(paper.clients[i - 1].features, 4, n_supports=5).condition for i in some]
+
+
+# %%
+def draw_sphere(ax):
+    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
+    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
+    height = curvature(rows, sphere.reshape(3, -1)).reshape(u.shape)
+    shades = plt.cm.ScalarMappable(plt.Normalize(0, height.max()), "Greys_r")
+    ax.plot_surface(*sphere, facecolors=shades.to_rgba(height), alpha=0.6, shade=False)
+    for circle, colour in zip(circles, (BLUE, VERMILLION, GREEN), strict=True):
+        ax.plot(*(1.01 * circle), color=colour)
+    ax.plot(*np.array([flat, -flat]).T, "o--", color="k")
+    ax.set(xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$", xticks=[-1, 0, 1], yticks=[-1, 0, 1], zticks=[-1, 0, 1])
+    ax.set_title("Directions $d$ of a client with two rows")
+    plt.colorbar(shades, ax=ax, shrink=0.6, pad=0.12, label="curvature along $d$")
+
+
+# %% tags=["headline"]
+fig = plt.figure(figsize=(9.6, 3.9))
+draw_sphere(fig.add_subplot(1, 2, 1, projection="3d"))
+ax = fig.add_subplot(1, 2, 2)
+ax.plot(some, at_least, "o-", color=VERMILLION, label="clients of\nFigure 1")
+floor(ax, 1.11, "Theorem 1\nends here")
+ax.set(yscale="log", ylim=(0.8, 2000), xlabel="client", xticks=some, title="Condition number at sparsity 4, at least")
+ax.set(ylabel=r"lower bound of $\rho^+_4 / \rho^-_4$")
+name_lines(ax)
+plt.show()
+
+
+# %% [markdown]
+# The same for data drawn anew:
 
 # %%
 def condition_at_least(seed):

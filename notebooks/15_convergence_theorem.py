@@ -11,6 +11,28 @@
 #
 # **Question.** The paper proves that FedGradMP converges linearly to a neighbourhood of the sparse solution. Do its
 # lemmas, its main theorem and its corollary hold on runs, and how far are the promised errors from the measured ones?
+#
+# ![Squared error and bound against rounds, with and without noise](pictures/15_convergence_theorem.png)
+#
+# On clients that are nearly orthonormal, the bound of the theorem (black) is above the error of the run (red) in every
+# round, and below that of the zero model: it is true, and it says something. It is also too large by many orders of
+# magnitude, for the runs find the support at once.
+#
+# **What you will see**
+# - the three lemmas, both sides of each measured on runs;
+# - which of their constants could be smaller;
+# - the main theorem and its corollary beside the measured error;
+# - what more local iterations do to the promise, and to the runs.
+#
+# **Where it stands in the paper.** Section III. The constants that the theorem needs are drawn in
+# [01_restricted_convexity](01_restricted_convexity.ipynb); minibatches, inexact solvers, cohorts and the statistical
+# rate follow in [16_beyond_the_theorem](16_beyond_the_theorem.ipynb). Formulas here are those of the proofs; where
+# the printed ones differ, [17_errata_checked](17_errata_checked.ipynb) has both.
+#
+# **Numbering.** The preprint counts lemmas and theorems together. Here, and everywhere in this project, Lemmas 1, 2
+# and 3 are the three lemmas of Section III that come after the descent lemma, and Theorem 1 is the main theorem of
+# Section III. All other statements go by name: the descent lemma, the corollary on $f$, the theorem on inexact
+# solvers, the theorem on client sampling, the theorem without bounded variance (appendix).
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the problems (4 * sparsity to 14)
@@ -36,78 +58,18 @@ import fgmp
 from fgmp import theory
 from fgmp.book.bounds import BoundBesideError
 from fgmp.book.figures import BLUE, GREEN, VERMILLION, curve, floor, ink, name_lines, panels, use_style
-from fgmp.checks import check_integer, check_number
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
 from fgmp.local.solvers import minimise_on
 from fgmp.methods.contract import Reply
 from fgmp.models import SparseModel, union
 
-# %%
-tau = check_integer("sparsity", sparsity, at_most=3)
-n = check_integer("n_features", n_features, at_least=4 * sparsity, at_most=14, why="4 sparsity to 14")
-n_clients, n_seeds = check_integer("n_clients", n_clients, at_least=2), check_integer("n_seeds", n_seeds, at_least=3)
-n_samples = check_integer("n_samples", n_samples, at_least=n_features)
-first_condition = check_number("first_condition", first_condition, above=1, at_most=1.06)
-last_condition = check_number("last_condition", last_condition, above=1, at_most=1.06)
-K = check_integer("local_iterations", local_iterations, at_least=3, at_most=6)
-rounds = check_integer("rounds", rounds, at_least=3, at_most=50)
-noise, lemma_noise = check_number("noise", noise, above=0), check_number("lemma_noise", lemma_noise, above=0)
-exact = check_number("exact", exact, above=0, at_most=1e-6)
-lemma_samples = check_integer("lemma_samples", lemma_samples, at_least=400, at_most=5000)
-lemma_batch = check_integer("lemma_batch", lemma_batch, at_least=200, at_most=lemma_samples - 1)
+tau, n, K = check_parameters(globals(), "sparsity", "n_features", "local_iterations")
 use_style()
-
-# %%
-shape = dict(n_samples=n_samples, n_features=n, sparsity=tau)
-conditions = np.linspace(first_condition, last_condition, n_clients)
-noisy = [make_conditioned_regression(conditions, **shape, noise_variance=noise**2, rng=s) for s in range(n_seeds)]
-
-
-# %%
-def squared_errors(fed, target, local_iterations=K, rounds=rounds):
-    method, metrics = fgmp.FedGradMP(tau, local_iterations), {"error": lambda x: np.sum((x - target) ** 2)}
-    return fgmp.simulate(method, fed, rounds, rng=0, metrics=metrics).history["error"]
-
-
-# %%
-def beside(fed, target):
-    bound = theory.theorem1(theory.measure_constants(fed, target, tau), K)
-    return squared_errors(fed, target), bound.after(range(rounds + 1), np.sum(target**2))
-
-
-# %%
-solutions = [theory.sparse_minimiser(fed, tau) for fed in noisy]
-solution = BoundBesideError.of([beside(fed, x) for fed, x in zip(noisy, solutions, strict=True)], exact**2)
-fig, ax = panels(width=6.8)
-solution.draw(ax, "Theorem 1 beside the runs of FedGradMP")
-ax.set(ylabel="squared error to $x^*$")
-name_lines(ax)
-plt.show()
 
 
 # %% [markdown]
-# *Least squares with noise, clients that are nearly orthonormal; lines are medians over seeds, bands span them.
-# The bound of the theorem (black) is above the error of the run (red) in every round, and below that of the zero
-# model: it is true, and it says something. It is also too large by many orders of magnitude, for the runs find the
-# support at once.*
-#
-# **What you will see**
-# - the three lemmas, both sides of each measured on runs;
-# - which of their constants could be smaller;
-# - the main theorem and its corollary beside the measured error;
-# - what more local iterations do to the promise, and to the runs.
-#
-# **Where it stands in the paper.** Section III. The constants that the theorem needs are drawn in
-# [01_restricted_convexity](01_restricted_convexity.ipynb); minibatches, inexact solvers, cohorts and the statistical
-# rate follow in [16_beyond_the_theorem](16_beyond_the_theorem.ipynb). Formulas here are those of the proofs; where
-# the printed ones differ, [17_errata_checked](17_errata_checked.ipynb) has both.
-#
-# **Numbering.** The preprint counts lemmas and theorems together. Here, and everywhere in this project, Lemmas 1, 2
-# and 3 are the three lemmas of Section III that come after the descent lemma, and Theorem 1 is the main theorem of
-# Section III. All other statements go by name: the descent lemma, the corollary on $f$, the theorem on inexact
-# solvers, the theorem on client sampling, the theorem without bounded variance (appendix).
-#
 # ## One local iteration, three lemmas
 #
 # Let $x^*$ be the sparse solution: the minimiser of $f = \sum_i p_i f_i$ over $\tau$-sparse vectors. With few
@@ -216,7 +178,7 @@ fig, axes = panels(3, width=3.6, height=3.4)
 for k, ax in enumerate(axes):
     left, right = sides_of[:, :, k].reshape(-1, 2).T
     ax.plot(left[left > 0], right[left > 0], ".", color=(VERMILLION, BLUE, GREEN)[k], alpha=0.5)
-    ends = np.array([0.5 * left[left > 0].min(), 2 * right.max()])
+    ends = np.array([0.5 * np.min(left[left > 0], initial=right.max()), 2 * right.max()])
     ax.plot(ends, ends, "--", color="0.35")
     ax.annotate("both sides equal", np.repeat(np.exp(np.log(ends).mean()), 2), (8, -14), textcoords="offset points")
     ax.set(xscale="log", yscale="log", xlabel="left side (squared error)", title=f"Lemma {k + 1}")
@@ -282,10 +244,17 @@ for name, prune in (("paper", 4), ("sharp", (3 + 5**0.5) / 2)):
 # between 1 and $\sqrt c$ along random directions. Clients differ in $c$ and in everything random.
 
 # %%
+shape = dict(n_samples=n_samples, n_features=n, sparsity=tau)
+conditions = np.linspace(first_condition, last_condition, n_clients)
+noisy = [make_conditioned_regression(conditions, **shape, noise_variance=noise**2, rng=s) for s in range(n_seeds)]
+solutions = [theory.sparse_minimiser(fed, tau) for fed in noisy]
+
+# %%
 constants = theory.measure_constants(noisy[0], solutions[0], tau)
 bound = theory.theorem1(constants, K)
 print("condition numbers at 4 tau:", " ".join(f"{c:.3f}" for c in constants.upper / constants.lower))
 print("mu(i):", " ".join(f"{mu:.3g}" for mu in bound.mu), f"   {bound}")
+
 
 # %% [markdown]
 # Both terms of the bound are at hand, so the run can be laid beside it. Full batches make a run deterministic, and
@@ -299,10 +268,23 @@ print("mu(i):", " ".join(f"{mu:.3g}" for mu in bound.mu), f"   {bound}")
 # FedGradMP for. That error is the first one of each run; it is drawn as a broken line.
 
 # %%
-silent = [make_conditioned_regression(conditions, **shape, rng=seed) for seed in range(n_seeds)]
-quiet, truth = (BoundBesideError.of([beside(fed, fed.truth) for fed in feds], exact**2) for feds in (silent, noisy))
+def squared_errors(fed, target, local_iterations=K, rounds=rounds):
+    method, metrics = fgmp.FedGradMP(tau, local_iterations), {"error": lambda x: np.sum((x - target) ** 2)}
+    return fgmp.simulate(method, fed, rounds, rng=0, metrics=metrics).history["error"]
+
 
 # %%
+def beside(fed, target):
+    bound = theory.theorem1(theory.measure_constants(fed, target, tau), K)
+    return squared_errors(fed, target), bound.after(range(rounds + 1), np.sum(target**2))
+
+
+# %%
+silent = [make_conditioned_regression(conditions, **shape, rng=seed) for seed in range(n_seeds)]
+quiet, truth = (BoundBesideError.of([beside(fed, fed.truth) for fed in feds], exact**2) for feds in (silent, noisy))
+solution = BoundBesideError.of([beside(fed, x) for fed, x in zip(noisy, solutions, strict=True)], exact**2)
+
+# %% tags=["headline"]
 fig, axes = panels(3, width=3.5, height=3.4, sharey=True)
 titles = ("no noise, error to $x^*$", "noise, error to $x^*$", "noise, error to $x^\\#$")
 for ax, title, case in zip(axes, titles, (quiet, solution, truth), strict=True):

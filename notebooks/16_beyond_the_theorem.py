@@ -11,6 +11,23 @@
 #
 # **Question.** Real clients take minibatches, solve inexactly, and answer now and then; real data are noisy. Which of
 # the paper's promises survive that, and what does the theory miss that the runs can do?
+#
+# ![Promised and measured errors of four ways to run FedGradMP](pictures/16_beyond_the_theorem.png)
+#
+# One federation, four ways to run it. The promises (squares) are true, and below the error of the model that is zero
+# everywhere; the runs (dots) are better by orders of magnitude, and hardly notice the difference between the rows.
+#
+# **What you will see**
+# - minibatches: their variance has no bound, and the trade-off in $\theta$;
+# - when the residual is zero;
+# - the theorem of the appendix, which no data can meet, and a repair;
+# - inexact solvers, cohorts, a ball, each with its bound beside the runs;
+# - the statistical rate, and why Theorem 1 does not explain it.
+#
+# **Where it stands in the paper.** The remarks on Theorem 1, Sections IV-A to IV-C, and the appendix. Theorem 1
+# itself and its lemmas are in [15_convergence_theorem](15_convergence_theorem.ipynb), with the names that statements
+# have in this project; printed formulas beside derived ones in [17_errata_checked](17_errata_checked.ipynb); Figure
+# 10 in [09_local_iterations](09_local_iterations.ipynb), Figure 11 in [10_cohort_size](10_cohort_size.ipynb).
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the small problems (4 * sparsity to 14)
@@ -41,28 +58,22 @@ import fgmp
 from fgmp import theory
 from fgmp.book.bounds import BoundBesideError
 from fgmp.book.figures import BLUE, GREEN, METHODS, VERMILLION, curve, floor, ink, name_lines, panels, use_style
-from fgmp.checks import check_integer, check_number
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
 from fgmp.models import SparseModel
 
-# %%
-tau = check_integer("sparsity", sparsity, at_most=3)
-n = check_integer("n_features", n_features, at_least=4 * sparsity, at_most=14, why="4 sparsity to 14")
-n_clients, n_seeds = check_integer("n_clients", n_clients, at_least=2), check_integer("n_seeds", n_seeds, at_least=3)
-n_samples = check_integer("n_samples", n_samples, at_least=n_features)
-first_condition = check_number("first_condition", first_condition, above=1, at_most=1.06)
-last_condition = check_number("last_condition", last_condition, above=1, at_most=1.06)
-K = check_integer("local_iterations", local_iterations, at_least=3, at_most=6)
-rounds = check_integer("rounds", rounds, at_least=3, at_most=50)
-noise, rate_noise = check_number("noise", noise, above=0), check_number("rate_noise", rate_noise, above=0)
-batch_samples = check_integer("batch_samples", batch_samples, at_least=1000, at_most=50000)
-batch_size = check_integer("batch_size", batch_size, at_least=(batch_samples + 1) // 2, at_most=batch_samples - 1)
-rate_features = check_integer("rate_features", rate_features, at_least=20, at_most=1000)
-rate_sparsity = check_integer("rate_sparsity", rate_sparsity, at_most=rate_features // 10)
+tau, n, K = check_parameters(globals(), "sparsity", "n_features", "local_iterations")
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 
+
+# %% [markdown]
+# ## Four promises, four runs
+#
+# The clients of this notebook are nearly orthonormal, for only such clients meet the conditions of the theorems
+# ([01_restricted_convexity](01_restricted_convexity.ipynb)). One federation of them, and two functions that all
+# sections use:
 
 # %%
 def draw(seed, noise=noise, conditions=None, m=n_samples):
@@ -75,6 +86,10 @@ def squared_errors(fed, target, method, rounds=rounds, rng=0, **options):
     metrics = {"error": lambda x: np.sum((x - target) ** 2)}
     return fgmp.simulate(method, fed, rounds, rng=rng, metrics=metrics, **options).history["error"]
 
+
+# %% [markdown]
+# The same federation with an exact solver, with one that stops early, with a single client in each round, and with
+# models in a ball: what the paper's theorems promise for the squared error after the last round, and what is measured.
 
 # %%
 gentle = np.linspace(1.005, 1.03, n_clients)
@@ -90,7 +105,7 @@ settings = {
 promised = [bound.after(rounds, 1.0) for bound, *_ in settings.values()]
 ends = [squared_errors(fed, fed.truth, method, **options)[-1] for _, method, options in settings.values()]
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=7.6, height=2.9)
 ax.hlines(range(4), ends, promised, color="0.75", zorder=1)
 ax.plot(promised, range(4), "ks", markersize=8)
@@ -105,22 +120,8 @@ plt.show()
 
 
 # %% [markdown]
-# *One federation, four ways to run it. The promises (squares) are true, and below the error of the model that is zero
-# everywhere; the runs (dots) are better by orders of magnitude, and hardly notice the difference between the rows.
-# What the theory does not see is that the errors of many clients cancel in their mean: the sections on cohorts and on
-# the statistical rate measure that.*
-#
-# **What you will see**
-# - minibatches: their variance has no bound, and the trade-off in $\theta$;
-# - when the residual is zero;
-# - the theorem of the appendix, which no data can meet, and a repair;
-# - inexact solvers, cohorts, a ball, each with its bound beside the runs;
-# - the statistical rate, and why Theorem 1 does not explain it.
-#
-# **Where it stands in the paper.** The remarks on Theorem 1, Sections IV-A to IV-C, and the appendix. Theorem 1
-# itself and its lemmas are in [15_convergence_theorem](15_convergence_theorem.ipynb), with the names that statements
-# have in this project; printed formulas beside derived ones in [17_errata_checked](17_errata_checked.ipynb); Figure
-# 10 in [09_local_iterations](09_local_iterations.ipynb), Figure 11 in [10_cohort_size](10_cohort_size.ipynb).
+# *A row for each way to run. What the theory does not see is that the errors of many clients cancel in their mean: the
+# sections on cohorts and on the statistical rate measure that.*
 #
 # ## Minibatches: the variance and the trade-off in $\theta$
 #

@@ -11,6 +11,24 @@
 #
 # **Question.** At some places of the paper a printed formula is not what its own proof gives. How large is the
 # difference, and does the statement survive it?
+#
+# ![Printed value over derived value at six places of the paper](pictures/17_errata_checked.png)
+#
+# In each row the printed formula is smaller than what its proof gives, so it promises more. Where the proof has a gap,
+# we have another argument for the statement, or no example against it; one statement fails, in a dictionary of four
+# atoms drawn below, and one row is a misprint. None of this touches the algorithm.
+#
+# **What you will see**, in the order of the paper:
+# - two constants that share the name of restricted smoothness;
+# - three slips in Lemma 3, two in the statement of Theorem 1, one in the corollary on $f$;
+# - the addend of inexact solvers, with four atoms that exceed it;
+# - a power in the theorem on client sampling, and a lemma of the appendix.
+#
+# **Where it stands in the paper.** [ERRATA.md](../ERRATA.md) has the whole list with lines, derivations and weights;
+# here its numbers are measured. What concerns a promise and not a formula is beside the runs:
+# [16_beyond_the_theorem](16_beyond_the_theorem.ipynb) (entries 1, 8, 12 and 23), [09](09_local_iterations.ipynb)
+# (entry 10), [02](02_gaussian_dictionary_rip.ipynb) (entries 15 to 19). The names of the statements are those of
+# [15_convergence_theorem](15_convergence_theorem.ipynb). We read the preprint; the journal's version may differ.
 
 # %% tags=["parameters"]
 n_features = 12  # n, dimension of the drawn problems (4 * sparsity to 14)
@@ -32,19 +50,18 @@ import numpy as np
 import fgmp
 from fgmp import theory
 from fgmp.book.figures import BLUE, GREEN, VERMILLION, floor, name_lines, panels, use_style
-from fgmp.checks import check_integer, check_number
+from fgmp.book.parameters import check_parameters
 from fgmp.datasets import make_conditioned_regression
 
-tau = check_integer("sparsity", sparsity, at_most=3)
-n = check_integer("n_features", n_features, at_least=4 * sparsity, at_most=14, why="4 sparsity to 14")
-n_clients, n_seeds = check_integer("n_clients", n_clients, at_least=2), check_integer("n_seeds", n_seeds, at_least=3)
-n_samples = check_integer("n_samples", n_samples, at_least=n_features)
-first_condition = check_number("first_condition", first_condition, above=1, at_most=1.06)
-last_condition = check_number("last_condition", last_condition, above=1, at_most=1.06)
-K = check_integer("local_iterations", local_iterations, at_least=3, at_most=6)
-noise = check_number("noise", noise, above=0)
+tau, n, K = check_parameters(globals(), "sparsity", "n_features", "local_iterations")
 use_style()
 
+
+# %% [markdown]
+# ## The formulas as printed
+#
+# `fgmp.theory` has every formula as its proof gives it. Beside it, three as the paper prints them, for exact
+# projections and full batches where nothing else is said:
 
 # %%
 def beta_2_printed(low, high, eta, theta=np.inf, L=None):  # Lemma 3, line 615
@@ -63,6 +80,9 @@ def residual_printed(constants, bound):  # Theorem 1, line 629, exact projection
 def appendix_printed(low, high, theta):  # the last theorem, line 1701, exact projections
     return 2 * (high + theta**-2 - low) / low + 3 * theta**2 * (high**2 + high) / low
 
+
+# %% [markdown]
+# Their values, with constants for which the slips show. (Other constants give other ratios.)
 
 # %%
 pair = theory.ClientConstants.of([1.0, 1.0], [1.06, 1.0], gradient=[0.01, 0.0])
@@ -84,7 +104,7 @@ places = {
     ),
 }
 
-# %%
+# %% tags=["headline"]
 kinds = {"o": ("gap in the proof", BLUE), "X": ("statement false", VERMILLION), "s": ("misprint", GREEN)}
 fig, ax = panels(width=8.4, height=3.4)
 for row, (printed, derived, kind) in enumerate(places.values()):
@@ -100,21 +120,7 @@ plt.show()
 
 
 # %% [markdown]
-# *In each row the printed formula is smaller than what its proof gives, so it promises more. Where the proof has a
-# gap, we have another argument for the statement, or no example against it. One statement fails, in a dictionary of
-# four atoms drawn below, and one row is a misprint. None of this touches the algorithm.*
-#
-# **What you will see**, in the order of the paper:
-# - two constants that share the name of restricted smoothness;
-# - three slips in Lemma 3, two in the statement of Theorem 1, one in the corollary on $f$;
-# - the addend of inexact solvers, with four atoms that exceed it;
-# - a power in the theorem on client sampling, and a lemma of the appendix.
-#
-# **Where it stands in the paper.** [ERRATA.md](../ERRATA.md) has the whole list with lines, derivations and weights;
-# here its numbers are measured. What concerns a promise and not a formula is beside the runs:
-# [16_beyond_the_theorem](16_beyond_the_theorem.ipynb) (entries 1, 8, 12 and 23), [09](09_local_iterations.ipynb)
-# (entry 10), [02](02_gaussian_dictionary_rip.ipynb) (entries 15 to 19). The names of the statements are those of
-# [15_convergence_theorem](15_convergence_theorem.ipynb). We read the preprint; the journal's version may differ.
+# *Each point is the printed value over the derived one. Now one by one.*
 #
 # ## Two kinds of smoothness
 #
