@@ -1,10 +1,12 @@
-"""Every notebook runs through with the other parameters of notebooks/small.yaml."""
+"""Every notebook runs through with the other parameters of notebooks/small.yaml, and its figures can be read."""
 
 from pathlib import Path
 
 import jupytext
+import nbformat
 import pytest
 import yaml
+from figure_faults import HOOK
 
 from fgmp.sweeping.execution import execute
 from fgmp.sweeping.sources import check_parameters, parameters_of
@@ -23,4 +25,9 @@ def test_a_rerun_goes_through(name, number, tmp_path):
     notebook, parameters = jupytext.read(NOTEBOOKS / f"{name}.py"), SMALL[name][number]
     check_parameters(name, parameters_of(notebook), parameters)
     variables = {"FGMP_CLAIMS": str(tmp_path / "claims"), "FGMP_NOTEBOOK": name}
+    variables["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in Jupyter
+    report = tmp_path / "faults.txt"
+    report.touch()
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK.format(target=str(report))))
     assert execute(notebook, tmp_path / "out.ipynb", parameters, NOTEBOOKS, variables) == ""
+    assert report.read_text() == ""
