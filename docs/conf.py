@@ -1,5 +1,8 @@
 """How Sphinx makes the site; tools/site_sources.py gathers what it is made of."""
 
+import importlib
+import inspect
+import os
 import re
 import shutil
 from importlib.util import find_spec
@@ -8,11 +11,13 @@ from pathlib import Path
 from docutils import nodes
 from sphinx import addnodes
 
+import fgmp
+
 project = "fgmp"
 author = "the fgmp developers"
 html_title = "Federated Gradient Matching Pursuit"
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax", "sphinx.ext.viewcode"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
 # The committed outputs are shown. Widgets would ask another host for their script; there are none.
 nb_execution_mode = "off"
@@ -27,7 +32,6 @@ autodoc_member_order = "bysource"
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
-viewcode_line_numbers = True
 
 html_theme = "furo"
 html_theme_options = {"navigation_with_keys": True}
@@ -42,7 +46,25 @@ html_show_sourcelink = False
 mathjax_path = "mathjax/tex-chtml-full.js"
 myst_update_mathjax = False  # formulas.js says how
 
+# Where the files of the repository are shown, if anywhere: then every name of the reference links to its source.
+repository = os.environ.get("FGMP_REPOSITORY", "").rstrip("/")
+if repository:
+    extensions.append("sphinx.ext.linkcode")
+
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
+
+
+def linkcode_resolve(domain, info):
+    """The address of the file and the line where a name of the module is defined."""
+    value = importlib.import_module(info["module"])
+    try:
+        for part in info["fullname"].split("."):
+            value = inspect.unwrap(getattr(value, part))
+        value = value.fget if isinstance(value, property) else value
+        file = Path(inspect.getsourcefile(value)).relative_to(Path(fgmp.__file__).parents[1])
+        return f"{repository}/{file.as_posix()}#L{inspect.getsourcelines(value)[1]}"
+    except (AttributeError, TypeError, OSError):
+        return None
 
 
 def ship_mathjax(app):

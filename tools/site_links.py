@@ -35,6 +35,8 @@ class Links:
         Files and folders of the module, and the name of their section in the reference.
     repository : str
         Address of the files of the repository, empty if unknown; then files travel along and folders lose their link.
+    titles : dict of str to str
+        What to call a page where a link calls it by the name of its file.
     files : set of str
         Filled in: files that have to travel along.
     """
@@ -43,6 +45,7 @@ class Links:
     pages: dict[str, str]
     modules: dict[str, str]
     repository: str = ""
+    titles: dict[str, str] = field(default_factory=dict)
     files: set[str] = field(default_factory=set)
 
     def moved(self, text: str, place: str) -> str:
@@ -64,7 +67,8 @@ class Links:
         path = os.path.normpath(os.path.join(os.path.dirname(place), target))
         here = os.path.dirname(self.pages.get(place, place))
         if path in self.pages:
-            return f"[{link['text']}]({os.path.relpath(self.pages[path], here or '.')}{hash_}{fragment})"
+            words = self.titles.get(path, link["text"]) if link["text"] == os.path.basename(path) else link["text"]
+            return f"[{words}]({os.path.relpath(self.pages[path], here or '.')}{hash_}{fragment})"
         if path in self.modules:
             return f"[{link['text']}](#{self.modules[path]})"
         if not (self.root / path).exists():

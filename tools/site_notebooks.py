@@ -2,13 +2,16 @@
 
 import html
 import re
+from itertools import groupby
 
 import nbformat
 from nbformat import NotebookNode
 from site_links import Links
 
-from fgmp.book.claims import Claim, printed_claims
+from fgmp.book.claims import VERDICTS, Claim
 from fgmp.book.parameters import read_parameters
+
+LINE = re.compile(rf"\[({'|'.join(VERDICTS)})\] ([a-z0-9][a-z0-9._-]*?)(?:: | \()")
 
 
 def anchor(claim: Claim) -> str:
@@ -25,51 +28,45 @@ def kind(verdict: str) -> str:
     return "bad" if verdict in ("not reproduced", "does not hold") else "other"
 
 
-def boxes(claims: list[Claim], ledger: str, run: str) -> NotebookNode:
+def boxes(claims: list[Claim], rows: dict[str, str]) -> NotebookNode:
     """Claims as an output of a cell.
 
     Parameters
     ----------
     claims : list of Claim
-    ledger : str
-        Address of the table of claims, seen from the page.
-    run : str
-        The run that made them, as the table names it.
+    rows : dict of str to str
+        Address of a claim's row in the table of claims, seen from the page, by the claim's name.
     """
-    rows = []
+    text = ""
     for claim in claims:
-        said, expected, shown = (html.escape(str(text)) for text in (claim.statement, claim.expected, claim.shown))
-        rows.append(
+        said, expected, shown = (html.escape(str(words)) for words in (claim.statement, claim.expected, claim.shown))
+        text += (
             f'<div class="claim {kind(claim.verdict)}" id="{anchor(claim)}"><p><strong>{claim.verdict}</strong> '
-            f'<a href="{ledger}#{run}-{claim.id}">{claim.id}</a> <span>({html.escape(claim.source)})</span></p>'
+            f'<a href="{rows[claim.id]}">{claim.id}</a> <span>({html.escape(claim.source)})</span></p>'
             f"<p>{said}</p><p>expected: {expected}<br>measured: {shown}</p></div>"
         )
-    return nbformat.v4.new_output("display_data", data={"text/html": "".join(rows), "text/plain": ""})
+    return nbformat.v4.new_output("display_data", data={"text/html": text, "text/plain": ""})
 
 
-def split_claims(outputs: list[NotebookNode], ledger: str, run: str) -> list[NotebookNode]:
+def split_claims(outputs: list[NotebookNode], records: dict[str, Claim], rows: dict[str, str]) -> list[NotebookNode]:
     """Outputs of a cell with the lines of claims turned into boxes, all else as it was and where it was."""
     result: list[NotebookNode] = []
     for output in outputs:
         if output.output_type != "stream":
             result.append(output)
             continue
-        waiting: list[Claim] = []
-        words = ""
-        for line in output.text.splitlines(keepends=True):
-            found = printed_claims(line)
-            if found and words.strip():
+        for of_claims, lines in groupby(output.text.splitlines(keepends=True), lambda line: bool(named(line, records))):
+            if of_claims:
+                result.append(boxes([records[named(line, records)] for line in lines], rows))
+            elif (words := "".join(lines)).strip():
                 result.append(nbformat.v4.new_output("stream", name=output.name, text=words))
-            elif not found and line.strip() and waiting:
-                result.append(boxes(waiting, ledger, run))
-                waiting = []
-            words = "" if found else words + line
-            waiting += found
-        if waiting:
-            result.append(boxes(waiting, ledger, run))
-        if words.strip():
-            result.append(nbformat.v4.new_output("stream", name=output.name, text=words))
     return result
+
+
+def named(line: str, records: dict[str, Claim]) -> str:
+    """The claim that a printed line is about, empty if it is none of those on record."""
+    found = LINE.match(line)
+    return found[2] if found and found[2] in records else ""
 
 
 def title(notebook: NotebookNode) -> str:
@@ -83,7 +80,9 @@ def after_first_cell(notebook: NotebookNode, text: str) -> None:
     notebook.cells.insert(1, nbformat.v4.new_markdown_cell(text))
 
 
-def as_page(notebook: NotebookNode, place: str, links: Links, ledger: str) -> NotebookNode:
+def as_page(
+    notebook: NotebookNode, place: str, links: Links, records: dict[str, Claim], rows: dict[str, str]
+) -> NotebookNode:
     """A notebook as the site shows it, changed in place: links moved, claims in boxes.
 
     Parameters
@@ -92,15 +91,16 @@ def as_page(notebook: NotebookNode, place: str, links: Links, ledger: str) -> No
     place : str
         Its file in the repository.
     links : Links
-    ledger : str
-        Address of the table of claims, seen from the page.
+    records : dict of str to Claim
+        The claims of this run.
+    rows : dict of str to str
+        The addresses of their rows in the table of claims.
     """
-    run = place.rpartition("/")[2].removesuffix(".ipynb")
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             cell.source = links.moved(cell.source, place)
         elif cell.cell_type == "code":
-            cell.outputs = split_claims(cell.outputs, ledger, run)
+            cell.outputs = split_claims(cell.outputs, records, rows)
     return notebook
 
 

@@ -20,6 +20,12 @@ from site_links import Links
 from site_notebooks import after_first_cell, as_page, parameter_table, title
 
 ROOT = Path(__file__).resolve().parents[1]
+TITLES = {
+    "README.md": "the first page",
+    "ERRATA.md": "the errata",
+    "CLAIMS.md": "the claims",
+    "CONTRIBUTING.md": "contributing",
+}
 DOCUMENTS = {
     "README.md": "index.md",
     "ERRATA.md": "ERRATA.md",
@@ -39,7 +45,17 @@ def notebooks(root: Path) -> list[str]:
     ]
 
 
-def contents(books: list[str]) -> str:
+def entry(root: Path, name: str) -> str:
+    """One line of the table of contents: a notebook by its number and the first words of its title."""
+    page = Path(name).with_suffix("").as_posix()
+    if not name.endswith(".ipynb"):
+        return page
+    stem, _, kept = Path(name).stem.partition("-")
+    words = title(nbformat.read(root / name, as_version=4)).partition(":")[0]
+    return f"{stem.partition('_')[0]} · {words}{f' ({kept})' if kept else ''} <{page}>"
+
+
+def contents(root: Path, books: list[str]) -> str:
     """The table of contents, which the first page holds and the sidebar shows."""
     parts = {
         "The book": [book for book in books if "/results/" not in book],
@@ -50,30 +66,35 @@ def contents(books: list[str]) -> str:
     }
     text = ""
     for caption, names in parts.items():
-        pages = "\n".join(Path(name).with_suffix("").as_posix() for name in names)
+        pages = "\n".join(entry(root, name) for name in names)
         text += f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:maxdepth: 1\n\n{pages}\n```\n"
     return text
 
 
-def write_notebooks(root: Path, target: Path, links: Links, books: list[str]) -> None:
+def write_notebooks(root: Path, target: Path, links: Links, books: list[str], runs: list[ledger.Run]) -> None:
     """Notebooks as pages, each kept run linked with the notebook that it is a run of, and the page of parameters."""
+    records = {run.name: {claim.id: claim for claim in run.claims} for run in runs}
+    listed = {(run.name, claim.id) for run, claim in ledger.distinct(runs)}
     tables = ""
     for place in books:
         notebook = nbformat.read(root / place, as_version=4)
-        ledger_page = os.path.relpath("CLAIMS.html", os.path.dirname(place))
+        table = os.path.relpath("CLAIMS.html", os.path.dirname(place))
         stem, _, kept = Path(place).stem.partition("-")
-        as_page(notebook, place, links, ledger_page)
+        run = Path(place).stem
+        # What a kept run only repeats has its row under the committed notebook.
+        found = records.get(run, {})
+        rows = {name: f"{table}#{run if (run, name) in listed else stem}-{name}" for name in found}
+        as_page(notebook, place, links, found, rows)
         if "/results/" in place:
             first = notebook.cells[0]
             first.source = first.source.replace(title(notebook), f"{title(notebook)} ({kept})", 1)
             back = f"This is another run ({kept}) of [{stem}](../{stem}.ipynb), with other parameters."
             after_first_cell(notebook, f":::{{note}}\n{back}\n:::")
         else:
-            animation = site_animations.page_text(place, target)
-            if animation:
+            if animation := site_animations.page_text(place, target):
                 after_first_cell(notebook, animation)
-            if table := parameter_table(notebook):
-                tables += f"\n## {title(notebook)}\n\n[{stem}]({place})\n\n{table}\n"
+            if parameters := parameter_table(notebook):
+                tables += f"\n## {title(notebook)}\n\n[{stem}]({place})\n\n{parameters}\n"
         (target / place).parent.mkdir(parents=True, exist_ok=True)
         nbformat.write(notebook, target / place)
     said = (
@@ -93,16 +114,18 @@ def write(root: Path, target: Path, repository: str = "", animations: bool = Tru
             folder.mkdir(exist_ok=True)
             shutil.copy(path, folder / path.name)
     books = notebooks(root)
-    links = Links(root, DOCUMENTS | {book: book for book in books}, site_reference.places(root / "fgmp"), repository)
+    pages = DOCUMENTS | {book: book for book in books}
+    links = Links(root, pages, site_reference.places(root / "fgmp"), repository, TITLES)
     if animations:
         site_animations.write(target, books)
-    write_notebooks(root, target, links, books)
+    runs = ledger.runs(root / "notebooks" / "results")
+    write_notebooks(root, target, links, books, runs)
     for place, page in DOCUMENTS.items():
         text = links.moved((root / place).read_text(encoding="utf-8"), place)
         if place == "CLAIMS.md":
-            text = site_claims.page(ledger.runs(root / "notebooks" / "results"))
+            text = site_claims.page(runs)
         if place == "README.md":
-            text += contents(books)
+            text += contents(root, books)
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(text, encoding="utf-8")
     for name in links.files:
