@@ -5,7 +5,7 @@ PYTHON ?= python3
 CONSTRAINTS ?= -c constraints.txt
 # Notebooks for `make refresh` and `make reproduce`, by name; all if empty.
 NB ?=
-# How many kinds of runs `make test-matrix` draws from the 3.4 million.
+# How many kinds of runs `make test-matrix` draws from the 15 million.
 MATRIX ?= 40000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest); all if empty.
 KERNELS ?=

@@ -7,7 +7,15 @@ are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says whi
 from typing import TYPE_CHECKING, Any
 
 from . import datasets, theory
-from .advice import AdviceWarning, FewRowsWarning, RisingObjectiveWarning, SeparationWarning, SmallSiteWarning
+from .advice import (
+    AdviceWarning,
+    CheckpointWarning,
+    FewRowsWarning,
+    InterruptedWarning,
+    RisingObjectiveWarning,
+    SeparationWarning,
+    SmallSiteWarning,
+)
 from .approximation import approx_tau
 from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
@@ -17,15 +25,19 @@ from .federation import Client, Federation
 from .local.solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
+from .methods.combination import Mean, Median, TrimmedMean
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
 from .methods.local_averages import LocalSteps
 from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
 from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
+from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
-from .running.simulation import Best, Result, simulate, stop_at, stop_when_stalled
+from .running.results import Best, Result
+from .running.simulation import simulate
+from .running.stopping import stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
 
@@ -39,9 +51,11 @@ __all__ = [
     "SVRG",
     "AdviceWarning",
     "Best",
+    "CheckpointWarning",
     "Client",
     "ConjugateGradient",
     "Dictionary",
+    "DropOut",
     "Exact",
     "FastFedDualAvg",
     "FedAvg",
@@ -55,16 +69,24 @@ __all__ = [
     "Federation",
     "FewRowsWarning",
     "GradientDescent",
+    "InterruptedWarning",
     "KSVDFit",
+    "Late",
+    "Lie",
     "LocalSteps",
     "LogisticLoss",
+    "Mean",
+    "Median",
     "Newton",
     "NormalEquations",
+    "NotFinite",
+    "OutOfRange",
     "Overall",
     "PerAtom",
     "PerOutput",
     "PooledConjugateGradient",
     "PooledNewton",
+    "RepeatedIndices",
     "Result",
     "RisingObjectiveWarning",
     "SeparationWarning",
@@ -73,8 +95,11 @@ __all__ = [
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",
+    "TooManyEntries",
     "Trial",
+    "TrimmedMean",
     "Tuning",
+    "WrongShape",
     "accuracy",
     "accuracy_on",
     "approx_tau",

@@ -17,7 +17,9 @@ from .checks import check_integer
 
 __all__ = [
     "AdviceWarning",
+    "CheckpointWarning",
     "FewRowsWarning",
+    "InterruptedWarning",
     "RisingObjectiveWarning",
     "SeparationWarning",
     "SmallSiteWarning",
@@ -32,6 +34,14 @@ _HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
+
+
+class CheckpointWarning(AdviceWarning):
+    """A checkpoint is damaged, and the previous one is used; or it could not be written, and the run goes on."""
+
+
+class InterruptedWarning(AdviceWarning):
+    """Ctrl-C ended a run, and its result is what there was."""
 
 
 class FewRowsWarning(AdviceWarning):

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import sparse
 
 __all__ = [
     "Seed",
@@ -20,6 +21,7 @@ __all__ = [
     "check_number",
     "check_option",
     "check_seed",
+    "check_sparse",
     "precision_of",
     "settle_integer",
     "settle_number",
@@ -87,12 +89,33 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
     if not np.isfinite(array).all():
-        bad = np.argwhere(~np.isfinite(array))
-        raise ValueError(
-            f"{name} holds {len(bad)} values that are not finite, the first at {tuple(map(int, bad[0]))}; "
-            "expected finite numbers"
-        )
+        _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
     return array
+
+
+def check_sparse(name: str, value: Any) -> Any:
+    """Return a sparse matrix of any format as a finite CSR array of float32 or float64, as `check_array`."""
+    precision = precision_of(name, value.dtype)
+    if len(value.shape) != 2:
+        raise ValueError(f"{name} has shape {value.shape}; expected 2 dimensions")
+    matrix = sparse.csr_array(value).astype(precision, copy=False)  # its own container, even of the same arrays
+    try:
+        matrix.check_format(full_check=True)
+    except ValueError as error:
+        raise ValueError(f"{name} is no valid sparse matrix: {error}") from None
+    if not np.isfinite(matrix.data).all():
+        entries = matrix.tocoo()
+        bad = np.flatnonzero(~np.isfinite(entries.data))
+        places = np.column_stack([entries.row[bad], entries.col[bad]])
+        _refuse_infinite(name, places[np.lexsort(places.T[::-1])])
+    return matrix
+
+
+def _refuse_infinite(name: str, places: NDArray[Any]) -> None:
+    raise ValueError(
+        f"{name} holds {len(places)} values that are not finite, the first at {tuple(map(int, places[0]))}; "
+        "expected finite numbers"
+    )
 
 
 def precision_of(name: str, dtype: Any) -> np.dtype[Any]:

@@ -9,12 +9,16 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 from .checks import precision_of
 from .losses import Loss
 from .models import Array, SparseModel, Support
+from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "minibatches"]
+
+_SMALL = 8192
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,10 +27,11 @@ class Client:
 
     Parameters
     ----------
-    features : ndarray, shape (n_samples, n_features), or scipy.sparse.linalg.LinearOperator
-        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs, its rows. A
-        LinearOperator is a matrix that is streamed and never stored; it serves methods with a dictionary, which need
-        A_i Psi once.
+    features : ndarray, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
+        The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs or the matrix
+        at most 8,192 entries, its rows. A sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, which keeps it
+        in CSR. A LinearOperator of SciPy is a matrix that is streamed and never stored; it serves methods with a
+        dictionary, which need A_i Psi once.
     targets : ndarray, shape (n_samples,)
         The observations y_i.
     loss : Loss
@@ -42,8 +47,10 @@ class Client:
 
     def __post_init__(self) -> None:
         if isinstance(self.features, np.ndarray):
-            contiguous = np.asfortranarray if self.n_outputs == 1 else np.ascontiguousarray
+            contiguous = np.asfortranarray if self._by_column else np.ascontiguousarray
             object.__setattr__(self, "features", contiguous(self.features))
+        elif sparse.issparse(self.features):
+            object.__setattr__(self, "features", SparseFeatures(self.features))
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -70,6 +77,11 @@ class Client:
         """Columns of a model: 1 where it is a vector."""
         return math.prod(self.model_shape[1:])
 
+    @cached_property
+    def _by_column(self) -> bool:
+        """Whether a dense matrix has its columns contiguous: not where a cache holds it, for rows are what comes."""
+        return self.n_outputs == 1 and isinstance(self.features, np.ndarray) and self.features.size > _SMALL
+
     @property
     def row_products(self) -> Array:
         """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples)."""
@@ -78,6 +90,8 @@ class Client:
     @property
     def keeps_row_products(self) -> bool:
         """Whether `row_products` is computed once and kept: where it takes at most a quarter of the data's memory."""
+        if isinstance(self.features, SparseFeatures):
+            return 4 * self.n_samples**2 <= self.features.n_stored
         return 4 * self.n_samples <= self.n_features
 
     @cached_property
@@ -85,17 +99,21 @@ class Client:
         return self._row_products()
 
     def _row_products(self) -> Array:
+        if isinstance(self.features, SparseFeatures):
+            return self.features.row_products()
         products: Array = self.features @ self.features.T
         return products
 
     def columns(self, support: Support) -> Array:
-        """The columns of A_i on a support, shape (n_samples, k)."""
-        by_column = self.n_outputs == 1
+        """The columns of A_i on a support, dense, shape (n_samples, k)."""
+        by_column = self._by_column
         picked: Array = self.features.T.take(support, axis=0).T if by_column else self.features.take(support, axis=1)
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
-        """A_i x; a sparse model touches the columns of its support only."""
+        """A_i x; a sparse model touches the columns of its support only, unless sparse features are smaller."""
+        if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
+            x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
         if self.n_outputs == 1:
             product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
             return product
@@ -140,6 +158,8 @@ class Client:
 
 def _by_output(coefficients: Array, features: Array) -> Array:
     """The product features @ coefficients, one contiguous column for each output."""
+    if isinstance(features, SparseFeatures):
+        return features @ coefficients
     product: Array = (coefficients.T @ features.T).T
     return product
 

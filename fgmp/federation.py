@@ -12,14 +12,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, precision_of
+from .checks import check_array, check_integer, check_sparse, precision_of
 from .client import Client
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel
+from .sparse_features import SparseFeatures, stacked
 
 __all__ = ["Client", "Federation"]
 
@@ -83,9 +85,10 @@ class Federation:
 
         Parameters
         ----------
-        As : sequence of array_like, each of shape (n_samples_i, n_features), or LinearOperator
+        As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
-            in Fortran order (C order for softmax) is not copied, any other is copied once.
+            in Fortran order (C order for softmax, and for at most 8,192 entries) is not copied, any other is copied
+            once. SciPy's sparse matrices and arrays stay sparse, and CSR is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -115,13 +118,16 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
+        if sparse.issparse(As):
+            raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
         ys, kept = coded_for(loss, ys, labels)
-        loss = loss_named(loss, [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)])
-        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, ys, strict=True))]
+        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
+        loss = loss_named(loss, targets)
+        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, targets, strict=True))]
         for client in clients:
             if client.n_features != clients[0].n_features:
                 raise ValueError(
@@ -189,7 +195,9 @@ class Federation:
         parts = [(client.features, client.targets) for client in self.clients]
         if not alike:
             parts = [(s * A, s * y) for s, (A, y) in zip(scales.astype(self.dtype), parts, strict=True)]
-        features, targets = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+        matrices, vectors = zip(*parts, strict=True)
+        several = any(isinstance(A, SparseFeatures) for A in matrices)
+        features, targets = stacked(matrices) if several else np.concatenate(matrices), np.concatenate(vectors)
         return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth, self.labels)
 
     def check_sparsity(self, sparsity: int, n_atoms: int) -> None:
@@ -209,14 +217,15 @@ class Federation:
         return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
 
 
-def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
+def _client(key: int, A: Any, y: Array, loss: Loss) -> Client:
     if isinstance(A, LinearOperator):
         precision_of(f"As[{key}]", A.dtype)
+    elif sparse.issparse(A):
+        A = check_sparse(f"As[{key}]", A)
     else:
         A = check_array(f"As[{key}]", A, ndim=2)
     if 0 in A.shape:
         raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
-    y = check_array(f"ys[{key}]", y, ndim=1)
     if len(y) != A.shape[0]:
         raise ValueError(f"ys[{key}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{key}]")
     return Client(A, loss.check_targets(f"ys[{key}]", y), loss, key)
@@ -224,6 +233,8 @@ def _client(key: int, A: Any, y: Any, loss: Loss) -> Client:
 
 def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
     features, targets = client.features, client.targets
+    if client.dtype == precision and (targets.dtype == precision or targets.dtype.kind != "f"):
+        return client
     if not isinstance(features, LinearOperator):
         features = features.astype(precision, copy=False)
     elif client.dtype != precision:

@@ -12,6 +12,11 @@
 # **Question.** Thirty clients hold twenty measurements each. For nearly all of them that is too few. Can they find a
 # common sparse signal together, without showing their measurements to anyone?
 #
+# ![Relative error against rounds: alone near 1, together exact after four rounds](pictures/00_start_here.png)
+#
+# Alone, a client with 20 rows stays where it began. Together, thirty such clients find the signal exactly within a
+# few rounds, and no row of data leaves any of them.
+#
 # **What you will see**
 # - the problem in pictures: few rows per client, one sparse signal, and clients that differ from one another;
 # - how often a client finds the signal alone, and how often the thirty find it together;
@@ -185,7 +190,7 @@ for seed in range(n_seeds):
     separate.append([alone(client, fed.truth).history["relative_error"] for client in fed.clients])
 together, separate = np.array(together), np.array(separate)
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.4)
 everyone = separate.reshape(-1, rounds + 1)
 curve(ax, range(rounds + 1), everyone, "each client alone", band=(25, 75), color="0.4", marker="s")
@@ -385,6 +390,13 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
 #   clients measured.
 # - [11_phase_transition](11_phase_transition.ipynb): what to do when clients hold fewer samples than the model has
 #   atoms. `SharedSupportGradMP` and `polish` there are this project's own, not the paper's.
+#
+# ## The answer
+#
+# Thirty clients that hold 20 rows each recover a signal with 5 nonzeros among 200 together: below 1e-14 on all 10
+# seeds. Alone, with the same algorithm, the median is 2 of 30 clients. In a round a client sends 60 bytes, while its
+# rows and observations fill 32.2 kB. And nothing is hidden in the code: one round by hand equals one round of
+# `fgmp.simulate`, to below 1e-12.
 #
 # ## References
 #

@@ -13,6 +13,11 @@
 # Gaussian dictionary $A$, and says that $BA$ is well conditioned if the stable rank of $B$ is large. How well, at
 # which rate, and what does FedGradMP gain?
 #
+# ![Error against rounds: exact in the dictionary, stuck in the standard basis](pictures/02_gaussian_dictionary_rip.png)
+#
+# On data without curvature in the standard basis FedGradMP does not move. In a random Gaussian dictionary the same
+# data are well conditioned, and it is exact after a round or two.
+#
 # **What you will see**
 # - the RIP constant of $BA / \|B\|_F$ against the stable rank of $B$, with the slope that decides between two rates;
 # - the Gaussian width behind it, computed and bounded;
@@ -577,7 +582,7 @@ def three(seed):
 histories = [three(seed) for seed in range(n_seeds)]
 errors = np.array([[h["relative_error"] for h in row] for row in histories])
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.8)
 labels = "signal and method: standard basis", "signal and method: dictionary", "signal: dictionary, method: basis"
 styles = (dict(color=BLUE, marker="s"), METHODS["FedGradMP"], dict(color=ORANGE, marker="^"))
@@ -630,6 +635,14 @@ fgmp.claim(
 #
 # All of these are collected in [ERRATA.md](../ERRATA.md). What the dictionary does to real digits is the subject of
 # the notebook on Figure 7.
+#
+# ## The answer
+#
+# A matrix whose smallest restricted curvature is zero has a condition number of 2.06 in the dictionary at sparsity 2,
+# and FedGradMP ends below 1e-14 there, while it stays above 0.1 in the standard basis. The price is a rate slower
+# than the one printed: the RIP constant falls with the stable rank at a slope of -0.543, near -1/2 and not -1. For
+# the logistic loss the measured ratio of 2.06 stays below the sharp bound of 4.58 and the paper's of 6.66. A ball in
+# the coefficients does not bound the curvature as printed: the smallest is 0.000217, and at least 0.289 was expected.
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** Does the error of FedGradMP shrink by at least a constant factor in every round, however different the
 # clients are? And does it shrink more slowly when they differ more?
 #
+# ![Relative error against rounds, six heterogeneities, with and without noise](pictures/03_linear_convergence.png)
+#
+# Without noise every curve falls to rounding error within ten rounds, at every heterogeneity; more different clients
+# cost a few rounds, and more local iterations win them back. With noise the error stops a few times above the floor.
+#
 # **What you will see**
 # - one run, round by round, and the same run repeated with other random numbers;
 # - the error curves of Figure 1 of the paper, without noise and with noise;
@@ -202,7 +207,7 @@ errors = np.array([curves for curves, _ in outcomes]).reshape(len(alphas), n_see
 noiseless, noisy = np.moveaxis(errors, (2, 3), (0, 1))  # each [K, alpha, seed, round]
 pooled, averaged = np.array([f for _, f in outcomes]).reshape(len(alphas), n_seeds, 2).transpose(2, 0, 1)
 
-# %%
+# %% tags=["headline"]
 fig, axes = panels(2, len(Ks), width=4.6, height=3.1, sharex=True, sharey="col", squeeze=False)
 for row, K in enumerate(Ks):
     for ax, runs, case in zip(axes[row], (noiseless[row], noisy[row]), ("without noise", "with noise"), strict=True):
@@ -453,6 +458,14 @@ fgmp.claim(
 # - **"Linear".** The paper takes the figure as a confirmation of Theorem 1. No client that we looked at meets the
 #   theorem's conditions on $c$, so the figure cannot confirm its constants. What holds is the shape of the claim: at
 #   least a constant factor per round, down to rounding without noise, and down to a level above zero with noise.
+#
+# ## The answer
+#
+# Yes: on all 12 of 12 pairs of heterogeneity and local iterations the error stays on or below the straight line of
+# its first round, until it is exact. Clients that differ more are slower, on 20 of 20 seeds by the first round; but
+# the worst average is 6.75 rounds with one local iteration and 3.3 rounds with three. With noise the error ends at
+# 4.84 times the error of pooled least squares on the true support (3.4 to 9.63 over the seeds). The theorem cannot be
+# the reason, for its condition is not met at any client.
 #
 # ## References
 #

@@ -13,6 +13,11 @@
 # differ wildly. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
 # well as the dictionary allows?
 #
+# ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/04_video_ksvd.png)
+#
+# Fifty clients with thirty measurements each recover a frame of 76,800 pixels, as five numbers on atoms that were
+# learnt from earlier frames. What is missing is what no five atoms can show.
+#
 # **What you will see**
 # - a clip, and the atoms that K-SVD learns from its first 80 frames;
 # - how close five atoms can come to a later frame at all: the floor; and how close a guess comes: the mean frame;
@@ -154,7 +159,7 @@ recovered = result.x.reshape(height, width)
 print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {best.best_error / size:.3g}")
 print(f"a client sends {result.history['bytes_up'][1] // n_clients} bytes in a round")
 
-# %%
+# %% tags=["headline"]
 images([frame, recovered], [f"frame {frame_number}", "recovered by FedGradMP"], vmin=0, vmax=1)
 plt.show()
 difference = frame - recovered
@@ -290,6 +295,14 @@ fgmp.claim(
 #   measurements can tell apart.
 # - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
 #   far from the best known choice it is.
+#
+# ## The answer
+#
+# Yes. The recovered frame misses 0.0501 of its norm in the median (0.0475 to 0.053 over 6 seeds), which is 1.03 times
+# what the best 5 atoms leave; on one seed it is 1.099 times, so the factor of 1.05 is met on most seeds and not on
+# all. The mean training frame misses 12.5 % of the frame, so the clip itself is no hard one: the recovery has 0.4
+# times that error. A client sends 60 bytes in a round, and no sensing matrix is ever stored: they would fill 0.922
+# GB.
 #
 # ## References
 #

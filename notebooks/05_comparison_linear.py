@@ -12,6 +12,11 @@
 # **Question.** Is FedGradMP ahead of the other federated methods, in rounds, in seconds and in bytes, when each of
 # them gets the learning rate that suits it best?
 #
+# ![Relative error against rounds, seconds and megabytes, five methods](pictures/05_comparison_linear.png)
+#
+# At the rates of the paper's grid FedGradMP is ahead in rounds, in seconds and in bytes. FedMid, FedDualAvg and
+# FedAvg lie on one another near 1 in these forty rounds; the dashed line is what an oracle could reach.
+#
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
 # - Figures 3, 4 and 5 of the paper: the error against rounds, against seconds of work, and against bytes, with a floor
@@ -316,7 +321,7 @@ def race(figure):
 # %% [markdown]
 # ### Figure 3: clients that differ little
 
-# %%
+# %% tags=["headline"]
 race(3)
 
 
@@ -661,20 +666,6 @@ print(f"entries of the true support found: {np.median(rows, axis=0)[-1]:.3g} of 
 # reason: besides the true columns, a client fits $2\tau$ further ones, which it chose because they match its own
 # residual, noise included. Full batches choose and fit on the same rows. Their residual is larger, not smaller.
 #
-# ## The answer
-#
-# - **With the rates of the paper's grid FedGradMP is ahead in all three figures**: in rounds, in seconds of work, and
-#   in bytes. In Figures 3 and 4 it is done after two or three rounds, when the others have hardly begun.
-# - **Its residual error is the smallest after these rounds, and not for ever.** On the data of Figure 3, FedIterHT with
-#   a larger step than the paper tried, and several hundred rounds, comes down to the oracle on every seed; with the
-#   best rate of the paper's grid it ends below FedGradMP on some. FedGradMP stays several times above the oracle. On
-#   the data of Figure 4 it depends on the seed.
-# - **FedAvg is not quite the slowest.** At equal rates the soft thresholds slow FedMid and FedDualAvg down, by a per
-#   cent or two.
-# - **Heterogeneity hurts in different ways.** FedAvg and FedMid lose their learning rate, and with it half of their
-#   progress. FedIterHT loses on most seeds the place where it comes to rest, by the factor claimed above. FedDualAvg
-#   hardly changes in these few rounds. FedGradMP changes little.
-#
 # ## What differs from the paper, and why
 #
 # - **Rounds, local iterations, seeds.** The paper does not state them. All methods have the same $K$ and the same
@@ -689,6 +680,15 @@ print(f"entries of the true support found: {np.median(rows, axis=0)[-1]:.3g} of 
 #   the server. With one client and $K = 1$ it therefore minimises $f + 2\lambda\|x\|_1$, where FedDualAvg has
 #   $\lambda$: at equal $\lambda$ the two do not look for the same model.
 # - **Sizes.** The defaults run in about a minute and a half. `notebooks/paper.yaml` has ten seeds and more rounds.
+#
+# ## The answer
+#
+# With the rates of the paper's grid FedGradMP is ahead in all three figures, in rounds, seconds and bytes: in Figure
+# 3 it has 0.0201 after 40 rounds, and FedIterHT, the best rival, 0.52. This is the smallest error after these rounds,
+# and not for ever: at a rate of 0.05, which the paper did not try, and after 300 rounds FedIterHT ends lower, and the
+# lowest error of FedGradMP is 2.83 times as large (2.77 to 4.73 over the seeds). FedAvg is not the slowest: 0.935
+# against 0.951 of FedMid. More heterogeneity costs FedGradMP a factor of 1.1, and takes from FedAvg and FedMid their
+# learning rate.
 #
 # ## References
 #

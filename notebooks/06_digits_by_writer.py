@@ -13,6 +13,11 @@
 # method ends with the best accuracy on the writers who took part, and on writers nobody has seen? And what does a
 # method pay, and save, by looking at a few pixels only?
 #
+# ![Accuracy on unseen clients against the rivals' learning rate](pictures/06_digits_by_writer.png)
+#
+# Who is ahead is decided by the learning rates of the rivals, which the paper does not print for this figure. At the
+# small rates of its other figures FedGradMP wins by far; at tuned rates the dense methods do.
+#
 # **What you will see**
 # - the clients: how one differs from another, in pictures and in one number;
 # - learning rates for all methods from the same search, on data that is not shown later. FedGradMP needs one here, too;
@@ -486,7 +491,7 @@ def at_end(name, learning_rate):
 
 ours = at_end("FedGradMP", rate["FedGradMP", TAU])
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.6)
 for name in rivals:
     ends = np.array([np.percentile(at_end(name, r), [50, 0, 100]) for r in candidates[name]]).T
@@ -564,6 +569,14 @@ for tau in sorted(sparsity):
 #   FEMNIST, with rates that suit every method. The learning rates, which the paper leaves open, decide: with the rivals
 #   at the smaller rates of the grid that it prints for other figures, FedGradMP is ahead of all of them.
 # - **Seeds.** The paper shows one run. Here are several, and the bands show how far they differ.
+#
+# ## The answer
+#
+# With tuned learning rates for all, FedGradMP is not ahead: with 8 of 64 pixels a digit it has 0.86 on unseen
+# clients, FedIterHT 0.84 and dense FedAvg 0.95. With the rivals at the rate 0.0001 it is ahead of all four by 0.4 to
+# 0.6. What it gives is a trade: with 16 pixels it is 0.03 below FedAvg at 50% of the bytes, with 4 pixels 0.22 below
+# at 12% of them. All this is measured on digits that stand in for FEMNIST; real writers, in the folder of results,
+# show the same order.
 #
 # ## References
 #

@@ -13,6 +13,12 @@
 # are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
 # pixels. Does that improve the condition of the problem, and does it improve the accuracy?
 #
+# ![Restricted condition numbers: pixels far above the dictionary](pictures/07_gaussian_dictionary_digits.png)
+#
+# The dictionary does what the paper asks of it for the condition of the problem: infinite or huge numbers become
+# moderate. The accuracy does not follow: pixels stay ahead, unless neighbouring pixels are nearly copies of one
+# another.
+#
 # **What you will see**
 # - the singular values and the stable rank of the clients' data, which the paper's argument rests on;
 # - restricted condition numbers of these clients before and after: exact for the smallest supports, one-sided bounds
@@ -192,7 +198,7 @@ for tau, row in zip(small_sparsity, np.median(measured, axis=0), strict=True):
     everywhere, in_ink, atoms = (float(f"{value:.2g}") for value in row)
     print(f"{tau:8} {everywhere:12g} {in_ink:14g} {atoms:12g}  {words}")
 
-# %%
+# %% tags=["headline"]
 fig, ax = panels(width=6, height=3.6)
 top = 10 * measured[np.isfinite(measured)].max()
 for version, label, name in ((1, "inked pixels", "FedIterHT"), (2, "dictionary", "FedGradMP")):
@@ -556,6 +562,14 @@ drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, wi
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
 #   images as they are. The stable rank does not change if all rows are multiplied by the same number.
 # - **Several seeds**, each with its own dictionary, instead of one run.
+#
+# ## The answer
+#
+# The condition improves, as the paper says: at sparsity 2 it is infinite in pixels, and 126 in the dictionary at its
+# worst client (115 to 178 over 5 seeds). The accuracy does not: with 4 atoms it is 0.61 on unseen clients against
+# 0.73 with 4 pixels, and the dictionary is ahead on 0 of 5 seeds. The paper's own argument does not apply, for the
+# stable rank is 1.4 where at least 9.2 is needed. It is ahead on 3 of 3 seeds where each pixel stands four times, or
+# where both get one small rate and the atoms are large.
 #
 # ## References
 #

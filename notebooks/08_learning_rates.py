@@ -12,6 +12,11 @@
 # **Question.** FedIterHT needs a learning rate. FedGradMP has none. How narrow is the range of rates with which
 # FedIterHT works, and what sets its ends?
 #
+# ![Errors of FedIterHT over learning rate and local iterations](pictures/08_learning_rates.png)
+#
+# There is no cell of this map in which FedIterHT is good after thirty rounds: small rates hardly move, large ones
+# diverge. FedGradMP has no rate to tune, and is exact.
+#
 # **What you will see**
 # - FedIterHT with the seven learning rates of Figure 8, twice: with the loss as the paper prints it (a mean over the
 #   rows) and with a sum over the rows. Which of the two diverges where the paper's figure does depends on the number of
@@ -417,7 +422,7 @@ for rate, several in long_runs.items():
         continue
     ends = [run.history["relative_error"][-1] for run in several]
     stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
-    as_printed = rate <= max(r for r in learning_rates if r < PUBLISHED)
+    as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
     fgmp.claim(
         f"fig8-stuck-{rate:g}",
         f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a relative"
@@ -530,7 +535,7 @@ colours = dict(cmap="viridis_r", norm=LogNorm(0.2, 1.2))
 middle = np.log(np.median(limits, axis=1))
 places = np.interp(middle, np.log(map_rates), range(len(map_rates)), left=-0.5, right=len(map_rates) - 0.5)
 
-# %%
+# %% tags=["headline"]
 fig, (ax, single) = panels(2, width=4.7, height=3.8, width_ratios=[len(map_rates), 1.2])
 picture = cells(ax, score, words, colours)
 ax.plot(np.repeat(places, 2), np.repeat(np.arange(len(map_Ks) + 1), 2)[1:-1] - 0.5, color="black")
@@ -641,6 +646,14 @@ if tried:
 # - **What FedGradMP pays.** It has no learning rate, but a least-squares solve in each local iteration instead, and
 #   like FedIterHT it must be told $\tau$. [05_comparison_linear](05_comparison_linear.ipynb) counts rounds, seconds and
 #   bytes, with rates tuned on seeds of their own.
+#
+# ## The answer
+#
+# The range is narrow, and its upper end is set by the client of the largest curvature and by how the loss is scaled.
+# With the loss as printed, a mean, no run at K = 3 diverges at any of the seven rates; with a sum the border is 0.002
+# (0.001 to 0.004 over 5 seeds). The estimate from the curvatures is right below its limit: 0 of 54 runs diverged. The
+# best cell of the map still has an error of 0.8. FedGradMP, with nothing to tune, is below 1e-14 after four rounds on
+# 20 of 20 seeds.
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** A client of FedGradMP runs $K$ local iterations before it answers. Do more of them make the error fall
 # faster per round? Do they make the error smaller in the end? And what does one local iteration cost?
 #
+# ![Rounds needed, and local iterations of a client in all, against K](pictures/09_local_iterations.png)
+#
+# More local iterations save rounds, but ever fewer: from three to fifteen, a client does four times the work and the
+# server saves less than one round. With noise they also end at a somewhat smaller error.
+#
 # **What you will see**
 # - what Theorem 1 says about $K$, as numbers;
 # - the error curves of Figure 10 of the paper, over many seeds;
@@ -30,7 +35,7 @@ sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
 batch_size = 30  # b, rows of a minibatch (1 to n_samples)
-local_iterations = [3, 6, 9, 12, 15]  # K, local iterations of a round (two or more, increasing, each at least 1)
+local_iterations = [3, 6, 9, 12, 15]  # K, local iterations of a round (increasing, each at least 1)
 noise_variance = 4.0e-6  # variance of the noise in the noisy runs (above 0)
 rounds = 8  # T, rounds of communication (at least 5)
 residual_rounds = 4  # the last error is the root-mean-square over so many rounds at the end (1 to rounds - 1)
@@ -115,7 +120,7 @@ def method(K):
 
 # %%
 fed = federation(first_seed)
-for K in (Ks[0], Ks[-1]):
+for K in sorted({Ks[0], Ks[-1]}):
     errors = fgmp.simulate(method(K), fed, 4, rng=first_seed).history["relative_error"]
     print(f"K = {K:<3}", ", ".join(f"{error:.3g}" if error > reached else f"below {reached:g}" for error in errors))
 
@@ -247,12 +252,29 @@ for case in curves:
         print(f"{case:13}  K = {K:<3} first round {start:<5.3g}  fitted {slope:<8.3g}", end="")
         print(f" {needed[case][:, column].mean():.3g} rounds ({low:.3g} to {high:.3g})")
 
+# %%
+fgmp.claim(
+    "fig10-rounds",
+    f"noiseless, {setting}: every run reaches the relative error {reached:g} within {rounds} rounds: rounds needed",
+    {f"K = {K}:": needed["without noise"][:, column] for column, K in enumerate(Ks)},
+    np.all(needed["without noise"] <= rounds, axis=0),
+    source="ours, Figure 10",
+    expected=f"at most {rounds}",
+    parameters=settings,
+)
 
 # %% [markdown]
 # The answer to "does it change with $K$?" is a *trend*: the slope of a straight line through the values of one seed,
 # against the logarithm of $K$. So it says what one doubling of $K$ changes. For factors and errors it is given in
 # per cent, for rounds in rounds. The trend falls if its whole interval is below zero (the answer is then "yes"),
-# grows if it is above ("no"), and otherwise the data do not decide.
+# grows if it is above ("no"), and otherwise the data do not decide. With one $K$ there is no trend, and nothing is
+# claimed about it.
+
+# %%
+several = len(Ks) > 1
+names = {"without noise": "noiseless", "with noise": "noisy"} if several else {}
+print(f"K from {Ks[0]} to {Ks[-1]}" if several else "one value of K: nothing is claimed about trends, which need two")
+
 
 # %%
 def per_doubling(values, logarithmic):
@@ -267,15 +289,15 @@ def answer(mean, low, high):
 
 
 # %%
-trends = {(case, "first"): per_doubling(first[case], True) for case in curves}
-trends |= {(case, "rounds"): per_doubling(needed[case], False) for case in curves}
+trends = {(case, "first"): per_doubling(first[case], True) for case in names}
+trends |= {(case, "rounds"): per_doubling(needed[case], False) for case in names}
 for (case, what), (mean, low, high) in trends.items():
     unit = "rounds" if what == "rounds" else "%"
     print(f"{case:13}  {what:6}  {mean:+.3g} {unit} per doubling of K ({low:+.3g} to {high:+.3g}):", end=" ")
     print(answer(mean, low, high))
 
 # %%
-for case, name in zip(curves, ("noiseless", "noisy"), strict=True):
+for case, name in names.items():
     answers = [answer(*trends[case, what]) for what in ("first", "rounds")]
     one, per = trends[case, "first"], trends[case, "rounds"]
     fgmp.claim(
@@ -296,7 +318,7 @@ for case, name in zip(curves, ("noiseless", "noisy"), strict=True):
 # A round costs communication, a local iteration costs work. With $\mu^K$ per round, a doubling of $K$ would halve the
 # rounds at the same total work. The measured runs do not gain that much:
 
-# %%
+# %% tags=["headline"]
 fig, (left, right) = panels(2, height=3.2, width=4.0)
 for case, color, marker in zip(curves, ("#0072B2", "#D55E00"), "os", strict=True):
     for ax, values in ((left, needed[case]), (right, needed[case] * np.array(Ks))):
@@ -325,26 +347,40 @@ for column, K in enumerate(Ks):
     print(f"K = {K:<3} last error {residual[:, column].mean():.3g} (95 % interval {low:.3g} to {high:.3g})")
 
 # %%
-trend = per_doubling(residual, True)
-difference = np.log(residual[:, -1] / residual[:, 0])
-ratio = np.exp([difference.mean(), *interval(difference)])
-answers = [answer(*trend), answer(*np.log(ratio))]
-smaller = int((difference < 0).sum())
-print(f"per doubling of K: {trend[0]:+.3g} % ({trend[1]:+.3g} to {trend[2]:+.3g}): {answers[0]}")
-print(f"K = {Ks[-1]} against K = {Ks[0]}: {ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}): {answers[1]}")
-
-# %%
 fgmp.claim(
-    "fig10-residual",
-    f"noise variance {noise_variance:g}, {setting}: the last error falls as K grows (95 % intervals of the trend and of"
-    f" the paired ratio K = {Ks[-1]} to K = {Ks[0]}, bootstrap over seeds)",
-    f"trend: {answers[0]}, {trend[0]:.3g} % per doubling ({trend[1]:.3g} to {trend[2]:.3g}); ratio: {answers[1]},"
-    f" {ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g}); smaller on {smaller} of {n_seeds} seeds",
-    "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-    source="paper, Figure 10, line 1395",
-    expected="decreases slightly, as a general trend",
+    "fig10-average",
+    f"noise variance {noise_variance:g}, {setting}: the last error of the average is below that of one client (root"
+    " mean square over the clients) on every seed: last error",
+    {f"K = {K}:": residual[:, column] for column, K in enumerate(Ks)},
+    np.all(residual < one_client, axis=0),
+    source="ours, Figure 10",
+    expected="below the error of one client",
     parameters=settings | dict(noise_variance=noise_variance, residual_rounds=residual_rounds),
 )
+
+# %%
+if several:
+    trend = per_doubling(residual, True)
+    difference = np.log(residual[:, -1] / residual[:, 0])
+    ratio = np.exp([difference.mean(), *interval(difference)])
+    answers = [answer(*trend), answer(*np.log(ratio))]
+    smaller = int((difference < 0).sum())
+    print(f"per doubling of K: {trend[0]:+.3g} % ({trend[1]:+.3g} to {trend[2]:+.3g}): {answers[0]}")
+    print(f"K = {Ks[-1]} against K = {Ks[0]}: {ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}): {answers[1]}")
+
+# %%
+if several:
+    fgmp.claim(
+        "fig10-residual",
+        f"noise variance {noise_variance:g}, {setting}: the last error falls as K grows (95 % intervals of the trend"
+        f" and of the paired ratio K = {Ks[-1]} to K = {Ks[0]}, bootstrap over seeds)",
+        f"trend: {answers[0]}, {trend[0]:.3g} % per doubling ({trend[1]:.3g} to {trend[2]:.3g}); ratio: {answers[1]},"
+        f" {ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g}); smaller on {smaller} of {n_seeds} seeds",
+        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
+        source="paper, Figure 10, line 1395",
+        expected="decreases slightly, as a general trend",
+        parameters=settings | dict(noise_variance=noise_variance, residual_rounds=residual_rounds),
+    )
 
 # %% [markdown]
 # ## Why does it depend on $K$ at all?
@@ -394,18 +430,19 @@ for title, chosen in groups.items():
 # We met this split on other seeds (0 to 39) while preparing the notebook. Here it is tested on new ones:
 
 # %%
-ratios = {title: np.exp(difference[chosen]) for title, chosen in groups.items()}
-good, bad = ratios.values()
-fgmp.claim(
-    "fig10-residual-support",
-    f"the last error at K = {Ks[-1]} is at most 0.85 of that at K = {Ks[0]} (median ratio) on the seeds where clients"
-    " find the support, and at least 0.85 on the others",
-    {f"{title}:": found for title, found in ratios.items() if len(found)},
-    bool(len(good) and np.median(good) <= 0.85 and (len(bad) == 0 or np.median(bad) >= 0.85)),
-    source="ours, Figure 10",
-    expected="at most 0.85; at least 0.85",
-    parameters=settings | dict(noise_variance=noise_variance),
-)
+if several:
+    ratios = {title: np.exp(difference[chosen]) for title, chosen in groups.items()}
+    good, bad = ratios.values()
+    fgmp.claim(
+        "fig10-residual-support",
+        f"the last error at K = {Ks[-1]} is at most 0.85 of that at K = {Ks[0]} (median ratio) on the seeds where"
+        " clients find the support, and at least 0.85 on the others",
+        {f"{title}:": found for title, found in ratios.items() if len(found)},
+        bool(len(good) and np.median(good) <= 0.85 and (len(bad) == 0 or np.median(bad) >= 0.85)),
+        source="ours, Figure 10",
+        expected="at most 0.85; at least 0.85",
+        parameters=settings | dict(noise_variance=noise_variance),
+    )
 
 # %% [markdown]
 # ## What does one local iteration cost?
@@ -544,6 +581,14 @@ plt.show()
 # - **The cost of SVRG.** For squared rows of unequal length, $c$ there is the largest curvature of a single row over
 #   the smallest of $f_i$, which is larger than the $c$ of the problem. What the paper calls steps, in
 #   $O(d\,c\log(1/\delta))$ for gradient descent, are gradients of single rows.
+#
+# ## The answer
+#
+# More local iterations are faster by the round: the first round shrinks the error by a factor that falls by 28.5 %
+# for each doubling of K, and 0.195 rounds are saved (0.269 to 0.123). They also end lower with noise: the last error
+# at K = 15 is 0.711 times that at K = 3 (0.642 to 0.788). But only where clients find the support: there the ratio is
+# 0.621, and 1.13 where they miss an entry. The steps of gradient descent grow like the condition number: 0.339 to
+# 0.421 times c log(1/delta).
 #
 # ## References
 #

@@ -12,6 +12,11 @@
 # **Question.** In each round the server draws $L$ of the $N$ clients. Do larger cohorts converge faster? And does the
 # last error grow with the cohort, as the paper's text says, or shrink?
 #
+# ![Last error against the cohort size, falling, in two dimensions](pictures/10_cohort_size.png)
+#
+# The last error shrinks as the cohort grows, like the error of an average. The paper's text says that it grows
+# slightly; the caption of its figure says the opposite.
+#
 # **What you will see**
 # - what the theorem on client sampling says about $L$, as numbers;
 # - the error curves of Figure 11 of the paper, in dimension 50 and in dimension 1000, over many seeds;
@@ -327,7 +332,7 @@ fgmp.claim(
 # The paper's text says that it slightly increases. The last error of a noisy run is the root-mean-square over its last
 # rounds. Beside it stand the two floors:
 
-# %%
+# %% tags=["headline"]
 fig, axes = panels(len(ns), width=4.2, height=3.4, squeeze=False, sharey=True)
 for ax, n, last, average, pool in zip(axes[0], ns, residual, averaged, pooled, strict=True):
     ends = np.array([interval(column) for column in last.T]).T
@@ -414,6 +419,13 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 # - **Averaging.** Algorithm 2 as printed sums $p_i x_i$ over all $N$ clients, the theorem uses $1/L$ over the cohort.
 #   Here the weights are scaled to sum to one over the cohort.
 # - **Many seeds.** The paper does not say how many runs its curves stand for.
+#
+# ## The answer
+#
+# Larger cohorts converge faster in dimension 1000: 0.399 rounds fewer for each doubling of L (0.52 to 0.272). In
+# dimension 50 this stays undecided with three local iterations, and is seen with one. The last error does not grow
+# with the cohort: it is 0.627 times as large at L = 30 as at L = 10 in dimension 50, and 0.704 times in dimension
+# 1000, on every one of 30 seeds. A single run seldom shows the opposite: in 8.89 % and 13.9 % of the rounds.
 #
 # ## References
 #

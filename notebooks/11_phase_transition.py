@@ -12,6 +12,11 @@
 # **Question.** FedGradMP asks every client to find the support alone. How many samples must a client hold for that? And
 # what can clients do that hold fewer?
 #
+# ![Maps of exact recovery over sparsity and samples a client, six methods](pictures/11_phase_transition.png)
+#
+# FedGradMP needs more samples at each client than there are atoms to tell apart. With a shared support the samples of
+# all clients count together, and a few rows a client are enough, though not quite as few as for pooled data.
+#
 # **What you will see**
 # - `SharedSupportGradMP`, a variant in which the clients choose the support together, in one small call;
 # - why it needs less: a proposition, with its assumption measured;
@@ -237,7 +242,7 @@ def maps(outcomes, across, label):
     plt.show()
 
 
-# %%
+# %% tags=["headline"]
 maps(by_sparsity, sparsities, "sparsity")
 
 # %% [markdown]
@@ -794,6 +799,14 @@ print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 r
 # thresholding pursuit exchanges estimates. What differs here: gradients are cut to their largest entries before they
 # are added, the whole support is refined in every round, the same two exchanges serve cohorts, balls, dictionaries and
 # three losses, and `polish` takes any method's result. No more novelty is claimed.
+#
+# ## The answer
+#
+# With 5 samples at each of 50 clients SharedSupportGradMP is exact on 20 of 20 seeds where the clients are alike, and
+# on 13 of 20 where they differ; FedGradMP on none. It needs 1.5 to 1.75 times the samples of pooled GradMP for half
+# of the runs, and so misses the goal of 10 %; with 4 tau entries sent it is 1.25 to 1.5. With noise one closing
+# exchange takes FedGradMP to the pooled floor on the median seed (2.67 times on the worst). The price is bytes: 3.6
+# MB where FedGradMP takes 0.14 MB; and on digits it is not ahead.
 #
 # ## References
 #

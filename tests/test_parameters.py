@@ -112,6 +112,13 @@ def test_the_message_tells_what_the_bound_is_worth():
         check_parameters({"In": [CELL], "n": 20, "tau": 2, "alpha": [1], "size": 21})
 
 
+def test_a_bound_may_be_the_largest_of_several_values_or_of_one():
+    space = {"In": ["n = 20  # n (at least max(taus))\ntaus = [3, 4]  # tau (each at least 1)"], "n": 5, "taus": 5}
+    assert check_parameters(space, "taus") == ([5],)
+    with pytest.raises(ValueError, match=r"n is 5; expected at least max\(taus\) \(taus is \[6\]\)"):
+        check_parameters(space | {"taus": 6})
+
+
 def test_a_notebook_as_a_script(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(f'# %%\nimport os\n\n# %% tags=["parameters"]\n{CELL}\n# %%\nprint(n)\n')

@@ -161,3 +161,58 @@ def test_the_path_can_be_seen(mode):
     assert ax.get_xlabel() == "sparsity" and ax.get_legend().get_texts()[0].get_text() == "chosen: 3"
     assert model.cv_.plot(ax) is ax
     matplotlib.pyplot.close("all")
+
+
+def correlated(n_classes=None, seed=0):
+    """Neighbours at 0.7, twelve features that count: paths end in different models, by where their steps start."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((200, 60))
+    for j in range(1, 60):
+        X[:, j] = 0.7 * X[:, j - 1] + np.sqrt(1 - 0.7**2) * X[:, j]
+    z = X[:, ::5] @ (rng.choice([-1, 1], 12) * rng.uniform(1, 2, 12))
+    y = z + rng.standard_normal(200) if n_classes is None else (z + rng.logistic(size=200) > 0).astype(int)
+    return X, y, np.arange(200) % 10
+
+
+def steps(make, X, y, groups, sparsities):
+    """Afresh, from the step before, and what `along` takes: the models of each step, and the federation."""
+    seen = []
+
+    class Spy(make):
+        def _settled_sparsity(self, problem, recipe, federation):
+            before = None
+            for tau in sparsities:
+                afresh, warm = (recipe.fit(federation, tau, problem.base, start) for start in (None, before))
+                before = recipe.along(federation, tau, problem.base, before).model
+                seen.append([federation.objective(model) for model in (afresh.model, warm.model, before)])
+            return super()._settled_sparsity(problem, recipe, federation)
+
+    Spy(1, method="fedgradmp").fit(X, y, groups)
+    return np.array(seen)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_a_step_of_the_path_is_the_better_of_two_starts(make):
+    X, y, groups = correlated(2 if make is fgmp.FedGradMPClassifier else None)
+    afresh, warm, taken = steps(make, X, y, groups, range(1, 13)).T
+    assert (afresh < warm - 1e-9).any() and (warm < afresh - 1e-9).any()  # neither start serves all steps
+    np.testing.assert_array_equal(taken, np.minimum(afresh, warm))
+
+
+@pytest.mark.parametrize("mode", ["cv", "ebic"])
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_the_fit_is_the_last_step_of_the_path(mode):
+    """Where a fit of the chosen sparsity alone would be worse, by its squared error on all rows."""
+    better = 0
+    for seed in range(4):
+        X, y, groups = correlated(seed=seed)
+        options = dict(method="fedgradmp", sparsities=[4, 8, 12], n_folds=2, random_state=0)
+        model = fgmp.FedGradMPRegressor(mode, **options).fit(X, y, groups)
+        alone = fgmp.FedGradMPRegressor(model.sparsity_, method="fedgradmp", random_state=0).fit(X, y, groups)
+        assert model.score(X, y) >= alone.score(X, y) - 1e-12
+        if mode == "ebic":
+            loss = model.cv_.table["loss"][model.cv_.table["sparsity"] == model.sparsity_]
+            np.testing.assert_allclose(np.mean((y - model.predict(X)) ** 2) / 2, loss, rtol=1e-9)
+        better += model.score(X, y) > alone.score(X, y) + 1e-6
+    assert better

@@ -57,8 +57,8 @@ _ = fgmp.claim("another", "y", 1 / 3, alpha < 3, source="paper, Figure 1, line 1
 if alpha < 0:
     raise ValueError("alpha must not be negative,\\ngot", alpha)
 """
-THREE = ["-g", "alpha=0.5,1,2.5", "-y", "{local_iterations: [1, 3]}"]
-SIX = ["-g", "alpha=0.5,1,2.5", "-g", "local_iterations=[1, 3],[6, 12]"]  # as in the README
+THREE = ["-g", "alpha=0.5,1,2.5", "-y", "{local_iterations: 1}"]
+SIX = ["-g", "alpha=0.5,1,2.5", "-g", "local_iterations=1,3"]  # as in the README
 ROOT = Path(__file__).parents[1]
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
@@ -140,18 +140,24 @@ def test_six_points_with_one_job(reference):
     assert [(r["alpha"], r["local_iterations"], r["claim"], r["part"]) for r in rows] == [
         (alpha, k, *claim)
         for alpha in ("0.5", "1", "2.5")
-        for k in ("[1, 3]", "[6, 12]")
+        for k in ("1", "3")
         for claim in (("another", ""), ("toy", "values"), ("toy", "threads"))
     ]
     assert {r["state"] for r in rows} == {"done"} and len({r["point"] for r in rows}) == 6
-    last = next(r for r in rows[::-1] if r["part"] == "values")
-    given = np.array([15.0, 30.0])
-    assert last["values"] == "15.0 30.0" and last["count"] == "2" and last["expected"] == "about 1"
-    quantiles = [float(last[name]) for name in ("min", "q25", "median", "q75", "max")]
-    np.testing.assert_allclose(quantiles, given[0] + np.diff(given) * [0, 0.25, 0.5, 0.75, 1], rtol=1e-15)
+    assert [r["values"] for r in rows if r["part"] == "values"] == ["0.5", "1.5", "1", "3", "2.5", "7.5"]
     another = next(r for r in rows if r["claim"] == "another")
     assert float(another["values"]) == 1 / 3 and another["unit"] == "s" and another["verdict"] == "reproduced"
     assert {r["values"] for r in rows if r["part"] == "threads"} == {"1"}
+
+
+def test_brackets_make_a_list_of_a_value(folder):
+    assert call("sweep", "09", "-g", "local_iterations=[1, 3],[6, 12]", "-y", "{alpha: 2.5}").exit_code == 0
+    rows = [row for row in table(folder / "build" / "sweeps" / "09_local_iterations") if row["part"] == "values"]
+    assert [row["local_iterations"] for row in rows] == ["[1, 3]", "[6, 12]"]
+    given, last = np.array([15.0, 30.0]), rows[-1]
+    assert last["values"] == "15.0 30.0" and last["count"] == "2" and last["expected"] == "about 1"
+    quantiles = [float(last[name]) for name in ("min", "q25", "median", "q75", "max")]
+    np.testing.assert_allclose(quantiles, given[0] + np.diff(given) * [0, 0.25, 0.5, 0.75, 1], rtol=1e-15)
 
 
 def test_two_jobs_give_the_same_table(folder, reference):

@@ -3,12 +3,12 @@
 import json
 import re
 
+import headlines
 import jupytext
 import keep_results
 import ledger
 import nbformat
 import pytest
-import readme_figure
 import run_notebooks
 from normalise import KERNEL, normalise, printed
 from run_notebooks import Job, commit_claims, commit_pair, execute, plan
@@ -127,5 +127,6 @@ def test_kept_results_are_whole(path):
 
 
 def test_the_figure_of_the_readme_is_that_of_the_notebook():
-    notebook = nbformat.read(run_notebooks.ROOT / "notebooks" / f"{readme_figure.NOTEBOOK}.ipynb", as_version=4)
-    assert readme_figure.TARGET.read_bytes() == readme_figure.pictures(notebook)[readme_figure.NUMBER - 1]
+    for name, target in headlines.README.items():
+        notebook = nbformat.read(headlines.NOTEBOOKS / f"{name}.ipynb", as_version=4)
+        assert target.read_bytes() == headlines.headline(notebook)

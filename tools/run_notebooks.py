@@ -6,7 +6,7 @@
     run_notebooks.py --in-place [NAME ...]               renew the committed pairs and all that is made from them
 
 With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it, with the records of its
-claims, CLAIMS.md, the totals in README.md and its figure.
+claims, CLAIMS.md, the totals in README.md, and the pictures at the top of the notebooks and the README.
 """
 
 import argparse
@@ -19,10 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import headlines
 import jupytext
 import ledger
 import nbformat
-import readme_figure
 import yaml
 from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
@@ -127,6 +127,7 @@ def main() -> int:
     if "FGMP_DATA" in os.environ:  # notebooks run in a folder of their own
         os.environ["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
     forget_claims(claims, {job.name for job in jobs} if arguments.names else None)
+    shutil.copytree(headlines.PICTURES, folder / headlines.PICTURES.name, dirs_exist_ok=True)  # what titles link to
     with ProcessPoolExecutor(max_workers=2) as pool:
         ran = list(pool.map(execute, jobs))
     if arguments.in_place:
@@ -135,7 +136,7 @@ def main() -> int:
                 commit_pair(job)
                 commit_claims(job, claims)
         ledger.main()
-        readme_figure.main()
+        headlines.main()
     print()
     print(summary(read_claims(claims)))
     failed = [job.name for job, fine in zip(jobs, ran, strict=True) if not fine]

@@ -1,7 +1,8 @@
 """One style for all figures, and the few kinds of figure that the notebooks share.
 
-Colours are those of Okabe and Ito, which colour-blind readers can tell apart; every curve also has a marker of its
-own. A method keeps its colour and marker in all notebooks, and FedGradMP is the strongest.
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart, where they have a contrast of 3 to white;
+every curve also has a marker of its own. A method keeps its colour and marker in all notebooks, and FedGradMP is the
+strongest.
 """
 
 from __future__ import annotations
@@ -30,17 +31,17 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#CC79A7",
 )
 
-WINE = "#882255"  # of Tol's muted colours; yellow is too pale for a line
+WINE, INDIGO, BROWN = "#882255", "#332288", "#8C510A"  # yellow, orange and sky blue are too pale for a line on white
 
 METHODS: dict[str, dict[str, Any]] = {
     "FedGradMP": {"color": VERMILLION, "marker": "o", "linewidth": 2.4, "zorder": 5},
     "SharedSupportGradMP": {"color": WINE, "marker": "*", "markersize": 8, "linewidth": 2.4, "zorder": 6},
     "FedIterHT": {"color": BLUE, "marker": "s"},
-    "FedHT": {"color": SKY, "marker": "D"},
+    "FedHT": {"color": INDIGO, "marker": "D"},
     "FedAvg": {"color": BLACK, "marker": "^"},
     "FedMid": {"color": GREEN, "marker": "v"},
     "FedDualAvg": {"color": PURPLE, "marker": "P"},
-    "FastFedDualAvg": {"color": ORANGE, "marker": "X"},
+    "FastFedDualAvg": {"color": BROWN, "marker": "X"},
 }
 
 _MARKERS = "osD^vPX<>*"
@@ -76,7 +77,7 @@ def panels(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float
 
 def gradation(count: int) -> list[dict[str, Any]]:
     """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
-    shades = plt.get_cmap("viridis_r")(np.linspace(0.12, 0.95, count))
+    shades = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count))
     return [{"color": tuple(shade), "marker": _MARKERS[i % len(_MARKERS)]} for i, shade in enumerate(shades)]
 
 

@@ -17,6 +17,8 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 __all__ = ["Parameter", "check_parameters", "read_parameters"]
 
 _COUNTS = {word: number for number, word in enumerate(("one", "two", "three", "four", "five"), start=1)}
@@ -85,7 +87,7 @@ class Parameter:
         expected = _Range(self.range)
         if not expected.several:
             return self._one(value, expected, others, value)
-        values = [*value] if isinstance(value, (list, tuple, set, range)) or hasattr(value, "tolist") else [value]
+        values = _values(value)
         most = expected.count if expected.exactly else len(values)
         in_order = not expected.increasing or all(a < b for a, b in zip(values, values[1:], strict=False))
         if not max(expected.count, 1) <= len(values) <= most or not in_order:
@@ -245,8 +247,15 @@ def check_parameters(
     parameters = _cell_of(namespace)
     given = {parameter.name: namespace[parameter.name] for parameter in parameters}
     given |= {name: value for name, value in (none or {}).items() if given[name] is None}
-    settled = {parameter.name: parameter.settled(given[parameter.name], given) for parameter in parameters}
+    several = {parameter.name for parameter in parameters if _Range(parameter.range).several}
+    others = {name: _values(value) if name in several else value for name, value in given.items()}
+    settled = {parameter.name: parameter.settled(given[parameter.name], others) for parameter in parameters}
     return tuple(settled[name] for name in names)
+
+
+def _values(value: Any) -> list[Any]:
+    """What came as several values, or as one."""
+    return [*value] if isinstance(value, (list, tuple, set, range)) or np.ndim(value) == 1 else [value]
 
 
 def _cell_of(namespace: Mapping[str, Any]) -> list[Parameter]:

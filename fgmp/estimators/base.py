@@ -75,8 +75,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         recipe = self._recipe(problem)
         federation = problem.federation()
         federation.check_cohort(self.cohort_size)
-        self.sparsity_ = self._settled_sparsity(problem, recipe, federation)
-        fit = recipe.fit(federation, self.sparsity_, base)
+        self.sparsity_, before = self._settled_sparsity(problem, recipe, federation)
+        fit = recipe.along(federation, self.sparsity_, base, before)
         self._keep(fit, problem)
         return self
 
@@ -133,17 +133,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             seed,
         )
 
-    def _settled_sparsity(self, problem: Problem, recipe: Recipe, federation: Federation) -> int:
+    def _settled_sparsity(
+        self, problem: Problem, recipe: Recipe, federation: Federation
+    ) -> tuple[int, SparseModel | None]:
+        """tau, and the model of the step before it where it was chosen on a path."""
         n_features = self.n_features_in_
         if self.sparsity is None:
-            return int(min(10, n_features))
+            return int(min(10, n_features)), None
         if not isinstance(self.sparsity, str):
-            return int(self.sparsity)
+            return int(self.sparsity), None
         grid = self._grid(sum(len(site.targets) for site in problem.sites))
         choose = by_cross_validation if self.sparsity == "cv" else by_ebic
         with quiet():  # a path tries what is too much for some site; the fit speaks for the choice
-            self.cv_: SparsityPath = choose(problem, recipe, grid, federation, int(self.n_folds))
-        return self.cv_.chosen
+            self.cv_: SparsityPath
+            self.cv_, before = choose(problem, recipe, grid, federation, int(self.n_folds))
+        return self.cv_.chosen, before
 
     def _grid(self, n_rows: int) -> list[int]:
         if self.sparsities is None:

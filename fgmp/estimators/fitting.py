@@ -22,7 +22,9 @@ from ..methods.pooled_newton import PooledNewton
 from ..methods.shared_support import SharedSupportGradMP
 from ..models import Array, SparseModel, Support
 from ..running.books import History
-from ..running.simulation import simulate, stop_when_stalled
+from ..running.results import whole
+from ..running.simulation import simulate
+from ..running.stopping import stop_when_stalled
 from ..selection import PerAtom, PerOutput, Selection
 from .weighted_loss import WeightedLoss
 
@@ -163,12 +165,22 @@ class Recipe:
         method: Method = StartingFrom(self._method(name, federation.loss, sparsity), base if start is None else start)
         stop = stop_when_stalled(3, improvement=self.tol)
         with quiet(RisingObjectiveWarning):  # the best model is what is used
-            result = simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop)
+            result = whole(simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop))
         rounds = int(result.history["round"][-1])
         if not self.polish:
             return Fit(result.best.coefficients, rounds, result.history, name)
         coefficients, history = self._closed(federation, result.best.coefficients, result.history, base)
         return Fit(coefficients, rounds, history, name)
+
+    def along(self, federation: Federation, sparsity: int, base: SparseModel, before: SparseModel | None) -> Fit:
+        """One step of a path: the better of two fits on the objective, from `base` and from the step `before`.
+
+        From the model before, a fit may stay with features that were best for a smaller model; from `base` it may end
+        in a worse model than the smaller one.
+        """
+        starts = [None] if before is None else [None, before]
+        fits = [self.fit(federation, sparsity, base, start) for start in starts]
+        return min(fits, key=lambda fit: federation.objective(fit.model))
 
     def with_cohort(self, cohort_size: int) -> Recipe:
         """The same with another cohort."""
@@ -205,7 +217,8 @@ class Recipe:
         solver = _pooled_solver_for(federation.loss, self.ridge)
         for passed in range(1 if squared else _PASSES):
             with quiet():
-                closed = simulate(_OnSupport(model, solver, StandardBasis()), small, 1, self.cohort_size, self.seed)
+                on_support = _OnSupport(model, solver, StandardBasis())
+                closed = whole(simulate(on_support, small, 1, self.cohort_size, self.seed))
             history = _continued(history, closed.history)
             before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
             if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):

@@ -22,6 +22,8 @@ __all__ = [
     "warn_constant",
 ]
 
+_SHOWN = 20
+
 
 def refuse(estimator: Any, name: str, expected: str, got: Any) -> None:
     """Raise the ValueError that scikit-learn raises for a parameter."""
@@ -87,5 +89,7 @@ def warn_constant(constant: Array, names: Sequence[str] | None) -> None:
     """Warn of constant columns, as scikit-learn's univariate selection does."""
     places = np.flatnonzero(constant)
     if len(places):
-        shown = [str(names[int(j)]) for j in places] if names is not None else places.tolist()
-        warnings.warn(f"Features {shown} are constant: their coefficients are zero.", UserWarning, stacklevel=4)
+        some = places[:_SHOWN]
+        shown = [str(names[int(j)]) for j in some] if names is not None else some.tolist()
+        more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
+        warnings.warn(f"Features {shown}{more} are constant: their coefficients are zero.", UserWarning, stacklevel=4)

@@ -84,7 +84,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
 
     Notes
     -----
-    Sparse X stays sparse at predictions; a fit makes the rows of the groups dense.
+    Sparse X stays sparse: nothing is made dense but the columns of the support. Its columns are centred in the
+    products with them, and the model is that of the same dense X, but for rounding.
     """
 
     _intercepts = (True, "per_group", False)

@@ -1,4 +1,4 @@
-"""How many features: a warm-started path over tau, judged on rows held out by each site, or by EBIC."""
+"""How many features: a path over tau, each step from two starts, judged on rows held out by each site, or by EBIC."""
 
 from __future__ import annotations
 
@@ -67,11 +67,12 @@ class SparsityPath:
 
 def by_cross_validation(
     problem: Problem, recipe: Recipe, grid: Sequence[int], federation: Federation, n_folds: int
-) -> SparsityPath:
+) -> tuple[SparsityPath, SparseModel | None]:
     """Each site holds out a fold of its rows at a time and sends the loss of the others' model on them.
 
-    All folds go along the path together, each from its own model of the step before, until `_PATIENCE` steps in a row
-    did not lower the mean over the sites.
+    All folds go along the path together, each with its own model of the step before, until `_PATIENCE` steps in a row
+    did not lower the mean over the sites. Then all rows go along it, up to the step before the choice: with the model
+    there, which is returned too, the fit is one of those that were judged.
     """
     folds = [fold_of_rows(site, n_folds, recipe.seed) for site in problem.sites]
     runs = [_Run(problem, recipe, folds, fold) for fold in range(n_folds)]
@@ -89,7 +90,11 @@ def by_cross_validation(
     shares = weights.sum(axis=axis)
     units = shares > 0
     scores = np.array([total.sum(axis=axis)[units] / shares[units] for total in totals])
-    return judged(np.array(taken), scores, shares[units] / shares.sum())
+    path = judged(np.array(taken), scores, shares[units] / shares.sum())
+    before: SparseModel | None = None
+    for tau in taken[: taken.index(path.chosen)]:
+        before = recipe.along(federation, tau, problem.base, before).model
+    return path, before
 
 
 def judged(sparsities: Array, scores: Array, shares: Array) -> SparsityPath:
@@ -123,20 +128,21 @@ def judged(sparsities: Array, scores: Array, shares: Array) -> SparsityPath:
 
 def by_ebic(
     problem: Problem, recipe: Recipe, grid: Sequence[int], federation: Federation, n_folds: int
-) -> SparsityPath:
+) -> tuple[SparsityPath, SparseModel | None]:
     """The extended Bayesian information criterion with gamma = 1 along the path on all rows.
 
     Twice the negative log-likelihood (of the squared loss, n log of the mean squared error), plus k log n for k
     coefficients and twice the log of the number of supports of tau among the p features (Chen and Chen, 2008). n is the
-    sum of the weights.
+    sum of the weights. Returns the model of the step before the choice too.
     """
     n = sum(site.weight for site in problem.sites)
     p = federation.n_features - int(problem.intercept)
     rows: list[tuple[int, float, float, int]] = []
-    start: SparseModel | None = None
+    models: list[SparseModel | None] = [None]
     for tau in grid:
-        start = recipe.fit(federation, tau, problem.base, start).model
-        loss, k = federation.objective(start), len(start.support)
+        model = recipe.along(federation, tau, problem.base, models[-1]).model
+        models.append(model)
+        loss, k = federation.objective(model), len(model.support)
         fit = n * np.log(max(2 * loss, 1e-300)) if isinstance(problem.loss, SquaredLoss) else 2 * n * loss
         supports = gammaln(p + 1) - gammaln(tau + 1) - gammaln(p - tau + 1)
         rows.append((tau, loss, float(fit + k * np.log(n) + 2 * supports), k))
@@ -145,7 +151,8 @@ def by_ebic(
             break
     columns = [np.array(column) for column in zip(*rows, strict=True)]
     table = dict(zip(("sparsity", "loss", "ebic", "n_coefficients"), columns, strict=True))
-    return SparsityPath("ebic", table, int(table["sparsity"][np.argmin(table["ebic"])]))
+    best = int(np.argmin(table["ebic"]))
+    return SparsityPath("ebic", table, int(table["sparsity"][best])), models[best]
 
 
 class _Run:
@@ -170,8 +177,7 @@ class _Run:
         """Weighted sum of the held-out losses at each site; zero where a site holds nothing out in this fold."""
         cohort = self.recipe.cohort_size
         recipe = self.recipe if cohort is None else self.recipe.with_cohort(min(cohort, self.federation.n_clients))
-        fit = recipe.fit(self.federation, tau, self.problem.base, self.model)
-        self.model = fit.model
+        self.model = recipe.along(self.federation, tau, self.problem.base, self.model).model
         losses = np.zeros(len(self.weights))
         for client in self.judges.clients:
             losses[client.key] = client.objective(self.model) * self.weights[client.key]

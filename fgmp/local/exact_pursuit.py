@@ -39,7 +39,7 @@ def refine_by_least_squares(
     SparseModel
     """
     by_column, y = client.features.T, client.targets
-    support, values, columns = x.support, x.values, by_column.take(x.support, axis=0)
+    support, values, columns = x.support, x.values, client.columns(x.support).T
     correlations = np.empty((1, len(by_column)), y.dtype)
     for rows in minibatches:
         residual = values @ columns
@@ -53,7 +53,7 @@ def refine_by_least_squares(
         member = mark_largest(correlations, 2 * sparsity)[0]  # Gamma
         member[support] = True  # Gamma-hat = Gamma u Lambda
         merged = member.nonzero()[0]
-        columns = by_column.take(merged, axis=0)
+        columns = client.columns(merged).T
         b = least_squares(columns.T, y)
         if not np.isfinite(b).all():
             return SparseModel(merged, b, x.shape)

@@ -14,6 +14,7 @@ from ..dictionaries import Coordinates, StandardBasis
 from ..federation import Client
 from ..losses import Loss
 from ..models import Array, Support
+from ..sparse_features import SparseFeatures
 
 __all__ = ["RestrictedProblem", "inner", "shift_directions"]
 
@@ -73,7 +74,7 @@ class RestrictedProblem:
         atoms, outputs = np.divmod(merged, shape[1])
         used = np.zeros(shape[0], bool)
         used[atoms] = True
-        if 2 * np.count_nonzero(used) < shape[0]:
+        if 2 * np.count_nonzero(used) < shape[0] or isinstance(client.features, SparseFeatures):
             columns, places = client.columns(np.flatnonzero(used)), (used.cumsum() - 1)[atoms] * shape[1] + outputs
         else:
             columns, places = client.features, merged
@@ -234,7 +235,10 @@ class RestrictedProblem:
 
     def steepest_row(self) -> float:
         """An upper bound of the curvature of any single row, times the number of rows: of m w l."""
-        norms = np.einsum("ij,ij->i", self.columns, self.columns)
+        columns = self.columns
+        if self.places is not None:  # the columns may be more than the problem's
+            columns = columns[:, np.unique(self.places // self.n_outputs)]
+        norms = np.einsum("ij,ij->i", columns, columns)
         stretch = 1.0
         if self.places is not None and self.coordinates is not None:
             stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2

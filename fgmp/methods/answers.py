@@ -11,30 +11,55 @@ import numpy as np
 from ..models import Array, Message
 from ..selection import PER_OUTPUT, Selection
 
-__all__ = ["check_arrays", "check_model", "check_sparse_model", "is_taken"]
+__all__ = ["REASONS", "Refused", "check_arrays", "check_model", "check_sparse_model", "reason_against"]
+
+# Why a server does without an answer.
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
 
 
-def is_taken(check: Callable[[Any, Message], None], state: Any, answer: Any) -> bool:
-    """Whether an answer is a message of finite numbers that passes the check of its exchange.
+class Refused(ValueError):
+    """An answer that is not taken.
+
+    Parameters
+    ----------
+    message : str
+    reason : str
+        The one of `REASONS` under which it is counted.
+    """
+
+    def __init__(self, message: str, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+def reason_against(check: Callable[[Any, Message], None], state: Any, answer: Any) -> str:
+    """Why an answer is not taken, one of `REASONS`; "" where it is a message of finite numbers that passes its check.
 
     Parameters
     ----------
     check : callable (state, message) -> None
-        Raises a ValueError where the message is not what the exchange asked for.
+        Raises a ValueError where the message is not what the exchange asked for; one that is not `Refused` counts as
+        malformed.
     state : object
         The server's.
     answer : object
-        Whatever came.
+        Whatever came; None is nothing.
     """
+    if answer is None:
+        return "missing"
     if not isinstance(answer, dict) or not all(isinstance(array, np.ndarray) for array in answer.values()):
-        return False
-    if not all(array.dtype.kind in "fiu" and bool(np.isfinite(array).all()) for array in answer.values()):
-        return False
+        return "malformed"
+    if not all(array.dtype.kind in "fiu" for array in answer.values()):
+        return "malformed"
+    if not all(np.isfinite(array).all() for array in answer.values()):
+        return "not_finite"
     try:
         check(state, answer)
+    except Refused as error:
+        return error.reason
     except ValueError:
-        return False
-    return True
+        return "malformed"
+    return ""
 
 
 def check_arrays(message: Message, arrays: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]]) -> None:
@@ -83,6 +108,9 @@ def check_sparse_model(
     if not support.size:
         return
     if (support[1:] <= support[:-1]).any() or support[0] < 0 or support[-1] >= math.prod(shape):
-        raise ValueError(f"support is not increasing from 0 to at most {math.prod(shape) - 1}")
+        raise Refused(f"support is not increasing from 0 to at most {math.prod(shape) - 1}", "indices")
     if at_most is not None:
-        selection.check_support(support, shape, at_most)
+        try:
+            selection.check_support(support, shape, at_most)
+        except ValueError as error:
+            raise Refused(str(error), "too_many") from error

@@ -19,10 +19,11 @@ from ..federation import Client, Federation
 from ..models import Array, Message, Support, decode, encode
 from ..selection import PER_OUTPUT, Selection
 from .answers import check_model
+from .combination import MEAN, Combination, check_combination
 from .contract import Exchange, Reply, State
 from .in_dictionary import InDictionary
 
-__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrderMethod", "mean"]
+__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrderMethod"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +42,8 @@ class FirstOrderMethod(InDictionary):
         The atoms whose coefficients are learnt; the standard basis by default.
     selection : Selection
         What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by default.
+    combination : Combination
+        What the server makes of the answers: `Mean` by default; `Median` and `TrimmedMean` bear clients that lie.
     """
 
     learning_rate: float
@@ -48,9 +51,11 @@ class FirstOrderMethod(InDictionary):
     batch_size: int | None = None
     dictionary: StandardBasis = field(default_factory=StandardBasis)
     selection: Selection = PER_OUTPUT
+    combination: Combination = MEAN
 
     def __post_init__(self) -> None:
         settle_number(self, "learning_rate", above=0)
+        check_combination(self.combination)
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
 
@@ -88,8 +93,13 @@ class FirstOrderMethod(InDictionary):
         return moved
 
     def combine(self, state: State, replies: list[Reply]) -> State:
-        """The mean of the clients' ends."""
-        return mean(replies, state.shape)
+        """The mean of the clients' ends, or what `combination` makes of them."""
+        return self.combined(replies, state.shape)
+
+    def combined(self, replies: list[Reply], shape: tuple[int, ...]) -> Array:
+        """One model of those that came back."""
+        ends = [decode(reply.message, shape) for reply in replies]
+        return self.combination.arrays(ends, [reply.weight for reply in replies])
 
     def check_answer(self, state: State, message: Message) -> None:
         """A client answers with a model."""
@@ -134,7 +144,7 @@ class FedAvg(FirstOrderMethod):
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """Return w + eta_s Delta."""
-        return state + self.server_learning_rate * (mean(replies, state.shape) - state)
+        return state + self.server_learning_rate * (self.combined(replies, state.shape) - state)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +184,7 @@ class FedHT(FirstOrderMethod):
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """H_tau of the mean."""
-        return self.selection.hard(mean(replies, state.shape), self.sparsity)
+        return self.selection.hard(self.combined(replies, state.shape), self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,10 +233,3 @@ class FedMid(FedAvg):
         """S(w + eta_s Delta, eta_s eta_c K lambda)."""
         length = self.server_learning_rate * self.learning_rate * self.local_iterations
         return self.selection.soft(super().combine(state, replies), length * self.l1_weight)
-
-
-def mean(replies: list[Reply], shape: tuple[int, ...]) -> Array:
-    """The weighted mean of the models that came back."""
-    ends = [reply.weight * decode(reply.message, shape) for reply in replies]
-    total: Array = np.sum(ends, axis=0)
-    return total

@@ -14,7 +14,7 @@ from ..checks import settle_number
 from ..federation import Client, Federation
 from ..models import Array, Message, decode, encode
 from .answers import check_model
-from .baselines import FedMid, FirstOrderMethod, mean
+from .baselines import FedMid, FirstOrderMethod
 from .contract import Reply
 
 __all__ = ["FastFedDualAvg", "FedDualAvg"]
@@ -64,7 +64,7 @@ class FedDualAvg(FedMid):
 
     def combine(self, state: DualState, replies: list[Reply]) -> DualState:
         """Return z + eta_s Delta."""
-        delta = mean(replies, state.dual.shape) - state.dual
+        delta = self.combined(replies, state.dual.shape) - state.dual
         return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
 
     def check_answer(self, state: DualState, message: Message) -> None:
@@ -144,7 +144,7 @@ class FastFedDualAvg(FirstOrderMethod):
     def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
         """G and X averaged, and the model they give."""
         G, X = (
-            mean([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
+            self.combined([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
             for part in ("gradients", "iterates")
         )
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)

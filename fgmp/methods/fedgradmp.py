@@ -16,9 +16,10 @@ from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
 from ..local.defaults import solver_for
 from ..local.solvers import Exact, Solver, check_solver, minimise_on
-from ..models import Array, Message, SparseModel, average, union
+from ..models import Array, Message, SparseModel, union
 from ..selection import PER_OUTPUT, Selection
 from .answers import check_sparse_model
+from .combination import MEAN, Combination, check_combination
 from .contract import Exchange, Reply
 from .in_dictionary import InDictionary
 
@@ -55,6 +56,9 @@ class FedGradMP(InDictionary):
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
+    combination : Combination
+        What the server makes of the answers before it keeps tau atoms: `Mean` by default, as in the paper; `Median` and
+        `TrimmedMean` bear clients that lie.
 
     Raises
     ------
@@ -98,8 +102,10 @@ class FedGradMP(InDictionary):
     solver: Solver | None = None
     radius: float | None = None
     selection: Selection = PER_OUTPUT
+    combination: Combination = MEAN
 
     def __post_init__(self) -> None:
+        check_combination(self.combination)
         settle_integer(self, "sparsity")
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
@@ -146,7 +152,7 @@ class FedGradMP(InDictionary):
     def aggregate(self, state: SparseModel, replies: list[Reply]) -> SparseModel:
         """x_{t+1} = Pi_R P_{Lambda_s}(sum p_i x_i) with Lambda_s = approx_tau(sum p_i x_i)."""
         models = [SparseModel.from_message(reply.message, state.shape) for reply in replies]
-        mean = average(models, [reply.weight for reply in replies])
+        mean = self.combination.models(models, [reply.weight for reply in replies])
         support = self.dictionary.approximate_model(mean, self.sparsity, self.selection)
         return self.into_ball(self.dictionary.project(mean, support))
 

@@ -25,7 +25,7 @@ from .baselines import FirstOrderMethod
 from .contract import Exchange
 from .fedgradmp import FedGradMP
 
-__all__ = ["Kernel", "answer_of", "kernel_for"]
+__all__ = ["Kernel", "answer_of", "is_readable", "kernel_for"]
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,25 @@ def answer_of(exchange: Exchange, client: Client, readable: bool = False) -> Cal
         Whether the printed form serves in any case; so does the environment variable ``FGMP_READABLE=1``. The numbers
         are the same but for rounding, and a debugger can step through the pseudo-code.
     """
-    kernel = None if readable or os.environ.get("FGMP_READABLE") == "1" else kernel_for(exchange, client)
+    kernel = None if is_readable(readable) else kernel_for(exchange, client)
     return exchange.answer if kernel is None else kernel.answer
+
+
+def is_readable(readable: bool) -> bool:
+    """Whether the printed forms serve: asked for in the call, or with ``FGMP_READABLE=1`` in the environment."""
+    return readable or os.environ.get("FGMP_READABLE") == "1"
 
 
 def kernel_for(exchange: Exchange, client: Client) -> Kernel | None:
     """The kernel that serves a client in an exchange; None where the printed form does.
 
     A kernel stands for the functions that it was written for and no others: where a method overrides one of them, the
-    printed form serves. Each earns at least 1.15 times the speed of whole rounds (benchmarks/README.md).
+    printed form serves, as on sparse features. Each earns at least 1.15 times the speed of whole rounds (see
+    benchmarks/README.md).
     """
     method, function = getattr(exchange.answer, "__self__", None), getattr(exchange.answer, "__func__", None)
+    if not isinstance(client.features, np.ndarray):
+        return None
     if isinstance(method, FedGradMP) and function is FedGradMP.refine:
         return _refinement(method, client)
     if isinstance(method, FirstOrderMethod) and function is FirstOrderMethod.train:

@@ -70,7 +70,7 @@ class PooledNewton:
         return (*steps, last)
 
 
-class _Best(NamedTuple):
+class BestSoFar(NamedTuple):
     """What is remembered between two exchanges: the best model so far and the step tried from it.
 
     Also what the quadratic model promised of the whole step, the objective at the very start, and whether the zero
@@ -113,7 +113,7 @@ class _Search(NamedTuple):
                 "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
             )
         objective = self.objective(total["value"], trial)
-        best: _Best | None = point.memory
+        best: BestSoFar | None = point.memory
         if best is not None and not _is_no_worse(objective, best):
             return self.tried(best._replace(direction=best.direction / 2)) if best.zero_tried else self.from_zero(best)
         gradient = total["gradient"] + self.ridge * trial.values
@@ -121,13 +121,13 @@ class _Search(NamedTuple):
         direction = newton_direction(hessian, gradient)
         first, zero_tried = (objective, not trial.values.any()) if best is None else (best.first, best.zero_tried)
         if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
-            here = _Best(trial, objective, np.zeros_like(gradient), 0.0, first, zero_tried)
+            here = BestSoFar(trial, objective, np.zeros_like(gradient), 0.0, first, zero_tried)
             return self.tried(here) if zero_tried else self.from_zero(here)
-        return self.tried(_Best(trial, objective, direction, -inner(gradient, direction) / 2, first, zero_tried))
+        return self.tried(BestSoFar(trial, objective, direction, -inner(gradient, direction) / 2, first, zero_tried))
 
     def keep_the_better(self, point: Point, replies: list[Reply]) -> Point:
         """The last trial, or the best model where the trial is worse."""
-        best: _Best = point.memory
+        best: BestSoFar = point.memory
         objective = self.objective(sums(replies)["value"], point.model)
         better = _is_no_worse(objective, best)
         missed = abs(best.promised - (best.objective - objective if better else 0.0))
@@ -135,12 +135,12 @@ class _Search(NamedTuple):
         close = self.radius is not None or missed <= _CLOSE * scale
         return Point(point.model if better else best.model, None if close else Unfinished(missed, scale))
 
-    def tried(self, best: _Best) -> Point:
+    def tried(self, best: BestSoFar) -> Point:
         """The point one step from the best model."""
         moved = replace(best.model, values=best.model.values + best.direction)
         return Point(self.dictionary.into_ball(moved, self.radius), best)
 
-    def from_zero(self, best: _Best) -> Point:
+    def from_zero(self, best: BestSoFar) -> Point:
         """The zero model on the support, to be compared with the best."""
         return Point(replace(best.model, values=np.zeros_like(best.model.values)), best._replace(zero_tried=True))
 
@@ -158,7 +158,7 @@ class _Search(NamedTuple):
 _CLOSE = 1e-4
 
 
-def _is_no_worse(objective: float, best: _Best) -> bool:
+def _is_no_worse(objective: float, best: BestSoFar) -> bool:
     """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
     rounding = 16 * float(np.finfo(best.model.values.dtype).eps) * abs(best.objective)
     return bool(objective <= best.objective + rounding)

@@ -1,4 +1,4 @@
-"""The books of a run: one row of the history for each recorded round, and the running totals.
+"""The books of a run: how far it is, one row of the history for each recorded round, and the best model so far.
 
 `simulate` fills them; what they cost is not counted among the seconds of a method.
 """
@@ -6,19 +6,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from ..federation import Client, Federation
+from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
 
-__all__ = ["Books", "History", "Metric", "column_of"]
+__all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_of"]
 
-_COUNTS = ("round", "bytes_up", "bytes_down", "clients")
+_COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
 
 History = dict[str, Array]
 Metric = Callable[[Array], float]
+
+
+class Totals(NamedTuple):
+    """What a run has used so far, and how many clients answered every exchange of the last round.
+
+    With faults also how many answers were left out so far, for each of `REASONS`; without, an empty tuple.
+    """
+
+    seconds: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    clients: int = 0
+    left_out: tuple[int, ...] = ()
+
+    def columns(self) -> dict[str, float]:
+        """Their part of a row of the history."""
+        reasons = REASONS if self.left_out else ()
+        counts = {f"left_out_{reason}": count for reason, count in zip(reasons, self.left_out, strict=True)}
+        return {name: value for name, value in self._asdict().items() if name != "left_out"} | counts
+
+
+class Lead(NamedTuple):
+    """The best state so far, by the last row of a column."""
+
+    state: State
+    round: int
+    value: float
+
+
+class Progress(NamedTuple):
+    """How far a run is: all that its next round needs. It changes as a whole, between two rounds.
+
+    Attributes
+    ----------
+    number : int
+        The rounds that are finished.
+    state : object
+        The server's.
+    totals : Totals
+    rows : int
+        The rows of the history that are written.
+    lead : Lead or None
+        None before the first row.
+    """
+
+    number: int
+    state: State
+    totals: Totals
+    rows: int = 0
+    lead: Lead | None = None
 
 
 class Books:
@@ -33,6 +85,8 @@ class Books:
     metrics : mapping of str to callable
     evaluated : ndarray of int
         The clients whose mean objective is recorded.
+    best_by : str
+        The column whose lowest value leads.
     """
 
     def __init__(
@@ -42,49 +96,55 @@ class Books:
         clients: list[Client],
         metrics: Mapping[str, Metric],
         evaluated: Support,
+        best_by: str,
     ) -> None:
-        self.method, self.truth, self.metrics = method, federation.truth, dict(metrics)
+        self.method, self.truth, self.metrics, self.best_by = method, federation.truth, dict(metrics), best_by
         self.clients = [clients[i] for i in evaluated]
         weights = federation.weights[evaluated]
         self.weights = weights if len(weights) == len(clients) else weights / weights.sum()
-        self.seconds = 0.0
-        self.bytes_up = self.bytes_down = self.clients_answered = 0
         self._columns: dict[str, Array] = {}
-        self._length = 0
 
-    def record(self, number: int, state: State) -> None:
-        """Append one row."""
-        x = self.method.estimate(state)
-        row: dict[str, float] = {"round": number}
+    def record(self, progress: Progress) -> Progress:
+        """The progress with one more row, which is written, and with what leads after it."""
+        x = self.method.estimate(progress.state)
+        row: dict[str, float] = {"round": progress.number}
         if self.truth is not None:
             row["relative_error"] = float(np.linalg.norm(x - self.truth) / np.linalg.norm(self.truth))
-        row["objective"] = self._objective(self.method.coefficients(state))
-        row |= {"seconds": self.seconds, "bytes_up": self.bytes_up, "bytes_down": self.bytes_down}
-        row["clients"] = self.clients_answered
+        row["objective"] = self._objective(self.method.coefficients(progress.state))
+        row |= progress.totals.columns()
         # A copy each, because a metric may write into what it gets.
         row |= {name: metric(x.copy()) for name, metric in self.metrics.items()}
-        self._append(row)
+        self._write(progress.rows, row)
+        recorded = progress._replace(rows=progress.rows + 1)
+        value = float(column_of(self.history(recorded), self.best_by)[-1])
+        lead = progress.lead
+        if lead is None or value < lead.value or (np.isnan(lead.value) and not np.isnan(value)):
+            lead = Lead(progress.state, progress.number, value)
+        return recorded._replace(lead=lead)
 
-    def history(self) -> History:
+    def history(self, progress: Progress) -> History:
         """The rows so far as columns, not writeable; asking again costs as little after many rounds as after few."""
-        views = {name: column[: self._length] for name, column in self._columns.items()}
+        views = {name: column[: progress.rows] for name, column in self._columns.items()}
         for view in views.values():
             view.setflags(write=False)
         return views
+
+    def take(self, history: History) -> None:
+        """Go on from the rows of an earlier run."""
+        self._columns = {name: np.array(column) for name, column in history.items()}
 
     def _objective(self, coefficients: Array) -> float:
         sparse = SparseModel.of(coefficients)
         model = sparse if 4 * len(sparse.support) < coefficients.size else coefficients
         return float(self.weights @ np.array([client.objective(model) for client in self.clients]))
 
-    def _append(self, row: dict[str, float]) -> None:
+    def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:
             self._columns = {name: np.empty(64, np.int64 if name in _COUNTS else np.float64) for name in row}
         for name, value in row.items():
-            if self._length == len(self._columns[name]):
-                self._columns[name] = np.resize(self._columns[name], 2 * self._length)
-            self._columns[name][self._length] = value
-        self._length += 1
+            if place == len(self._columns[name]):
+                self._columns[name] = np.resize(self._columns[name], 2 * place)
+            self._columns[name][place] = value
 
 
 def column_of(history: History, column: str) -> Array:

@@ -24,7 +24,8 @@ from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..models import Array, SparseModel
 from .books import Metric
-from .simulation import Best, Result, simulate
+from .results import Best, Result, whole
+from .simulation import simulate
 
 __all__ = ["polish"]
 
@@ -100,7 +101,8 @@ def polish(
         start = replace(start, values=np.zeros_like(start.values))
     method = _Closing(start, solver or default, dictionary or StandardBasis(), radius)
     with quiet():  # the run itself has said what there was to say
-        closed = simulate(method, federation, 1, cohort_size, rng, metrics=metrics)
+        clients = result.objective_on
+        closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))
     _say_where_it_did_not_converge(method.solver, closed.state.memory)
     history = _continued(result.history, closed.history)
     return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))

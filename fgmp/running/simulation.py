@@ -1,89 +1,36 @@
-"""The round loop: draws cohorts, carries messages, keeps the books."""
+"""The round loop: draws cohorts, plays rounds, keeps the books and the checkpoints."""
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
-from ..checks import Seed, check_integer, check_number, check_seed
+from ..advice import InterruptedWarning, advise
+from ..checks import Seed, check_integer, check_seed
 from ..federation import Federation
-from ..methods.answers import is_taken
-from ..methods.contract import Method, Reply, State
-from ..models import Array, Support, message_bytes
-from .books import Books, History, Metric, column_of
+from ..methods.answers import REASONS
+from ..methods.contract import Method, State
+from ..methods.kernels import is_readable
+from ..models import Array, Support
+from .books import Books, Metric, Progress, Totals
+from .checkpoints import Keeper
 from .closing import advise_at_the_end
+from .faults import Fault, Faults, check_faults
+from .fingerprints import fingerprint
+from .results import Best, Result
+from .rounds import draw_cohort, play_round
+from .state_codec import classes_for
+from .stopping import Callback
 from .workers import Alone, Workers
 
-__all__ = ["Best", "Result", "simulate", "stop_at", "stop_when_stalled"]
-
-Callback = Callable[[History], bool]
-
-
-@dataclass(frozen=True, eq=False)
-class Best:
-    """The best model that a run recorded, by one column of its history.
-
-    Attributes
-    ----------
-    x, support, coefficients : ndarray
-        As in `Result`.
-    round : int
-        When it was recorded; 0 is the start.
-    value : float
-        The lowest of the column.
-    column : str
-    """
-
-    x: Array = field(repr=False)
-    support: Array = field(repr=False)
-    coefficients: Array = field(repr=False)
-    round: int
-    value: float
-    column: str
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """What a run leaves behind.
-
-    Attributes
-    ----------
-    x : ndarray
-        The last estimate, as the method has it, as a signal, shape (n_features,), or (n_features, n_outputs).
-    support : ndarray of int
-        Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
-        the standard basis, atoms in a dictionary.
-    coefficients : ndarray
-        The coefficients alpha of x = Psi alpha; x itself in the standard basis.
-    history : dict of ndarray
-        One entry per recorded round, row 0 the start. ``round``; ``relative_error``, ||x - x#|| / ||x#||, where the
-        federation knows the truth; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's
-        own work so far (clients one after another, the server, and at row 0 the preparation of the clients), without
-        the books; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many answered every exchange of that round
-        with what was asked for.
-    seed : int
-        The seed of the run: ``rng=seed`` repeats it.
-    state : object
-        The server's last state, as the method defines it.
-    best : Best
-        The best model that was recorded, the start included: by the objective, it is never worse than the start.
-    objective_on : ndarray of int or None
-        The clients, by their place in the federation, over which the objective of the history is the weighted mean;
-        None where these are all.
-    """
-
-    x: Array
-    support: Array
-    coefficients: Array
-    history: History
-    seed: int
-    state: State = field(repr=False)
-    best: Best
-    objective_on: Support | None = field(default=None, repr=False)
+__all__ = ["simulate"]
 
 
 def simulate(
@@ -96,11 +43,14 @@ def simulate(
     record_every: int = 1,
     metrics: Mapping[str, Metric] | None = None,
     callback: Callback | Iterable[Callback] = (),
-    objective_on: int | Sequence[int] | None = None,
+    objective_on: int | Sequence[int] | Support | None = None,
     best_by: str = "objective",
     progress: bool = False,
     workers: int = 1,
     readable: bool = False,
+    checkpoint: str | os.PathLike[str] | None = None,
+    every: int | None = None,
+    faults: Fault | Iterable[Fault] | None = None,
 ) -> Result:
     """Run a federated method on a federation, on this machine.
 
@@ -138,6 +88,18 @@ def simulate(
     readable : bool, default False
         Whether clients run the loops as the pseudo-code has them, which a debugger can step through, instead of fast
         kernels; ``FGMP_READABLE=1`` in the environment does the same. The numbers are the same but for rounding.
+    checkpoint : path-like, optional
+        A file that keeps how far the run is. Where it exists the run goes on from there, to the same bits as if it had
+        never ended, the seconds apart; with more `rounds` than before, too. ``rng=None`` then is the seed of the file.
+        It is written at the start, after the first round, every `every` rounds, and however the run ends, and the one
+        before stays beside it as ``.previous``.
+    every : int or None
+        The rounds between two checkpoints; None is one a minute.
+    faults : Fault or several, optional
+        What goes wrong with clients, for example ``fgmp.DropOut(probability=0.1)``: see `fgmp.running.faults`. With
+        faults, even none in an empty list, the history counts the answers left out so far by reason:
+        ``left_out_missing``, ``_late``, ``_not_finite``, ``_malformed``, ``_indices`` (out of range, repeated, not in
+        order) and ``_too_many``, one for each client and exchange.
 
     Returns
     -------
@@ -146,20 +108,29 @@ def simulate(
     Raises
     ------
     ValueError
-        Where the method does not fit the federation, or an argument is out of its range.
+        Where the method does not fit the federation, or an argument is out of its range; where the checkpoint is of
+        another method, federation, seed or options (the message says what differs), or damaged, and the previous too.
+    OSError
+        Where the first checkpoint cannot be written.
+    TypeError
+        Where a method's state holds what a checkpoint cannot: see `fgmp.running.state_codec`.
 
     Warns
     -----
     AdviceWarning
         At most once each in a run: `FewRowsWarning` and `SmallSiteWarning` by the method before it starts,
         `RisingObjectiveWarning` where the last model is above the start or gave back a tenth of what had been gained,
-        `SeparationWarning` where a model without a radius leaves no row on the wrong side.
+        `SeparationWarning` where a model without a radius leaves no row on the wrong side, `CheckpointWarning` where a
+        checkpoint is damaged and the previous one is used, or could not be written and the run goes on,
+        `InterruptedWarning` after Ctrl-C.
 
     Notes
     -----
     An answer that is not finite, or not what was asked for (other names, shapes or types, indices out of range or
     repeated, more entries than allowed), is left out of that exchange, and the weights are scaled to the rest; an
     exchange that nobody answers ends the round and leaves the model as it was.
+
+    Ctrl-C gives up the round under way and returns what there is, with ``result.interrupted`` true.
 
     Examples
     --------
@@ -174,52 +145,100 @@ def simulate(
     rounds = check_integer("rounds", rounds, at_least=0)
     record_every = check_integer("record_every", record_every)
     cohort_size = federation.check_cohort(cohort_size)
-    seed = check_seed("rng", rng)
+    keeper = _keeper(checkpoint, every)
+    seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
     method.check(federation)
     workers = check_integer("workers", workers)
     callbacks = (callback,) if callable(callback) else tuple(callback)
     evaluated = _clients_evaluated(federation, objective_on, seed)
+    given = check_faults(faults)
+    plan = None if given is None else Faults(given, seed, [client.key for client in federation.clients])
 
     began = time.perf_counter()
     clients = [method.prepare(client) for client in federation.clients]
-    state = method.start(federation)
-    books = Books(method, federation, clients, metrics or {}, evaluated)
-    books.seconds = time.perf_counter() - began
-    books.record(0, state)
-    lead = _Lead(best_by)
-    lead.see(state, books)
-    bar = tqdm(range(1, rounds + 1), desc=type(method).__name__, unit="round", disable=not progress)
-    with Alone(method, clients, readable) if workers == 1 else Workers(method, clients, workers, readable) as crowd:
-        for number in bar:
-            cohort = draw_cohort(seed, number, federation.n_clients, cohort_size)
-            recorded = number % record_every == 0 or number == rounds
-            with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-                state = _round(method, state, crowd, federation.weights, cohort, seed, number, books)
-                if recorded:
-                    books.record(number, state)
-                    lead.see(state, books)
-            if recorded and any(stop(books.history()) for stop in callbacks):
-                break
-    x, support, coefficients = _model(method, state)
-    history = {name: column.copy() for name, column in books.history().items()}
-    best = Best(*_model(method, lead.state), lead.round, lead.value, best_by)
-    with np.errstate(over="ignore", invalid="ignore"):
-        advise_at_the_end(method, books.clients, coefficients, history)
-    return Result(x, support, coefficients, history, seed, state, best, None if objective_on is None else evaluated)
+    reached = Progress(
+        0,
+        method.start(federation),
+        Totals(time.perf_counter() - began, left_out=() if plan is None else (0,) * len(REASONS)),
+    )
+    books = Books(method, federation, clients, metrics or {}, evaluated, best_by)
+    earlier = None
+    if keeper:
+        options = {"cohort_size": cohort_size, "record_every": record_every, "objective_on": evaluated}
+        options |= {
+            "best_by": best_by,
+            "metrics": ", ".join(metrics or ()),
+            "readable": is_readable(readable),
+            "faults": given,
+        }
+        run, types = fingerprint(method, federation, seed, options), classes_for(method, reached.state)
+        earlier = keeper.go_on(run, types, rounds)
+    if earlier is None:
+        reached = books.record(reached)
+    else:
+        reached = earlier[0]
+        books.take(earlier[1])
+
+    def keep() -> None:
+        if keeper:
+            keeper.save(reached, books.history(reached))
+
+    def is_stopped() -> bool:
+        return reached.number > 0 and any(stop(books.history(reached)) for stop in callbacks)
+
+    interrupted = False
+    bar = tqdm(total=rounds, initial=reached.number, desc=type(method).__name__, unit="round", disable=not progress)
+    try:
+        keep()
+        with (
+            bar,
+            Alone(method, clients, readable) if workers == 1 else Workers(method, clients, workers, readable) as crowd,
+        ):
+            while not (reached.number % record_every == 0 and is_stopped()) and reached.number < rounds:
+                cohort = draw_cohort(seed, reached.number + 1, federation.n_clients, cohort_size)
+                with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
+                    played = play_round(method, reached, crowd, federation.weights, cohort, seed, plan)
+                    # One assignment: wherever Ctrl-C comes, `reached` is a whole round.
+                    reached = books.record(played) if played.number % record_every == 0 else played
+                if keeper and keeper.due(reached):
+                    keep()
+                bar.update()
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:
+        with suppress(Exception):
+            keep()
+        raise
+    keep()
+    if reached.number % record_every:  # kept without this row, which a run of more rounds has not
+        reached = books.record(reached)
+        interrupted or is_stopped()
+    return _result(method, reached, books, seed, None if objective_on is None else evaluated, interrupted, rounds)
 
 
-class _Lead:
-    """The best state so far, by the last row of a column."""
-
-    def __init__(self, column: str) -> None:
-        self.column, self.value, self.round, self.state = column, np.nan, 0, None
-
-    def see(self, state: State, books: Books) -> None:
-        """Keep a state that was just recorded, where it is better or the first."""
-        history = books.history()
-        value = float(column_of(history, self.column)[-1])
-        if len(history["round"]) == 1 or value < self.value or (np.isnan(self.value) and not np.isnan(value)):
-            self.value, self.round, self.state = value, int(history["round"][-1]), state
+def _result(
+    method: Method,
+    reached: Progress,
+    books: Books,
+    seed: int,
+    evaluated: Support | None,
+    interrupted: bool,
+    rounds: int,
+) -> Result:
+    """What the run leaves, and what it says at its end."""
+    x, support, coefficients = _model(method, reached.state)
+    history = {name: column.copy() for name, column in books.history(reached).items()}
+    assert reached.lead is not None
+    best = Best(*_model(method, reached.lead.state), reached.lead.round, reached.lead.value, books.best_by)
+    if interrupted:
+        advise(
+            f"Ctrl-C ended the run after round {reached.number} of {rounds}; the result is what there was",
+            InterruptedWarning,
+        )
+    else:
+        with np.errstate(over="ignore", invalid="ignore"):
+            advise_at_the_end(method, books.clients, coefficients, history)
+    return Result(x, support, coefficients, history, seed, reached.state, best, evaluated, interrupted)
 
 
 def _model(method: Method, state: State) -> tuple[Array, Support, Array]:
@@ -228,81 +247,22 @@ def _model(method: Method, state: State) -> tuple[Array, Support, Array]:
     return np.array(method.estimate(state)), np.flatnonzero(coefficients), coefficients
 
 
-def stop_at(below: float, column: str = "relative_error") -> Callback:
-    """A callback that stops a run once a column of the history is at most `below`.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
-    >>> done = fgmp.stop_at(1e-6, "relative_error")
-    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=1000, rng=0, callback=done)
-    >>> int(result.history["round"][-1]) < 10
-    True
-    """
-    below = check_number("below", below)
-    return lambda history: bool(column_of(history, column)[-1] <= below)
+def _keeper(checkpoint: Any, every: int | None) -> Keeper | None:
+    """Who keeps the checkpoints, where there are to be any."""
+    if every is not None:
+        every = check_integer("every", every)
+        if checkpoint is None:
+            raise ValueError(f"every is {every} and there is no checkpoint; expected a path as checkpoint")
+    if checkpoint is None:
+        return None
+    if not isinstance(checkpoint, (str, os.PathLike)) or Path(checkpoint).is_dir():
+        raise ValueError(f"checkpoint is {checkpoint!r}; expected the path of a file")
+    return Keeper(checkpoint, every)
 
 
-def stop_when_stalled(patience: int, column: str = "objective", improvement: float = 1e-3) -> Callback:
-    """A callback that stops a run when `patience` records in a row did not improve a column.
-
-    The lowest value so far has to fall by more than the fraction `improvement` to count as better.
-    """
-    patience = check_integer("patience", patience)
-    improvement = check_number("improvement", improvement, at_least=0)
-
-    def stalled(history: History) -> bool:
-        values = np.nan_to_num(column_of(history, column), nan=np.inf, posinf=np.inf)
-        if len(values) <= patience:
-            return False
-        before, since = values[:-patience].min(), values[-patience:].min()
-        return bool(since >= (before - improvement * abs(before) if np.isfinite(before) else before))
-
-    return stalled
-
-
-def draw_cohort(seed: int, number: int, n_clients: int, cohort_size: int) -> Support:
-    """The clients of round `number`, increasing: `cohort_size` of them, uniformly without replacement."""
-    if cohort_size == n_clients:
-        return np.arange(n_clients)
-    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, number)))
-    return np.sort(generator.choice(n_clients, cohort_size, replace=False))
-
-
-def _round(
-    method: Method,
-    state: State,
-    crowd: Alone | Workers,
-    weights: Array,
-    cohort: Support,
-    seed: int,
-    number: int,
-    books: Books,
-) -> State:
-    """One round: every exchange in order, each over the whole cohort."""
-    always = np.ones(len(cohort), bool)
-    for index, exchange in enumerate(method.exchanges()):
-        began = time.perf_counter()
-        message = exchange.broadcast(state)
-        answers = crowd.answers(cohort, message, seed, number, index)
-        taken = np.array([is_taken(exchange.check, state, answer) for answer in answers])
-        always &= taken
-        total = weights[cohort[taken]].sum()
-        if total > 0:
-            replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in np.flatnonzero(taken)]
-            state = exchange.combine(state, replies)
-        books.seconds += time.perf_counter() - began
-        books.bytes_down += len(cohort) * message_bytes(message)
-        books.bytes_up += sum(message_bytes(answer) for answer in answers)
-        if total <= 0:
-            always[:] = False
-            break
-    books.clients_answered = int(np.count_nonzero(always))
-    return state
-
-
-def _clients_evaluated(federation: Federation, objective_on: int | Sequence[int] | None, seed: int) -> Support:
+def _clients_evaluated(
+    federation: Federation, objective_on: int | Sequence[int] | Support | None, seed: int
+) -> Support:
     """The clients whose mean objective is recorded, increasing."""
     n_clients = federation.n_clients
     if objective_on is None:

@@ -17,6 +17,8 @@ from ..checks import Seed, check_integer, check_number, check_seed
 from ..federation import Federation
 from ..methods.contract import Method
 from .books import History, column_of
+from .processes import processes
+from .results import whole
 from .simulation import simulate
 
 __all__ = ["Trial", "Tuning", "tune"]
@@ -143,7 +145,7 @@ def tune(
     >>> tuning.best.parameters, [trial.diverged for trial in tuning.trials]
     ({'learning_rate': 0.01}, [False, False, True])
     """
-    from joblib import Parallel, delayed
+    from joblib import delayed
     from sklearn.model_selection import ParameterGrid
 
     values = {name: _values(name, given) for name, given in grid.items()}
@@ -165,7 +167,7 @@ def tune(
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
     options |= {"cohort_size": cohort_size, "rng": seed}
-    runs = Parallel(n_jobs=workers)(
+    runs = processes(workers)(
         delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
     )
     count = len(tasks)
@@ -245,7 +247,7 @@ def _history(
     given = options.get("callback", ())
     callbacks = [beyond_return, *((given,) if callable(given) else given)]
     with quiet():  # a search has to try what runs away; its table says so
-        return simulate(method, federation, rounds, **(options | {"callback": callbacks})).history
+        return whole(simulate(method, federation, rounds, **(options | {"callback": callbacks}))).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[History, ...], column: str) -> Trial:

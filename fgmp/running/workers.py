@@ -5,10 +5,10 @@ The random numbers of a client depend on the seed, the round, the exchange and i
 
 from __future__ import annotations
 
-import os
-import tempfile
+import mmap
+import pickle
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import ExitStack
 from functools import lru_cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..federation import Client
 from ..methods.contract import Method
 from ..methods.kernels import answer_of
 from ..models import Message, Support
+from .processes import processes, shared_folder
 
 __all__ = ["Alone", "Workers", "client_generator"]
 
@@ -59,21 +60,20 @@ class Workers:
     """
 
     def __init__(self, method: Method, clients: Sequence[Client], count: int, readable: bool = False) -> None:
-        from joblib import Parallel, dump, wrap_non_picklable_objects
-
-        self.folder = tempfile.TemporaryDirectory(prefix="fgmp-", ignore_cleanup_errors=True)
-        self.path = os.path.join(self.folder.name, "clients.joblib")
-        dump((wrap_non_picklable_objects(method), list(clients), readable), self.path)
-        self.count = count
-        self.pool = Parallel(n_jobs=count, batch_size=1, pre_dispatch="all")
+        self.method, self.clients, self.readable, self.count = method, clients, readable, count
 
     def __enter__(self) -> Workers:
-        self.pool.__enter__()
+        from joblib import wrap_non_picklable_objects
+
+        with ExitStack() as stack:
+            self.path = str(stack.enter_context(shared_folder()) / "clients")
+            _write(self.path, (wrap_non_picklable_objects(self.method), list(self.clients), self.readable))
+            self.pool = stack.enter_context(processes(self.count, batch_size=1, pre_dispatch="all"))
+            self.open = stack.pop_all()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.pool.__exit__(*error)
-        self.folder.cleanup()
+        self.open.__exit__(*error)
 
     def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
         """As `Alone.answers`."""
@@ -97,12 +97,29 @@ def _share(path: str, cohort: Support, message: Message, seed: int, number: int,
 @lru_cache(maxsize=1)
 def _load(path: str) -> Alone:
     """The method and the clients of a run, in a worker."""
-    from joblib import load
-
-    method, clients, readable = load(path, mmap_mode="r")
-    return Alone(method, [_plain(client) for client in clients], readable)
+    return Alone(*_read(path))
 
 
-def _plain(client: Client) -> Client:
-    """The client with ordinary arrays over the mapped memory."""
-    return replace(client, features=np.asarray(client.features), targets=np.asarray(client.targets))
+def _write(path: str, what: Any) -> None:
+    """Write an object with the memory of its arrays to one file, and where each of them stands to another.
+
+    One file for each array would be one map for each, of which a process can have some ten thousand.
+    """
+    buffers: list[pickle.PickleBuffer] = []
+    structure = pickle.dumps(what, protocol=5, buffer_callback=buffers.append)
+    places = []
+    with open(path, "wb") as file:
+        for buffer in buffers:
+            file.write(bytes(-file.tell() % 64))  # aligned, as NumPy has its arrays
+            places.append((file.tell(), file.write(buffer.raw())))
+    with open(path + ".places", "wb") as file:
+        pickle.dump((structure, places), file)
+
+
+def _read(path: str) -> Any:
+    """The inverse of `_write`: arrays over the mapped memory, not writeable."""
+    with open(path + ".places", "rb") as file:
+        structure, places = pickle.load(file)
+    with open(path, "rb") as file:
+        mapped = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    return pickle.loads(structure, buffers=[mapped[start : start + size] for start, size in places])

@@ -6,6 +6,7 @@ sparse vectors.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb, log, sqrt
 from typing import Any
@@ -19,6 +20,7 @@ from ..federation import Client, Federation
 from ..losses import SquaredLoss
 from ..models import Array
 from ..selection import largest
+from ..sparse_features import SparseFeatures
 from .client_constants import ClientConstants
 from .spectra import restricted_constants
 
@@ -40,7 +42,7 @@ def measure_constants(
     Parameters
     ----------
     federation : Federation
-        Squared loss; averaged, or the full batch.
+        Squared loss; averaged, or the full batch. Sparse features are made dense, one client at a time.
     x_star : array_like, shape (n_features,)
         The solution x*.
     sparsity : int
@@ -73,8 +75,9 @@ def measure_constants(
     generator = np.random.default_rng(check_seed("rng", rng))
     order = min(4 * sparsity, federation.n_features)
     rows = []
-    for client in federation.clients:
-        _check_measurable(client, batch_size)
+    for each in federation.clients:
+        _check_measurable(each, batch_size)
+        client = _dense(each)
         unit = client.loss.row_weight(client.n_samples) * client.n_samples
         whole = restricted_constants(client.features, order, max_supports=max_supports)
         batches = _minibatches(client, generator, batch_size, n_minibatches)
@@ -109,7 +112,7 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     Parameters
     ----------
     client : Client
-        Any loss; stored features.
+        Any loss; stored features. Sparse ones are made dense for as long as this takes.
     x : array_like, of the client's model shape
     batch_size : int or None
         b, at most the rows of the client; None is all of them, and gives zero.
@@ -124,6 +127,7 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
         raise ValueError("client has 0 rows; expected at least one")
     if isinstance(client.features, LinearOperator):
         raise ValueError("client has streamed features; expected stored ones")
+    client = _dense(client)
     b = m if batch_size is None else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
     if b == m:
         return 0.0
@@ -178,6 +182,11 @@ def _check_point(name: str, x: ArrayLike, shape: tuple[int, ...]) -> Array:
     if point.shape != shape:
         raise ValueError(f"{name} has shape {point.shape}; expected {shape}")
     return point
+
+
+def _dense(client: Client) -> Client:
+    sparse = isinstance(client.features, SparseFeatures)
+    return replace(client, features=client.features.toarray()) if sparse else client
 
 
 def _check_measurable(client: Client, batch_size: int | None) -> None:

@@ -43,6 +43,7 @@ class Case(NamedTuple):
     targets: str  # the unit of the targets
     precision: str
     scalars: str  # whether hyper-parameters are numbers of Python or of NumPy
+    storage: str = "dense"  # or sparse: how the federation is given the same matrices
 
     def __str__(self) -> str:
         return "/".join(self)
@@ -67,6 +68,7 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         "targets": tuple(UNITS) if squared else ("one",),
         "precision": ("float32", "float64"),
         "scalars": ("python", "numpy"),
+        "storage": ("dense", "sparse"),
     }
     if method == "FedGradMP":
         axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": COUNTED}

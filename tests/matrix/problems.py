@@ -93,8 +93,7 @@ def problem_of(case: Case) -> Problem:
     target = UNITS[case.targets] if case.loss in ("squared", "summed") else 1.0
     steepness, slope = base.steepness * column**2, base.slope * column * target
     precision = np.dtype(case.precision)
-    order = "C" if case.loss == "softmax" else "F"  # the one that is not copied
-    As = [np.array(A * column, precision, order=order) for A in base.As]
+    As = [np.array(A * column, precision) for A in base.As]  # in the order that is not copied
     ys = base.ys if case.loss == "softmax" else [np.array(y * target, precision) for y in base.ys]
     atoms = base.atoms
     if case.dictionary in ("omp", "wide-thresholding"):  # other atoms stay in float64, as gaussian_dictionary has them

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from scipy import sparse
 
 import fgmp
 from fgmp.methods.contract import Exchange
@@ -130,9 +131,10 @@ def sparsity(case: Case) -> int:
     return 4 if case.sparsity.startswith("joint") else 2
 
 
-def federation_of(problem: Problem, order: list[int] | None = None) -> fgmp.Federation:
+def federation_of(problem: Problem, storage: str, order: list[int] | None = None) -> fgmp.Federation:
     """The federation; with `order`, given in another order and with weights four times as large."""
-    made = fgmp.Federation.from_arrays(problem.As, problem.ys, LOSSES[problem.loss], problem.weights, problem.truth)
+    As = problem.As if storage == "dense" else [sparse.csr_array(A) for A in problem.As]
+    made = fgmp.Federation.from_arrays(As, problem.ys, LOSSES[problem.loss], problem.weights, problem.truth)
     if order is None:
         return made
     weights = np.array([len(A) for A in problem.As]) if problem.weights is None else problem.weights
@@ -156,7 +158,8 @@ def run(case: Case, problem: Problem | None = None, order: list[int] | None = No
 
 def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     numbers = _Numbers(case.scalars == "numpy")
-    federation, method, ledger = federation_of(problem, order), _method(case, problem, numbers), Ledger()
+    federation, ledger = federation_of(problem, case.storage, order), Ledger()
+    method = _method(case, problem, numbers)
     members = numbers.whole(cohort_size(case))
     options = {"cohort_size": members, "rng": SEED, "metrics": {"kept": ledger.keep}}
     result = fgmp.simulate(Recorded(method, ledger), federation, numbers.whole(ROUNDS), **options)

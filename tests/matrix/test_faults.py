@@ -8,8 +8,10 @@ from fgmp.federation import Client
 from fgmp.losses import SquaredLoss
 from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
+from fgmp.running import rounds as ROUND
 from fgmp.running import simulation as LOOP
 from fgmp.selection import Selection
+from fgmp.sparse_features import SparseFeatures
 
 from .agreement import disagreements
 from .options import Case
@@ -28,7 +30,8 @@ HT = ITERHT._replace(method="FedHT")
 AVERAGE = ITERHT._replace(method="FedAvg", sparsity="dense")
 SHARED = GRADMP._replace(method="SharedSupportGradMP", solver="normal-equations", batch="full", sent="default")
 POLISH = SHARED._replace(method="polish", sent="-", radius="tight")
-FINE = {GRADMP, IN_BALL, ITERHT, SUMMED, HT, AVERAGE, SHARED, POLISH}
+SPARSE = SHARED._replace(precision="float64", storage="sparse")
+FINE = {SPARSE, GRADMP, IN_BALL, ITERHT, SUMMED, HT, AVERAGE, SHARED, POLISH}
 
 
 def everything(case):
@@ -48,8 +51,8 @@ def a_mean_where_the_loss_is_a_sum(patch):
 
 
 def one_byte_too_many(patch):
-    counted = LOOP.message_bytes
-    patch.setattr(LOOP, "message_bytes", lambda message: counted(message) + 1)
+    counted = ROUND.message_bytes
+    patch.setattr(ROUND, "message_bytes", lambda message: counted(message) + 1)
 
 
 def values_in_float64(patch):
@@ -85,8 +88,8 @@ def no_ball(patch):
 
 
 def everyone_alike(patch):
-    reply = LOOP.Reply
-    patch.setattr(LOOP, "Reply", lambda weight, message: reply(0.25, message))
+    reply = ROUND.Reply
+    patch.setattr(ROUND, "Reply", lambda weight, message: reply(0.25, message))
 
 
 def everybody_in_the_cohort(patch):
@@ -126,6 +129,11 @@ def float32_worse_than_it_is(patch):
     )
 
 
+def a_column_for_its_neighbour(patch):
+    take = SparseFeatures.take
+    patch.setattr(SparseFeatures, "take", lambda self, places, axis: take(self, places[::-1], axis))
+
+
 FAULTS = [
     (a_mean_where_the_loss_is_a_sum, SUMMED, "objective"),
     (one_byte_too_many, GRADMP, "bytes"),
@@ -145,6 +153,7 @@ FAULTS = [
     (a_client_that_writes_into_the_broadcast, HT, "input"),
     (a_client_that_writes_into_its_data, HT, "input"),
     (float32_worse_than_it_is, AVERAGE._replace(precision="float32"), "precision"),
+    (a_column_for_its_neighbour, SPARSE, "storage"),
 ]
 
 

@@ -13,8 +13,12 @@ from .problems import problem_of
 from .recount import violations
 from .runs import radius_of, run
 
-# Small problems and steps at random: many a run has fewer rows than 3 tau, rises, or separates what it has.
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+# Small problems and steps at random: many a run has fewer rows than 3 tau, rises, or separates what it has, and three
+# Newton steps do not always end a polishing.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
+    pytest.mark.filterwarnings("ignore:polish ended:sklearn.exceptions.ConvergenceWarning"),
+]
 
 DESIGNS = {method: design(blocks(method)) for method in METHODS}
 DESIGN = [case for cases in DESIGNS.values() for case in cases]
@@ -43,8 +47,8 @@ def test_a_few_hundred_cases_stand_for_millions():
 
 
 def test_a_sample_is_valid_and_shows_every_pair_too():
-    cases = sample(20_000, seed=11)
-    assert len(set(cases)) == 20_000 and cases == sample(20_000, seed=11)
+    cases = sample(40_000, seed=11)
+    assert len(set(cases)) == 40_000 and cases == sample(40_000, seed=11)
     for method in METHODS:
         shown = set().union(*(pairs_of(case) for case in cases if case.method == method))
         assert shown == valid_pairs(blocks(method))
@@ -59,11 +63,13 @@ HARD = PLAIN._replace(method="FedIterHT", solver="steps")
 def test_every_option_makes_another_run(case):
     """An axis that changed nothing would be an axis that is not tried."""
     axes = next(axes for axes in blocks(case.method) if axes["loss"] == (case.loss,))
+    same = {"scalars", "storage", "precision", "columns", "targets"}
+    same |= {"sparsity"} if case.loss == "squared" else set()
     for axis, options in axes.items():
-        if axis in ("scalars", "precision", "columns", "targets") or (axis == "sparsity" and case.loss == "squared"):
+        if axis in same:
             continue
         if case.loss == "squared":
-            options = [option for option in options if option != "default"]  # which is "exact" there
+            options = [option for option in options if option not in ("default", "newton")]  # both are "exact" there
         results = [run(case._replace(**{axis: option})).result for option in options]
         for one, other in combinations(results, 2):
             assert not np.array_equal(one.coefficients, other.coefficients), (axis, options)
@@ -75,6 +81,7 @@ def test_most_balls_are_reached_and_most_precisions_compared():
         np.linalg.norm(problem_of(c).psi @ run(c).result.coefficients) / radius_of(c, problem_of(c)) for c in in_balls
     ]
     assert np.mean(np.array(norms) > 0.999) > 0.5
-    doubles = [case._replace(precision="float64") for case in DESIGN if well_conditioned(case)]
+    singles = [case for case in DESIGN if case.precision == "float32" and well_conditioned(case)]
+    doubles = [case._replace(precision="float64") for case in singles]
     spreads = [spread / scale for _, spread, scale in map(reach_of_rounding, doubles)]
     assert len(doubles) > 50 and np.mean(np.array(spreads) < 1e-3) > 0.9

@@ -1,0 +1,51 @@
+"""What a reader could not read in a figure; a cell of `HOOK` before a notebook writes the faults of all its figures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from matplotlib.figure import Figure
+from matplotlib.text import Text
+
+PAGE = 7.5  # inches
+SMALLEST = 5.5  # points, at the width of a page
+
+HOOK = f"""
+import sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+from figure_faults import faults
+from IPython.core import pylabtools
+drawn = pylabtools.print_figure
+def print_figure(figure, *args, **options):
+    with open({{target!r}}, "a") as report:
+        report.writelines(f"{{{{fault}}}}\\n" for fault in faults(figure))
+    return drawn(figure, *args, **options)
+pylabtools.print_figure = print_figure
+"""
+
+
+def faults(figure: Figure) -> list[str]:
+    """Axes without labels, and text that is too small on a page."""
+    found = []
+    for number, ax in enumerate(figure.axes):
+        if not ax.get_visible() or not ax.axison:
+            continue
+        where = f"axes {number} ({ax.get_title() or 'no title'}) of a figure {figure.get_figwidth():.1f} inches wide"
+        if hasattr(ax, "_colorbar"):
+            if not (ax.get_xlabel() or ax.get_ylabel() or ax.get_title()):
+                found.append(f"{where}: the colour bar has no label")
+            continue
+        for name, shared in (("x", ax.get_shared_x_axes()), ("y", ax.get_shared_y_axes())):
+            axis = getattr(ax, f"{name}axis")
+            labels = [getattr(other, f"get_{name}label")() for other in shared.get_siblings(ax)]
+            labels.append(getattr(figure, f"get_sup{name}label")())
+            ticks = [tick.get_text() for tick in axis.get_ticklabels()]
+            named = bool(ticks) and all(any(letter.isalpha() for letter in text) for text in ticks)
+            if axis.get_visible() and len(axis.get_ticklocs()) and not any(labels) and not named:
+                found.append(f"{where}: the {name} axis has no label")
+    scale = min(1.0, PAGE / figure.get_figwidth())
+    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    sizes = {round(text.get_fontsize() * scale, 1): text.get_text() for text in texts}
+    if sizes and min(sizes) < SMALLEST:
+        found.append(f"text {sizes[min(sizes)]!r} has {min(sizes)} points on a page; expected {SMALLEST}")
+    return found

@@ -1,0 +1,73 @@
+"""A run that tests start as a process of its own, to kill it, to fill its disk, or to take its folder away.
+
+    one_run.py PATH ROUNDS EVERY WORKERS [what happens after the fifth round]
+
+It says "started" before the first round, and prints warnings and errors to the standard error.
+"""
+
+import os
+import resource
+import signal
+import sys
+import warnings
+from pathlib import Path
+
+import fgmp
+from fgmp.running.checkpoints import _read
+from fgmp.running.state_codec import classes_for, encode_state
+
+METHOD = fgmp.FedGradMP(sparsity=4, batch_size=10)
+
+
+def federation():
+    return fgmp.make_sparse_regression(8, 30, 60, 4, 0.5, noise_variance=0.01, rng=0)
+
+
+def disk_full():
+    """Files may grow to 100 bytes from now on."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
+
+
+def read_only():
+    """Nobody may write to the folder; where the run is root's, it is nobody's from now on."""
+    os.chmod(os.path.dirname(sys.argv[1]), 0o555)
+    if os.geteuid() == 0:
+        os.seteuid(65534)
+
+
+def interrupt():
+    """Ctrl-C."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def bits(result):
+    """All of a result that a resumed run has to have, to the last bit: the state as text, arrays as bytes."""
+    history = {name: column for name, column in result.history.items() if name != "seconds"}
+    best = result.best
+    parts = (result.x, result.support, result.coefficients, history, best.x, best.round, best.value, best.coefficients)
+    tree, arrays = encode_state((*parts, result.state), classes_for(None, result.state))
+    return tree, [(array.dtype.str, array.shape, array.tobytes()) for array in arrays]
+
+
+def number_in(path):
+    """The finished rounds in a checkpoint."""
+    return _read(Path(path)).content[0]["tuple"][0]["of"]["number"]
+
+
+def main(path, rounds, every, workers, event="nothing"):
+    def after_five(history):
+        if history["round"][-1] == 5 and event != "nothing":
+            globals()[event]()
+        return False
+
+    print("started", flush=True)
+    warnings.simplefilter("always")
+    every = None if every == "None" else int(every)
+    result = fgmp.simulate(
+        METHOD, federation(), int(rounds), 5, 0, workers=int(workers), checkpoint=path, every=every, callback=after_five
+    )
+    print("interrupted" if result.interrupted else "finished", result.history["round"][-1], flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

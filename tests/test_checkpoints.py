@@ -1,0 +1,350 @@
+"""Checkpoints: a run goes on to the same bits, a damaged file is recognised, and another run is refused."""
+
+import inspect
+from collections import namedtuple
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from one_run import bits, number_in
+
+import fgmp
+from fgmp.methods.contract import Exchange
+from fgmp.running.checkpoints import _read
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning"),
+    pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning"),
+]
+
+FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
+RATE = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
+TURNED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 40)))[0])
+METHODS = {
+    "FedGradMP": fgmp.FedGradMP(3, batch_size=10),
+    "dictionary": fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)),
+    "svrg": fgmp.FedGradMP(3, solver=fgmp.SVRG(1, 0.01), radius=3.0, selection=fgmp.PerOutput(always=(0,))),
+    "FedAvg": fgmp.FedAvg(**RATE, server_learning_rate=0.5, dictionary=TURNED),
+    "FedHT": fgmp.FedHT(sparsity=3, **RATE),
+    "FedIterHT": fgmp.FedIterHT(sparsity=3, **RATE),
+    "FedMid": fgmp.FedMid(l1_weight=0.01, **RATE),
+    "FedDualAvg": fgmp.FedDualAvg(l1_weight=0.01, **RATE),
+    "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=0.01, **RATE),
+    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3),
+    "conjugate": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(3)),
+    "newton": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2)),
+    "local": fgmp.SharedSupportGradMP(3, solver=fgmp.LocalSteps(fgmp.SGD(2))),
+}
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.fgmp"
+
+
+def test_every_method_is_here():
+    """A method that comes later has to be resumed here too."""
+    public = {thing for name in fgmp.__all__ if inspect.isclass(thing := getattr(fgmp, name))}
+    methods = {thing for thing in public if hasattr(thing, "exchanges") and hasattr(thing, "start")}
+    assert methods == {type(method) for method in METHODS.values()}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize(("record_every", "every"), [(1, 1), (2, None)])
+def test_a_run_goes_on_to_the_same_bits(name, record_every, every, path):
+    """In several parts, each of which opens the file anew."""
+    options = {"cohort_size": 4, "rng": 7, "record_every": record_every, "metrics": {"size": np.linalg.norm}}
+    whole = fgmp.simulate(METHODS[name], FED, 5, **options)
+    seen = []
+    options |= {"checkpoint": path, "every": every, "callback": lambda history: seen.append(history["round"][-1])}
+    for before, rounds in [(0, 1), (1, 3), (3, 5)]:
+        seen.clear()
+        part = fgmp.simulate(METHODS[name], FED, rounds, **options)
+        assert set(seen) <= set(range(before, rounds + 1))  # nothing is done twice
+    assert bits(part) == bits(whole)
+    assert bits(fgmp.simulate(METHODS[name], FED, 4, cohort_size=4, rng=7)) != bits(whole)
+
+
+@pytest.mark.parametrize("loss", [fgmp.LogisticLoss(), fgmp.SoftmaxLoss(3)])
+@pytest.mark.parametrize(
+    "method",
+    [fgmp.FedGradMP(3), fgmp.FedAvg(**RATE), fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(1, ridge=0.1))],
+)
+def test_models_with_several_columns_go_on_to_the_same_bits(loss, method, path):
+    rng = np.random.default_rng(0)
+    labels = (
+        (lambda: rng.integers(3, size=20))
+        if isinstance(loss, fgmp.SoftmaxLoss)
+        else (lambda: rng.choice([-1.0, 1], 20))
+    )
+    fed = fgmp.Federation.from_arrays(
+        [rng.standard_normal((20, 12)) for _ in range(4)], [labels() for _ in range(4)], loss
+    )
+    whole = fgmp.simulate(method, fed, 6, 3, 1)
+    fgmp.simulate(method, fed, 3, 3, 1, checkpoint=path)
+    assert bits(fgmp.simulate(method, fed, 6, 3, 1, checkpoint=path)) == bits(whole)
+
+
+def test_a_round_left_in_the_middle_goes_on(path):
+    """Nobody answers the second exchange of round 2: what a solver remembers between two exchanges is in the state."""
+    for solver in (fgmp.PooledConjugateGradient(3), fgmp.PooledNewton(2)):
+        method = Deaf(fgmp.SharedSupportGradMP(3, solver=solver), 2)
+        whole = fgmp.simulate(method, FED, 3, rng=0)
+        first = fgmp.simulate(method, FED, 2, rng=0, checkpoint=path)
+        assert first.state.point.memory is not None and first.history["clients"][-1] == 0
+        assert bits(fgmp.simulate(method, FED, 3, rng=0, checkpoint=path)) == bits(whole)
+        path.unlink(), Path(f"{path}.previous").unlink()
+
+
+@dataclass(frozen=True)
+class Deaf:
+    """A method in which no answer to an exchange arrives."""
+
+    method: object
+    index: int
+
+    def __getattr__(self, name):
+        return getattr(self.method, name)
+
+    def exchanges(self):
+        exchanges = list(self.method.exchanges())
+        exchanges[self.index] = exchanges[self.index]._replace(answer=lambda client, message, rng: None)
+        return exchanges
+
+
+class Momentum(NamedTuple):
+    """A state of a user's own."""
+
+    model: np.ndarray
+    memory: object
+
+
+class Note(NamedTuple):
+    """What it remembers, from the first round on."""
+
+    words: str
+    numbers: tuple
+
+
+@dataclass(frozen=True)
+class Own:
+    """A user's own method, whose state is made of many things."""
+
+    note: type = Note
+    state_types = (Note,)
+
+    def check(self, federation):
+        pass
+
+    def prepare(self, client):
+        return client
+
+    def start(self, federation):
+        return Momentum(np.zeros(federation.n_features), {})
+
+    def exchanges(self):
+        def answer(client, message, rng):
+            return {"g": client.gradient(message["w"]) + 0.01 * rng.standard_normal(len(message["w"]))}
+
+        def combine(state, replies):
+            g = sum(reply.weight * reply.message["g"] for reply in replies)
+            memory = {
+                ("all", 1): [g, np.float32(0.1), True, None, -0.0, float("inf"), 10**30],
+                "note": self.note("a", (1, np.arange(6).reshape(2, 3).T)),
+            }
+            return Momentum(state.model - 0.05 * g, memory)
+
+        return (Exchange(lambda state: {"w": state.model}, answer, combine),)
+
+    def coefficients(self, state):
+        return state.model
+
+    estimate = coefficients
+
+
+def test_a_method_of_ones_own_goes_on(path):
+    whole = fgmp.simulate(Own(), FED, 4, rng=0)
+    fgmp.simulate(Own(), FED, 2, rng=0, checkpoint=path)
+    result = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path)
+    np.testing.assert_array_equal(result.x, whole.x)
+    again = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path).state
+    assert type(again) is Momentum and type(again.memory["note"]) is Note
+    assert repr(again) == repr(whole.state)
+    assert again.memory["note"].numbers[1].strides == whole.state.memory["note"].numbers[1].strides
+
+
+@pytest.mark.parametrize(
+    ("note", "message"),
+    [
+        (
+            lambda words, numbers: {1, 2},
+            r"the state\.\w+.*\.memory\['note'\] is of type builtins.set; expected None, num",
+        ),
+        (
+            lambda words, numbers: np.array([object()]),
+            r"\['note'\] is an array of dtype object; expected numbers or text",
+        ),
+        (namedtuple("Unknown", "words numbers"), "is of type test_checkpoints.Unknown; expected .* state_types"),
+        (lambda words, numbers: np.random.default_rng(0), "is of type numpy.random._generator.Generator"),
+    ],
+)
+def test_a_state_that_cannot_be_written_is_refused_by_name(note, message, path):
+    with pytest.raises(TypeError, match=message.replace(r"the state\.\w+.*", "the state.*")):
+        fgmp.simulate(Own(note), FED, 50, rng=0, checkpoint=path, every=50)
+
+
+def test_no_seed_is_the_seed_of_the_file(path):
+    first = fgmp.simulate(METHODS["FedGradMP"], FED, 2, 3, checkpoint=path)
+    second = fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, checkpoint=path)
+    assert second.seed == first.seed
+    assert bits(second) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, first.seed))
+
+
+def test_callbacks_stop_a_resumed_run_where_they_would_have_stopped_it(path):
+    method = fgmp.FedGradMP(3, local_iterations=1)
+    stop = fgmp.stop_when_stalled(2)
+    whole = fgmp.simulate(method, FED, 60, rng=0, callback=stop)
+    rounds = int(whole.history["round"][-1])
+    assert 3 < rounds < 60
+    for _ in range(2):
+        assert bits(fgmp.simulate(method, FED, 60, rng=0, callback=stop, checkpoint=path)) == bits(whole)
+    longer = fgmp.simulate(method, FED, rounds + 2, rng=0, checkpoint=path)
+    assert bits(longer) == bits(fgmp.simulate(method, FED, rounds + 2, rng=0))
+
+
+def run_to(path, rounds, method=METHODS["FedGradMP"], fed=FED, **options):
+    return fgmp.simulate(
+        method, fed, rounds, **({"cohort_size": 4, "rng": 0, "checkpoint": path, "every": 1} | options)
+    )
+
+
+OTHERS = {
+    "method.sparsity is 4, not 3": {"method": fgmp.FedGradMP(4, batch_size=10)},
+    r"method is fgmp\.\S+\.FedAvg, not fgmp\.\S+\.FedGradMP;": {"method": METHODS["FedAvg"]},
+    r"method.dictionary is fgmp.dictionaries.Dictionary, not fgmp.dictionaries.StandardBasis;": {
+        "method": fgmp.FedGradMP(3, batch_size=10, dictionary=TURNED)
+    },
+    "method.solver is fgmp.local.solvers.Exact, not None;": {
+        "method": fgmp.FedGradMP(3, batch_size=10, solver=fgmp.Exact())
+    },
+    "seed is 1, not 0;": {"rng": 1},
+    "cohort_size is 5, not 4;": {"cohort_size": 5},
+    "record_every is 2, not 1;": {"record_every": 2},
+    "metrics is 'size', not ''": {"metrics": {"size": np.linalg.norm}},
+    "federation.weights is .*, not ": {"fed": replace(FED, weights=np.arange(1.0, 7))},
+    "federation.clients is 5, not 6;": {"fed": fgmp.Federation(FED.clients[:5], FED.weights[:5], FED.truth)},
+    "another run: federation.data is sha256 \\w+, not sha256 \\w+;": {
+        "fed": replace(FED, clients=(*FED.clients[:5], replace(FED.clients[5], targets=FED.clients[5].targets + 1e-15)))
+    },
+}
+
+
+@pytest.mark.parametrize("message", OTHERS)
+def test_another_run_is_refused_and_what_differs_is_named(message, path):
+    run_to(path, 2)
+    with pytest.raises(ValueError, match=message):
+        run_to(path, 4, **OTHERS[message])
+    run_to(path, 4)
+
+
+def test_the_same_run_in_other_objects_is_the_same(path):
+    run_to(path, 2, fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)))
+    again = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
+    run_to(path, 3, fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)), again, workers=1)
+
+
+def test_fewer_rounds_than_there_are_is_an_error(path):
+    run_to(path, 4)
+    with pytest.raises(ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"):
+        run_to(path, 3)
+
+
+def damages(content):
+    yield b""
+    for share in (0.001, 0.3, 0.9):
+        yield content[: int(share * len(content))]
+    yield content[:-1]
+    yield content + b"\0"
+    for place in [*range(0, 100, 3), *np.random.default_rng(0).integers(len(content), size=60)]:
+        changed = bytearray(content)
+        changed[place] ^= 1
+        yield bytes(changed)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(path):
+    whole, previous = fgmp.simulate(METHODS["FedGradMP"], FED, 5, 4, 0), Path(f"{path}.previous")
+    run_to(path, 3)
+    files = {file: file.read_bytes() for file in (path, previous)}
+    for i, content in enumerate(damages(files[path])):
+        path.write_bytes(content), previous.write_bytes(files[previous])
+        with pytest.warns(fgmp.CheckpointWarning, match=r"run.fgmp' (has|does not).*; the previous one, .*previous'"):
+            result = run_to(path, 5 if i % 10 == 0 else 3)
+        if i % 10 == 0:
+            assert bits(result) == bits(whole)
+
+
+def test_a_damaged_file_never_takes_the_place_of_the_good_previous_one(path):
+    run_to(path, 3)
+    good = _read(Path(f"{path}.previous")).content[0]
+    path.write_bytes(b"fgmp")
+    with pytest.warns(fgmp.CheckpointWarning):
+        run_to(path, 3)
+    assert _read(Path(f"{path}.previous")).content[0] == good and _read(path)
+
+
+def test_two_damaged_files_are_an_error_and_none_is_a_start(path):
+    run_to(path, 3)
+    path.write_bytes(b"x"), Path(f"{path}.previous").write_bytes(b"")
+    with pytest.raises(ValueError, match=r"run.fgmp' does not begin as .* and '.*previous' does not begin"):
+        run_to(path, 3)
+    path.unlink(), Path(f"{path}.previous").unlink()
+    run_to(path, 1)
+
+
+def test_a_kill_between_the_two_renamings_loses_nothing(path):
+    run_to(path, 3)
+    path.unlink()
+    seen = []
+    result = run_to(path, 5, callback=lambda history: seen.append(history["round"][-1]))
+    assert seen == [2, 3, 4, 5]
+    assert bits(result) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 5, 4, 0))
+
+
+def test_another_version_is_refused(path, monkeypatch):
+    monkeypatch.setattr("fgmp.running.checkpoints._VERSION", 2)
+    run_to(path, 1)
+    monkeypatch.undo()
+    with pytest.raises(ValueError, match="run.fgmp' has version 2; expected 1"):
+        run_to(path, 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"every": 5, "checkpoint": None}, "every is 5 and there is no checkpoint; expected a path as checkpoint"),
+        ({"every": 0}, "every is 0; expected an integer of at least 1"),
+        ({"checkpoint": 3}, "checkpoint is 3; expected the path of a file"),
+        ({"checkpoint": "."}, "checkpoint is '.'; expected the path of a file"),
+    ],
+)
+def test_bad_arguments_are_named(options, message, path):
+    with pytest.raises(ValueError, match=message):
+        run_to(path, 2, **options)
+
+
+def test_a_folder_that_is_not_there_is_an_error_before_the_first_round(path):
+    with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
+        run_to(path.parent / "nowhere" / "run.fgmp", 2)
+
+
+def test_an_error_in_a_round_keeps_the_rounds_before(path):
+    def fail(history):
+        if history["round"][-1] == 4:
+            raise RuntimeError("no more")
+
+    with pytest.raises(RuntimeError, match="no more"):
+        run_to(path, 9, every=None, callback=fail)
+    assert number_in(path) == 4
+    assert bits(run_to(path, 9)) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 9, 4, 0))

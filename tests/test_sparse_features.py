@@ -1,0 +1,269 @@
+"""Sparse features: the algebra of the matrix they stand for, and every method on them against its dense run."""
+
+import tracemalloc
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import sparse
+
+import fgmp
+from fgmp import theory
+from fgmp.federation import Client, Federation
+from fgmp.methods.kernels import kernel_for
+from fgmp.models import SparseModel
+from fgmp.running.workers import _read, _write
+from fgmp.sparse_features import SparseFeatures
+
+quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
+
+def some_matrix(rng, shape, density=0.3):
+    return rng.standard_normal(shape) * (rng.random(shape) < density)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 8), st.integers(1, 12), st.sampled_from([None, "all", "some"]), st.integers(0, 2**32 - 1))
+def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
+    rng = np.random.default_rng(seed)
+    S, u, at = some_matrix(rng, (m, n)), rng.standard_normal(m), rng.permutation(n)[: rng.integers(n + 1)]
+    c = rng.standard_normal(n)
+    if centred is None:
+        features, A = SparseFeatures(sparse.csc_matrix(S)), S
+    elif centred == "all":
+        features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
+    else:
+        features, A = SparseFeatures(sparse.csr_array(S), u, c[at], at), S.copy()
+        A[:, at] -= np.outer(u, c[at])
+    x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
+    rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
+    close = {"rtol": 1e-12, "atol": 1e-12}
+    np.testing.assert_allclose(features @ x, A @ x, **close)
+    np.testing.assert_allclose(features @ X, A @ X, **close)
+    np.testing.assert_allclose(w @ features, w @ A, **close)
+    np.testing.assert_allclose(W @ features, W @ A, **close)
+    np.testing.assert_allclose(features.take(columns, axis=1), A[:, columns], **close)
+    np.testing.assert_allclose(features.take(rows, axis=0).toarray(), A[rows], **close)
+    np.testing.assert_allclose(features.row_products(), A @ A.T, **close)
+    np.testing.assert_allclose(features.times_rows(w).toarray(), w[:, None] * A, **close)
+    np.testing.assert_allclose((3.0 * features).toarray(), 3 * A, **close)
+    single = features.astype(np.float32)
+    np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
+    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (m, n)
+
+
+# Runs.
+
+
+def matrices(seed=0, n_clients=4, m=40, n=30):
+    rng = np.random.default_rng(seed)
+    return [some_matrix(rng, (m + i, n)) for i in range(n_clients)], rng
+
+
+def data(loss, seed=0, **sizes):
+    """Matrices of few nonzeros, targets that few features explain, and rows seen with every label: minima exist."""
+    As, rng = matrices(seed, **sizes)
+    n = As[0].shape[1]
+    x = np.zeros(n)
+    x[[1, 4, 7, 8]] = [3, -2, 2.5, 2]
+    zs = [A @ x + rng.standard_normal(len(A)) for A in As]
+    if loss == "squared":
+        return As, zs
+    ys = [np.where(z > 0, 1, -1) if loss == "logistic" else np.digitize(z, [-1, 1]) for z in zs]
+    labels = np.unique(ys[0])
+    spoilt = [np.vstack([A, *[2 * np.eye(n)] * len(labels)]) for A in As]
+    return spoilt, [np.concatenate([y, np.repeat(labels, n)]) for y in ys]
+
+
+def both(loss, convert=sparse.csr_array, precision=np.float64, **options):
+    As, ys = data(loss, **options)
+    As = [A.astype(precision) for A in As]
+    ys = [y.astype(precision) if y.dtype.kind == "f" else y for y in ys]
+    return (Federation.from_arrays(those, ys, loss) for those in (As, [convert(A) for A in As]))
+
+
+STEPS = {"learning_rate": 0.3, "local_iterations": 3, "batch_size": 11}
+SOLVERS = (
+    fgmp.Exact(),
+    fgmp.GradientDescent(4),
+    fgmp.ConjugateGradient(4),
+    fgmp.Newton(2),
+    fgmp.SGD(3, 10),
+    fgmp.SGD(3, 10, 0.1),
+    fgmp.SVRG(2),
+)
+ATOMS = fgmp.gaussian_dictionary(30, 35, rng=1)
+METHODS = [
+    fgmp.FedGradMP(3),
+    *(fgmp.FedGradMP(3, batch_size=12, solver=solver) for solver in SOLVERS),
+    *(fgmp.FedGradMP(3, selection=selection) for selection in (fgmp.PerAtom(), fgmp.Overall(), fgmp.PerOutput(2))),
+    fgmp.FedGradMP(3, radius=2.0),
+    fgmp.FedGradMP(3, dictionary=ATOMS),
+    fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2, ridge=0.01)),
+    fgmp.SharedSupportGradMP(3, solver=fgmp.LocalSteps(fgmp.GradientDescent(3)), selection=fgmp.PerAtom(1)),
+    fgmp.FedAvg(**STEPS),
+    fgmp.FedHT(sparsity=3, **STEPS),
+    fgmp.FedIterHT(sparsity=3, **STEPS, selection=fgmp.PerAtom()),
+    fgmp.FedMid(l1_weight=0.02, **STEPS),
+    fgmp.FedDualAvg(l1_weight=0.02, **STEPS),
+    fgmp.FastFedDualAvg(l1_weight=0.02, **STEPS),
+]
+SQUARED = [fgmp.SharedSupportGradMP(3), fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(4))]
+CASES = [(loss, method) for loss in ("squared", "logistic", "softmax") for method in METHODS]
+CASES += [("squared", method) for method in SQUARED]
+
+
+@quiet
+@pytest.mark.parametrize("loss, method", CASES, ids=lambda value: value if isinstance(value, str) else repr(value)[:70])
+def test_a_run_on_sparse_features_is_the_dense_run(loss, method):
+    dense, thin = (fgmp.simulate(method, federation, 3, 3, rng=2) for federation in both(loss))
+    np.testing.assert_array_equal(thin.support, dense.support)
+    np.testing.assert_allclose(thin.coefficients, dense.coefficients, rtol=1e-8, atol=1e-9)
+    for column in set(dense.history) - {"seconds"}:
+        np.testing.assert_allclose(thin.history[column], dense.history[column], rtol=1e-9)
+
+
+@quiet
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_float32_stays_float32_and_comes_close(loss):
+    dense, thin = (fgmp.simulate(fgmp.FedGradMP(3), fed, 2, rng=0) for fed in both(loss, precision=np.float32))
+    assert thin.x.dtype == np.float32
+    np.testing.assert_allclose(thin.x, dense.x, atol=1e-3)
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_polishing_tuning_and_measures(loss):
+    def make(learning_rate):
+        return fgmp.FedIterHT(sparsity=4, learning_rate=learning_rate, local_iterations=3)
+
+    found = []
+    for federation in both(loss):
+        with fgmp.advice.quiet():
+            tuned = fgmp.tune(make, {"learning_rate": [0.1, 0.3]}, federation, 10, rng=0, held_out=[1])
+            result = fgmp.polish(fgmp.simulate(make(0.3), federation, 10, rng=0), federation)
+        measure = [fgmp.accuracy(federation, result.x)] if loss == "softmax" else []
+        scores = [trial.score for trial in tuned.trials]
+        found.append(np.concatenate([result.x.ravel(), [federation.objective(result.x)], scores, measure]))
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-10)
+
+
+def test_two_workers_give_the_same_bits():
+    _, federation = both("squared")
+    method = fgmp.FedGradMP(3, batch_size=12)
+    alone, shared = (fgmp.simulate(method, federation, 2, 3, rng=1, workers=workers) for workers in (1, 2))
+    np.testing.assert_array_equal(shared.x, alone.x)
+
+
+def test_what_travels_to_workers_lies_in_one_file_and_is_mapped(tmp_path):
+    dense, thin = both("softmax")
+    _write(str(tmp_path / "file"), [dense.clients, thin.clients])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.places"]
+    for clients, came in zip([dense.clients, thin.clients], _read(str(tmp_path / "file")), strict=True):
+        x = np.random.default_rng(0).standard_normal((30, 3))
+        for one, other in zip(clients, came, strict=True):
+            np.testing.assert_array_equal(one.gradient(x), other.gradient(x))
+            array = getattr(other.features, "stored", other.features)
+            array = getattr(array, "data", array) if sparse.issparse(array) else array
+            assert type(array) is np.ndarray and not array.flags.writeable and not array.flags.owndata
+            assert array.ctypes.data % 64 == 0
+
+
+def test_the_printed_form_serves_sparse_features():
+    dense, thin = both("squared")
+    method = fgmp.FedGradMP(3)
+    assert kernel_for(method.exchanges()[0], dense.clients[0]) is not None
+    assert kernel_for(method.exchanges()[0], thin.clients[0]) is None
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_a_client_asked_directly(loss):
+    dense, thin = (federation.clients[1] for federation in both(loss))
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal(dense.model_shape)
+    few = SparseModel.of(x * (np.arange(len(x)) < 3).reshape(-1, *(1,) * (x.ndim - 1)))
+    rows = np.array([3, 0, 9])
+    for model in (x, few, SparseModel.of(x)):
+        np.testing.assert_allclose(thin.predictions(model), dense.predictions(model), atol=1e-12)
+        np.testing.assert_allclose(thin.gradient(model), dense.gradient(model), atol=1e-12)
+        np.testing.assert_allclose(thin.gradient(model, rows), dense.gradient(model, rows), atol=1e-12)
+        assert thin.objective(model) == pytest.approx(dense.objective(model))
+    np.testing.assert_array_equal(thin.columns(np.array([5, 2])), dense.columns(np.array([5, 2])))
+    np.testing.assert_allclose(thin.row_products, dense.row_products, atol=1e-12)
+    assert not thin.keeps_row_products
+    assert Client(sparse.csr_array((2, 99)), np.zeros(2), fgmp.SquaredLoss(), 0).keeps_row_products is False
+
+
+@pytest.mark.parametrize("loss", ["squared", "softmax"])
+def test_pooled_rows_stay_sparse(loss):
+    As, ys = data(loss)
+    mixed = [A if i == 1 else sparse.csr_array(A) for i, A in enumerate(As)]
+    weights = None if loss == "softmax" else [1, 2, 0.5, 1]
+    dense, thin = (Federation.from_arrays(those, ys, loss, weights).pooled() for those in (As, mixed))
+    features = thin.clients[0].features
+    assert isinstance(features, SparseFeatures)
+    np.testing.assert_allclose(features.toarray(), dense.clients[0].features)
+    several = SparseFeatures(features.stored, np.ones(features.shape[0]), np.ones(30))
+    centred = replace(thin.clients[0], features=several)
+    with pytest.raises(ValueError, match="centred implicitly; expected a sparse matrix as it is"):
+        Federation((centred,), np.ones(1)).pooled()
+
+
+def test_what_theory_measures_is_that_of_the_dense_clients():
+    rng = np.random.default_rng(0)
+    As = [some_matrix(rng, (7, 6), 0.7) for _ in range(3)]
+    ys, x = [rng.standard_normal(7) for _ in As], np.array([0, 1.0, 0, 0, 0, 0])
+    dense, thin = (Federation.from_arrays(those, ys) for those in (As, [sparse.csr_array(A) for A in As]))
+    found, expected = (theory.measure_constants(fed, x, 1, batch_size=3, n_minibatches=5) for fed in (thin, dense))
+    for name in ("lower", "upper", "upper_squared", "gradient", "variance"):
+        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=name)
+    assert theory.heterogeneity(thin, x) == pytest.approx(theory.heterogeneity(dense, x))
+
+
+# Memory.
+
+
+def wide(loss, n_clients=3, m=100, n=30_000, per_row=8):
+    """The nonzeros of a row fall among 2,000 of many features."""
+    rng = np.random.default_rng(0)
+    ends = np.arange(0, m * per_row + 1, per_row)
+    As = [
+        sparse.csr_array((rng.standard_normal(m * per_row), rng.integers(2000, size=m * per_row), ends), shape=(m, n))
+        for _ in range(n_clients)
+    ]
+    draw = {"squared": rng.standard_normal, "logistic": lambda m: rng.choice([-1, 1], m)}
+    return Federation.from_arrays(As, [draw.get(loss, lambda m: rng.integers(3, size=m))(m) for _ in As], loss)
+
+
+def peak(run):
+    run()
+    tracemalloc.start()
+    try:
+        run()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@quiet
+@pytest.mark.parametrize("method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"])
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+def test_no_dense_matrix_is_made(loss, method):
+    federation = wide(loss)
+    models = 8 * int(np.prod(federation.model_shape))
+    used = peak(lambda: fgmp.simulate(method, federation, 1, rng=0))
+    assert used < 16 * models < 0.5 * 8 * 100 * 30_000 * 3  # a few models, and far from one dense client
+
+
+def test_a_model_of_many_features_needs_no_dense_columns():
+    client = wide("squared").clients[0]
+    model = SparseModel(np.arange(2000), np.ones(2000), (30_000,))
+    assert peak(lambda: client.objective(model)) < 3 * 8 * 30_000
+
+
+def test_what_a_client_keeps_is_at_most_twice_its_matrix():
+    features = wide("squared").clients[0].features
+    features.take(np.arange(5), axis=1)
+    stored = features.stored
+    assert sum(array.nbytes for array in features._by_column) <= stored.data.nbytes + 4 * stored.indices.nbytes
