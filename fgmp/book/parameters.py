@@ -49,8 +49,8 @@ class Parameter:
         What stands in the last pair of brackets of the comment, up to a semicolon. One value is ``at least 1``,
         ``above 0, at most 5``, ``1 to n_samples``, ``any number``, ``True or False``, ``text``, or words between
         quotation marks; bounds are numbers, or arithmetic with other parameters. Several values are ``each ...``, with
-        ``two or more, `` or ``two values, `` and ``increasing, `` before it. A parameter is an integer where its
-        default is one, or where the range says ``integer, `` or ``even, ``.
+        ``two or more,`` or ``two values,`` and ``increasing,`` before it. A parameter is an integer where its
+        default is one, or where the range says ``integer,`` or ``even,``.
     note : str
         What follows the semicolon: what None stands for, say.
 
