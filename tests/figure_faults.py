@@ -15,12 +15,13 @@ import sys
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 from figure_faults import faults
 from IPython.core import pylabtools
-drawn = pylabtools.print_figure
-def print_figure(figure, *args, **options):
-    with open({{target!r}}, "a") as report:
-        report.writelines(f"{{{{fault}}}}\\n" for fault in faults(figure))
-    return drawn(figure, *args, **options)
-pylabtools.print_figure = print_figure
+def reporting(draw, faults):
+    def print_figure(figure, *args, **options):
+        with open({{target!r}}, "a") as report:
+            report.writelines(f"{{{{fault}}}}\\n" for fault in faults(figure))
+        return draw(figure, *args, **options)
+    return print_figure
+pylabtools.print_figure = reporting(pylabtools.print_figure, faults)
 """
 
 
@@ -39,7 +40,8 @@ def faults(figure: Figure) -> list[str]:
             axis = getattr(ax, f"{name}axis")
             labels = [getattr(other, f"get_{name}label")() for other in shared.get_siblings(ax)]
             labels.append(getattr(figure, f"get_sup{name}label")())
-            ticks = [tick.get_text() for tick in axis.get_ticklabels()]
+            siblings = [getattr(other, f"{name}axis") for other in shared.get_siblings(ax)]
+            ticks = [tick.get_text() for sibling in siblings for tick in sibling.get_ticklabels() if tick.get_text()]
             named = bool(ticks) and all(any(letter.isalpha() for letter in text) for text in ticks)
             if axis.get_visible() and len(axis.get_ticklocs()) and not any(labels) and not named:
                 found.append(f"{where}: the {name} axis has no label")

@@ -10,9 +10,7 @@ from jupyter_client.manager import start_new_kernel
 
 from fgmp.book.parameters import Parameter, check_parameters, read_parameters
 
-NOTEBOOKS = [
-    path for path in sorted((Path(__file__).parents[1] / "notebooks").glob("[0-9]*.py")) if path.stem[:2] != "01"
-]
+NOTEBOOKS = sorted((Path(__file__).parents[1] / "notebooks").glob("[0-9]*.py"))
 
 
 def one(default, words, **others):
