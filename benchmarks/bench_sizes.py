@@ -41,11 +41,11 @@ def sparse_features(scale: Scale) -> Finding:
             return fgmp.simulate(method, federation, 2, rng=0, record_every=2)
 
         seconds = interleaved({"run": run}, repetitions)["run"] / 2
-        what = f"FedGradMP on CSR, n=100,000, {loss} loss"
+        what = f"CSR, n=100,000, {loss} loss"
         note = f"{count} clients of 1,000 rows with 50 nonzeros, {data / 1e6:.0f} MB; dense {count * 0.8:.0f} GB"
         rows.append(Row(9, f"{what}: a round", list(seconds), (AT_MOST, 10), "s", note))
         beyond = [1e6 * memory(run) / data]
-        rows.append(Row(9, f"{what}: peak memory beyond the data, over the data", beyond, (AT_MOST, 2), "x"))
+        rows.append(Row(9, f"{what}: peak memory beyond the data, over it", beyond, (AT_MOST, 2), "x"))
     return Finding(rows)
 
 
