@@ -54,7 +54,11 @@ class Exchange(NamedTuple):
 
 
 class Method(Protocol):
-    """A federated method: an immutable object of hyper-parameters over pure functions."""
+    """A federated method: an immutable object of hyper-parameters over pure functions.
+
+    Where states hold NamedTuples or dataclasses that the state at the start does not show, an attribute `state_types`
+    names these classes, as a tuple, and a checkpoint can hold them.
+    """
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the hyper-parameters do not fit the federation."""
