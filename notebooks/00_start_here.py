@@ -390,6 +390,7 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
 #   clients measured.
 # - [11_phase_transition](11_phase_transition.ipynb): what to do when clients hold fewer samples than the model has
 #   atoms. `SharedSupportGradMP` and `polish` there are this project's own, not the paper's.
+# - [13_your_own_data](13_your_own_data.ipynb): a table with a column of sites, and a sparse model in three lines.
 #
 # ## The answer
 #
