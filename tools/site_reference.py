@@ -99,8 +99,11 @@ def room_page(room: Room, named: dict[int, str]) -> str:
 
 def index_page(found: list[Room], named: dict[int, str]) -> str:
     """The first page of the reference: the rooms, and all names that ``import fgmp`` gives."""
-    text = heading("The module", "=") + ".. toctree::\n   :maxdepth: 1\n\n"
-    text += "".join(f"   {room.name}\n" for room in found) + "\n" + heading("All names of fgmp", "-")
+    text = heading("The module", "=") + ".. toctree::\n   :hidden:\n\n"
+    text += "".join(f"   {room.name}\n" for room in found) + "\n"
+    for room in found:
+        text += f"- :doc:`{room.name}`: {escaped(first_line(importlib.import_module(room.name)))}\n"
+    text += "\n" + heading("All names of fgmp", "-")
     module = importlib.import_module("fgmp")
     text += ".. list-table::\n   :widths: auto\n\n"
     for name in sorted(module.__all__, key=str.lower):
