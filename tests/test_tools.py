@@ -13,6 +13,8 @@ import run_notebooks
 from normalise import KERNEL, normalise, printed
 from run_notebooks import Job, commit_claims, commit_pair, execute, plan
 
+from fgmp.book.claims import printed_claims
+
 TOY = """# %% [markdown]
 # # A toy
 
@@ -130,3 +132,11 @@ def test_the_figure_of_the_readme_is_that_of_the_notebook():
     for name, target in headlines.README.items():
         notebook = nbformat.read(headlines.NOTEBOOKS / f"{name}.ipynb", as_version=4)
         assert target.read_bytes() == headlines.headline(notebook)
+
+
+def test_a_line_that_was_left_open_does_not_hide_the_claim_after_it():
+    cells = [nbformat.v4.new_code_cell("print()") for _ in range(2)]
+    line = "[holds] toy (ours, a toy): it holds | expected: 1 | measured: 1\n"
+    for cell, text in zip(cells, ("no end", line), strict=True):
+        cell.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text)]
+    assert [claim.id for claim in printed_claims(printed(nbformat.v4.new_notebook(cells=cells)))] == ["toy"]

@@ -31,6 +31,7 @@ def merged(outputs: list[NotebookNode]) -> list[NotebookNode]:
 
 
 def printed(notebook: NotebookNode) -> str:
-    """All that the code cells printed."""
+    """All that the code cells printed, each output from the start of a line."""
     outputs = [o for cell in notebook.cells if cell.cell_type == "code" for o in cell.outputs]
-    return "".join(o.text for o in outputs if o.output_type == "stream" and o.name == "stdout")
+    texts = [o.text for o in outputs if o.output_type == "stream" and o.name == "stdout"]
+    return "".join(text if text.endswith("\n") else f"{text}\n" for text in texts)
