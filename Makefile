@@ -11,6 +11,8 @@ MATRIX ?= 40000
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
+# Where the files of the repository are shown, for the links of the site (https://.../blob/main); none if empty.
+FGMP_REPOSITORY ?=
 
 BIN := .venv/bin
 NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
@@ -27,7 +29,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix test-kernels mutants lab refresh paper bench bench-full clean
+.PHONY: help reproduce test test-matrix test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -49,6 +51,9 @@ test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, ab
 test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
+soak: .venv/installed  ## runs of 20,000 rounds, and one that is killed 30 times, about five minutes
+	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_soak.py tests/test_interruptions.py
+
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
 	@mkdir -p build
 	MPLBACKEND=agg $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
@@ -62,6 +67,14 @@ refresh: .venv/installed  ## run the committed notebooks again, and write all th
 
 paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
 	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)
+
+site: .venv/site  ## make the site of the book in build/site/html, from the notebooks as they are committed
+	$(BIN)/python tools/site_sources.py build/site/sources --repository "$(FGMP_REPOSITORY)"
+	FGMP_REPOSITORY="$(FGMP_REPOSITORY)" $(BIN)/python -m sphinx -W --keep-going -E -q -d build/site/doctrees \
+	  build/site/sources build/site/html
+
+test-site: site  ## make the site and open every page of it in a browser (Chromium or Chrome)
+	$(BIN)/python -m pytest -q docs
 
 bench: .venv/peers  ## measure speed against floors and peers, at most 10 minutes (BENCH="name ... --resume")
 	$(BIN)/python benchmarks/run.py $(BENCH)
@@ -84,6 +97,10 @@ clean:  ## remove the environment, the builds and the caches
 
 .venv/mutmut: .venv/installed
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[mutants]'
+	@touch $@
+
+.venv/site: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[site]'
 	@touch $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.

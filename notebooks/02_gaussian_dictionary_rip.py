@@ -26,8 +26,9 @@
 # - FedGradMP on such data, with and without the dictionary.
 #
 # **Where it stands in the paper.** Section IV-D: the sub-Gaussian theorem (quoted there from Jeong, Li, Plan and
-# Yilmaz), its corollary, logistic regression, and two remarks. For restricted convexity itself, and for how
-# statements are numbered, read [01_restricted_convexity](01_restricted_convexity.ipynb) first.
+# Yilmaz), its corollary, logistic regression, and two remarks. For restricted convexity itself read
+# [01_restricted_convexity](01_restricted_convexity.ipynb) first; how statements are numbered stands in
+# [15_convergence_theorem](15_convergence_theorem.ipynb).
 
 # %% tags=["parameters"]
 dimension = 800  # m, columns of B in the section on the rate (400 to 4000)

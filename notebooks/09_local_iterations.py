@@ -84,7 +84,7 @@ settings |= dict(rounds=rounds, n_seeds=n_seeds, first_seed=first_seed)
 # With $\mu < 1$ both get smaller as $K$ grows. The rate falls without end. The residual falls at first, and then it
 # hardly changes. Remark 1 of the paper calls the residual's dependence on $K$ complicated. That is so once the clients
 # differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
-# [01_restricted_convexity](01_restricted_convexity.ipynb) shows.)
+# [15_convergence_theorem](15_convergence_theorem.ipynb) shows.)
 #
 # ## One small call
 #

@@ -97,7 +97,7 @@ for L in Ls:
 
 
 # %% [markdown]
-# Both fall with $L$, because $\kappa$ does. ([01_restricted_convexity](01_restricted_convexity.ipynb) compares this
+# Both fall with $L$, because $\kappa$ does. ([16_beyond_the_theorem](16_beyond_the_theorem.ipynb) compares this
 # theorem with runs where its conditions hold. Here they do not, as
 # [03_linear_convergence](03_linear_convergence.ipynb) measures.) Now one run of FedGradMP with the smallest and one
 # with the largest cohort, without noise:
@@ -403,7 +403,7 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 # direction, because the conditions of the theorem do not hold on these data.
 #
 # And the theorem is right for another reason than the runs. Its $\kappa$ falls because of the maximum over cohorts.
-# [01_restricted_convexity](01_restricted_convexity.ipynb) shows that the proof needs the mean over random cohorts
+# [16_beyond_the_theorem](16_beyond_the_theorem.ipynb) shows that the proof needs the mean over random cohorts
 # only, and that mean does not depend on $L$. What helps the runs is that a larger cohort averages more errors. The
 # theorem bounds the error of an average by the average of the errors, so it cannot see that.
 #

@@ -9,6 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from one_run import bits, number_in
+from scipy import sparse
 
 import fgmp
 from fgmp.methods.contract import Exchange
@@ -267,7 +268,8 @@ def damages(content):
         yield content[: int(share * len(content))]
     yield content[:-1]
     yield content + b"\0"
-    for place in [*range(0, 100, 3), *np.random.default_rng(0).integers(len(content), size=60)]:
+    at_random = np.random.default_rng(0).integers(len(content), size=60)
+    for place in (*range(0, 30, 3), *range(len(content) - 110, len(content), 3), *at_random):
         changed = bytearray(content)
         changed[place] ^= 1
         yield bytes(changed)
@@ -297,7 +299,7 @@ def test_a_damaged_file_never_takes_the_place_of_the_good_previous_one(path):
 def test_two_damaged_files_are_an_error_and_none_is_a_start(path):
     run_to(path, 3)
     path.write_bytes(b"x"), Path(f"{path}.previous").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"run.fgmp' does not begin as .* and '.*previous' does not begin"):
+    with pytest.raises(ValueError, match=r"run.fgmp' does not end as .* and '.*previous' does not end"):
         run_to(path, 3)
     path.unlink(), Path(f"{path}.previous").unlink()
     run_to(path, 1)
@@ -348,3 +350,18 @@ def test_an_error_in_a_round_keeps_the_rounds_before(path):
         run_to(path, 9, every=None, callback=fail)
     assert number_in(path) == 4
     assert bits(run_to(path, 9)) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 9, 4, 0))
+
+
+def test_sparse_features_are_known_by_their_numbers(path):
+    def federation(change):
+        rng = np.random.default_rng(0)
+        As = [sparse.random_array((40, 60), density=0.1, rng=rng, format="csr") for _ in range(4)]
+        As[2].data[5] += change
+        return fgmp.Federation.from_arrays(As, [rng.standard_normal(40) for _ in range(4)])
+
+    method = fgmp.FedGradMP(3, batch_size=10)
+    whole = fgmp.simulate(method, federation(0), 4, 3, 0)
+    fgmp.simulate(method, federation(0), 2, 3, 0, checkpoint=path)
+    with pytest.raises(ValueError, match=r"federation.data is sha256 \w+, not sha256"):
+        fgmp.simulate(method, federation(1e-12), 4, 3, 0, checkpoint=path)
+    assert bits(fgmp.simulate(method, federation(0), 4, 3, 0, checkpoint=path)) == bits(whole)

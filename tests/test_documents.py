@@ -11,12 +11,21 @@ from scipy.special import huber
 
 import fgmp
 from fgmp import losses, selection
-from fgmp.methods import baselines
+from fgmp.methods import answers, baselines
+from fgmp.running import faults
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
     ROOT / name
-    for name in ("README.md", "CONTRIBUTING.md", "ERRATA.md", "CLAIMS.md", "data/README.md", "benchmarks/README.md")
+    for name in (
+        "README.md",
+        "CONTRIBUTING.md",
+        "FAULTS.md",
+        "ERRATA.md",
+        "CLAIMS.md",
+        "data/README.md",
+        "benchmarks/README.md",
+    )
 ]
 
 
@@ -43,6 +52,24 @@ def test_the_code_of_the_readme_runs():
     assert np.isfinite(names["result"].x).all()
     exec(additions, names)
     np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
+
+
+def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (lines,) = python_blocks("FAULTS.md")
+    names = {}
+    exec(lines, names)
+    result = names["result"]
+    assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
+    assert capsys.readouterr().out == f"{result.history['left_out_missing'][-1]} False\n"
+    assert 40 < result.history["left_out_missing"][-1] < 120  # 80 of 800 on average
+
+
+def test_the_faults_are_all_in_the_table():
+    """And the reasons under which they are counted."""
+    table = (ROOT / "FAULTS.md").read_text()
+    assert {f"`{kind.__name__}(" in table for kind in faults.Fault.__subclasses__()} == {True}
+    assert {f"| `{reason}` |" in table for reason in answers.REASONS} == {True}
 
 
 def test_the_three_lines_for_a_table_run():

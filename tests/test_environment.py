@@ -15,7 +15,7 @@ CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 
 EXTRAS = PROJECT["optional-dependencies"]
-NOT_ON_CONDA = {"bench", "mutants", "peers", "flower"}
+NOT_ON_CONDA = {"bench", "mutants", "peers", "flower", "site"}
 
 
 def bounds(lines):

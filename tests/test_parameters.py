@@ -6,6 +6,7 @@ from pathlib import Path
 
 import jupytext
 import pytest
+from jupyter_client.manager import start_new_kernel
 
 from fgmp.book.parameters import Parameter, check_parameters, read_parameters
 
@@ -150,3 +151,19 @@ def test_every_notebook_checks_all_its_parameters_in_one_call(path):
     assert names.count("check_parameters") == 1
     assert "check_parameters(globals()" in cells[where + 1].source
     assert not any("globals()[" in cell.source for cell in cells)
+
+
+def test_a_kernel_without_history_knows_its_cell_of_parameters():
+    """As nbval runs notebooks: nothing of what is executed is in `In`."""
+    manager, client = start_new_kernel()
+    try:
+        for source in (
+            "n_clients = 5  # N, clients of the federation (at least 1)",
+            "from fgmp.book.parameters import check_parameters\n[count] = check_parameters(globals(), 'n_clients')",
+            "assert (count, len(In)) == (5, 1)",
+        ):
+            reply = client.execute_interactive(source, store_history=False, timeout=60)
+            assert reply["content"]["status"] == "ok", reply["content"]
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)

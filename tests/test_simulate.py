@@ -230,3 +230,12 @@ def test_stalling_asks_for_the_improvement_that_was_named():
         {"score": np.array([-10.0, -10.5, -11.1])}
     )
     assert not stalled({"score": np.array([np.nan, np.nan, 1.0])}) and stalled({"score": np.full(3, np.nan)})
+
+
+def test_a_history_that_outgrows_its_room_is_the_same(fed, monkeypatch):
+    whole = fgmp.simulate(METHOD, fed, 9, rng=0).history
+    monkeypatch.setattr("fgmp.running.books._ROOM", 2)
+    moved = fgmp.simulate(METHOD, fed, 9, rng=0).history
+    for column in set(whole) - {"seconds"}:
+        np.testing.assert_array_equal(moved[column], whole[column])
+        assert moved[column].dtype == whole[column].dtype

@@ -127,6 +127,17 @@ def clients_of(sites, fit_intercept):
     return federation_of(sites, scaling_of(sites, fit_intercept, True), SquaredLoss(), True, True).clients
 
 
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
+def test_the_standardised_rows_are_those_of_the_dense_table(fit_intercept, intercept):
+    X, y, groups = table()
+    dense, thin = (sites_of(rows, y, np.ones(len(y)), groups) for rows in (X, sparse.csr_array(X)))
+    for one, other in zip(dense, thin, strict=True):
+        expected = scaling_of(dense, fit_intercept, True).standardised(one, intercept)
+        found = scaling_of(thin, fit_intercept, True).standardised(other, intercept)
+        np.testing.assert_allclose(found.toarray(), expected, rtol=1e-10, atol=1e-10)
+
+
 def test_sites_share_one_centre_or_keep_what_is_not_zero():
     X, y, groups = wide()
     sites = sites_of(X, y, np.ones(len(y)), groups)

@@ -13,12 +13,14 @@ from typing import Any
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize
+from matplotlib.colors import LogNorm, Normalize, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.font_manager import FontProperties
+from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["METHODS", "curve", "floor", "gradation", "images", "panels", "scores", "use_style"]
+__all__ = ["METHODS", "curve", "floor", "gradation", "images", "ink", "name_lines", "panels", "scores", "use_style"]
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#000000",
@@ -109,6 +111,61 @@ def curve(
 def floor(ax: Axes, value: float, label: str) -> None:
     """A horizontal line at the best value that any method could reach."""
     ax.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=label, zorder=2)
+
+
+def ink(colour: Any) -> tuple[float, float, float]:
+    """A colour dark enough for words on white, for a line of that colour."""
+    red, green, blue = (0.65 * part for part in to_rgb(colour))
+    return red, green, blue
+
+
+def name_lines(ax: Axes, places: Sequence[float] | None = None) -> None:
+    """Write the label of each line beside its right end, in its colour, where a legend would send the eye to and fro.
+
+    For four lines or fewer. Call it last: it needs the scales and the limits of the axes.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+        Its lines with a label; one that spans the axes, as of `floor`, is named at the right edge.
+    places : sequence of float, optional
+        Heights for the names, in the order of the lines, in place of those of their right ends.
+    """
+    lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = [_right_end(ax, line) for line in lines]
+    if places is not None:
+        ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
+    size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
+    tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
+    apart = _spread_out([y for _, y in ends], tall)
+    for line, (x, _), y in zip(lines, ends, apart, strict=True):
+        place = ax.transAxes.inverted().transform((x, y))
+        words: Any = dict(textcoords="offset points", va="center", fontsize=size, annotation_clip=False)
+        ax.annotate(
+            str(line.get_label()), tuple(place), (6, 0), xycoords="axes fraction", color=ink(line.get_color()), **words
+        )
+
+
+def _right_end(ax: Axes, line: Line2D) -> tuple[float, float]:
+    """Where a line ends on the right, or leaves the axes, in pixels."""
+    ax.get_xlim(), ax.get_ylim()  # settles the limits
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x, y = line.get_transform().transform(np.column_stack([np.asarray(v, float) for v in line.get_data()])).T
+    room = 1e-3  # pixels
+    inside = (x >= ax.bbox.x0 - room) & (x <= ax.bbox.x1 + room) & (y >= ax.bbox.y0 - room) & (y <= ax.bbox.y1 + room)
+    last = np.flatnonzero(inside)[-1] if inside.any() else -1
+    return float(x[last]), float(y[last])
+
+
+def _spread_out(heights: Sequence[float], tall: Sequence[float]) -> NDArray[np.float64]:
+    """The middles of names, those that would overlap moved apart; `tall` is how much room each needs."""
+    moved, order = np.array(heights, dtype=float), np.argsort(heights, kind="stable")
+    for _ in range(200):
+        for low, high in zip(order[:-1], order[1:], strict=True):
+            lack = (tall[low] + tall[high]) / 2 - (moved[high] - moved[low])
+            if lack > 0:
+                moved[low], moved[high] = moved[low] - lack / 2, moved[high] + lack / 2
+    return moved
 
 
 def images(

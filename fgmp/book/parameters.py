@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import io
+import linecache
 import math
 import re
 import tokenize
@@ -48,8 +49,8 @@ class Parameter:
         What stands in the last pair of brackets of the comment, up to a semicolon. One value is ``at least 1``,
         ``above 0, at most 5``, ``1 to n_samples``, ``any number``, ``True or False``, ``text``, or words between
         quotation marks; bounds are numbers, or arithmetic with other parameters. Several values are ``each ...``, with
-        ``two or more, `` or ``two values, `` and ``increasing, `` before it. A parameter is an integer where its
-        default is one, or where the range says ``integer, `` or ``even, ``.
+        ``two or more,`` or ``two values,`` and ``increasing,`` before it. A parameter is an integer where its
+        default is one, or where the range says ``integer,`` or ``even,``.
     note : str
         What follows the semicolon: what None stands for, say.
 
@@ -258,12 +259,19 @@ def _values(value: Any) -> list[Any]:
     return [*value] if isinstance(value, (list, tuple, set, range)) or np.ndim(value) == 1 else [value]
 
 
+def _cells_without_history() -> Iterator[str]:
+    """The sources that the kernel keeps for its tracebacks, in the order of execution: nbval leaves no history."""
+    for name, entry in linecache.cache.items():
+        if len(entry) == 4 and ("ipykernel_" in name or name.startswith("<ipython-input")):
+            yield "".join(entry[2])
+
+
 def _cell_of(namespace: Mapping[str, Any]) -> list[Parameter]:
     """The first cell of the notebook that holds parameters and nothing else."""
     if "In" not in namespace:
         cells = re.split(r"^# %%.*\n", Path(namespace["__file__"]).read_text(), flags=re.MULTILINE)
     else:
-        cells = list(namespace["In"])
+        cells = [*namespace["In"], *_cells_without_history()]
     for cell in cells:
         if re.match(r"\w+ = .*#.*\)$", cell.strip().partition("\n")[0]):
             return read_parameters(cell)

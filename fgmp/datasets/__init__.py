@@ -3,6 +3,7 @@
 May import: the ground floor.
 """
 
+from .conditioned import make_conditioned_regression
 from .digits import DigitsByWriter, digits_by_writer
 from .downloads import data_folder, fetch
 from .synthetic import GaussianRows, make_sensing, make_sparse_regression
@@ -15,6 +16,7 @@ __all__ = [
     "digits_by_writer",
     "fetch",
     "load_video",
+    "make_conditioned_regression",
     "make_sensing",
     "make_sparse_regression",
     "photo_clip",

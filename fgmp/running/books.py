@@ -19,6 +19,9 @@ __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_o
 
 _COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
 
+# Room for so many rows at first: pages that nobody has written to take no memory, and moving a column takes it twice.
+_ROOM = 2**16
+
 History = dict[str, Array]
 Metric = Callable[[Array], float]
 
@@ -140,10 +143,12 @@ class Books:
 
     def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:
-            self._columns = {name: np.empty(64, np.int64 if name in _COUNTS else np.float64) for name in row}
+            self._columns = {name: np.empty(_ROOM, np.int64 if name in _COUNTS else np.float64) for name in row}
         for name, value in row.items():
             if place == len(self._columns[name]):
-                self._columns[name] = np.resize(self._columns[name], 2 * place)
+                longer = np.empty(2 * place, self._columns[name].dtype)
+                longer[:place] = self._columns[name]
+                self._columns[name] = longer
             self._columns[name][place] = value
 
 

@@ -1,20 +1,19 @@
 """Checkpoints: how far a run is, in one file that is written whole or not at all, and known by its checksum.
 
-A file is a line with the version, the checksum and the length, and then an archive of plain arrays (``.npz``, read
-without pickles), of which one is a header in JSON. It is written beside the old one, synchronised and renamed; the old
-one stays as ``.previous``.
+A file is an archive of plain arrays (``.npz``, read without pickles), of which one is a header in JSON, and then a line
+with the version, the checksum and the length. It is written beside the old one, synchronised and renamed; the old one
+stays as ``.previous``.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
 import re
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -26,7 +25,7 @@ from .state_codec import Types, decode_state, encode_state, name_of
 __all__ = ["Checkpoint", "Keeper"]
 
 _VERSION = 1
-_LINE = re.compile(rb"fgmp checkpoint (\d+) sha256 ([0-9a-f]{64}) bytes (\d+)\n")
+_LINE = re.compile(rb"\nfgmp checkpoint (\d+) sha256 ([0-9a-f]{64}) bytes (\d+)\n\Z")
 _BOOKS: Types = {name_of(kind): kind for kind in (Progress, Totals, Lead)}
 _PAUSE = 60.0
 
@@ -144,14 +143,12 @@ class Keeper:
         self.last = time.monotonic()
 
     def _write(self, header: dict[str, Any], arrays: list[Any]) -> None:
-        body = io.BytesIO()
         text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        np.savez(body, header=text, **{f"array_{i}": array for i, array in enumerate(arrays)})
-        content = body.getbuffer()
-        digest = _checksum(_VERSION, content)
-        with open(self.partial, "wb") as file:
-            file.write(f"fgmp checkpoint {_VERSION} sha256 {digest} bytes {len(content)}\n".encode())
-            file.write(content)
+        with open(self.partial, "w+b") as file:
+            np.savez(file, header=text, **{f"array_{i}": array for i, array in enumerate(arrays)})
+            length = file.seek(0, os.SEEK_END)
+            digest = _checksum(_VERSION, file, length)
+            file.write(f"\nfgmp checkpoint {_VERSION} sha256 {digest} bytes {length}\n".encode())
             file.flush()
             os.fsync(file.fileno())
         if self.sound and self.path.exists():
@@ -185,28 +182,32 @@ class Keeper:
 
 def _read(path: Path) -> Checkpoint:
     """The checkpoint in a file."""
-    size = path.stat().st_size
     with open(path, "rb") as file:
-        line = _LINE.fullmatch(file.readline(200))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 200))
+        line = _LINE.search(file.read())
         if line is None:
-            raise Damaged("does not begin as a checkpoint does")
+            raise Damaged("does not end as a checkpoint does")
         version, digest, length = int(line[1]), line[2].decode(), int(line[3])
-        if size != len(line[0]) + length:
-            raise Damaged(f"has {size} bytes and should have {len(line[0]) + length}")
-        body = file.read(length)
-    if _checksum(version, body) != digest:
-        raise Damaged("has another checksum than it says")
+        if size != length + len(line[0]):
+            raise Damaged(f"has {size} bytes and should have {length + len(line[0])}")
+        if _checksum(version, file, length) != digest:
+            raise Damaged("has another checksum than it says")
     if version != _VERSION:
         raise ValueError(f"checkpoint {str(path)!r} has version {version}; expected {_VERSION}")
-    with np.load(io.BytesIO(body), allow_pickle=False) as archive:
+    with np.load(path, allow_pickle=False) as archive:
         header = json.loads(archive["header"].tobytes())
         arrays = [archive[f"array_{i}"] for i in range(len(archive.files) - 1)]
     return Checkpoint(header["run"], (header["content"], arrays), path)
 
 
-def _checksum(version: int, body: Any) -> str:
-    digest = hashlib.sha256(f"{version}\n".encode())
-    digest.update(body)
+def _checksum(version: int, file: BinaryIO, length: int) -> str:
+    """Of the version and the first `length` bytes of a file, which then stands behind them."""
+    digest, left = hashlib.sha256(f"{version}\n".encode()), length
+    file.seek(0)
+    while left > 0 and (part := file.read(min(left, 2**16))):
+        digest.update(part)
+        left -= len(part)
     return digest.hexdigest()
 
 

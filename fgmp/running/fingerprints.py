@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
 from ..federation import Federation
 from ..methods.contract import Method
@@ -43,8 +44,10 @@ def fingerprint(method: Method, federation: Federation, seed: int, options: Mapp
     clients = federation.clients
     data = hashlib.sha256()
     for client in clients:
+        streamed = isinstance(client.features, LinearOperator)
         for part in (client.features, client.targets):
-            data.update(_text(part).encode())
+            texts = [("", _text(part))] if streamed else _described("", part, _DEEPEST)
+            data.update("".join(text for _, text in texts).encode())
     whole = {
         "method": method,
         "seed": seed,
@@ -84,6 +87,8 @@ def _described(name: str, value: Any, depth: int) -> Iterator[tuple[str, str]]:
 def _parts(value: Any) -> dict[str, Any] | None:
     """What a value is made of, by name; None where it is one thing."""
     if value is None or isinstance(value, (bool, int, float, complex, str, bytes, np.generic, np.ndarray, type)):
+        return None
+    if sparse.issparse(value):
         return None
     if isinstance(value, Mapping):
         return {str(key): item for key, item in value.items()}

@@ -2,12 +2,13 @@
 
 `lemmas` and `theorems` are the paper's formulas as its proofs give them, `client_constants` what they need of each
 client, `parameters` the letters that they leave open, `spectra` restricted eigenvalues, `measured` the constants of a
-federation.
+federation, `enumeration` its sparse solution.
 
 May import: the ground floor. Nothing else imports it.
 """
 
 from .client_constants import ClientConstants
+from .enumeration import sparse_minimiser
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance
 from .measured import gaussian_width, gaussian_width_bound, heterogeneity, measure_constants, minibatch_variance
 from .parameters import TheoremParameters
@@ -46,6 +47,7 @@ __all__ = [
     "outer_restricted_constants",
     "restricted_constants",
     "rip_constant",
+    "sparse_minimiser",
     "stable_rank",
     "theorem1",
     "theorem_inexact",

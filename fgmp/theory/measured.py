@@ -82,7 +82,9 @@ def measure_constants(
         whole = restricted_constants(client.features, order, max_supports=max_supports)
         batches = _minibatches(client, generator, batch_size, n_minibatches)
         parts = [client.features if batch is None else client.features[batch] for batch in batches]
-        uppers = [restricted_constants(part, order, max_supports=max_supports).upper for part in parts]
+        # The full batch is the client itself, whose constant is known already.
+        drawn = [part for part in parts if part is not client.features]
+        uppers = [restricted_constants(part, order, max_supports=max_supports).upper for part in drawn] or whole.upper
         squares = client.gradient(x) ** 2
         rows.append(
             (
