@@ -29,7 +29,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-matrix test-reruns test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -47,6 +47,9 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
+
+test-reruns: .venv/installed  ## rerun every notebook with the parameters of notebooks/small.yaml, and look at its figures (two minutes)
+	FGMP_RERUNS=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 -q tests/test_reruns.py
 
 test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)

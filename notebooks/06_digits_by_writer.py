@@ -382,7 +382,8 @@ for name, knob in main.items():
     errors = np.abs(ends[1:] - ends[0])
     right.errorbar([nonzeros(who) for who in points], ends[0], errors, label=name, **METHODS[name])
 left.set(xscale="log", xlabel="megabytes on the wire, all clients together", ylabel="accuracy on unseen clients")
-right.set(xlim=(0, None), ylim=(bottom, 1), xlabel=f"nonzero weights, of {pixels * classes}")
+right.set(xlim=(0, None), ylim=(bottom, 1), ylabel="accuracy on unseen clients")
+right.set_xlabel(f"nonzero weights, of {pixels * classes}")
 legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center")
 
 

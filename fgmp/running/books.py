@@ -20,7 +20,7 @@ __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_o
 _COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
 
 # Room for so many rows at first: pages that nobody has written to take no memory, and moving a column takes it twice.
-_ROOM = 2**16
+_ROOM = 2**12
 
 History = dict[str, Array]
 Metric = Callable[[Array], float]
