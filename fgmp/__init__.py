@@ -28,6 +28,7 @@ from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
 from .methods.combination import Mean, Median, TrimmedMean
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
+from .methods.identification import CountSketch, LargestEntries
 from .methods.local_averages import LocalSteps
 from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
 from .methods.pooled_newton import PooledNewton
@@ -54,6 +55,7 @@ __all__ = [
     "CheckpointWarning",
     "Client",
     "ConjugateGradient",
+    "CountSketch",
     "Dictionary",
     "DropOut",
     "Exact",
@@ -71,6 +73,7 @@ __all__ = [
     "GradientDescent",
     "InterruptedWarning",
     "KSVDFit",
+    "LargestEntries",
     "Late",
     "Lie",
     "LocalSteps",

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ..methods.answers import REASONS, reason_against
-from ..methods.contract import Method, Reply
+from ..methods.contract import Exchange, Method, Reply, State
 from ..models import Array, Message, Support, message_bytes
 from .books import Progress, Totals
 from .faults import Faults
 from .workers import Alone, Workers
 
-__all__ = ["draw_cohort", "play_round"]
+__all__ = ["combined", "draw_cohort", "play_round"]
 
 
 def draw_cohort(seed: int, number: int, n_clients: int, cohort_size: int) -> Support:
@@ -49,7 +49,7 @@ def play_round(
         total = weights[cohort[taken]].sum()
         if total > 0:
             replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in np.flatnonzero(taken)]
-            state = exchange.combine(state, replies)
+            state = combined(exchange, state, replies)
         seconds += time.perf_counter() - began
         bytes_down += len(cohort) * message_bytes(message)
         bytes_up += sum(message_bytes(answer) for answer in answers)
@@ -61,6 +61,13 @@ def play_round(
     answered = int(np.count_nonzero(always))
     after = Totals(seconds, bytes_up, bytes_down, answered, tuple(left_out.tolist()))
     return progress._replace(number=number, state=state, totals=after)
+
+
+def combined(exchange: Exchange, state: State, replies: list[Reply]) -> State:
+    """What the server makes of the answers; of an additive exchange it is handed their sum and nothing else."""
+    if exchange.sum is not None:
+        replies = [Reply(1.0, exchange.sum.of(state, replies))]
+    return exchange.combine(state, replies)
 
 
 class _Members:

@@ -16,7 +16,7 @@ from ..advice import InterruptedWarning, advise
 from ..checks import Seed, check_integer, check_seed
 from ..federation import Federation
 from ..methods.answers import REASONS
-from ..methods.contract import Method, State
+from ..methods.contract import Method, State, seeded
 from ..methods.kernels import is_readable
 from ..models import Array, Support
 from .books import Books, Metric, Progress, Totals
@@ -147,6 +147,7 @@ def simulate(
     cohort_size = federation.check_cohort(cohort_size)
     keeper = _keeper(checkpoint, every)
     seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
+    method = seeded(method, seed)
     method.check(federation)
     workers = check_integer("workers", workers)
     callbacks = (callback,) if callable(callback) else tuple(callback)

@@ -6,6 +6,7 @@ import pytest
 import fgmp
 from fgmp.federation import Client
 from fgmp.losses import SquaredLoss
+from fgmp.methods import shared_support
 from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
 from fgmp.running import rounds as ROUND
@@ -63,6 +64,11 @@ def values_in_float64(patch):
 def one_coefficient_too_many(patch):
     chosen = fgmp.StandardBasis.approximate_model
     patch.setattr(fgmp.StandardBasis, "approximate_model", lambda self, m, tau, s: chosen(self, m, tau + 1, s))
+
+
+def one_atom_too_few_eliminated(patch):
+    chosen = shared_support.eliminated
+    patch.setattr(shared_support, "eliminated", lambda b, h, before, tau, s: chosen(b, h, before, tau + 1, s))
 
 
 def one_entry_too_many_at_the_server(patch):
@@ -142,7 +148,8 @@ FAULTS = [
     (values_in_float64, IN_BALL, "bytes"),
     (one_coefficient_too_many, IN_BALL, "support"),
     (one_coefficient_too_many, IN_BALL, "bytes"),
-    (one_coefficient_too_many, SHARED, "support"),
+    (one_coefficient_too_many, SHARED._replace(solver="conjugate-gradients"), "support"),
+    (one_atom_too_few_eliminated, SHARED, "support"),
     (one_entry_too_many_at_the_server, HT, "support"),
     (clients_in_the_order_given, AVERAGE, "order of clients"),
     (no_ball, IN_BALL, "radius"),
