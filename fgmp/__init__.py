@@ -36,7 +36,9 @@ from .methods.shared_support import SharedSupportGradMP
 from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
+from .running.privacy import GaussianNoise
 from .running.results import Best, Result
+from .running.secure_sums import SecureSum
 from .running.simulation import simulate
 from .running.stopping import stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
@@ -70,6 +72,7 @@ __all__ = [
     "FedMid",
     "Federation",
     "FewRowsWarning",
+    "GaussianNoise",
     "GradientDescent",
     "InterruptedWarning",
     "KSVDFit",
@@ -92,6 +95,7 @@ __all__ = [
     "RepeatedIndices",
     "Result",
     "RisingObjectiveWarning",
+    "SecureSum",
     "SeparationWarning",
     "SharedSupportGradMP",
     "SmallSiteWarning",

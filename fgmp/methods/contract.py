@@ -15,7 +15,7 @@ import numpy as np
 from ..federation import Client, Federation
 from ..models import Array, Message
 
-__all__ = ["Exchange", "Method", "Reply", "Sum", "seeded", "weighted_sum"]
+__all__ = ["Exchange", "Method", "Reply", "Sum", "is_declared", "seeded", "weighted_sum"]
 
 State = Any
 
@@ -45,6 +45,10 @@ def _as_it_is(state: State, message: Message) -> Message:
     return message
 
 
+def _zero(state: State, laid_out: Message) -> Message:
+    return {name: np.zeros_like(array) for name, array in laid_out.items()}
+
+
 class Sum(NamedTuple):
     """How the answers of an exchange add up, where `combine` needs nothing but their weighted sum.
 
@@ -55,10 +59,23 @@ class Sum(NamedTuple):
     laid_out : (state, message) -> message
         An answer as arrays of floats whose names, shapes and order do not depend on who answers, so that sums can be
         taken entry by entry where nobody sees an answer; `combine` takes their sum as well.
+    centre : (state, laid out answer) -> message
+        What everybody knows an answer to be near, laid out alike, where their distance is to be bounded: the model that
+        was broadcast, or zero, the default.
     """
 
     of: Callable[[State, list[Reply]], Message] = _of
     laid_out: Callable[[State, Message], Message] = _as_it_is
+    centre: Callable[[State, Message], Message] = _zero
+
+
+def is_declared(method: object, combine: str) -> bool:
+    """Whether the class that defines a method's step at the server says ``additive = True`` beside it.
+
+    One that overrides the step and does not say so may look at single answers.
+    """
+    owner = next(kind for kind in type(method).__mro__ if combine in vars(kind))
+    return bool(vars(owner).get("additive", False))
 
 
 class Exchange(NamedTuple):

@@ -130,7 +130,7 @@ class CountSketch:
     rows : int, default 5
         d, at least 1.
     columns : int or None
-        w, at least 2 tau, so that as many atoms can be told apart; None is 8 tau.
+        w, at least 2 tau, so that as many atoms can be told apart; None is 8 tau, and at least 40.
 
     Notes
     -----
@@ -223,7 +223,7 @@ class CountSketch:
         return sum(parts)
 
     def _columns(self, sparsity: int) -> int:
-        return 8 * sparsity if self.columns is None else self.columns
+        return max(8 * sparsity, 40) if self.columns is None else self.columns
 
     def _is_whole(self, sparsity: int, n_atoms: int) -> bool:
         return self.rows * self._columns(sparsity) >= n_atoms

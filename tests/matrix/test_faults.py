@@ -11,6 +11,7 @@ from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
 from fgmp.running import rounds as ROUND
 from fgmp.running import simulation as LOOP
+from fgmp.running import summing as SUMMING
 from fgmp.selection import Selection
 from fgmp.sparse_features import SparseFeatures
 
@@ -94,8 +95,8 @@ def no_ball(patch):
 
 
 def everyone_alike(patch):
-    reply = ROUND.Reply
-    patch.setattr(ROUND, "Reply", lambda weight, message: reply(0.25, message))
+    reply = SUMMING.Reply
+    patch.setattr(SUMMING, "Reply", lambda weight, message: reply(0.25, message))
 
 
 def everybody_in_the_cohort(patch):
