@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -47,10 +47,10 @@ class Collector:
         noise, multiplier, n_clients = self.private
         return spent(multiplier, n_clients, *self.shape, number, noise.delta)
 
-    def options(self) -> dict[str, object]:
+    def options(self) -> dict[str, Any]:
         """What makes a run another run, by name; empty without secure sums and noise."""
-        named = {"secure": self.secure, "private": self.private}
-        return {name: option for name, option in named.items() if option is not None}
+        named: dict[str, Any] = {"secure": self.secure} if self.secure is not None else {}
+        return named if self.private is None else named | self.private._asdict()
 
     def collect(
         self,
