@@ -113,7 +113,7 @@ def test_a_sketch_that_is_no_shorter_is_the_gradient():
 
 @pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 5.0])
-@pytest.mark.parametrize("seed", [0, 4])
+@pytest.mark.parametrize("seed", [3, 4])
 def test_five_samples_a_client_are_exact_from_sums_only(alpha, seed):
     """GradMP on the pooled data circles on both seeds for alpha of 1 or more."""
     few = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=1.1)

@@ -13,6 +13,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from scipy import sparse
 
 from ..checks import check_number, settle_integer
 from ..models import Array, Message, SparseModel, Support, average
@@ -175,7 +176,7 @@ class CountSketch:
 
     def answer(self, gradient: Array, question: Question) -> Message:
         """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
-        hashes = self.hashes(question, len(gradient))
+        hashes = self.hashes(question, len(gradient), gradient.dtype)
         return {"gradient": gradient} if hashes is None else {"sketch": hashes.sketch(gradient)}
 
     def check_answer(self, message: Message, question: Question, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -189,18 +190,19 @@ class CountSketch:
     def read(self, replies: list[Reply], question: Question, shape: tuple[int, ...]) -> Array:
         """The estimates of all entries of the sum."""
         (total,) = Sum().of(None, replies).values()
-        hashes = self.hashes(question, shape[0])
+        hashes = self.hashes(question, shape[0], total.dtype)
         return total if hashes is None else hashes.estimate(total)
 
     def sums(self) -> Sum:
         """As they are."""
         return Sum()
 
-    def hashes(self, question: Question, n_atoms: int) -> Hashes | None:
+    def hashes(self, question: Question, n_atoms: int, dtype: Any = np.float64) -> Hashes | None:
         """Those of a round; None where the gradient itself is sent."""
         if self._is_whole(question.sparsity, n_atoms):
             return None
-        return _hashes(question.seed, question.number, self.rows, self._columns(question.sparsity), n_atoms)
+        shape = self.rows, self._columns(question.sparsity), n_atoms
+        return _hashes(question.seed, question.number, *shape, np.dtype(dtype))
 
     def failure_probability(self, error: float, sparsity: int | None = None) -> float:
         """At most so often the estimate of an entry is off by more than `error` times ||g||.
@@ -239,25 +241,30 @@ class Hashes(NamedTuple):
     signs : ndarray of float, shape (rows, n_atoms)
         Of the atoms in that order.
     columns : int
+    matrix : csr_array, shape (rows * columns, n_atoms)
+        The same as a matrix of signs.
     """
 
     order: Support
     signs: Array
     columns: int
+    matrix: Any
 
     @classmethod
-    def drawn(cls, generator: np.random.Generator, rows: int, columns: int, n_atoms: int) -> Hashes:
+    def drawn(
+        cls, generator: np.random.Generator, rows: int, columns: int, n_atoms: int, dtype: Any = np.float64
+    ) -> Hashes:
         """New ones."""
         order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1)
-        return cls(order, 2.0 * generator.integers(0, 2, (rows, n_atoms)) - 1, columns)
+        signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(dtype)
+        buckets = np.arange(rows)[:, None] * columns + np.arange(n_atoms) % columns
+        entries = (signs.reshape(-1), (buckets.reshape(-1), order.reshape(-1)))
+        return cls(order, signs, columns, sparse.csr_array(entries, shape=(rows * columns, n_atoms)))
 
     def sketch(self, gradient: Array) -> Array:
         """The signed sums, shape (rows, columns), or (rows, columns, n_outputs)."""
-        rows, n_atoms = self.order.shape
-        dealt = np.zeros((*gradient.shape[1:], rows, -(-n_atoms // self.columns) * self.columns), gradient.dtype)
-        np.multiply(gradient.T.take(self.order, axis=-1), self.signs, out=dealt[..., :n_atoms], casting="same_kind")
-        sums = dealt.reshape(*dealt.shape[:-1], -1, self.columns).sum(axis=-2)
-        return np.ascontiguousarray(np.moveaxis(sums, 0, -1)) if gradient.ndim > 1 else sums
+        sums: Array = self.matrix @ gradient
+        return sums.reshape(len(self.order), self.columns, *gradient.shape[1:])
 
     def estimate(self, sketch: Array) -> Array:
         """The medians over the rows, shape (n_atoms,), or (n_atoms, n_outputs)."""
@@ -271,10 +278,10 @@ class Hashes(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int) -> Hashes:
+def _hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: np.dtype[Any]) -> Hashes:
     """The hashes of a round; the same for all who take part."""
     sequence = np.random.SeedSequence(seed, spawn_key=(6, number))
-    return Hashes.drawn(np.random.default_rng(sequence), rows, columns, n_atoms)
+    return Hashes.drawn(np.random.default_rng(sequence), rows, columns, n_atoms, dtype)
 
 
 def check_identification(identify: Any) -> None:
