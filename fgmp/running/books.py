@@ -6,10 +6,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..federation import Client, Federation
 from ..methods.answers import REASONS
 from ..methods.contract import Method, State
@@ -116,10 +117,10 @@ class Books:
         row["objective"] = self._objective(self.method.coefficients(progress.state))
         row |= progress.totals.columns()
         # A copy each, because a metric may write into what it gets.
-        row |= {name: metric(x.copy()) for name, metric in self.metrics.items()}
+        row |= {name: _number(name, metric(x.copy())) for name, metric in self.metrics.items()}
         self._write(progress.rows, row)
         recorded = progress._replace(rows=progress.rows + 1)
-        value = float(column_of(self.history(recorded), self.best_by)[-1])
+        value = float(column_of(self.history(recorded), self.best_by, "best_by")[-1])
         lead = progress.lead
         if lead is None or value < lead.value or (np.isnan(lead.value) and not np.isnan(value)):
             lead = Lead(progress.state, progress.number, value)
@@ -152,8 +153,16 @@ class Books:
             self._columns[name][place] = value
 
 
-def column_of(history: History, column: str) -> Array:
-    """A column of a history, or a ValueError that names those there are."""
-    if column not in history:
-        raise ValueError(f"column is {column!r}; expected one of {', '.join(map(repr, history))}")
+def column_of(history: History, column: str, argument: str = "column") -> Array:
+    """A column of a history, or a ValueError that names those there are, and the argument that asked for it."""
+    if not isinstance(column, str) or column not in history:
+        raise ValueError(f"{argument} is {shown(column)}; expected one of {', '.join(map(repr, history))}")
     return history[column]
+
+
+def _number(name: str, value: Any) -> float:
+    """What a metric returned, as a number; nan and infinity are some."""
+    found = np.asarray(value)
+    if found.ndim or found.dtype.kind not in "biuf":
+        raise ValueError(f"metrics[{name!r}] returned {shown(value)}; expected a number")
+    return float(found) if found.dtype.kind == "f" else int(found)
