@@ -15,13 +15,11 @@ from ..federation import Client, Federation
 from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
+from .columns import Column
 
 __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_of"]
 
 _COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
-
-# Room for so many rows at first: pages that nobody has written to take no memory, and moving a column takes it twice.
-_ROOM = 2**12
 
 History = dict[str, Array]
 Metric = Callable[[Array], float]
@@ -106,7 +104,7 @@ class Books:
         self.clients = [clients[i] for i in evaluated]
         weights = federation.weights[evaluated]
         self.weights = weights if len(weights) == len(clients) else weights / weights.sum()
-        self._columns: dict[str, Array] = {}
+        self._columns: dict[str, Column] = {}
 
     def record(self, progress: Progress) -> Progress:
         """The progress with one more row, which is written, and with what leads after it."""
@@ -128,14 +126,16 @@ class Books:
 
     def history(self, progress: Progress) -> History:
         """The rows so far as columns, not writeable; asking again costs as little after many rounds as after few."""
-        views = {name: column[: progress.rows] for name, column in self._columns.items()}
-        for view in views.values():
-            view.setflags(write=False)
-        return views
+        return {name: column.view(progress.rows) for name, column in self._columns.items()}
 
     def take(self, history: History) -> None:
         """Go on from the rows of an earlier run."""
-        self._columns = {name: np.array(column) for name, column in history.items()}
+        self._columns = {name: Column(column.dtype, column) for name, column in history.items()}
+
+    def release(self) -> None:
+        """Let go of what a look at the whole history has brought into memory."""
+        for column in self._columns.values():
+            column.release()
 
     def _objective(self, coefficients: Array) -> float:
         sparse = SparseModel.of(coefficients)
@@ -144,13 +144,9 @@ class Books:
 
     def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:
-            self._columns = {name: np.empty(_ROOM, np.int64 if name in _COUNTS else np.float64) for name in row}
+            self._columns = {name: Column(np.int64 if name in _COUNTS else np.float64) for name in row}
         for name, value in row.items():
-            if place == len(self._columns[name]):
-                longer = np.empty(2 * place, self._columns[name].dtype)
-                longer[:place] = self._columns[name]
-                self._columns[name] = longer
-            self._columns[name][place] = value
+            self._columns[name].write(place, value)
 
 
 def column_of(history: History, column: str, argument: str = "column") -> Array:

@@ -185,6 +185,7 @@ def simulate(
     def keep() -> None:
         if keeper:
             keeper.save(reached, books.history(reached))
+            books.release()
 
     def is_stopped() -> bool:
         return reached.number > 0 and any(stop(books.history(reached)) for stop in callbacks)
