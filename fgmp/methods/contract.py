@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..checks import check_protocol
 from ..federation import Client, Federation
 from ..models import Array, Message
 
-__all__ = ["Exchange", "Method", "Reply", "Sum", "is_declared", "seeded", "weighted_sum"]
+__all__ = ["Exchange", "Method", "Reply", "Sum", "check_method", "is_declared", "seeded", "weighted_sum"]
 
 State = Any
 
@@ -135,3 +136,10 @@ def seeded(method: Method, seed: int) -> Method:
     """The method for a run of a seed, where its class has such a thing; otherwise itself."""
     made: Method = method.seeded(seed) if hasattr(type(method), "seeded") else method  # type: ignore[attr-defined]
     return made
+
+
+def check_method(name: str, method: Any) -> Method:
+    """Return a method, or raise a ValueError where it is something else."""
+    needed = ("check", "prepare", "start", "exchanges", "coefficients", "estimate")
+    found: Method = check_protocol(name, method, needed, "a method, such as fgmp.FedGradMP(sparsity=4)")
+    return found

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import check_option, settle_integer, settle_number
-from ..dictionaries import StandardBasis
+from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Federation
 from ..models import Array, Message, SparseModel, union
-from ..selection import PER_OUTPUT, Selection
+from ..selection import PER_OUTPUT, Selection, check_selection
 from .contract import Exchange, Reply, Sum
 from .identification import CountSketch, Identification, Question, check_identification
 from .in_dictionary import InDictionary
@@ -112,6 +112,8 @@ class SharedSupportGradMP(InDictionary):
         check_option("pruning", self.pruning, ("elimination", "largest"))
         settle_number(self, "radius", optional=True, above=0)
         check_pooled_solver(self.solver)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit the federation."""
