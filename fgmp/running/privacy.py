@@ -59,7 +59,10 @@ class GaussianNoise:
         settle_number(self, "delta", above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
-        given = self.clip if isinstance(self.clip, (list, tuple, np.ndarray)) else (self.clip,)
+        several = isinstance(self.clip, (list, tuple)) or (isinstance(self.clip, np.ndarray) and self.clip.ndim == 1)
+        given: Any = self.clip if several else (self.clip,)
+        if not len(given):
+            raise ValueError(f"clip is {self.clip!r}; expected a number above 0, or one for each exchange")
         object.__setattr__(self, "clip", tuple(check_number("clip", clip, above=0) for clip in given))
 
 
