@@ -211,3 +211,22 @@ def few_columns():
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_elimination_never_ends_above_the_atoms_of_the_last_model():
+    """Where these are the best of all subsets they stay, also where going backwards alone would drop one of them."""
+    rng, misled = np.random.default_rng(0), 0
+    for _ in range(100):
+        A = rng.standard_normal((12, 7)) + 2 * rng.standard_normal((12, 1))
+        y = rng.standard_normal(12)
+
+        def residual(atoms, A=A, y=y):
+            columns = A[:, list(atoms)]
+            return np.sum((y - columns @ np.linalg.lstsq(columns, y, rcond=None)[0]) ** 2)
+
+        best = np.array(min(combinations(range(7), 2), key=residual))
+        b = SparseModel(np.arange(7), np.linalg.lstsq(A, y, rcond=None)[0], (7,))
+        np.testing.assert_array_equal(eliminated(b, A.T @ A, best, 2, fgmp.PerOutput()).support, best)
+        alone = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, fgmp.PerOutput()).support
+        misled += not np.array_equal(alone, best)
+    assert misled > 5
