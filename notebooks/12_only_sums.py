@@ -12,13 +12,13 @@
 # **Question.** Can clients with five samples each find a common model exactly, although the server never sees the
 # answer of any of them?
 #
-# ![The pooled gradient, what cut gradients keep of it, and what sketches of 400 numbers say](pictures/12_only_sums.png)
+# ![True atoms in the model, round by round, for four ways to tell what matters](pictures/12_only_sums.png)
 #
-# What all clients see weakly, each of them cuts away. A random sketch is cut nowhere, and sketches add up: the server
-# reads the pooled gradient off their sum.
+# Lists of largest entries err in the same way in every round, and a run gets stuck. Sketches that are drawn anew err in
+# another way each time, and they add up: the server needs their sum and nothing else.
 #
 # **What you will see**
-# - why the largest entries of each client are a poor vote, and a sketch is a good one;
+# - why the largest entries of each client are a poor vote, and what a sketch does better;
 # - a remedy for runs that go round in circles, which costs no message;
 # - recovery from five samples a client, and the maps of [11_phase_transition](11_phase_transition.ipynb) again;
 # - a round of secure sums, first by hand with three clients, then for real;
@@ -41,7 +41,7 @@ map_features = 200  # n in the maps (at least 110)
 samples = [1, 2, 3, 5, 8, 14, 30]  # rows of a client in the maps (increasing, each at least 1)
 sparsities = [2, 4, 7, 10]  # tau in the first map, with 20 clients (increasing, each 1 to 10)
 client_counts = [2, 5, 10, 20]  # N in the second map, with tau = 5 (increasing, each at least 1)
-n_map_seeds = 6  # seeds of a cell of the maps (at least 1)
+n_map_seeds = 8  # seeds of a cell of the maps (at least 1)
 private_clients = [100, 1000, 10000]  # N under noise (increasing, each at least 2)
 epsilons = [0.5, 2.0, 8.0]  # epsilon of a whole run (increasing, each above 0)
 n_private_seeds = 3  # seeds under noise; one where N is above 1000 (at least 1)
@@ -60,7 +60,7 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import METHODS, WINE, curve, panels, use_style
+from fgmp.book.figures import BLUE, METHODS, WINE, curve, panels, use_style
 from fgmp.book.parameters import check_parameters
 from fgmp.methods.contract import Reply
 
@@ -75,55 +75,57 @@ few = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, spar
 # %% [markdown]
 # ## Why the largest entries fail
 #
-# Each of 50 clients has five rows of a common model with ten atoms among a thousand. At the start, how does the server
-# learn where the pooled gradient is large? Either each client names its $2\tau$ largest entries, or it sends a sketch.
+# Each of 50 clients has five rows of a common model with ten atoms among a thousand. How does the server learn where
+# the pooled gradient is large? Either each client names its $2\tau$ largest entries, or it sends a random linear sketch
+# of all. Here after two rounds of a run with $\alpha = 1$:
 
 # %%
 toy = fgmp.make_sparse_regression(**few, heterogeneity=1.0, variance_decay=variance_decay, rng=0)
-gradients = [client.gradient(np.zeros(n_features)) for client in toy.clients]
-pooled = np.average(gradients, axis=0, weights=toy.weights)
+method = fgmp.SharedSupportGradMP(sparsity, seed=0)
+x = fgmp.simulate(method, toy, 2, rng=0).x
+gradients = [client.gradient(x) for client in toy.clients]
+pooled, question = np.average(gradients, axis=0, weights=toy.weights), method.question(2)
 
 
 # %%
 def read(identify):
-    """What the server makes of the clients' gradients in the first round."""
-    question = fgmp.SharedSupportGradMP(sparsity, identify, seed=0).question(0)
+    """What the server makes of the clients' gradients."""
     answers = [identify.answer(gradient, question) for gradient in gradients]
     return identify.read(list(map(Reply, toy.weights, answers)), question, pooled.shape)
 
 
-# %% tags=["headline"]
+# %%
 views = {
     "the pooled gradient": pooled,
     f"sum of the {2 * sparsity} largest of each client": read(fgmp.LargestEntries(2 * sparsity)),
     "read off a sum of sketches": read(fgmp.CountSketch()),
 }
-fig, axes = panels(3, width=3.6, height=2.8, sharey=True)
-true = np.flatnonzero(toy.truth)
+fig, axes = panels(3, width=3.6, height=2.8)
+missing = np.setdiff1d(np.flatnonzero(toy.truth), np.flatnonzero(x))
 for ax, (title, view) in zip(axes, views.items(), strict=True):
     ax.plot(view, color="0.7", linewidth=0.6)
-    ax.plot(true, view[true], "o", color=WINE, markersize=5)
-    ax.set(title=title, xlabel="atom")
-axes[0].set_ylabel("entry of the gradient")
+    ax.plot(missing, view[missing], "o", color=WINE, markersize=5)
+    ax.set(title=title, xlabel="atom", ylabel="entry")
 plt.show()
 
-# %% [markdown]
-# *Dots: the atoms of the true model.* How many of these are among the $2\tau$ largest, of which the server takes its
-# support?
 
+# %% [markdown]
+# *Dots: the true atoms that the model has not yet.* How many of these are among the $2\tau$ largest, which the server
+# takes?
 
 # %%
 def hits(view):
-    return np.isin(fgmp.PerOutput().choose(view, 2 * sparsity), true).sum()
+    return np.isin(fgmp.PerOutput().choose(view, 2 * sparsity), missing).sum()
 
 
 for title, view in views.items():
-    print(f"{title:38}{hits(view):3} of {sparsity} true atoms, {np.count_nonzero(view):5} atoms known of")
+    print(f"{title:38}{hits(view):3} of {len(missing)} true atoms, {np.count_nonzero(view):5} atoms known of")
 
 # %% [markdown]
-# A client with five rows sees mostly chance. Its largest entries are mostly those of chance too, and a true atom that
-# is of middling size at every client is named by few. On top of that, the entries a client names are those that tell
-# most about it.
+# A client with five rows sees mostly chance. Its largest entries are mostly those of chance too, and a true atom of
+# middling size at every client is named by few. On top of that, the entries that a client names are those that tell
+# most about it. In a single round a sketch of 400 numbers is no better vote than such lists: it is short, and noisy.
+# But the next one has other errors, and the lists have the same. What that does to a run shows below.
 #
 # **The sketch.** In each of $d$ rows the atoms are dealt out to $w$ buckets, as evenly as can be, each atom with a
 # random sign; a bucket is the signed sum of its entries. The estimate of an entry is the median over the rows of its
@@ -141,7 +143,7 @@ for title, view in views.items():
 sketch = fgmp.CountSketch()
 print(f"the bound, default, s = 1/sqrt(tau): {sketch.failure_probability(sparsity**-0.5, sparsity):.2g}")
 off = np.abs(views["read off a sum of sketches"] - pooled) > sparsity**-0.5 * np.linalg.norm(pooled)
-print(f"the first round above: {off.sum()} of {off.size} atoms are off by more")
+print(f"the sketch above: {off.sum()} of {off.size} atoms are off by more")
 
 
 # %% [markdown]
@@ -192,35 +194,61 @@ fgmp.claim(
     expected="all",
 )
 
+
 # %% [markdown]
 # ## Five samples a client
 #
-# Both together, from sums only, beside the largest entries. (With `pruning="largest"` the method prunes as GradMP
-# does.)
+# Both together, from sums only, beside lists of largest entries, a sketch that is the same in every round, and the rule
+# of GradMP (`pruning="largest"`).
 
 # %%
+class SameSketch(fgmp.SharedSupportGradMP):
+    def question(self, number):
+        return super().question(0)
+
+
+largest = dict(pruning="largest")
 WAYS = {
-    "sketch": fgmp.SharedSupportGradMP(sparsity),
-    "sketch, no elimination": fgmp.SharedSupportGradMP(sparsity, pruning="largest"),
+    "a new sketch each round": fgmp.SharedSupportGradMP(sparsity),
+    "the same sketch": SameSketch(sparsity),
     "4 tau largest": fgmp.SharedSupportGradMP(sparsity, fgmp.LargestEntries()),
-    "2 tau, no elimination": fgmp.SharedSupportGradMP(
-        sparsity, fgmp.LargestEntries(2 * sparsity), pruning="largest"
-    ),
+    "2 tau, no elimination": fgmp.SharedSupportGradMP(sparsity, fgmp.LargestEntries(2 * sparsity), **largest),
+    "new sketch, no elimination": fgmp.SharedSupportGradMP(sparsity, **largest),
 }
 
 
 # %%
 def recover(alpha, seed):
     fed, stop = data(alpha, seed), fgmp.stop_at(recovered)
-    runs = [fgmp.simulate(method, fed, rounds, rng=seed, callback=stop).history for method in WAYS.values()]
-    return [(run["relative_error"][-1] <= recovered, run["round"][-1], run["bytes_up"][1]) for run in runs]
+    metrics = {"atoms": lambda x: np.isin(np.flatnonzero(x), np.flatnonzero(fed.truth)).sum()}
+    options = dict(rng=seed, callback=stop, metrics=metrics)
+    runs = [fgmp.simulate(method, fed, rounds, **options).history for method in WAYS.values()]
+    atoms = [np.pad(run["atoms"], (0, rounds + 1 - len(run["atoms"])), mode="edge") for run in runs]
+    return [(run["relative_error"][-1] <= recovered, run["round"][-1], run["bytes_up"][1]) for run in runs], atoms
 
 
 # %%
-outcome = np.reshape(each(recover, cases), (len(heterogeneity), n_seeds, len(WAYS), 3))
-print(f"{'exact, of ' + str(n_seeds) + ' seeds':16}" + "".join(f"{way:>24}" for way in WAYS))
+results = each(recover, cases)
+outcome = np.reshape([result[0] for result in results], (len(heterogeneity), n_seeds, len(WAYS), 3))
+atoms = np.reshape([result[1] for result in results], (len(heterogeneity), n_seeds, len(WAYS), rounds + 1))
+print(f"exact, of {n_seeds} seeds" + "".join(f"{way:>28}" for way in WAYS))
 for alpha, row in zip(heterogeneity, outcome[..., 0].sum(axis=1), strict=True):
-    print(f"{f'alpha = {alpha:g}':16}" + "".join(f"{count:24.0f}" for count in row))
+    print(f"{f'alpha = {alpha:g}':18}" + "".join(f"{count:28.0f}" for count in row))
+
+# %% tags=["headline"]
+fig, axes = panels(len(heterogeneity), width=3.6, height=3, sharey=True, squeeze=False)
+styles = [METHODS["SharedSupportGradMP"], dict(color=BLUE, marker="s"), dict(color="0.45", marker="D")]
+styles.append(dict(color="k", marker="^", linestyle="--"))
+for ax, alpha, table in zip(axes[0], heterogeneity, atoms, strict=True):
+    for i, (way, style) in enumerate(zip(WAYS, styles, strict=False)):
+        curve(ax, range(rounds + 1), table[:, i], way, markevery=5, band=(25, 75), **style)
+    ax.set(title=f"alpha = {alpha:g}", xlabel="round")
+axes[0, 0].set_ylabel("true atoms in the model")
+legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4, fontsize=9)
+plt.show()
+
+# %% [markdown]
+# *Median and quartiles over the seeds.*
 
 # %%
 exact = outcome[:, :, 0, 0]
@@ -238,13 +266,13 @@ fgmp.claim(
 # %%
 taken = outcome[:, :, 0, 1]
 print(f"rounds to exact recovery: {np.median(taken):.3g} (median), at most {taken.max():.3g}")
-for i, way in enumerate(WAYS):
+for i, way in list(enumerate(WAYS))[::2][:2]:
     print(f"{way:24}{np.median(outcome[:, :, i, 2]) / n_clients / 1e3:6.3g} kB up from a client in the first round")
 
 # %% [markdown]
-# Elimination needs the sketch and the sketch needs elimination: without it, the atoms that a sketch adds by mistake
-# push out true ones. The price is in the last column: a sketch is longer than the names of a few entries. Most of a
-# round are the normal equations in either case.
+# Both are needed: without elimination, the atoms that a sketch adds by mistake push out true ones. With it, the model
+# never gets worse, so atoms that were found stay, and a new sketch gives the others a new chance. The price is in the
+# last lines: a sketch is longer than a list of entries. Most of a round are the normal equations in either case.
 #
 # ## The maps again
 #
@@ -315,9 +343,10 @@ for i, (name, way) in enumerate((("sums-contour", "default"), ("sums-contour-hal
         f"{(ratio <= 1.1).sum()} of {ratio.size} columns",
         ratio <= 1.1,
         source="ours, SharedSupportGradMP",
-        expected="12 of 14 columns",
+        expected="at least 12 of 14 columns",
         parameters=dict(ratios=ratio, samples=samples, seeds=n_map_seeds),
     )
+
 
 # %% [markdown]
 # Columns in which one of the two does not cross 50 % inside the grid are left out. The default is at or below pooled
@@ -404,14 +433,14 @@ print(f"values of clients 1 and 2: {values[0] + values[1]}")
 # %%
 secure = fgmp.SecureSum(threshold=5)
 print(f"resolution {secure.resolution:.3g}, range {secure.range:.3g}, threshold {secure.needed(10)} of 10 clients")
-shape = dict(n_clients=10, n_samples=12, n_features=n_features, sparsity=5)
-ten = fgmp.make_sparse_regression(**shape, heterogeneity=1.0, variance_decay=0.2, rng=0)
+shape = dict(n_clients=10, n_samples=30, n_features=n_features, sparsity=5)
+ten = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=0)
 lossy = [fgmp.DropOut(probability=0.1)]
 
 
 # %%
 def both_ways(seed):
-    options = dict(rounds=6, rng=seed, faults=lossy)
+    options = dict(rounds=10, rng=seed, faults=lossy)
     under_masks = fgmp.simulate(fgmp.SharedSupportGradMP(5), ten, **options, secure=secure)
     return under_masks.history, fgmp.simulate(fgmp.SharedSupportGradMP(5), ten, **options).history
 
@@ -419,15 +448,16 @@ def both_ways(seed):
 # %%
 runs = each(both_ways, [(seed,) for seed in range(5)])
 masked, plain = ([run[i]["relative_error"][-1] for run in runs] for i in (0, 1))
-print(f"largest relative error: {max(masked):.0e} under masks, {max(plain):.0e} in the open")
+for words, errors in (("under masks", masked), ("in the open", plain)):
+    print(f"largest relative error {words}:", f"{max(errors):.1g}" if max(errors) > 1e-9 else "below 1e-9")
 megabytes = np.array([[(run["bytes_up"] + run["bytes_down"])[-1] / 1e6 for run in pair] for pair in runs])
-print(f"megabytes in six rounds: {megabytes[0, 0]:.3g} under masks, {megabytes[0, 1]:.3g} in the open")
+print(f"megabytes in ten rounds: {megabytes[0, 0]:.3g} under masks, {megabytes[0, 1]:.3g} in the open")
 
 # %%
 fgmp.claim(
     "sums-secure",
     "under masks, with a tenth of the clients lost in every round, recovery is exact where it is in the open",
-    [float(error <= recovered) for error in masked],
+    f"{np.sum(np.array(masked) <= recovered)} and {np.sum(np.array(plain) <= recovered)} of {len(masked)} seeds",
     [(error <= recovered) == (other <= recovered) for error, other in zip(masked, plain, strict=True)],
     source="ours, SecureSum",
     expected="the same on every seed",
@@ -488,7 +518,8 @@ for column, N in zip(axes.T, private_clients, strict=True):
         for ax, runs in zip(column, np.moveaxis(of(N, name), -1, 0), strict=True):
             curve(ax, epsilons, runs, name, **METHODS[name])
     column[0].set(title=f"{N} clients", ylim=(-0.05, 1.05))
-    column[1].set(xscale="log", yscale="log", xlabel="epsilon of the run", ylim=(0.003, 30))
+    column[1].set(xscale="log", yscale="log", xlabel="epsilon of the run", ylim=(0.001, 30))
+    column[1].set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons]), column[1].minorticks_off()
 axes[0, 0].set_ylabel("true atoms found")
 axes[1, 0].set_ylabel("relative error")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -501,9 +532,11 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
     print(f"{N:8}{epsilon:9g}" + "".join(f"{3 * atoms:11.2g} of 3, error {error:5.2g}" for atoms, error in middles))
 
 # %% [markdown]
-# *Median and range over the seeds.* An error of 1 is that of the zero model: above it, nothing useful is left. The
-# normal equations suffer first, because noise enters a matrix that is then solved with; with few clients FedGradMP,
-# whose clients solve alone and whose models are short, is the better choice where a client has the rows for it.
+# *Median and range over the seeds.* An error of 1 is that of the zero model; at 100 clients and the smallest epsilon no
+# method leaves anything useful but FedGradMP, and it little. With few clients FedGradMP is the better choice where, as
+# here, a client has rows enough to solve alone: its models are short, and noise enters no matrix that is solved with
+# afterwards. With many clients the sums win, for their noise shrinks with $1/N$ and they end at no floor of averages.
+# FedAvg finds the atoms too, but in four rounds, all that the budget bears, it is far from its end.
 #
 # ## Digits
 #
@@ -570,7 +603,13 @@ fgmp.claim(
 # %% [markdown]
 # ## The answer
 #
-# ANSWER
+# Yes. With 5 samples at each of 50 clients, 10 of 1000 atoms come out exactly on 20 of 20 seeds at each of three
+# heterogeneities, from sums only; with the 4 tau largest entries of each client it is 17, 18 and 13. Elimination ends
+# all 29 circles of pooled GradMP without a message, and on the maps of 11 the default is level with pooled GradMP or
+# better in 12 of 12 columns that can be compared, a sketch of half the gradient in 11 of 14. Secure sums recover what
+# sums in the open do, for 0.538 MB in place of 0.243 MB. Noise for epsilon = 2 leaves an error of 0.77 at 100 clients,
+# 0.052 at 1000 and 0.0068 at 10000; at 100 clients and epsilon = 0.5 nothing useful is left. On digits, in the same
+# bytes as FedGradMP, it is level with 16 weights a digit and behind with 8 (0.77 against 0.86).
 #
 # ## References
 #
