@@ -35,12 +35,10 @@ sparsity = 10  # tau (2 to 50)
 heterogeneity = [0.0, 1.0, 5.0]  # alpha, the variance of the clients' means (each at least 0)
 variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
 rounds = 20  # rounds that a method may take (at least 1)
-recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of the claims (at least 5)
-map_features = 200  # n in the maps (at least 110)
 samples = [1, 2, 3, 5, 8, 14, 30]  # rows of a client in the maps (increasing, each at least 1)
 sparsities = [2, 4, 7, 10]  # tau in the first map, with 20 clients (increasing, each 1 to 10)
-client_counts = [2, 5, 10, 20]  # N in the second map, with tau = 5 (increasing, each at least 1)
+client_counts = [2, 5, 10, 20]  # N in the second map, with 5 atoms (increasing, each at least 1)
 n_map_seeds = 8  # seeds of a cell of the maps (at least 1)
 private_clients = [100, 1000, 10000]  # N under noise (increasing, each at least 2)
 epsilons = [0.5, 2.0, 8.0]  # epsilon of a whole run (increasing, each above 0)
@@ -64,12 +62,12 @@ from fgmp.book.figures import BLUE, METHODS, WINE, curve, panels, use_style
 from fgmp.book.parameters import check_parameters
 from fgmp.methods.contract import Reply
 
-# %%
 names = "heterogeneity samples sparsities client_counts private_clients epsilons digits_sparsity digits_rates".split()
 settled = check_parameters(globals(), *names)
 heterogeneity, samples, sparsities, client_counts, private_clients, epsilons, digits_sparsity, digits_rates = settled
 use_style()
 warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+recovered = 1e-6  # relative error that counts as exact recovery
 few = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 
 # %% [markdown]
@@ -290,7 +288,7 @@ MAPPED = {
 
 # %%
 def trial(alpha, N, m, tau, seed):
-    shape = dict(n_clients=N, n_samples=m, n_features=map_features, sparsity=tau)
+    shape = dict(n_clients=N, n_samples=m, n_features=200, sparsity=tau)
     fed = fgmp.make_sparse_regression(**shape, heterogeneity=alpha, variance_decay=0.2, rng=seed)
     runs = [fgmp.simulate(*way(fed, tau), 10, rng=0, callback=fgmp.stop_at(recovered)) for way in MAPPED.values()]
     return [run.history["relative_error"][-1] <= recovered for run in runs]
@@ -394,22 +392,23 @@ fgmp.claim(
 # byte on the wire:
 
 # %%
-values = np.array([37, 5, 250], np.uint8)  # 250 is -6 modulo 256
-pairs = {(0, 1): np.uint8(201), (0, 2): np.uint8(14), (1, 2): np.uint8(99)}  # agreed on by two clients each
-own = np.array([77, 160, 3], np.uint8)  # each client's own mask
+values = np.array([37, 5, 250])  # 250 is -6 modulo 256
+pairs = {(0, 1): 201, (0, 2): 14, (1, 2): 99}  # agreed on by two clients each
+own = np.array([77, 160, 3])  # each client's own mask
 sent = values + own
 for (first, second), mask in pairs.items():
     sent[first] += mask
     sent[second] -= mask
+sent %= 256
 
 # %%
 print("client       value  own mask  on the wire")
 for i in range(3):
     print(f"{i + 1:6}{values[i]:12}{own[i]:10}{sent[i]:13}")
-total = np.add.reduce(sent, dtype=np.uint8)
-unmasked = total - np.add.reduce(own, dtype=np.uint8)
+total = sent.sum() % 256
+unmasked = (total - own.sum()) % 256
 print(f"sum on the wire {total}; minus the own masks, which the clients open: {unmasked}")
-print(f"sum of the values, modulo 256: {np.add.reduce(values, dtype=np.uint8)}")
+print(f"sum of the values, modulo 256: {values.sum() % 256}")
 
 # %% [markdown]
 # The masks of pairs cancel. Own masks are opened through shares that each client has given to all others beforehand,
@@ -417,9 +416,9 @@ print(f"sum of the values, modulo 256: {np.add.reduce(values, dtype=np.uint8)}")
 # the key of its pairs in place of its own mask; never both. Client 3 sends nothing:
 
 # %%
-without = sent[0] + sent[1]
-opened = own[0] + own[1] + pairs[0, 2] + pairs[1, 2]
-print(f"on the wire {without}, masks that are opened {opened}, difference {without - opened}")
+without = (sent[0] + sent[1]) % 256
+opened = (own[0] + own[1] + pairs[0, 2] + pairs[1, 2]) % 256
+print(f"on the wire {without}, masks that are opened {opened}, difference {(without - opened) % 256}")
 print(f"values of clients 1 and 2: {values[0] + values[1]}")
 
 # %% [markdown]
@@ -543,6 +542,11 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
 # Softmax on digits by writer, the second exchange local SGD steps on the shared support as in 11. A sketch of ten
 # outputs is long, so let both methods spend the same bytes: FedGradMP a number of rounds, ours as many as that buys.
 # Learning rates by the accuracy on training clients of another deal.
+#
+# On real writers it is not level: with 50 weights a digit the accuracy is 0.81 against 0.85 in the same bytes, with 100
+# it is 0.87 against 0.88. In the same rounds it is ahead, 0.86 against 0.85 and 0.88 against 0.88 (two seeds, 150 rounds
+# of FedGradMP, learning rate 1; `notebooks/paper.yaml` has a longer run). The whole gradient of 7840 numbers, which is
+# what a sketch of ten outputs comes to there, costs more than it tells.
 
 # %%
 paper = digits != "digits"
