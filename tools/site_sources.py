@@ -79,18 +79,13 @@ def write_notebooks(root: Path, target: Path, links: Links, books: list[str], ru
     for place in books:
         notebook = nbformat.read(root / place, as_version=4)
         table = os.path.relpath("CLAIMS.html", os.path.dirname(place))
-        stem, _, kept = Path(place).stem.partition("-")
+        stem = Path(place).stem.partition("-")[0]
         run = Path(place).stem
         # What a kept run only repeats has its row under the committed notebook.
         found = records.get(run, {})
         rows = {name: f"{table}#{run if (run, name) in listed else stem}-{name}" for name in found}
         as_page(notebook, place, links, found, rows)
-        if "/results/" in place:
-            first = notebook.cells[0]
-            first.source = first.source.replace(title(notebook), f"{title(notebook)} ({kept})", 1)
-            back = f"This is another run ({kept}) of [{stem}](../{stem}.ipynb), with other parameters."
-            after_first_cell(notebook, f":::{{note}}\n{back}\n:::")
-        else:
+        if "/results/" not in place:
             if animation := site_animations.page_text(place, target):
                 after_first_cell(notebook, animation)
             if parameters := parameter_table(notebook):
