@@ -7,6 +7,8 @@ CONSTRAINTS ?= -c constraints.txt
 NB ?=
 # How many kinds of runs `make test-matrix` draws from the 15 million.
 MATRIX ?= 40000
+# Examples for each public function in `make test-boundary`; `make test` takes 100, the same every time.
+EXAMPLES ?= 2000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest); all if empty.
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
@@ -29,7 +31,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix test-reruns test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-matrix test-reruns test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -53,6 +55,9 @@ test-reruns: .venv/installed  ## rerun every notebook with the parameters of not
 
 test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
+
+test-boundary: .venv/installed  ## hand 2,000 things that nobody should to each public function, about ten minutes (EXAMPLES=number)
+	FGMP_EXAMPLES=$(EXAMPLES) MPLBACKEND=agg $(BIN)/python -m pytest -n 2 -q tests/test_boundary.py
 
 soak: .venv/installed  ## runs of 20,000 rounds, and one that is killed 30 times, about five minutes
 	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_soak.py tests/test_interruptions.py
@@ -94,7 +99,7 @@ clean:  ## remove the environment, the builds and the caches
 	  { echo 'fgmp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) \
 	  -e '.[notebooks,video,femnist,cluster,test,bench]'
 	@touch $@
 

@@ -5,6 +5,7 @@ Only for looking: methods select by their dictionary and `selection`, and never 
 
 from __future__ import annotations
 
+import math
 from itertools import combinations
 from math import comb
 from typing import NamedTuple
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import check_array, check_integer
-from .dictionaries import Dictionary, StandardBasis
+from .dictionaries import Dictionary, StandardBasis, check_dictionary
 from .models import Array, Support
 from .pursuit import matching_pursuit
 from .selection import largest
@@ -71,9 +72,23 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     >>> found.support.tolist(), round(found.error, 6), round(found.eta, 6), found.exact
     ([0], 1.0, 1.0, True)
     """
-    w = check_array("signal", signal, ndim=1)
-    n_atoms = dictionary.n_atoms(len(w))
+    dictionary = check_dictionary(dictionary)
+    given = check_array("signal", signal, ndim=1)
+    if isinstance(dictionary, Dictionary) and len(dictionary.atoms) != len(given):
+        raise ValueError(
+            f"signal has {len(given)} entries; expected {len(dictionary.atoms)}, as dictionary has features"
+        )
+    n_atoms = dictionary.n_atoms(len(given))
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    unit = float(np.abs(given).max(initial=0)) or 1.0
+    unit = 2.0 ** min(max(math.frexp(unit)[1], -1021), 1023)  # an exact scale, at which no square leaves the range
+    found = _in_units(dictionary, given / given.dtype.type(unit), sparsity)
+    return found._replace(error=unit * found.error, best_error=unit * found.best_error)
+
+
+def _in_units(dictionary: StandardBasis, w: Array, sparsity: int) -> Approximation:
+    """`approx_tau` of a signal whose largest entry is about 1."""
+    n_atoms = dictionary.n_atoms(len(w))
     if not isinstance(dictionary, Dictionary):
         support = dictionary.approximate(w, sparsity)
         error = float(np.linalg.norm(np.delete(w, support)))

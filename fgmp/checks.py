@@ -1,13 +1,17 @@
 """Checks at the boundary: each names the argument, what came and what was expected.
 
 `check_...` returns the value in its plain type or raises a ValueError; `settle_...` does so for a field of a frozen
-dataclass. `check_seed` makes one integer of whatever a user gives as `rng`.
+dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `shown` a short line of any value.
 """
 
 from __future__ import annotations
 
 import math
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,18 +20,39 @@ from scipy import sparse
 
 __all__ = [
     "Seed",
+    "as_array",
     "check_array",
+    "check_count",
     "check_integer",
+    "check_kind",
+    "check_mapping",
     "check_number",
     "check_option",
+    "check_path",
+    "check_protocol",
     "check_seed",
+    "check_sequence",
+    "check_shape",
     "check_sparse",
+    "check_squares",
+    "check_truth",
     "precision_of",
     "settle_integer",
+    "settle_kind",
     "settle_number",
+    "settle_truth",
+    "shown",
 ]
 
 Seed = int | np.random.Generator | None
+
+_LONGEST = 200
+
+
+def shown(value: Any) -> str:
+    """A value as one line of at most some 200 letters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
@@ -51,8 +76,14 @@ def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | No
         expected += f" ({why})"
     whole = isinstance(value, Integral) and not isinstance(value, bool)
     if not whole or value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(f"{name} is {value!r}; expected {expected}")
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
     return int(value)
+
+
+def check_count(name: str, count: int) -> None:
+    """Raise a ValueError where an array of so many numbers has more bytes than an address can name."""
+    if count > sys.maxsize // 16:
+        raise ValueError(f"{name} is {count}; expected at most {sys.maxsize // 16}, which no memory holds")
 
 
 def check_number(
@@ -64,33 +95,124 @@ def check_number(
     if (
         not isinstance(value, (int, float, np.integer, np.floating))
         or isinstance(value, bool)
-        or not math.isfinite(value)
+        or not _is_finite(value)
         or (above is not None and value <= above)
         or (at_least is not None and value < at_least)
         or (at_most is not None and value > at_most)
     ):
-        raise ValueError(f"{name} is {value!r}; expected a finite number {' and '.join(words)}".rstrip())
+        raise ValueError(f"{name} is {shown(value)}; expected a finite number {' and '.join(words)}".rstrip())
     return float(value)
+
+
+def _is_finite(value: Any) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that no float holds
+        return False
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`, or raise a ValueError that lists them."""
-    if value not in options:
-        raise ValueError(f"{name} is {value!r}; expected one of {', '.join(map(repr, options))}")
+    if not isinstance(value, str) or value not in options:
+        raise ValueError(f"{name} is {shown(value)}; expected one of {', '.join(map(repr, options))}")
     return str(value)
+
+
+def check_truth(name: str, value: Any) -> bool:
+    """Return `value` as a bool, or raise a ValueError: what is only taken for true is often a mistake."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ValueError(f"{name} is {shown(value)}; expected True or False")
+    return bool(value)
+
+
+def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
+    """Return `value` where it is an instance of `kind`, or raise a ValueError that says what was expected."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+    return value
+
+
+def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: str) -> Any:
+    """Return an object that has all these methods, or raise a ValueError; a class is no object of it."""
+    if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+    return value
+
+
+def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
+    """Return what can be iterated over as a list, or raise a ValueError: for text, too, and for mappings."""
+    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    if not several or sparse.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 0):
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+    return list(value)
+
+
+def check_mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
+    """Return a mapping as a dict, or raise a ValueError."""
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+    return dict(value)
+
+
+def check_path(name: str, value: Any, expected: str = "a path") -> Path:
+    """Return a path, or raise a ValueError."""
+    if not isinstance(value, (str, os.PathLike)) or "\0" in os.fspath(value):
+        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+    return Path(value)
 
 
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
     """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
-    if np.ma.is_masked(value):
-        raise ValueError(f"{name} has {int(np.sum(np.ma.getmask(value)))} masked values; expected numbers everywhere")
-    array = np.asarray(value)
-    array = array.astype(precision_of(name, array.dtype), copy=False)
+    array = as_array(name, value)
+    with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
+        array = array.astype(precision_of(name, array.dtype), copy=False)
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
-    if not np.isfinite(array).all():
+    if not math.isfinite(_largest(array)):
         _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
     return array
+
+
+def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
+    """`check_array` for one shape."""
+    array = check_array(name, value)
+    if array.shape != shape:
+        raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
+    return array
+
+
+def check_squares(name: str, array: NDArray[Any]) -> None:
+    """Raise a ValueError where the sum of the squares of a finite array would overflow, as its Gram matrix might."""
+    largest, limit = _largest(array), math.sqrt(float(np.finfo(array.dtype).max) / max(array.size, 1))
+    if not largest <= limit:
+        raise ValueError(
+            f"{name} holds {largest:.3g}; expected magnitudes of at most {limit:.3g}, whose squares have a finite sum "
+            f"in {array.dtype}"
+        )
+
+
+def _largest(array: NDArray[Any]) -> float:
+    """The largest magnitude, nan where there is one, without a copy of the array."""
+    if not array.size:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        return max(float(array.max()), -float(array.min()))
+
+
+def as_array(name: str, value: Any) -> NDArray[Any]:
+    """What came as an array of whatever type."""
+    if sparse.issparse(value):
+        raise ValueError(f"{name} is a sparse matrix; expected a dense array")
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    masked = sum(int(np.sum(np.ma.getmask(part))) for part in parts if isinstance(part, np.ma.MaskedArray))
+    if masked:
+        raise ValueError(f"{name} has {masked} masked values; expected numbers everywhere")
+    try:
+        return np.asarray(value)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(
+            f"{name} is {shown(value)}; expected an array of numbers, every row of the same length"
+        ) from None
 
 
 def check_sparse(name: str, value: Any) -> Any:
@@ -98,7 +220,8 @@ def check_sparse(name: str, value: Any) -> Any:
     precision = precision_of(name, value.dtype)
     if len(value.shape) != 2:
         raise ValueError(f"{name} has shape {value.shape}; expected 2 dimensions")
-    matrix = sparse.csr_array(value).astype(precision, copy=False)  # its own container, even of the same arrays
+    with np.errstate(over="ignore"):  # as in `check_array`
+        matrix = sparse.csr_array(value).astype(precision, copy=False)  # its own container, even of the same arrays
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
@@ -150,3 +273,13 @@ def settle_number(parameters: Any, name: str, *, optional: bool = False, **bound
     value = getattr(parameters, name)
     if value is not None or not optional:
         object.__setattr__(parameters, name, check_number(name, value, **bounds))
+
+
+def settle_kind(parameters: Any, name: str, kind: type, expected: str) -> None:
+    """Check in the ``__post_init__`` of a dataclass that a field is an instance of `kind`."""
+    check_kind(name, getattr(parameters, name), kind, expected)
+
+
+def settle_truth(parameters: Any, name: str) -> None:
+    """As `settle_integer`, for True and False."""
+    object.__setattr__(parameters, name, check_truth(name, getattr(parameters, name)))

@@ -10,15 +10,19 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
 
-from .checks import precision_of
-from .losses import Loss
+from .checks import check_array, check_integer, check_kind, check_sparse, check_squares, precision_of
+from .losses import Loss, check_loss
 from .models import Array, SparseModel, Support
 from .sparse_features import SparseFeatures
 
-__all__ = ["Client", "minibatches"]
+__all__ = ["Client", "check_client", "check_features", "minibatches"]
 
+# Where a vector has so many times more entries than nonzeros, gathering columns is cheaper than a product with all.
+_FEW = 8
 _SMALL = 8192
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,17 +31,24 @@ class Client:
 
     Parameters
     ----------
-    features : ndarray, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
+    features : array_like, sparse matrix, SparseFeatures or LinearOperator, shape (n_samples, n_features)
         The matrix A_i, kept so that its columns are contiguous or, where the model has several outputs or the matrix
         at most 8,192 entries, its rows. A sparse matrix becomes `fgmp.sparse_features.SparseFeatures`, which keeps it
         in CSR. A LinearOperator of SciPy is a matrix that is streamed and never stored; it serves methods with a
         dictionary, which need A_i Psi once.
-    targets : ndarray, shape (n_samples,)
-        The observations y_i.
+    targets : array_like, shape (n_samples,)
+        The observations y_i, as the loss knows them: labels -1 and +1, or 0 to C - 1.
     loss : Loss
         The loss l.
     key : int
-        Who the client is, whatever its place in a list. Its random draws depend on the seed, the round and this key.
+        Who the client is, whatever its place in a list, at least 0. Its random draws depend on the seed, the round and
+        this key.
+
+    Raises
+    ------
+    ValueError
+        Where shapes do not fit, or numbers are not finite, are no targets of the loss, or are so large that the sum of
+        their squares overflows.
     """
 
     features: Any
@@ -46,11 +57,44 @@ class Client:
     key: int
 
     def __post_init__(self) -> None:
+        check_loss("loss", self.loss)
+        features = check_features("features", self.features)
+        targets = check_array("targets", self.targets)
+        if not targets.ndim or len(targets) != features.shape[0]:
+            raise ValueError(
+                f"targets has shape {targets.shape}; expected one for each of {features.shape[0]} rows of features"
+            )
+        check_squares("targets", targets)
+        targets = self.loss.check_targets("targets", targets)
+        if targets.dtype.kind == "f":
+            targets = targets.astype(precision_of("features", features.dtype), copy=False)
+        key = check_integer("key", self.key, at_least=0)
+        size = math.prod(self.loss.model_shape(features.shape[1]))
+        if size > _MOST:
+            raise ValueError(
+                f"features has shape {features.shape}, for a model of {size} coefficients; expected at most {_MOST}, "
+                "because indices travel as 32-bit integers"
+            )
+        for name, value in {"features": features, "targets": targets, "key": key}.items():
+            object.__setattr__(self, name, value)
+        self._arrange()
+
+    def _arrange(self) -> None:
+        """Keep the features in the order in which they are read."""
         if isinstance(self.features, np.ndarray):
             contiguous = np.asfortranarray if self._by_column else np.ascontiguousarray
             object.__setattr__(self, "features", contiguous(self.features))
         elif sparse.issparse(self.features):
             object.__setattr__(self, "features", SparseFeatures(self.features))
+
+    def with_features(self, features: Any) -> Client:
+        """The same client with other columns, which were made of its own and are not checked again."""
+        changed = object.__new__(type(self))
+        parts = {"features": features, "targets": self.targets, "loss": self.loss, "key": self.key}
+        for name, value in parts.items():
+            object.__setattr__(changed, name, value)
+        changed._arrange()
+        return changed
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -111,10 +155,13 @@ class Client:
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
-        """A_i x; a sparse model touches the columns of its support only, unless sparse features are smaller."""
+        """A_i x; a model with few nonzeros touches their columns only, unless sparse features are smaller."""
         if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
             x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
         if self.n_outputs == 1:
+            if self._by_column and isinstance(x, np.ndarray):
+                support = x.nonzero()[0]
+                x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
             product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
             return product
         features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x
@@ -154,6 +201,27 @@ class Client:
         """f_i(x)."""
         total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
+
+
+def check_client(name: str, client: Any) -> Client:
+    """Return a client, or raise a ValueError where it is something else."""
+    found: Client = check_kind(name, client, Client, "a Client, such as one of federation.clients")
+    return found
+
+
+def check_features(name: str, features: Any) -> Any:
+    """Return features as a finite matrix, stored densely or sparsely or streamed, or raise a ValueError."""
+    if isinstance(features, (LinearOperator, SparseFeatures)):
+        precision_of(name, features.dtype)
+    elif sparse.issparse(features):
+        features = check_sparse(name, features)
+        check_squares(name, features.data)
+    else:
+        features = check_array(name, features, ndim=2)
+        check_squares(name, features)
+    if 0 in features.shape:
+        raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
+    return features
 
 
 def _by_output(coefficients: Array, features: Array) -> Array:

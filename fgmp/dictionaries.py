@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import Seed, check_array, check_integer, check_option, check_seed
+from .checks import Seed, check_array, check_count, check_integer, check_kind, check_option, check_seed, check_squares
 from .federation import Client
 from .linear_systems import solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
 
-__all__ = ["Coordinates", "Dictionary", "StandardBasis", "gaussian_dictionary"]
+__all__ = ["Coordinates", "Dictionary", "StandardBasis", "check_dictionary", "gaussian_dictionary"]
 
 
 class Coordinates(NamedTuple):
@@ -154,11 +154,15 @@ class Dictionary(StandardBasis):
             raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
         self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
         wide = self.atoms.astype(np.float64, copy=False)
+        check_squares("atoms", wide)
         self.gram = wide.T @ wide
         self.norms = np.sqrt(self.gram.diagonal())
         zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
         if zero.size:
-            raise ValueError(f"atoms[:, {zero[0]}] is zero; expected atoms with a positive norm")
+            size = float(np.abs(wide[:, zero[0]]).max())
+            raise ValueError(
+                f"atoms[:, {zero[0]}] is zero, or {size:.3g} at most, and its squares are; expected a positive norm"
+            )
         precision = float(np.finfo(self.atoms.dtype).eps)
         _refuse_duplicates(self.gram, self.norms, precision)
         rounding = 16 * precision * np.sqrt(self.atoms.shape[0])
@@ -177,8 +181,11 @@ class Dictionary(StandardBasis):
     def prepare(self, client: Client) -> Client:
         """The client with B_i = A_i Psi in place of A_i."""
         self.n_atoms(client.n_features)
-        features = client.features @ self.atoms.astype(client.dtype, copy=False)
-        return replace(client, features=np.asarray(features).astype(client.dtype, copy=False))
+        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
+            features = client.features @ self.atoms.astype(client.dtype, copy=False)
+            products = np.asarray(features).astype(client.dtype, copy=False)
+        check_squares("features of a client times dictionary", products)
+        return client.with_features(products)
 
     def synthesise(self, coefficients: Array) -> Array:
         """The signal x = Psi alpha."""
@@ -250,6 +257,11 @@ class Dictionary(StandardBasis):
         return float(np.sqrt(max(energy, 0.0)))
 
 
+def check_dictionary(dictionary: Any) -> Any:
+    """Return a dictionary, or raise a ValueError where it is something else."""
+    return check_kind("dictionary", dictionary, StandardBasis, "a Dictionary or a StandardBasis")
+
+
 def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **options: str) -> Dictionary:
     """A random Gaussian dictionary (paper, Section IV-D): independent entries N(0, 1/n_features).
 
@@ -276,6 +288,7 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
     """
     n_features = check_integer("n_features", n_features)
     n_atoms = check_integer("n_atoms", n_atoms)
+    check_count("n_features times n_atoms", n_features * n_atoms)
     generator = np.random.default_rng(check_seed("rng", rng))
     return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
 

@@ -15,15 +15,15 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, check_sparse, precision_of
-from .client import Client
+from .checks import check_array, check_integer, check_kind, check_sequence, check_squares
+from .client import Client, check_features
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel
 from .sparse_features import SparseFeatures, stacked
 
-__all__ = ["Client", "Federation"]
+__all__ = ["Client", "Federation", "check_federation"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,9 +52,12 @@ class Federation:
     site_names: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        clients = tuple(self.clients)
+        clients = tuple(check_sequence("clients", self.clients, "a sequence of Client"))
         if not clients:
             raise ValueError("clients is empty; expected at least one client")
+        for client in clients:
+            check_kind("clients", client, Client, "a sequence of Client, which all are one")
+        _check_alike(clients)
         keys = [client.key for client in clients]
         if len(set(keys)) < len(keys):
             raise ValueError(f"clients have keys {keys}; expected no key twice")
@@ -63,13 +66,32 @@ class Federation:
             raise ValueError(f"weights has {len(weights)} entries; expected one for each of {len(clients)} clients")
         if weights.min() < 0:
             raise ValueError(f"weights[{weights.argmin()}] is {weights.min():g}; expected no negative weight")
-        if weights.sum() <= 0:
-            raise ValueError("weights sum to 0; expected at least one positive weight")
+        with np.errstate(over="ignore"):
+            if not 0 < weights.sum() < np.inf:
+                raise ValueError(f"weights sum to {weights.sum():g}; expected at least one positive, and a finite sum")
         order = np.argsort(keys)
         object.__setattr__(self, "clients", tuple(clients[i] for i in order))
         total = math.fsum(weights)
         scaled = weights if abs(total - 1) <= 4 * np.finfo(float).eps else weights / total
         object.__setattr__(self, "weights", scaled[order])
+        if self.truth is not None:
+            truth = check_array("truth", self.truth)
+            if truth.shape != self.model_shape:
+                raise ValueError(f"truth has shape {truth.shape}; expected {self.model_shape}")
+            check_squares("truth", truth)
+            object.__setattr__(self, "truth", truth)
+        self._check_names()
+
+    def _check_names(self) -> None:
+        counts = {"labels": 2, "feature_names": self.n_features, "site_names": None}
+        for name, count in counts.items():
+            given = getattr(self, name)
+            if given is None:
+                continue
+            several = tuple(check_sequence(name, given, "a sequence, or None"))
+            if count is not None and len(several) != count:
+                raise ValueError(f"{name} has {len(several)} entries; expected {count}")
+            object.__setattr__(self, name, several)
 
     @classmethod
     def from_arrays(
@@ -120,6 +142,8 @@ class Federation:
         """
         if sparse.issparse(As):
             raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
+        As = check_sequence("As", As, "a sequence of matrices, one for each client")
+        ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
@@ -135,13 +159,8 @@ class Federation:
                 )
         precision = np.result_type(*(client.dtype for client in clients))
         clients = [_with_precision(client, precision) for client in clients]
-        if truth is not None:
-            truth = check_array("truth", truth)
-            if truth.shape != clients[0].model_shape:
-                raise ValueError(f"truth has shape {truth.shape}; expected {clients[0].model_shape}")
-        if weights is None:
-            weights = np.array([client.n_samples for client in clients])
-        return cls(tuple(clients), np.asarray(weights), truth, kept)
+        given: Any = [client.n_samples for client in clients] if weights is None else weights
+        return cls(tuple(clients), given, truth, kept)  # type: ignore[arg-type]
 
     from_frame = classmethod(federation_from_frame)
 
@@ -217,15 +236,26 @@ class Federation:
         return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
 
 
+def check_federation(name: str, federation: Any) -> Federation:
+    """Return a federation, or raise a ValueError where it is something else."""
+    found: Federation = check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
+    return found
+
+
+def _check_alike(clients: Sequence[Client]) -> None:
+    """Raise a ValueError where clients have models of several shapes, or other precisions."""
+    first = clients[0]
+    for client in clients:
+        if client.n_features != first.n_features or client.model_shape != first.model_shape:
+            raise ValueError(
+                f"clients have models of shape {first.model_shape} and, that with key {client.key}, "
+                f"{client.model_shape}; expected one shape"
+            )
+
+
 def _client(key: int, A: Any, y: Array, loss: Loss) -> Client:
-    if isinstance(A, LinearOperator):
-        precision_of(f"As[{key}]", A.dtype)
-    elif sparse.issparse(A):
-        A = check_sparse(f"As[{key}]", A)
-    else:
-        A = check_array(f"As[{key}]", A, ndim=2)
-    if 0 in A.shape:
-        raise ValueError(f"As[{key}] has shape {A.shape}; expected at least one sample and one feature")
+    A = check_features(f"As[{key}]", A)
+    check_squares(f"ys[{key}]", y)
     if len(y) != A.shape[0]:
         raise ValueError(f"ys[{key}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{key}]")
     return Client(A, loss.check_targets(f"ys[{key}]", y), loss, key)

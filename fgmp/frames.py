@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from .checks import check_sequence, shown
 from .losses import Loss
 from .models import Array
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from .federation import Federation
 
 __all__ = ["federation_from_frame"]
+
+_NAMES = (str, int, tuple)
 
 
 def federation_from_frame(
@@ -62,14 +65,22 @@ def federation_from_frame(
     if not isinstance(frame, nw.DataFrame):
         raise TypeError(f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame")
     columns = list(frame.columns)
-    names = [name for name in columns if name not in (site, target)] if features is None else list(features)
+    for argument, named in (("site", site), ("target", target)):
+        if not isinstance(named, _NAMES):
+            raise ValueError(f"{argument} is {shown(named)}; expected the name of a column")
+    names = [name for name in columns if name not in (site, target)]
+    if features is not None:
+        names = check_sequence("features", features, "a sequence of names of columns")
     for argument, wanted in (("site", [site]), ("target", [target]), ("features", names)):
         for name in wanted:
-            if columns.count(name) != 1:
-                found = "is not a column" if name not in columns else "names several columns"
-                raise ValueError(f"{argument}: {name!r} {found}; expected one of {', '.join(map(repr, columns))}")
+            known = isinstance(name, _NAMES) and name in columns
+            if not known or columns.count(name) != 1:
+                found = "names several columns" if known else "is not a column"
+                raise ValueError(f"{argument}: {shown(name)} {found}; expected one of {', '.join(map(repr, columns))}")
     if not names:
-        raise ValueError(f"df has no columns but {site!r} and {target!r}; expected at least one feature")
+        raise ValueError(
+            f"features is empty, or df has no columns but {site!r} and {target!r}; expected at least one feature"
+        )
     if site in names or target in names or site == target:
         raise ValueError(f"features, site={site!r} and target={target!r} overlap; expected each column in one role")
     missing = np.asarray(frame[site].is_null().to_numpy())

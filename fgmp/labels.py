@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_array
+from .checks import check_array, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
 
@@ -17,6 +17,7 @@ __all__ = ["Labels", "code_labels", "coded_for", "labels_behind"]
 Labels = tuple[Any, Any]
 
 _USUAL = ((-1, 1), (0, 1))
+_LABELS = (str, bytes, int, float, np.bool_, np.number)
 
 
 def code_labels(ys: Sequence[Any], labels: Sequence[Any] | None = None) -> tuple[list[Array], Labels]:
@@ -48,17 +49,18 @@ def code_labels(ys: Sequence[Any], labels: Sequence[Any] | None = None) -> tuple
         strange = np.flatnonzero(~(positive | negative))
         if strange.size:
             what = y[strange[0] : strange[0] + 1].tolist()[0]
-            raise ValueError(f"ys[{i}][{strange[0]}] is {what!r}; expected one of {chosen[0]!r} and {chosen[1]!r}")
+            both = f"{chosen[0]!r} and {chosen[1]!r}"
+            raise ValueError(f"ys[{i}][{strange[0]}] is {what!r}; expected one of {both}, the labels")
         coded.append(np.where(positive, 1.0, -1.0))
     return coded, chosen
 
 
 def coded_for(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[Sequence[Any], Labels | None]:
     """`code_labels` for the logistic loss; for others the targets as they are, and no labels."""
-    if loss == "logistic" or isinstance(loss, LogisticLoss):
+    if isinstance(loss, LogisticLoss) or (isinstance(loss, str) and loss == "logistic"):
         return code_labels(ys, labels)
     if labels is not None:
-        raise ValueError(f"labels is {labels!r}; expected None, because the loss is {loss!r}, not the logistic one")
+        raise ValueError(f"labels is {shown(labels)}; expected None, because the loss is {loss!r}, no logistic one")
     return ys, None
 
 
@@ -73,7 +75,10 @@ def labels_behind(predictions: ArrayLike, labels: Labels | None) -> Array:
 
 def _plain(name: str, y: Any) -> Array:
     """A vector that can be compared with labels."""
-    array: Array = np.asarray(y)
+    try:
+        array: Array = np.asarray(y)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{name} is {shown(y)}; expected a vector of labels") from None
     if array.dtype.kind == "f" or np.ma.is_masked(y):
         return check_array(name, y, ndim=1)
     if array.dtype.kind in "US":
@@ -82,9 +87,9 @@ def _plain(name: str, y: Any) -> Array:
         raise ValueError(f"{name} has shape {array.shape}; expected 1 dimension")
     if array.dtype.kind not in "biuO":
         raise ValueError(f"{name} has dtype {array.dtype}; expected labels: numbers, booleans or strings")
-    missing = [i for i, value in enumerate(array) if value is None or value != value]
-    if missing:
-        raise ValueError(f"{name}[{missing[0]}] is {array[missing[0]]!r}; expected a label in every row")
+    for i, value in enumerate(array if array.dtype.kind == "O" else ()):
+        if not isinstance(value, _LABELS) or value != value:
+            raise ValueError(f"{name}[{i}] is {shown(value)}; expected a label in every row: a number, or text")
     return array
 
 
@@ -106,7 +111,9 @@ def _found(arrays: list[Array]) -> Labels:
 
 
 def _given(labels: Sequence[Any]) -> Labels:
-    if isinstance(labels, str) or len(labels) != 2 or labels[0] == labels[1]:
-        raise ValueError(f"labels is {labels!r}; expected two different values, the negative first")
-    first, second = np.asarray(labels, object).tolist()
+    expected = "two different values, the negative first"
+    given = check_sequence("labels", labels, expected)
+    if len(given) != 2 or not all(isinstance(label, _LABELS) for label in given) or given[0] == given[1]:
+        raise ValueError(f"labels is {shown(labels)}; expected {expected}")
+    first, second = (label.item() if isinstance(label, np.generic) else label for label in given)
     return first, second

@@ -159,7 +159,7 @@ def _by_rows(columns: Array, targets: Array) -> Array | None:
     if solved is None:
         return None
     factor, z = solved
-    solution = columns.T @ z
+    solution: Array = columns.T @ z
     precision, size = _PRECISION[columns.dtype], solution.dot(solution)
     left = fraction = 0.0
     for refinement in range(_REFINEMENTS):

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.special import expit
 
-from .checks import settle_integer, settle_number
+from .checks import check_protocol, settle_integer, settle_number, settle_truth
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "loss_named", "misclassified"]
+__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "check_loss", "loss_named", "misclassified"]
 
 
 class Loss(Protocol):
@@ -75,6 +75,9 @@ class SquaredLoss:
 
     averaged: bool = True
 
+    def __post_init__(self) -> None:
+        settle_truth(self, "averaged")
+
     @property
     def smoothness(self) -> float:
         """Always 1."""
@@ -100,7 +103,7 @@ class SquaredLoss:
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Any finite real numbers."""
-        return targets
+        return _one_a_row(name, targets)
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """(z - y)^2 / 2."""
@@ -167,7 +170,7 @@ class LogisticLoss:
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
-        strange = np.flatnonzero(np.abs(targets) != 1)
+        strange = np.flatnonzero(np.abs(_one_a_row(name, targets)) != 1)
         if strange.size:
             raise ValueError(f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected labels -1 or +1")
         return targets
@@ -241,14 +244,14 @@ class SoftmaxLoss:
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Integer labels from 0 to C-1; a client may have some of them only."""
-        labels = targets.astype(np.intp)
-        strange = np.flatnonzero((labels != targets) | (labels < 0) | (labels >= self.n_classes))
+        whole = np.floor(_one_a_row(name, targets))
+        strange = np.flatnonzero((whole != targets) | (whole < 0) | (whole >= self.n_classes))
         if strange.size:
             raise ValueError(
                 f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected integer labels from 0 to "
                 f"{self.n_classes - 1}"
             )
-        return labels
+        return whole.astype(np.intp)
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """-z_y + log sum exp(z), without overflow."""
@@ -271,6 +274,7 @@ class SoftmaxLoss:
         return tilted
 
 
+_MOST_CLASSES = 2**20
 _LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
 
 
@@ -287,15 +291,30 @@ def _softmax(predictions: Array) -> Array:
     return p
 
 
+def check_loss(name: str, loss: Any) -> Any:
+    """Return a loss object, or raise a ValueError where it is something else."""
+    needed = ("row_weight", "model_shape", "check_targets", "values", "derivative", "curvature")
+    return check_protocol(name, loss, needed, "a loss object, such as fgmp.SquaredLoss()")
+
+
+def _one_a_row(name: str, targets: Array) -> Array:
+    if targets.ndim != 1:
+        raise ValueError(f"{name} has shape {targets.shape}; expected 1 dimension")
+    return targets
+
+
 def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
     """The loss object behind a name: ``"squared"``, ``"logistic"`` or ``"softmax"``; an object is returned as it is.
 
     The number of classes of ``"softmax"`` is one more than the largest label.
     """
     if not isinstance(loss, str):
-        return loss
+        found: Loss = check_loss("loss", loss)
+        return found
     if loss == "softmax":
         largest = max((float(y.max()) for y in targets if y.size), default=0.0)
+        if largest >= _MOST_CLASSES:
+            raise ValueError(f"ys hold the label {largest:g}; expected integers from 0 to {_MOST_CLASSES - 1}")
         return SoftmaxLoss(max(int(largest) + 1, 2))
     known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
     if loss not in known:

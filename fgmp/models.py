@@ -6,6 +6,7 @@ forms; `message_bytes` is the size that the histories count.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +19,10 @@ __all__ = [
     "average",
     "decode",
     "encode",
+    "length_of",
     "message_bytes",
     "union",
+    "unit_of",
 ]
 
 Array = NDArray[Any]
@@ -123,3 +126,21 @@ def average(models: list[SparseModel], weights: list[float]) -> SparseModel:
         member[model.support] = True
     support = np.flatnonzero(member)
     return SparseModel(support, flat[support], total.shape)
+
+
+def unit_of(array: Array) -> float:
+    """A power of two that brings numbers whose squares might overflow or vanish to about 1; 1 where none might.
+
+    Products with it are exact, so that nothing else changes.
+    """
+    largest = float(np.abs(array).max(initial=0))
+    exponent, (safe, most) = math.frexp(largest)[1], (30, 120) if array.dtype == np.float32 else (200, 1000)
+    if abs(exponent) <= safe or not 0 < largest < math.inf:
+        return 1.0
+    return 2.0 ** -max(min(exponent, most), -most)
+
+
+def length_of(vector: Array) -> float:
+    """The Euclidean norm, also where squares overflow or vanish."""
+    unit = unit_of(vector)
+    return float(np.linalg.norm(vector if unit == 1 else vector * unit)) / unit

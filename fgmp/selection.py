@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from .checks import check_integer
+from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
 from .pursuit import matching_pursuit, simultaneous_pursuit
 
@@ -24,6 +25,7 @@ __all__ = [
     "PerAtom",
     "PerOutput",
     "Selection",
+    "check_selection",
     "largest",
     "mark_largest",
 ]
@@ -43,7 +45,11 @@ class Selection:
     always: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        given = (self.always,) if np.ndim(self.always) == 0 else self.always
+        given: Any = self.always
+        if not isinstance(given, (int, np.integer)) or isinstance(given, bool):
+            given = check_sequence("always", given, "an atom or several, each an integer of at least 0")
+        else:
+            given = (given,)
         atoms = {check_integer("always", atom, at_least=0) for atom in given}
         object.__setattr__(self, "always", tuple(sorted(atoms)))
 
@@ -244,6 +250,11 @@ class Overall(Selection):
 
 
 PER_OUTPUT = PerOutput()
+
+
+def check_selection(selection: Any) -> None:
+    """Raise a ValueError where a selection is none."""
+    check_kind("selection", selection, Selection, "PerOutput(), PerAtom() or Overall()")
 
 
 def largest(magnitudes: Array, count: int) -> Support:

@@ -214,7 +214,7 @@ plt.show()
 # of the seeds. What leaves the frame is drawn at its edge there.*
 #
 # Compare the columns. With $K = 3$ and the loss as printed (left) no curve leaves the frame: even the largest rate is
-# stable. With the summed loss (right) the larger rates leave it within a few rounds, as in the paper's figure.
+# stable. With the summed loss (right) the larger rates leave it within a few rounds, as the paper reports (line 1367).
 #
 # The paper does not print $K$ for FedIterHT. So count again with fewer and with more local iterations, the least and
 # the most of `map_local_iterations`:

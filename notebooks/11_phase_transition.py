@@ -40,12 +40,8 @@ variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any numb
 rounds = 10  # rounds that a method may take (at least 1)
 recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of every cell and every claim (at least 5)
-few_clients = 50  # N where clients hold a few samples (at least 1)
-few_samples = 5  # rows of each of them (at least 1)
-few_features = 1000  # n there (at least few_sparsity)
-few_sparsity = 10  # tau there (at least 1)
-noisy_clients = 50  # N in the section with noise (at least 1)
-noisy_features = 1000  # n there (at least 30)
+few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few (four values, each at least 1)
+noisy_sizes = [50, 1000]  # N and n in the section with noise (two values, each at least 1)
 many_clients = 12000  # N where the proposition is measured (at least 2000)
 dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second ("digits" or "mnist-writers")
 digits_rounds = 80  # rounds there (at least 2)
@@ -72,6 +68,7 @@ from fgmp.book.opening import begin
 names = "samples sparsities client_counts heterogeneity digits_sparsity digits_rates".split()
 claim, *settled = begin(globals(), *names)
 samples, sparsities, client_counts, heterogeneity, digits_sparsity, digits_rates = settled
+(few_clients, few_samples, few_features, few_sparsity), (noisy_clients, noisy_features) = few_sizes, noisy_sizes
 
 
 # %%

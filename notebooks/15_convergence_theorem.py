@@ -345,8 +345,8 @@ print(f"the runs themselves end at most {objective.measured[:, -1].max():.3g} ab
 claim("theory-corollary-f", objective.factors["bound over zero model"], objective.useful)
 
 # %% [markdown]
-# (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$, and the statement is true nevertheless:
-# [17_errata_checked](17_errata_checked.ipynb).)
+# (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$; in the standard basis the statement is true
+# nevertheless: [17_errata_checked](17_errata_checked.ipynb).)
 #
 # ## More local iterations
 #

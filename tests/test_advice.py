@@ -143,7 +143,7 @@ def test_the_best_by_a_column_that_is_named():
     assert (runs["size"].round, runs["size"].column) == (4, "size")
     assert runs["never"].round == 0 and np.isnan(runs["never"].value)
     assert (runs["late"].round, runs["late"].value) == (2, 1.0)  # the first that is a number, then nothing lower
-    with pytest.raises(ValueError, match="column is 'loss'; expected one of 'round'"):
+    with pytest.raises(ValueError, match="best_by is 'loss'; expected one of 'round'"):
         fgmp.simulate(method, fed, 1, best_by="loss")
 
 

@@ -1,5 +1,6 @@
 """Checkpoints: a run goes on to the same bits, a damaged file is recognised, and another run is refused."""
 
+import hashlib
 import inspect
 from collections import namedtuple
 from dataclasses import dataclass, replace
@@ -294,6 +295,19 @@ def test_a_damaged_file_never_takes_the_place_of_the_good_previous_one(path):
     with pytest.warns(fgmp.CheckpointWarning):
         run_to(path, 3)
     assert _read(Path(f"{path}.previous")).content[0] == good and _read(path)
+
+
+def test_a_checkpoint_of_compressed_arrays_is_refused(path):
+    """A file of a kilobyte could hold a gigabyte of zeros, and its checksum be right."""
+    run_to(path, 1)
+    with open(path, "wb") as file:
+        np.savez_compressed(file, header=np.zeros(2**20, np.uint8))
+        length = file.tell()
+    digest = hashlib.sha256(b"1\n" + path.read_bytes()).hexdigest()
+    with open(path, "ab") as file:
+        file.write(f"\nfgmp checkpoint 1 sha256 {digest} bytes {length}\n".encode())
+    with pytest.warns(fgmp.CheckpointWarning, match="run.fgmp' holds arrays that are compressed; the previous one"):
+        run_to(path, 2)
 
 
 def test_two_damaged_files_are_an_error_and_none_is_a_start(path):

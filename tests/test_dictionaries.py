@@ -123,7 +123,7 @@ def test_bad_arguments_are_named():
         fgmp.Dictionary(np.eye(3), "best")
     with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 1 to 3"):
         fgmp.approx_tau(D, np.ones(4), 4)
-    with pytest.raises(ValueError, match="atoms of 4 features; expected 5"):
+    with pytest.raises(ValueError, match="signal has 5 entries; expected 4, as dictionary"):
         fgmp.approx_tau(D, np.ones(5), 1)
     with pytest.raises(ValueError, match="n_atoms is 0"):
         fgmp.gaussian_dictionary(5, 0)

@@ -5,6 +5,7 @@ import hashlib
 import os
 import struct
 import sys
+import tracemalloc
 from pathlib import Path
 
 import h5py
@@ -53,7 +54,7 @@ def mnist(tmp_path, monkeypatch):
     contents = {IMAGES: idx(images, 0x08), LABELS: idx(table, 0x0C)}
     for name, content in contents.items():
         (tmp_path / name).write_bytes(gzip.compress(content))
-    files = tuple(DataFile(name, "", "", "", hashlib.sha256(c).hexdigest()) for name, c in contents.items())
+    files = tuple(DataFile(name, "", "", "", hashlib.sha256(c).hexdigest(), 10**6) for name, c in contents.items())
     monkeypatch.setattr(downloads, "DOWNLOADS", {**DOWNLOADS, "mnist-writers": files})
     return tmp_path, images, table
 
@@ -268,6 +269,12 @@ def set_label(file, label):
     file["examples/a/label"] = label
 
 
+def announce(file, count):
+    """A data set that has a shape and no values: a kilobyte that would be three terabytes."""
+    del file["examples/a/pixels"]
+    file.create_dataset("examples/a/pixels", (count, 28, 28), np.float32)
+
+
 BAD_HDF5 = {
     "truncated": ("truncated", "is not a complete HDF5 file"),
     "not HDF5": ("not HDF5", "is not a complete HDF5 file"),
@@ -277,6 +284,8 @@ BAD_HDF5 = {
     "no group of a writer": (lambda file: file.create_dataset("examples/c", data=[1]), "has no 'examples/c/pixels'"),
     "count": (lambda file: set_label(file, [1, 2]), r"a has pixels of shape \(3, 28, 28\) and 2 labels"),
     "letters": (lambda file: set_label(file, [1, 2, 36]), "holds the label 36; expected digits from 0 to 9"),
+    "words": (lambda file: set_label(file, ["a", "b", "c"]), "a has pixels or labels that are no numbers"),
+    "lies": (lambda file: announce(file, 10**9), "a has 1000000000 digits; expected at most 100000 of one writer"),
     "range": (lambda file: file["examples/a/pixels"].write_direct(np.full((3, 28, 28), 255.0)), "outside 0..1"),
 }
 
@@ -310,7 +319,7 @@ def test_idx_files_compressed_or_not(tmp_path):
         (b"", "begins with '', 0 bytes in all; expected the header of an IDX file"),
         (b"\0\0\x07\x01" + bytes(8), "begins with '00 00 07 01'"),
         (idx(np.ones((2, 3)), 0x08)[:-1], r"holds 17 bytes; expected 18 for an array of shape \(2, 3\)"),
-        (idx(np.ones((2, 3)), 0x0C) + b"\0", "holds 37 bytes; expected 36"),
+        (idx(np.ones((2, 3)), 0x0C) + b"\0", "holds more than 36 bytes; expected 36"),
         (b"\0\0\x08\x03\0\0", "begins with '00 00 08 03', 6 bytes in all"),
     ],
 )
@@ -319,6 +328,32 @@ def test_bad_idx_files_are_named(tmp_path, content, message):
     path.write_bytes(content)
     with pytest.raises(ValueError, match=f"{path} .*({message})"):
         read_idx(path)
+
+
+def packed_zeros(count):
+    """Gigabytes of zeros as a gzip file of some megabytes, in some seconds less than it takes to compress them."""
+    part = gzip.compress(bytes(2**24), 1)
+    return part * -(-count // 2**24)
+
+
+@pytest.mark.parametrize(
+    "shape, message",
+    [
+        ((10, 28, 28), "holds more than 7856 bytes; expected 7856"),
+        ((3_000_000, 28, 28), r"announces 2352000000 bytes of shape \(3000000, 28, 28\); expected at most 1073741824"),
+        ((2**32 - 1,) * 9, "expected at most 1073741824"),
+    ],
+)
+def test_a_compressed_idx_file_that_would_fill_the_memory_is_refused(tmp_path, shape, message):
+    """Two gigabytes of zeros in ten megabytes; what is read of them is what the header says, and one byte."""
+    header = b"\0\0\x08" + bytes([len(shape)]) + np.array(shape, ">u4").tobytes()
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(header) + packed_zeros(2**31))
+    tracemalloc.start()
+    with pytest.raises(ValueError, match=message):
+        read_idx(path)
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7, 0.99])

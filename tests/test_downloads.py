@@ -1,5 +1,6 @@
 """Downloads: what arrives whole stays, what does not leaves no trace, and the message says what to do."""
 
+import ast
 import gzip
 import hashlib
 import importlib
@@ -10,6 +11,7 @@ import sys
 import tarfile
 import threading
 import tomllib
+from concurrent.futures import ThreadPoolExecutor
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -22,6 +24,7 @@ from fgmp.datasets import downloads
 from fgmp.datasets.downloads import DOWNLOADS, ChecksumError, DataFile, DownloadError, data_folder, fetch, locate
 
 IMAGES, LABELS, ARCHIVE = b"images" * 1000, b"labels" * 500, "fed_emnist_digitsonly.tar.bz2"
+LARGEST = 100_000
 MEMBERS = {"fed_emnist_digitsonly_train.h5": b"training", "fed_emnist_digitsonly_test.h5": b"test"}
 
 
@@ -78,7 +81,7 @@ def server(monkeypatch):
 def use_registry(monkeypatch, address, checksums):
     def moved(file):
         return DataFile(
-            file.name, file.what, file.licence, f"{address}/{file.name}", checksums[file.name], file.members
+            file.name, file.what, file.licence, f"{address}/{file.name}", checksums[file.name], LARGEST, file.members
         )
 
     monkeypatch.setattr(downloads, "DOWNLOADS", {name: tuple(map(moved, files)) for name, files in DOWNLOADS.items()})
@@ -222,6 +225,112 @@ def test_an_archive_put_there_by_hand_is_unpacked_without_a_download(server, tmp
     assert (tmp_path / "fed_emnist_digitsonly_train.h5").read_bytes() == b"training"
     assert (tmp_path / "fed_emnist_digitsonly_test.h5").read_bytes() == b"a user's own"
     assert server.requests == []
+
+
+def test_a_download_without_end_is_stopped(server, tmp_path):
+    name = "train-images-idx3-ubyte.gz"
+    server.files[name], server.lengths[name] = bytes(10 * LARGEST), None
+    with pytest.raises(DownloadError, match=f"could not download {name} .*it has more than {LARGEST} bytes"):
+        fetch("mnist-writers", tmp_path, progress=False)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("act", [fetch, locate])
+def test_a_small_file_that_unpacks_to_a_large_one_is_stopped(server, tmp_path, act):
+    """A gigabyte of zeros in a megabyte: no more of it is read than the file may have."""
+    bomb = gzip.compress(bytes(2**24), 1) * 64
+    (tmp_path / "train-images-idx3-ubyte.gz").write_bytes(bomb)
+    (tmp_path / "qmnist-train-labels-idx2-int.gz").write_bytes(server.files["qmnist-train-labels-idx2-int.gz"])
+    with pytest.raises(ChecksumError, match=f"holds more than {LARGEST} bytes. It is left as it is"):
+        act("mnist-writers", tmp_path)
+
+
+def test_two_downloads_at_once_do_not_meet(server, tmp_path):
+    """Eight at a time of one file, whose content arrives in parts: all end well, and what is there is whole."""
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(fetch, name, tmp_path, False) for name in ("mnist-writers", "femnist") * 4]:
+            assert done.result() == tmp_path
+    names = {"train-images-idx3-ubyte.gz", "qmnist-train-labels-idx2-int.gz", ARCHIVE, *MEMBERS}
+    assert contents(tmp_path) == names and locate("mnist-writers", tmp_path) == tmp_path
+    for name, content in MEMBERS.items():
+        assert (tmp_path / name).read_bytes() == content
+
+
+def test_a_file_has_its_name_only_once_it_is_checked(server, tmp_path, monkeypatch):
+    seen, check = [], downloads._problem
+    monkeypatch.setattr(downloads, "_problem", lambda file, path: seen.append(contents(tmp_path)) or check(file, path))
+    fetch("mnist-writers", tmp_path, progress=False)
+    names = ["train-images-idx3-ubyte.gz", "qmnist-train-labels-idx2-int.gz"]
+    assert len(seen) == 2 and all(name not in before for name, before in zip(names, seen, strict=True))
+
+
+def hostile_archive(kind):
+    """An archive with a member that wants to be somewhere else, or is something else."""
+    packed, name = io.BytesIO(), next(iter(MEMBERS))
+    with tarfile.open(fileobj=packed, mode="w:bz2") as archive:
+        entry = tarfile.TarInfo({"above": f"../../{name}", "absolute": f"/{name}"}.get(kind, name))
+        content = b"x" * (2 * LARGEST if kind == "large" else 9)
+        if kind in ("symbolic link", "hard link"):
+            entry.type = tarfile.SYMTYPE if kind == "symbolic link" else tarfile.LNKTYPE
+            entry.linkname, content = "/etc/passwd", b""
+        elif kind == "device":
+            entry.type, content = tarfile.CHRTYPE, b""
+        entry.size, entry.mode = len(content), 0o6777
+        archive.addfile(entry, io.BytesIO(content))
+        last = tarfile.TarInfo(list(MEMBERS)[1])
+        archive.addfile(last, io.BytesIO())
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("kind", ["above", "absolute", "symbolic link", "hard link", "device", "large"])
+def test_an_archive_reaches_nothing_but_its_members(kind, server, tmp_path, monkeypatch):
+    folder, name = tmp_path / "a" / "b", next(iter(MEMBERS))
+    server.files[ARCHIVE] = hostile_archive(kind)
+    use_registry(monkeypatch, server.address, dict.fromkeys(server.files, sha256(server.files[ARCHIVE])))
+    if kind in ("above", "absolute"):  # a plain file, wherever it claims to stand, is taken for the member
+        fetch("femnist", folder, progress=False)
+        assert (folder / name).read_bytes() == b"x" * 9 and not (folder / name).stat().st_mode & 0o6022
+    else:
+        message = "expected at most 100000" if kind == "large" else f"does not hold {name}"
+        with pytest.raises(ValueError, match=message):
+            fetch("femnist", folder, progress=False)
+        assert contents(folder) == {ARCHIVE}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a"] and [*(tmp_path / "a").iterdir()] == [folder]
+
+
+def test_an_archive_that_is_cut_short_is_named(server, tmp_path, monkeypatch):
+    server.files[ARCHIVE] = server.files[ARCHIVE][:-40]
+    use_registry(monkeypatch, server.address, dict.fromkeys(server.files, sha256(server.files[ARCHIVE])))
+    with pytest.raises(ChecksumError, match=f"{ARCHIVE} cannot be unpacked"):
+        fetch("femnist", tmp_path, progress=False)
+    assert contents(tmp_path) == {ARCHIVE}
+
+
+def test_nothing_is_unpickled():
+    """Of files that come from elsewhere; the workers of a run hand one another what this package has written."""
+    for path in Path(fgmp.__file__).parent.rglob("*.py"):
+        tree = ast.parse(path.read_text())
+        imported = {
+            name.split(".")[0]
+            for node in ast.walk(tree)
+            for name in (
+                [alias.name for alias in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+                if isinstance(node, ast.ImportFrom) and not node.level
+                else []
+            )
+        }
+        if path.name != "workers.py":
+            assert not imported & {"pickle", "cPickle", "shelve", "marshal", "dill", "cloudpickle"}, path
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                options = {option.arg: ast.unparse(option.value) for option in node.keywords}
+                if ast.unparse(node.func) in ("np.load", "numpy.load"):
+                    assert options.get("allow_pickle") == "False", path
+                assert options.get("allow_pickle", "False") == "False", path
+                assert node.func.attr not in ("read_pickle", "to_pickle", "full_load", "unsafe_load"), path
+                assert ast.unparse(node.func) not in ("joblib.load", "torch.load", "yaml.load_all"), path
 
 
 def test_an_archive_without_its_members_is_named(server, tmp_path, monkeypatch):

@@ -234,7 +234,8 @@ def test_stalling_asks_for_the_improvement_that_was_named():
 
 def test_a_history_that_outgrows_its_room_is_the_same(fed, monkeypatch):
     whole = fgmp.simulate(METHOD, fed, 9, rng=0).history
-    monkeypatch.setattr("fgmp.running.books._ROOM", 2)
+    monkeypatch.setattr("fgmp.running.columns._ROOM", 2)
+    monkeypatch.setattr("fgmp.running.columns._LONG", 4)
     moved = fgmp.simulate(METHOD, fed, 9, rng=0).history
     for column in set(whole) - {"seconds"}:
         np.testing.assert_array_equal(moved[column], whole[column])

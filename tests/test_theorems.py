@@ -329,7 +329,10 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
             lambda: theory.theorem_partial_participation(PLAIN, 1, 4),
             r"cohort_size is 4; .* 1 to 3 \(the number of clients\)",
         ),
-        (lambda: theory.beta_1([1.0, 1.0], [1.0, 1.0, 1.0]), r"upper has shape \(3,\); expected \(2,\), as lower"),
+        (
+            lambda: theory.beta_1([1.0, 1.0], [1.0, 1.0, 1.0]),
+            r"lower has shape \(2,\), upper has shape \(3,\); expected one shape",
+        ),
         (lambda: theory.beta_1(np.nan, 1.0), "lower holds 1 values that are not finite"),
         (lambda: theory.beta_2(1.0, np.inf), "upper holds 1 values"),
         (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1), "eta_1 is 1.1 and upper_squared None"),

@@ -261,12 +261,15 @@ FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three at
         (lambda: theory.outer_restricted_constants(np.ones((3, 0)), 1), r"B has shape \(3, 0\)"),
         (lambda: theory.stable_rank(np.ones((0, 3))), r"B has shape \(0, 3\)"),
         (lambda: theory.rip_constant(np.ones((0, 3)), 1), r"B has shape \(0, 3\)"),
-        (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, -1]), "minimum -1; expected 3 weights >= 0"),
+        (
+            lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, -1]),
+            "B has 3 rows, and weights .* minimum -1; expected one weight of at least 0",
+        ),
         (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, np.nan]), "weights holds 1 values"),
         (lambda: theory.restricted_constants(np.eye(3), 1, dictionary=np.eye(3)), "dictionary is array"),
         (
             lambda: theory.restricted_constants(np.eye(4), 1, dictionary=fgmp.Dictionary(np.eye(3))),
-            "atoms of 3 features",
+            "B has 4 columns; expected 3, as dictionary has",
         ),
         (lambda: theory.restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),
         (lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT), "3 linearly dependent atoms"),

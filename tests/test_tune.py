@@ -101,7 +101,7 @@ def test_values_of_a_grid_keep_their_types(feds):
     fgmp.tune(remember, {"how": ["omp", 3, (1, 2)], "rate": np.array([0.5])}, feds[0], rounds=1)
     assert [parameters["how"] for parameters in seen] == ["omp", 3, (1, 2)]
     assert [type(parameters["rate"]) for parameters in seen] == [float] * 3
-    with pytest.raises(ValueError, match="grid has 'omp' for 'how'; expected a sequence"):
+    with pytest.raises(ValueError, match=r"grid\['how'\] is 'omp'; expected a sequence"):
         fgmp.tune(remember, {"how": "omp"}, feds[0], rounds=1)
 
 

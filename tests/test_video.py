@@ -171,6 +171,12 @@ def test_what_is_not_a_video_is_refused(tmp_path, name, content):
         load_video(tmp_path)
 
 
+def test_a_video_that_would_fill_the_memory_is_refused(video, monkeypatch):
+    monkeypatch.setattr("fgmp.datasets.video._MOST_PIXELS", 20_000)
+    with pytest.raises(ValueError, match=r"more than 20000 pixels in \d frames .*; expected a smaller height or width"):
+        load_video(video[0])
+
+
 def test_sound_alone_is_refused(tmp_path):
     av = pytest.importorskip("av")
     path = tmp_path / "sound.wav"

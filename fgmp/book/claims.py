@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_integer, check_kind, check_mapping, check_number, shown
+
 # Wholly, at least half, less than half; then what only a statement of the paper can be.
 OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
 OURS = ("holds", "holds in part", "does not hold")
@@ -31,6 +33,7 @@ _LINE = re.compile(
     rf"^\[({'|'.join(VERDICTS)})\] ({_ID.pattern}) \(([^()]*)\): (.*?) \| expected: (.*?) \| measured: (.*)$",
     re.MULTILINE,
 )
+_LONGEST = 100
 _NOT_FINITE = ("nan", "inf", "-inf")
 
 
@@ -143,31 +146,38 @@ def claim(
     >>> found = fgmp.claim("exact", "no error", errors, verdicts, source="ours", expected="0", floor=1e-14)
     [holds] exact (ours): no error | expected: 0 | measured: below 1e-14 (3 seeds)
     """
-    if not (isinstance(id, str) and _ID.fullmatch(id)):
-        raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
+    if not (isinstance(id, str) and _ID.fullmatch(id) and len(id) < _LONGEST):
+        raise ValueError(f"id is {shown(id)}; expected lower-case letters, digits, '.', '_' and '-'")
     if not (isinstance(source, str) and _SOURCE.fullmatch(source)):
-        raise ValueError(f"source is {source!r}; expected 'paper, ' with a place, or 'ours', without brackets")
+        raise ValueError(f"source is {shown(source)}; expected 'paper, ' with a place, or 'ours', without brackets")
+    for name, text in (("statement", statement), ("unit", unit)):
+        check_kind(name, text, str, "one line of text")
+    check_kind("expected", expected, (str, int, float, np.number), "one line of text, or a number")
+    digits = check_integer("digits", digits, at_most=17)
+    floor = None if floor is None else check_number("floor", floor, above=0)
+    within = None if within is None else check_number("within", within, above=0)
+    parameters = check_mapping("parameters", {} if parameters is None else parameters, "a mapping of names to values")
     values = _plain(measured, "measured")
     numbers = _numbers(values, measured)
     verdict = _verdict(holds, OURS if source.startswith("ours") else OF_THE_PAPER)
     if verdict in ("reproduced", "holds") and any(v != v for v in numbers):
-        raise ValueError(f"holds is {holds!r} for claim {id!r}; expected a verdict that NaN allows: measured holds NaN")
-    median, spread, shown = _summarise(values, unit, digits, floor, within)
-    for name, text in (("statement", statement), ("measured", shown), ("expected", str(expected))):
+        raise ValueError(f"holds is {shown(holds)} for claim {id!r}, and measured holds NaN; expected another verdict")
+    median, spread, words = _summarise(values, unit, digits, floor, within)
+    for name, text in (("statement", statement), ("measured", words), ("expected", str(expected))):
         if not text.strip() or "\n" in text or text == "None":
-            raise ValueError(f"{name} is {text!r}; expected one line of text")
+            raise ValueError(f"{name} is {shown(text)}; expected one line of text")
     record = Claim(
         id=id,
         statement=statement,
         source=source,
         expected=_plain(expected, "expected"),
         verdict=verdict,
-        shown=shown,
+        shown=words,
         measured=values,
         median=median,
         spread=spread,
         unit=unit,
-        parameters={name: _plain(value, f"parameters[{name!r}]") for name, value in (parameters or {}).items()},
+        parameters={str(name): _plain(value, f"parameters[{name!r}]") for name, value in parameters.items()},
         notebook=os.environ.get("FGMP_NOTEBOOK", ""),
         versions={name: _version(name) for name in ("fgmp", "numpy", "scipy")},
     )
@@ -198,7 +208,8 @@ def read_claims(folder: str | os.PathLike[str] | None = None) -> list[Claim]:
 
 def printed_claims(text: str, notebook: str = "") -> list[Claim]:
     """Claims whose lines stand in the printed output of a notebook, in the order of printing."""
-    found = (match.groups() for match in _LINE.finditer(text))
+    check_kind("notebook", notebook, str, "the name of a notebook")
+    found = (match.groups() for match in _LINE.finditer(check_kind("text", text, str, "printed text")))
     return [
         Claim(id, statement, source, expected, verdict, shown, measured=shown, notebook=notebook)
         for verdict, id, source, statement, expected, shown in found
@@ -223,9 +234,12 @@ def _verdict(holds: Any, words: tuple[str, ...]) -> str:
             return holds
         named = " or ".join(repr(word) for word in words[3:]) or "no word for a statement of ours"
         raise ValueError(f"holds is {holds!r}; expected booleans, or {named}")
-    answers = np.ravel(np.asarray(holds))
+    try:
+        answers = np.ravel(np.asarray(holds))
+    except (ValueError, TypeError, OverflowError):
+        answers = np.empty(0)
     if answers.dtype != bool or not answers.size:
-        raise ValueError(f"holds is {holds!r}; expected True, False, a sequence of these or a verdict")
+        raise ValueError(f"holds is {shown(holds)}; expected True, False, a sequence of these or a verdict")
     return words[0 if answers.all() else 1 if 2 * answers.sum() >= answers.size else 2]
 
 
@@ -236,9 +250,9 @@ def _numbers(values: Any, given: Any) -> tuple[Number, ...]:
     groups = list(values.values()) if isinstance(values, dict) else [values]
     numbers = tuple(v for group in groups for v in (group if isinstance(group, tuple) else (group,)))
     if not numbers or () in groups:
-        raise ValueError(f"measured is {given!r}; expected one value per seed, one value, or a few words")
+        raise ValueError(f"measured is {shown(given)}; expected one value per seed, one value, or a few words")
     if not all(type(v) in (int, float) for v in numbers):
-        raise ValueError(f"measured is {given!r}; expected numbers or a string")
+        raise ValueError(f"measured is {shown(given)}; expected numbers or a string")
     return numbers
 
 
@@ -252,7 +266,7 @@ def _plain(value: Any, name: str) -> Any:
         return {str(key): _plain(v, name) for key, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, bytes):
         return tuple(_plain(v, name) for v in value)
-    raise ValueError(f"{name} is of type {type(value).__name__}; expected a plain value")
+    raise ValueError(f"{name} is of type {type(value).__name__}; expected a plain value: numbers or text")
 
 
 def _summarise(

@@ -20,6 +20,8 @@ from typing import Any
 
 import numpy as np
 
+from ..checks import check_kind, shown
+
 __all__ = ["Parameter", "check_parameters", "parameters_of", "read_parameters"]
 
 _COUNTS = {word: number for number, word in enumerate(("one", "two", "three", "four", "five"), start=1)}
@@ -191,6 +193,14 @@ def read_parameters(source: str) -> list[Parameter]:
     ValueError
         Where a line is something else, or its range cannot be read.
     """
+    check_kind("source", source, str, "the lines of a cell")
+    try:
+        return _read(source)
+    except (SyntaxError, tokenize.TokenError) as error:
+        raise ValueError(f"source is {shown(source)}; expected lines of Python ({error})") from error
+
+
+def _read(source: str) -> list[Parameter]:
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
     comments = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
     return [_parameter(statement, comments.get(statement.end_lineno or 0, "")) for statement in ast.parse(source).body]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..checks import Seed, check_integer, check_number, check_option, check_seed
+from ..checks import Seed, check_integer, check_number, check_option, check_path, check_seed, check_truth
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
 from ..models import Array
@@ -113,6 +113,8 @@ def digits_by_writer(
     n_samples = check_integer("n_samples", sizes[2] if n_samples is None else n_samples)
     concentration = check_number("concentration", concentration, above=0)
     seed = check_seed("rng", rng)
+    normalise = check_truth("normalise", normalise)
+    folder = None if folder is None else check_path("folder", folder, "a folder")
     if dataset == "digits":
         names, hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed)
     else:

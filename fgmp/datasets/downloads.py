@@ -9,7 +9,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import shutil
 import sys
 import tarfile
 import tempfile
@@ -20,7 +19,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, cast
 
-from ..checks import check_option
+from ..checks import check_option, check_path, check_truth
 
 __all__ = ["DOWNLOADS", "ChecksumError", "DataFile", "DownloadError", "data_folder", "fetch", "locate"]
 
@@ -48,6 +47,8 @@ class DataFile:
         Where its makers publish it.
     sha256 : str
         Checksum of its content: of a .gz, what is compressed in it, because mirrors compress the same content anew.
+    largest : int
+        The most bytes that it may have, and that its content or each member may: more are not read.
     members : tuple of str
         The files to unpack, where it is an archive.
     """
@@ -57,6 +58,7 @@ class DataFile:
     licence: str
     address: str
     sha256: str
+    largest: int
     members: tuple[str, ...] = ()
 
     def is_unpacked(self, folder: Path) -> bool:
@@ -73,6 +75,7 @@ DOWNLOADS: Mapping[str, tuple[DataFile, ...]] = MappingProxyType(
                 "CC BY-SA 3.0",
                 "https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz",
                 "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+                16 + 60_000 * 28 * 28,
             ),
             DataFile(
                 "qmnist-train-labels-idx2-int.gz",
@@ -80,6 +83,7 @@ DOWNLOADS: Mapping[str, tuple[DataFile, ...]] = MappingProxyType(
                 "BSD-style",
                 "https://raw.githubusercontent.com/facebookresearch/qmnist/master/qmnist-train-labels-idx2-int.gz",
                 "bb1b6e1ec7b04fd5696f1ed50b5f58f8ef195118edd5c93c81783df9740b8ac5",
+                12 + 60_000 * 8 * 4,
             ),
         ),
         "femnist": (
@@ -89,6 +93,7 @@ DOWNLOADS: Mapping[str, tuple[DataFile, ...]] = MappingProxyType(
                 "see TensorFlow Federated and NIST Special Database 19",
                 "https://storage.googleapis.com/tff-datasets-public/fed_emnist_digitsonly.tar.bz2",
                 "55333deb8546765427c385710ca5e7301e16f4ed8b60c1dc5ae224b42bd5b14b",
+                2**31,
                 ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
             ),
         ),
@@ -136,7 +141,8 @@ def fetch(name: str, folder: str | Path | None = None, progress: bool = True) ->
         A ValueError, where a file has the wrong content. A download is removed, a user's own file is left alone.
     """
     check_option("name", name, tuple(DOWNLOADS))
-    folder = data_folder() if folder is None else Path(folder)
+    check_truth("progress", progress)
+    folder = data_folder() if folder is None else check_path("folder", folder, "a folder")
     for file in DOWNLOADS[name]:
         if file.members and file.is_unpacked(folder):
             continue
@@ -171,7 +177,7 @@ def locate(name: str, folder: str | Path | None = None) -> Path:
         As in `fetch`.
     """
     check_option("name", name, tuple(DOWNLOADS))
-    folder = data_folder() if folder is None else Path(folder)
+    folder = data_folder() if folder is None else check_path("folder", folder, "a folder")
     for file in DOWNLOADS[name]:
         if not file.is_unpacked(folder):
             raise FileNotFoundError(_how_to_get(name, file, folder))
@@ -208,7 +214,10 @@ def _download(file: DataFile, folder: Path, progress: bool) -> None:
         # Beside its place, so that moving it there is one step: nobody ever sees half a file under its name.
         with tempfile.TemporaryDirectory(prefix=".fetching-", dir=folder) as scratch:
             arriving = Path(scratch) / file.name
-            pooch.HTTPDownloader(progressbar=progress, chunk_size=1 << 16)(file.address, str(arriving), None)
+            with arriving.open("wb") as target:
+                pooch.HTTPDownloader(progressbar=progress, chunk_size=1 << 16)(
+                    file.address, _Bounded(target, file.largest), None
+                )
             problem = _problem(file, arriving)
             if problem:
                 raise ChecksumError(
@@ -222,6 +231,21 @@ def _download(file: DataFile, folder: Path, progress: bool) -> None:
             f"could not download {file.name} into {folder}: {error}. Run the same again; or, without a connection, "
             f"get {file.address} by other means and put it into {folder} by hand"
         ) from error
+
+
+class _Bounded:
+    """A file that takes so many bytes and no more."""
+
+    def __init__(self, file: IO[bytes], most: int) -> None:
+        self.file, self.left, self.most = file, most, most
+        self.flush = file.flush
+
+    def write(self, part: bytes) -> int:
+        """Write a part, or raise an OSError where it is too much."""
+        self.left -= len(part)
+        if self.left < 0:
+            raise OSError(f"it has more than {self.most} bytes")
+        return self.file.write(part)
 
 
 def _check_in_place(name: str, file: DataFile, folder: Path) -> None:
@@ -248,29 +272,44 @@ def _marker(file: DataFile, folder: Path) -> Path:
 def _problem(file: DataFile, path: Path) -> str:
     """What is wrong with the content of a file, in words; empty if nothing is."""
     try:
+        digest, left = hashlib.sha256(), file.largest
         with open_content(path) as content:
-            found = hashlib.file_digest(content, "sha256").hexdigest()  # type: ignore[arg-type]
+            while part := content.read(1 << 16):
+                left -= len(part)
+                if left < 0:
+                    return f"holds more than {file.largest} bytes"
+                digest.update(part)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         return f"is damaged or cut short ({error})"
+    found = digest.hexdigest()
     return "" if found == file.sha256 else f"has the wrong checksum: sha256 {found}; expected {file.sha256}"
 
 
 def _unpack(file: DataFile, folder: Path) -> None:
     """Unpack the members of an archive that are missing in the folder."""
     with tempfile.TemporaryDirectory(prefix=".unpacking-", dir=folder) as scratch:
-        with tarfile.open(folder / file.name) as archive:
-            for entry in archive:
-                name = Path(entry.name).name
-                source = archive.extractfile(entry)
-                if name in file.members and source is not None:
-                    with (Path(scratch) / name).open("wb") as target:
-                        shutil.copyfileobj(source, target)
+        try:
+            _extract(file, folder / file.name, scratch)
+        except (tarfile.TarError, EOFError, OSError) as error:
+            raise ChecksumError(f"{folder / file.name} cannot be unpacked ({error})") from error
         absent = [name for name in file.members if not (Path(scratch) / name).exists()]
         if absent:
             raise ChecksumError(f"{folder / file.name} does not hold {', '.join(absent)}")
         for name in file.members:
             if not (folder / name).exists():
                 (Path(scratch) / name).replace(folder / name)
+
+
+def _extract(file: DataFile, path: Path, scratch: str) -> None:
+    """Extract the members that are plain files, by tarfile's rules for data, whatever folder they stand in."""
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            name = Path(entry.name).name
+            if name not in file.members or not entry.isreg():
+                continue
+            if entry.size > file.largest:
+                raise ChecksumError(f"{path} has {name} of {entry.size} bytes; expected at most {file.largest}")
+            archive.extract(entry.replace(name=name, deep=False), scratch, filter="data")
 
 
 def _say(aloud: bool, text: str) -> None:

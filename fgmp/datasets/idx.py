@@ -6,6 +6,7 @@ import gzip
 import math
 import zlib
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from ..models import Array
 from .downloads import open_content
 
 __all__ = ["read_idx"]
+
+# Bytes of an array: ten times all of MNIST and EMNIST. A small file can announce, or hold compressed, any number.
+_LARGEST = 2**30
 
 TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 
@@ -35,23 +39,32 @@ def read_idx(path: str | Path) -> Array:
     Raises
     ------
     ValueError
-        Where the file is not in this format, is cut short, or has fewer or more values than it says.
+        Where the file is not in this format, is cut short, has fewer or more values than it says, or says that it has
+        more than a gigabyte.
     """
     path = Path(path)
     try:
         with open_content(path) as file:
-            content = file.read()
+            start = file.read(4)
+            start += file.read(4 * start[3]) if len(start) > 3 else b""
+            dtype, shape = _header(path, start)
+            size = dtype.itemsize * math.prod(shape)
+            if size > _LARGEST:
+                raise ValueError(f"{path} announces {size} bytes of shape {shape}; expected at most {_LARGEST}")
+            values = file.read(size + 1)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(f"{path} is damaged or cut short ({error}); expected a whole gzip file") from error
-    header = 4 + 4 * content[3] if len(content) > 3 else 4
-    if len(content) < header or content[:2] != b"\0\0" or content[2] not in TYPES:
-        begin = content[:4].hex(" ")
-        raise ValueError(
-            f"{path} begins with {begin!r}, {len(content)} bytes in all; expected the header of an IDX file"
-        )
-    dtype = np.dtype(TYPES[content[2]])
-    shape = tuple(map(int, np.frombuffer(content[4:header], ">u4")))
-    expected = header + dtype.itemsize * math.prod(shape)
-    if len(content) != expected:
-        raise ValueError(f"{path} holds {len(content)} bytes; expected {expected} for an array of shape {shape}")
-    return np.frombuffer(content, dtype, offset=header).reshape(shape)
+    if len(values) != size:
+        more = "more than " if len(values) > size else ""
+        held = len(start) + min(len(values), size)
+        raise ValueError(f"{path} holds {more}{held} bytes; expected {len(start) + size} for an array of shape {shape}")
+    return np.frombuffer(values, dtype).reshape(shape)
+
+
+def _header(path: Path, start: bytes) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    """Type and shape, from the first bytes of a file."""
+    short = len(start) < 4 or len(start) < 4 + 4 * start[3]
+    if short or start[:2] != b"\0\0" or start[2] not in TYPES:
+        count = f", {len(start)} bytes in all" if short else ""
+        raise ValueError(f"{path} begins with {start[:4].hex(' ')!r}{count}; expected the header of an IDX file")
+    return np.dtype(TYPES[start[2]]), tuple(map(int, np.frombuffer(start[4:], ">u4")))

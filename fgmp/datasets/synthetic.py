@@ -6,13 +6,23 @@ user, through matrices that are generated anew for each product and never stored
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_array, check_integer, check_number, check_seed
+from ..checks import (
+    Seed,
+    check_array,
+    check_count,
+    check_integer,
+    check_number,
+    check_seed,
+    check_sequence,
+    check_squares,
+)
 from ..federation import Client, Federation
 from ..losses import SquaredLoss
 from ..models import Array
@@ -104,6 +114,9 @@ def make_sensing(
         Squared loss, equal weights, with ``truth`` = the signal.
     """
     truth = check_array("signal", signal, ndim=1)
+    if not truth.size:
+        raise ValueError("signal is empty; expected at least one entry")
+    check_squares("signal", truth)
     n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
     seed = check_seed("rng", rng)
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
@@ -139,8 +152,16 @@ class GaussianRows(LinearOperator):  # type: ignore[misc]
     rows_at_once = 8
 
     def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: tuple[int, ...]) -> None:
-        super().__init__(np.dtype(np.float64), shape)
-        self.mean, self.scale, self.seed = mean, scale, seed
+        sides = tuple(check_integer("shape", side) for side in check_sequence("shape", shape, "two integers"))
+        if len(sides) != 2:
+            raise ValueError(f"shape is {shape!r}; expected two integers")
+        check_count("shape", math.prod(sides))
+        super().__init__(np.dtype(np.float64), sides)
+        self.mean, self.scale = check_number("mean", mean), check_number("scale", scale, at_least=0)
+        parts = check_sequence("seed", seed, "integers of at least 0")
+        self.seed = tuple(check_integer("seed", part, at_least=0) for part in parts)
+        if not self.seed:
+            raise ValueError("seed is empty; expected integers of at least 0")
 
     def stored(self) -> Array:
         """The matrix itself."""
@@ -175,6 +196,7 @@ def _gaussian_rows(
     n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
 ) -> list[GaussianRows]:
     """The matrices A_i of the paper's model, streamed."""
+    check_count("n_clients times n_samples times n_features", n_clients * n_samples * n_features)
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
     decay = check_number("variance_decay", variance_decay)
     rows = []

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_integer
+from ..checks import check_count, check_integer, check_path
 
 if TYPE_CHECKING:  # imported where they are used, so that `import fgmp` stays light
     from PIL import Image
@@ -22,6 +22,8 @@ Grey = NDArray[np.float64]
 _LUMA = np.array([0.299, 0.587, 0.114])
 # FFmpeg scales to no more; a larger number is a slip.
 _LARGEST_SIDE = 16_384
+# Four gigabytes as float64; a small file can hold any number of black frames.
+_MOST_PIXELS = 2**29
 # No multiple of this period is a whole number of frames, so no two frames are the same.
 _PERIOD = 10 * np.pi
 
@@ -59,6 +61,7 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
 
     n_frames = check_integer("n_frames", n_frames)
     height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
+    check_count("n_frames times height times width", n_frames * height * width)
     china = _image(load_sample_image("china.jpg") / 255 @ _LUMA)
     background = _pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
     flower, mask = _flower(round(0.3 * height))
@@ -106,7 +109,7 @@ def load_video(
         None if v is None else check_integer(k, v, at_most=None if k == "n_frames" else _LARGEST_SIDE)
         for k, v in sizes.items()
     )
-    name = os.fspath(path)
+    name = os.fspath(check_path("path", path, "the path of a video"))
     if not Path(name).exists():
         raise FileNotFoundError(f"path is {name!r}; there is no such file")
     try:
@@ -131,6 +134,11 @@ def load_video(
                 height, width = _size(frame, height, width)
                 grey = frame.reformat(width=width, height=height, format="gray").to_ndarray()
                 frames.append(np.asarray(grey, dtype=np.uint8))
+                if len(frames) * grey.size > _MOST_PIXELS:
+                    raise ValueError(
+                        f"path is {name!r}, which has more than {_MOST_PIXELS} pixels in {len(frames)} frames of "
+                        f"{height} x {width}; expected a smaller height or width, or fewer n_frames"
+                    )
                 if len(frames) == n_frames:
                     break
             missing = 0.0 if len(frames) == n_frames else _missing(container, streams[0], last, len(frames))

@@ -14,6 +14,9 @@ from .idx import read_idx
 
 __all__ = ["Digits", "FemnistWriters", "MnistWriters", "Writers"]
 
+# A file can announce any shape without holding a value of it.
+_MOST_DIGITS = 100_000
+
 
 class Digits(NamedTuple):
     """Digits of one writer.
@@ -167,6 +170,12 @@ def _of_writer(path: Path, examples: Any, writer: str) -> tuple[Any, Any]:
         if not hasattr(examples[writer], "keys") or name not in examples[writer]:
             raise ValueError(f"{path} has no 'examples/{writer}/{name}'; expected pixels and label for each writer")
     pixels, labels = examples[writer]["pixels"], examples[writer]["label"]
+    if not all(
+        isinstance(getattr(data, "dtype", None), np.dtype) and data.dtype.kind in "fiu" for data in (pixels, labels)
+    ):
+        raise ValueError(f"{path}: {writer} has pixels or labels that are no numbers; expected arrays of numbers")
+    if pixels.shape[:1] > (_MOST_DIGITS,):
+        raise ValueError(f"{path}: {writer} has {len(pixels)} digits; expected at most {_MOST_DIGITS} of one writer")
     if pixels.shape[1:] != (28, 28) or labels.size != len(pixels):
         raise ValueError(
             f"{path}: {writer} has pixels of shape {pixels.shape} and {labels.size} labels; expected (n_digits, 28, "

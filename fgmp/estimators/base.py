@@ -89,15 +89,20 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if getattr(self, name) is not None:
                 check_integer_parameter(self, name)
         check_number_parameter(self, "tol")
-        if self.method not in ("fedgradmp", "shared", "auto"):
+        if not isinstance(self.method, str) or self.method not in ("fedgradmp", "shared", "auto"):
             refuse(self, "method", "a str among {'auto', 'fedgradmp', 'shared'}", self.method)
-        if not any(self.fit_intercept is mode or self.fit_intercept == mode for mode in self._intercepts):
+        given = self.fit_intercept
+        named = isinstance(given, str) and given in self._intercepts
+        if not named and not any(given is mode for mode in self._intercepts):
             expected = " or ".join(map(repr, self._intercepts))
             refuse(self, "fit_intercept", expected, self.fit_intercept)
         if isinstance(self.sparsity, str) and self.sparsity not in _MODES:
             refuse(self, "sparsity", "an int, None, 'cv' or 'ebic'", self.sparsity)
         if isinstance(self.n_folds, bool) or not isinstance(self.n_folds, (int, np.integer)) or self.n_folds < 2:
             refuse(self, "n_folds", "an int in the range [2, inf)", self.n_folds)
+        for name in ("standardize", "polish"):
+            if not isinstance(getattr(self, name), (bool, np.bool_)):
+                refuse(self, name, "True or False", getattr(self, name))
 
     def _validated(self, X: Any, y: Any) -> tuple[Any, Any]:
         X, y = validate_data(

@@ -239,7 +239,7 @@ class Recipe:
 
 def _on_atoms(federation: Federation, atoms: Support, units: Array) -> Federation:
     """The clients with these columns only, each times its unit."""
-    clients = [replace(client, features=client.columns(atoms) * units) for client in federation.clients]
+    clients = [client.with_features(client.columns(atoms) * units) for client in federation.clients]
     return Federation(tuple(clients), federation.weights)
 
 

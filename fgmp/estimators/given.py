@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
+from ..checks import shown
 from ..models import Array, Support
 
 __all__ = [
@@ -28,7 +29,7 @@ _SHOWN = 20
 def refuse(estimator: Any, name: str, expected: str, got: Any) -> None:
     """Raise the ValueError that scikit-learn raises for a parameter."""
     kind = type(estimator).__name__
-    raise ValueError(f"The {name!r} parameter of {kind} must be {expected}. Got {got!r} instead.")
+    raise ValueError(f"The {name!r} parameter of {kind} must be {expected}. Got {shown(got)} instead.")
 
 
 def check_integer_parameter(estimator: Any, name: str, *, at_most: int | None = None, why: str = "") -> None:
@@ -43,7 +44,8 @@ def check_integer_parameter(estimator: Any, name: str, *, at_most: int | None = 
 def check_number_parameter(estimator: Any, name: str) -> None:
     """Refuse a parameter that is not a finite number of at least 0."""
     value = getattr(estimator, name)
-    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) < np.inf:
+    number = isinstance(value, Real) and not isinstance(value, bool)
+    if not number or not 0 <= getattr(estimator, name) < np.inf:
         refuse(estimator, name, "a float in the range [0.0, inf)", value)
 
 
@@ -81,7 +83,10 @@ def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
         raise ValueError("Input groups contains NaN: every row needs a group.")
     if any(value is None for value in groups) if groups.dtype.kind == "O" else False:
         raise ValueError("Input groups contains None: every row needs a group.")
-    labels, codes = np.unique(groups, return_inverse=True)
+    try:
+        labels, codes = np.unique(groups, return_inverse=True)
+    except TypeError:
+        raise ValueError(f"groups is {shown(groups)}; expected values of one kind, that can be sorted") from None
     return labels, codes.astype(np.intp)
 
 
@@ -90,6 +95,6 @@ def warn_constant(constant: Array, names: Sequence[str] | None) -> None:
     places = np.flatnonzero(constant)
     if len(places):
         some = places[:_SHOWN]
-        shown = [str(names[int(j)]) for j in some] if names is not None else some.tolist()
+        called = [str(names[int(j)]) for j in some] if names is not None else some.tolist()
         more = f" and {len(places) - _SHOWN} more" if len(places) > _SHOWN else ""
-        warnings.warn(f"Features {shown}{more} are constant: their coefficients are zero.", UserWarning, stacklevel=4)
+        warnings.warn(f"Features {called}{more} are constant: their coefficients are zero.", UserWarning, stacklevel=4)

@@ -13,7 +13,7 @@ import numpy as np
 from ..dictionaries import Coordinates, StandardBasis
 from ..federation import Client
 from ..losses import Loss
-from ..models import Array, Support
+from ..models import Array, Support, length_of
 from ..sparse_features import SparseFeatures
 
 __all__ = ["RestrictedProblem", "inner", "shift_directions"]
@@ -214,7 +214,7 @@ class RestrictedProblem:
             return True
         eigenvalues = np.linalg.eigvalsh(self.hessian(predictions))
         positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
-        return bool(not positive.size or np.linalg.norm(gradient) <= accuracy * positive[0])
+        return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
 
     def largest_curvature(self, iterations: int = 8) -> float:
         """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian, by power iterations.
@@ -226,11 +226,11 @@ class RestrictedProblem:
         if not vector.any():
             vector = np.ones_like(vector)
         for _ in range(iterations):
-            norm = np.linalg.norm(vector)
+            norm = length_of(vector)
             if norm == 0:
                 break
             vector = self.pull_back(self.predictions(vector / norm))
-        largest = float(np.linalg.norm(vector)) * self.loss.smoothness * self.row_weight
+        largest = length_of(vector) * self.loss.smoothness * self.row_weight
         return 1.05 * largest
 
     def steepest_row(self) -> float:

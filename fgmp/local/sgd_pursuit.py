@@ -7,7 +7,6 @@ copies: between its products with the data, an iteration here creates no model a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 
 import numpy as np
 
@@ -65,7 +64,7 @@ def refine_by_sgd(
         b, inside, inner = w, merged, gradient
         if few:
             b, inside = w[:, used], merged[:, used]
-            inner = _Gradient(replace(client, features=client.columns(used)))
+            inner = _Gradient(client.with_features(client.columns(used)))
         for batch in inner_steps():  # b = argmin f_i, loosely
             step = inner(b, batch, learning_rate)
             step *= inside

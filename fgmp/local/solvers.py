@@ -14,12 +14,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ..checks import settle_integer, settle_number
+from ..checks import settle_integer, settle_number, shown
 from ..client import Client, minibatches
 from ..dictionaries import StandardBasis
 from ..linear_systems import fill_shifts, least_squares, newton_direction
 from ..losses import SquaredLoss
-from ..models import Array, SparseModel, Support
+from ..models import Array, SparseModel, Support, unit_of
 from .restricted import RestrictedProblem, inner
 
 __all__ = [
@@ -50,14 +50,14 @@ class Solver(Protocol):
 
 def check_solver(solver: Any) -> None:
     """Raise a ValueError where a solver is not a client's; a pooled solver is named as such."""
-    if callable(getattr(solver, "minimise", None)):
+    if callable(getattr(solver, "minimise", None)) and not isinstance(solver, type):
         return
     local = "Exact(), GradientDescent(...), ConjugateGradient(...), Newton(...), SGD(...) or SVRG(...)"
-    if callable(getattr(solver, "exchanges", None)):
+    if callable(getattr(solver, "exchanges", None)) and not isinstance(solver, type):
         raise ValueError(
             f"solver is {solver!r}, which minimises the pooled objective; expected a client's solver: {local}"
         )
-    raise ValueError(f"solver is {solver!r}; expected a client's solver: {local}")
+    raise ValueError(f"solver is {shown(solver)}; expected a client's solver: {local}")
 
 
 @dataclass(frozen=True)
@@ -300,17 +300,20 @@ def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: flo
     for _ in range(limit):
         if not gradient.any() or problem.within(accuracy, predictions, gradient):
             break
-        image = problem.predictions(direction)
-        length = problem.step_length(predictions, image, inner(gradient, direction))
+        short = direction * unit_of(direction)
+        image = problem.predictions(short)
+        length = problem.step_length(predictions, image, inner(gradient, short))
         if length == 0:
             break
-        z, predictions = z + length * direction, predictions + length * image
+        z, predictions = z + length * short, predictions + length * image
         before, gradient = gradient, problem.gradient(predictions)
         direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
-        if inner(gradient, direction) >= 0:
+        if inner(gradient, direction * unit_of(direction)) >= 0:
             direction = -gradient
     return z
 
 
 def _polak_ribiere(before: Array, gradient: Array) -> float:
+    unit = unit_of(before)
+    gradient, before = gradient * unit, before * unit
     return max(0.0, inner(gradient, gradient - before) / inner(before, before))

@@ -14,10 +14,10 @@ import numpy as np
 
 from ..advice import check_batches
 from ..checks import settle_integer, settle_number
-from ..dictionaries import StandardBasis
+from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Federation
 from ..models import Array, Message, Support, decode, encode
-from ..selection import PER_OUTPUT, Selection
+from ..selection import PER_OUTPUT, Selection, check_selection
 from .answers import check_model
 from .combination import MEAN, Combination, check_combination
 from .contract import Exchange, Reply, State
@@ -55,6 +55,8 @@ class FirstOrderMethod(InDictionary):
 
     def __post_init__(self) -> None:
         settle_number(self, "learning_rate", above=0)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
         check_combination(self.combination)
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import settle_number
+from ..checks import check_kind, settle_number
 from ..models import Array, SparseModel, average
 
 __all__ = ["MEAN", "Combination", "Mean", "Median", "TrimmedMean", "check_combination"]
@@ -128,8 +128,7 @@ MEAN = Mean()
 
 def check_combination(combination: Any) -> None:
     """Raise a ValueError where a combination is none."""
-    if not isinstance(combination, Combination):
-        raise ValueError(f"combination is {combination!r}; expected Mean(), Median() or TrimmedMean(share)")
+    check_kind("combination", combination, Combination, "Mean(), Median() or TrimmedMean(share)")
 
 
 def _in_order(values: Array, weights: Array) -> tuple[Array, Array, Array]:

@@ -12,10 +12,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..checks import check_protocol
 from ..federation import Client, Federation
 from ..models import Array, Message
 
-__all__ = ["Exchange", "Method", "Reply"]
+__all__ = ["Exchange", "Method", "Reply", "check_method"]
 
 State = Any
 
@@ -77,3 +78,10 @@ class Method(Protocol):
 
     def estimate(self, state: State) -> Array:
         """The same estimate as a signal of n_features."""
+
+
+def check_method(name: str, method: Any) -> Method:
+    """Return a method, or raise a ValueError where it is something else."""
+    needed = ("check", "prepare", "start", "exchanges", "coefficients", "estimate")
+    found: Method = check_protocol(name, method, needed, "a method, such as fgmp.FedGradMP(sparsity=4)")
+    return found

@@ -12,12 +12,12 @@ import numpy as np
 
 from ..advice import check_batches, check_rows
 from ..checks import settle_integer, settle_number
-from ..dictionaries import StandardBasis
+from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Federation
 from ..local.defaults import solver_for
 from ..local.solvers import Exact, Solver, check_solver, minimise_on
 from ..models import Array, Message, SparseModel, union
-from ..selection import PER_OUTPUT, Selection
+from ..selection import PER_OUTPUT, Selection, check_selection
 from .answers import check_sparse_model
 from .combination import MEAN, Combination, check_combination
 from .contract import Exchange, Reply
@@ -105,6 +105,8 @@ class FedGradMP(InDictionary):
     combination: Combination = MEAN
 
     def __post_init__(self) -> None:
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
         check_combination(self.combination)
         settle_integer(self, "sparsity")
         settle_integer(self, "local_iterations")

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ..checks import shown
 from ..dictionaries import StandardBasis
 from ..federation import Federation
 from ..models import Array, Message, SparseModel, Support
@@ -74,15 +75,15 @@ class PooledSolver(Protocol):
 
 def check_pooled_solver(solver: Any) -> None:
     """Raise a ValueError where a solver is not a pooled one; a client's own solver is named as such."""
-    if callable(getattr(solver, "exchanges", None)):
+    if callable(getattr(solver, "exchanges", None)) and not isinstance(solver, type):
         return
     pooled = "NormalEquations(), PooledConjugateGradient(), PooledNewton() or LocalSteps(...)"
-    if callable(getattr(solver, "minimise", None)):
+    if callable(getattr(solver, "minimise", None)) and not isinstance(solver, type):
         raise ValueError(
             f"solver is {solver!r}, which minimises the objective of one client; expected a pooled solver: {pooled}, "
             f"for example LocalSteps({solver!r})"
         )
-    raise ValueError(f"solver is {solver!r}; expected a pooled solver: {pooled}")
+    raise ValueError(f"solver is {shown(solver)}; expected a pooled solver: {pooled}")
 
 
 NUMBER, VECTOR, SQUARE = "number", "vector", "square"

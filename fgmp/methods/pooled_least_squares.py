@@ -18,7 +18,7 @@ from ..federation import Client, Federation
 from ..linear_systems import solve_definite, solve_semidefinite
 from ..local.restricted import inner
 from ..losses import SquaredLoss
-from ..models import Array, Message, SparseModel
+from ..models import Array, Message, SparseModel, unit_of
 from .contract import Exchange, Reply
 from .pooled import SQUARE, VECTOR, Point, ask_at_point, expects, sums, support_of, symmetric, upper
 
@@ -94,7 +94,8 @@ class PooledConjugateGradient:
             return Point(point.model, (descent, descent))
 
         def ask(point: Point) -> Message:
-            return {"support": point.model.message()["support"], "direction": point.memory[1]}
+            direction = point.memory[1]
+            return {"support": point.model.message()["support"], "direction": direction * unit_of(direction)}
 
         def product(client: Client, message: Message, rng: np.random.Generator) -> Message:
             columns = client.columns(support_of(message))
@@ -103,13 +104,15 @@ class PooledConjugateGradient:
 
         def step(point: Point, replies: list[Reply]) -> Point:
             (residual, direction), product = point.memory, sums(replies)["product"]
-            curvature, energy = inner(direction, product), inner(residual, residual)
+            unit = unit_of(direction)
+            short = residual * unit, direction * unit
+            curvature, energy = inner(short[1], product), inner(short[0], short[0])
             if not (curvature > 0 and energy > 0):  # the minimiser is reached
                 return point
-            length = energy / curvature
+            length = energy / curvature / unit
             left = residual - length * product
-            model = replace(point.model, values=point.model.values + length * direction)
-            return Point(model, (left, left + inner(left, left) / energy * direction))
+            model = replace(point.model, values=point.model.values + length * short[1])
+            return Point(model, (left, left + inner(left * unit, left * unit) / energy * direction))
 
         steps = [Exchange(ask, product, step, expects(product=VECTOR))] * self.steps
         return (Exchange(ask_at_point, gradient, start, expects(descent=VECTOR)), *steps)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import settle_integer, settle_number
-from ..dictionaries import StandardBasis
+from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Federation
 from ..models import Array, Message, SparseModel, average, union
-from ..selection import PER_OUTPUT, Selection
+from ..selection import PER_OUTPUT, Selection, check_selection
 from .answers import check_sparse_model
 from .contract import Exchange, Reply
 from .in_dictionary import InDictionary
@@ -99,6 +99,8 @@ class SharedSupportGradMP(InDictionary):
         settle_integer(self, "sent", optional=True)
         settle_number(self, "radius", optional=True, above=0)
         check_pooled_solver(self.solver)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
 
     def check(self, federation: Federation) -> None:
         """Raise a ValueError where the sparsity or `solver` do not fit the federation."""

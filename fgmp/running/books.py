@@ -6,21 +6,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..checks import shown
 from ..federation import Client, Federation
 from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
+from .columns import Column
 
 __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_of"]
 
 _COUNTS = ("round", "bytes_up", "bytes_down", "clients", *(f"left_out_{reason}" for reason in REASONS))
-
-# Room for so many rows at first: pages that nobody has written to take no memory, and moving a column takes it twice.
-_ROOM = 2**12
 
 History = dict[str, Array]
 Metric = Callable[[Array], float]
@@ -105,7 +104,7 @@ class Books:
         self.clients = [clients[i] for i in evaluated]
         weights = federation.weights[evaluated]
         self.weights = weights if len(weights) == len(clients) else weights / weights.sum()
-        self._columns: dict[str, Array] = {}
+        self._columns: dict[str, Column] = {}
 
     def record(self, progress: Progress) -> Progress:
         """The progress with one more row, which is written, and with what leads after it."""
@@ -116,10 +115,10 @@ class Books:
         row["objective"] = self._objective(self.method.coefficients(progress.state))
         row |= progress.totals.columns()
         # A copy each, because a metric may write into what it gets.
-        row |= {name: metric(x.copy()) for name, metric in self.metrics.items()}
+        row |= {name: _number(name, metric(x.copy())) for name, metric in self.metrics.items()}
         self._write(progress.rows, row)
         recorded = progress._replace(rows=progress.rows + 1)
-        value = float(column_of(self.history(recorded), self.best_by)[-1])
+        value = float(column_of(self.history(recorded), self.best_by, "best_by")[-1])
         lead = progress.lead
         if lead is None or value < lead.value or (np.isnan(lead.value) and not np.isnan(value)):
             lead = Lead(progress.state, progress.number, value)
@@ -127,14 +126,16 @@ class Books:
 
     def history(self, progress: Progress) -> History:
         """The rows so far as columns, not writeable; asking again costs as little after many rounds as after few."""
-        views = {name: column[: progress.rows] for name, column in self._columns.items()}
-        for view in views.values():
-            view.setflags(write=False)
-        return views
+        return {name: column.view(progress.rows) for name, column in self._columns.items()}
 
     def take(self, history: History) -> None:
         """Go on from the rows of an earlier run."""
-        self._columns = {name: np.array(column) for name, column in history.items()}
+        self._columns = {name: Column(column.dtype, column) for name, column in history.items()}
+
+    def release(self) -> None:
+        """Let go of what a look at the whole history has brought into memory."""
+        for column in self._columns.values():
+            column.release()
 
     def _objective(self, coefficients: Array) -> float:
         sparse = SparseModel.of(coefficients)
@@ -143,17 +144,21 @@ class Books:
 
     def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:
-            self._columns = {name: np.empty(_ROOM, np.int64 if name in _COUNTS else np.float64) for name in row}
+            self._columns = {name: Column(np.int64 if name in _COUNTS else np.float64) for name in row}
         for name, value in row.items():
-            if place == len(self._columns[name]):
-                longer = np.empty(2 * place, self._columns[name].dtype)
-                longer[:place] = self._columns[name]
-                self._columns[name] = longer
-            self._columns[name][place] = value
+            self._columns[name].write(place, value)
 
 
-def column_of(history: History, column: str) -> Array:
-    """A column of a history, or a ValueError that names those there are."""
-    if column not in history:
-        raise ValueError(f"column is {column!r}; expected one of {', '.join(map(repr, history))}")
+def column_of(history: History, column: str, argument: str = "column") -> Array:
+    """A column of a history, or a ValueError that names those there are, and the argument that asked for it."""
+    if not isinstance(column, str) or column not in history:
+        raise ValueError(f"{argument} is {shown(column)}; expected one of {', '.join(map(repr, history))}")
     return history[column]
+
+
+def _number(name: str, value: Any) -> float:
+    """What a metric returned, as a number; nan and infinity are some."""
+    found = np.asarray(value)
+    if found.ndim or found.dtype.kind not in "biuf":
+        raise ValueError(f"metrics[{name!r}] returned {shown(value)}; expected a number")
+    return float(found) if found.dtype.kind == "f" else int(found)

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+import zipfile
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -195,6 +196,9 @@ def _read(path: Path) -> Checkpoint:
             raise Damaged("has another checksum than it says")
     if version != _VERSION:
         raise ValueError(f"checkpoint {str(path)!r} has version {version}; expected {_VERSION}")
+    with zipfile.ZipFile(path) as archive:  # as it was written: what is compressed may be of any size
+        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > length for entry in archive.infolist()):
+            raise Damaged("holds arrays that are compressed")
     with np.load(path, allow_pickle=False) as archive:
         header = json.loads(archive["header"].tobytes())
         arrays = [archive[f"array_{i}"] for i in range(len(archive.files) - 1)]

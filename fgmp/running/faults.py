@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import check_integer, check_number, settle_number
+from ..checks import check_integer, check_number, check_sequence, settle_number, shown
 from ..federation import Client
 from ..models import Array, Message
 
@@ -63,10 +63,11 @@ class Fault:
         settle_number(self, "probability", at_least=0, at_most=1)
         if self.clients is None:
             return
-        if isinstance(self.clients, Iterable) and not isinstance(self.clients, str):
-            settled: Any = tuple(check_integer("clients", key, at_least=0) for key in self.clients)
+        if isinstance(self.clients, (int, float, np.number, bool)):
+            settled: Any = check_number("clients", self.clients, at_least=0, at_most=1)
         else:
-            settled = check_number("clients", self.clients, at_least=0, at_most=1)
+            keys = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
+            settled = tuple(check_integer("clients", key, at_least=0) for key in keys)
         object.__setattr__(self, "clients", settled)
 
     def answered(self, answer: Message, client: Client) -> Message:
@@ -129,7 +130,7 @@ class NotFinite(Fault):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.value, float) or math.isfinite(self.value):
-            raise ValueError(f"value is {self.value!r}; expected nan or an infinity")
+            raise ValueError(f"value is {shown(self.value)}; expected nan or an infinity")
 
     def answered(self, answer: Message, client: Client) -> Message:
         """The answer with `value` everywhere."""
@@ -252,10 +253,11 @@ def check_faults(faults: Any) -> tuple[Fault, ...] | None:
     """The faults as a tuple, None where there are to be none; a ValueError where they are something else."""
     if faults is None or isinstance(faults, Fault):
         return None if faults is None else (faults,)
-    given = tuple(faults) if isinstance(faults, Iterable) else (faults,)
+    expected = "faults such as fgmp.DropOut(probability=0.1)"
+    given = tuple(check_sequence("faults", faults, expected)) if isinstance(faults, Iterable) else (faults,)
     for fault in given:
         if not isinstance(fault, Fault):
-            raise ValueError(f"faults has {fault!r}; expected faults such as fgmp.DropOut(probability=0.1)")
+            raise ValueError(f"faults has {shown(fault)}; expected {expected}")
     return given
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ..checks import check_kind, check_shape
 from ..federation import Federation
 from ..losses import SoftmaxLoss
 from ..models import Array
@@ -54,13 +55,13 @@ def accuracy_on(federation: Federation) -> Callable[[Array], float]:
     ValueError
         As `accuracy`.
     """
+    check_kind("federation", federation, Federation, "a Federation with SoftmaxLoss")
     if not isinstance(federation.loss, SoftmaxLoss):
         raise ValueError(f"federation has the loss {federation.loss!r}; expected SoftmaxLoss")
     total = sum(client.n_samples for client in federation.clients)
 
     def measure(x: Array) -> float:
-        if np.shape(x) != federation.model_shape:
-            raise ValueError(f"x has shape {np.shape(x)}; expected {federation.model_shape}")
+        x = check_shape("x", x, federation.model_shape)
         # Client by client: faster than one product with all rows stacked, and without a second copy of them.
         right = sum(np.sum(client.predictions(x).argmax(axis=1) == client.targets) for client in federation.clients)
         return float(right / total)

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from ..advice import quiet
-from ..checks import Seed, settle_number
-from ..dictionaries import StandardBasis
-from ..federation import Federation
+from ..checks import Seed, check_kind, settle_number
+from ..dictionaries import StandardBasis, check_dictionary
+from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
 from ..methods.contract import Exchange
 from ..methods.in_dictionary import InDictionary
@@ -93,13 +93,16 @@ def polish(
     >>> better.support.tolist() == result.support.tolist()
     True
     """
+    check_kind("result", result, Result, "a Result, as simulate returns it")
+    check_federation("federation", federation)
     if not len(result.support):
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     default = NormalEquations() if isinstance(federation.loss, SquaredLoss) else PooledNewton()
     start, objective = SparseModel.of(result.coefficients), result.history["objective"]
     if len(objective) > 1 and not objective[-1] < objective[0]:
         start = replace(start, values=np.zeros_like(start.values))
-    method = _Closing(start, solver or default, dictionary or StandardBasis(), radius)
+    basis = StandardBasis() if dictionary is None else check_dictionary(dictionary)
+    method = _Closing(start, default if solver is None else solver, basis, radius)
     with quiet():  # the run itself has said what there was to say
         clients = result.objective_on
         closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))

@@ -13,10 +13,10 @@ import numpy as np
 from tqdm import tqdm
 
 from ..advice import InterruptedWarning, advise
-from ..checks import Seed, check_integer, check_seed
-from ..federation import Federation
+from ..checks import Seed, check_integer, check_mapping, check_seed, check_sequence, check_truth, shown
+from ..federation import Federation, check_federation
 from ..methods.answers import REASONS
-from ..methods.contract import Method, State
+from ..methods.contract import Method, State, check_method
 from ..methods.kernels import is_readable
 from ..models import Array, Support
 from .books import Books, Metric, Progress, Totals
@@ -142,6 +142,7 @@ def simulate(
     >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
     True
     """
+    method, federation = check_method("method", method), check_federation("federation", federation)
     rounds = check_integer("rounds", rounds, at_least=0)
     record_every = check_integer("record_every", record_every)
     cohort_size = federation.check_cohort(cohort_size)
@@ -149,7 +150,9 @@ def simulate(
     seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
     method.check(federation)
     workers = check_integer("workers", workers)
-    callbacks = (callback,) if callable(callback) else tuple(callback)
+    progress, readable = check_truth("progress", progress), check_truth("readable", readable)
+    callbacks = _callbacks(callback)
+    metrics = _metrics(metrics)
     evaluated = _clients_evaluated(federation, objective_on, seed)
     given = check_faults(faults)
     plan = None if given is None else Faults(given, seed, [client.key for client in federation.clients])
@@ -161,13 +164,13 @@ def simulate(
         method.start(federation),
         Totals(time.perf_counter() - began, left_out=() if plan is None else (0,) * len(REASONS)),
     )
-    books = Books(method, federation, clients, metrics or {}, evaluated, best_by)
+    books = Books(method, federation, clients, metrics, evaluated, best_by)
     earlier = None
     if keeper:
         options = {"cohort_size": cohort_size, "record_every": record_every, "objective_on": evaluated}
         options |= {
             "best_by": best_by,
-            "metrics": ", ".join(metrics or ()),
+            "metrics": ", ".join(metrics),
             "readable": is_readable(readable),
             "faults": given,
         }
@@ -182,6 +185,7 @@ def simulate(
     def keep() -> None:
         if keeper:
             keeper.save(reached, books.history(reached))
+            books.release()
 
     def is_stopped() -> bool:
         return reached.number > 0 and any(stop(books.history(reached)) for stop in callbacks)
@@ -256,8 +260,28 @@ def _keeper(checkpoint: Any, every: int | None) -> Keeper | None:
     if checkpoint is None:
         return None
     if not isinstance(checkpoint, (str, os.PathLike)) or Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint is {checkpoint!r}; expected the path of a file")
+        raise ValueError(f"checkpoint is {shown(checkpoint)}; expected the path of a file")
     return Keeper(checkpoint, every)
+
+
+def _callbacks(callback: Any) -> list[Callback]:
+    """What is called after each recorded round."""
+    expected = "a callable, or several, such as fgmp.stop_at(1e-6)"
+    found = [callback] if callable(callback) else check_sequence("callback", callback, expected)
+    for each in found:
+        if not callable(each):
+            raise ValueError(f"callback has {shown(each)}; expected {expected}")
+    return found
+
+
+def _metrics(metrics: Any) -> dict[str, Metric]:
+    """More columns, by name."""
+    expected = "a mapping of names to callables"
+    found = check_mapping("metrics", {} if metrics is None else metrics, expected)
+    for name, metric in found.items():
+        if not isinstance(name, str) or not callable(metric):
+            raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
+    return found
 
 
 def _clients_evaluated(
@@ -267,12 +291,13 @@ def _clients_evaluated(
     n_clients = federation.n_clients
     if objective_on is None:
         return np.arange(n_clients)
-    if np.ndim(objective_on) == 0:
+    if isinstance(objective_on, (int, np.integer)) or not isinstance(objective_on, (Iterable, np.ndarray)):
         count = check_integer("objective_on", objective_on, at_most=n_clients, why="the number of clients")
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
         chosen = np.sort(generator.choice(n_clients, count, replace=False))
     else:
-        named = [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in objective_on]  # type: ignore[union-attr]
+        places = check_sequence("objective_on", objective_on, "clients by their place, or how many of them")
+        named = [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in places]
         chosen = np.unique(np.array(named, np.intp))
     if not federation.weights[chosen].sum() > 0:
         raise ValueError(f"objective_on names {len(chosen)} clients of weight 0; expected one with a positive weight")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ..checks import check_integer, check_number
+from ..checks import check_integer, check_kind, check_number
 from .books import History, column_of
 
 __all__ = ["Callback", "stop_at", "stop_when_stalled"]
@@ -27,6 +27,7 @@ def stop_at(below: float, column: str = "relative_error") -> Callback:
     True
     """
     below = check_number("below", below)
+    check_kind("column", column, str, "the name of a column of the history")
     return lambda history: bool(column_of(history, column)[-1] <= below)
 
 
@@ -37,6 +38,7 @@ def stop_when_stalled(patience: int, column: str = "objective", improvement: flo
     """
     patience = check_integer("patience", patience)
     improvement = check_number("improvement", improvement, at_least=0)
+    check_kind("column", column, str, "the name of a column of the history")
 
     def stalled(history: History) -> bool:
         values = np.nan_to_num(column_of(history, column), nan=np.inf, posinf=np.inf)

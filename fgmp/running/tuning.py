@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from ..advice import quiet
-from ..checks import Seed, check_integer, check_number, check_seed
-from ..federation import Federation
-from ..methods.contract import Method
+from ..checks import Seed, check_integer, check_kind, check_mapping, check_number, check_seed, check_sequence, shown
+from ..federation import Federation, check_federation
+from ..methods.contract import Method, check_method
 from .books import History, column_of
 from .processes import processes
 from .results import whole
@@ -148,24 +148,32 @@ def tune(
     from joblib import delayed
     from sklearn.model_selection import ParameterGrid
 
-    values = {name: _values(name, given) for name, given in grid.items()}
+    if not callable(make_method):
+        raise ValueError(f"make_method is {shown(make_method)}; expected a callable that returns a method")
+    grid = check_mapping("grid", grid, "a mapping of names to sequences of values")
+    values = {check_kind("grid", name, str, "names"): _values(name, given) for name, given in grid.items()}
     if not grid:
         raise ValueError("grid is empty; expected at least one name with at least one value")
     workers = check_integer("workers", workers)
-    federations = (federation,) if isinstance(federation, Federation) else tuple(federation)
+    expected = "a Federation or several"
+    given = [federation] if isinstance(federation, Federation) else check_sequence("federation", federation, expected)
+    federations = [check_federation("federation", each) for each in given]
     if not federations:
         raise ValueError("federation is an empty sequence; expected at least one federation")
-    if held_out is not None and _HELD_OUT in (options.get("metrics") or {}):
+    metrics = options.get("metrics")
+    if held_out is not None and _HELD_OUT in check_mapping("metrics", metrics or {}, "a mapping of names to callables"):
         raise ValueError("metrics has 'held_out'; expected another name, for that column is of the clients held out")
     seed = check_seed("rng", rng)
     tasks: list[tuple[Federation, Federation | None]]
     tasks = [(fed, None) if held_out is None else _split(fed, held_out, seed) for fed in federations]
-    if column is None and held_out is not None:
+    if column is not None:
+        check_kind("column", column, str, "the name of a column of the history")
+    elif held_out is not None:
         column = _HELD_OUT
-    elif column is None:
+    else:
         column = "relative_error" if all(fed.truth is not None for fed in federations) else "objective"
     candidates = list(ParameterGrid(values))
-    methods = [make_method(**parameters) for parameters in candidates]
+    methods = [check_method("make_method returned", make_method(**parameters)) for parameters in candidates]
     options |= {"cohort_size": cohort_size, "rng": seed}
     runs = processes(workers)(
         delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
@@ -181,9 +189,8 @@ def tune(
 
 def _values(name: str, given: Any) -> list[Any]:
     """The values of one name as they came, but for NumPy scalars, which become Python's."""
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ValueError(f"grid has {given!r} for {name!r}; expected a sequence of values")
-    values = [value.item() if isinstance(value, np.generic) else value for value in given]
+    several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
+    values = [value.item() if isinstance(value, np.generic) else value for value in several]
     if not values:
         raise ValueError(f"grid has no values for {name!r}; expected at least one")
     return values
@@ -197,9 +204,10 @@ def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation
     """The federation to train on and the one that judges."""
     count = federation.n_clients
     keys = [client.key for client in federation.clients]
-    if isinstance(held_out, str) or (np.ndim(held_out) == 0 and isinstance(held_out, bool)):
-        raise ValueError(f"held_out is {held_out!r}; expected a number of clients, a share of them, or their keys")
-    if np.ndim(held_out) == 0:
+    expected = "a number of clients, a share of them, or their keys"
+    if isinstance(held_out, (bool, np.bool_)):
+        raise ValueError(f"held_out is {held_out!r}; expected {expected}")
+    if isinstance(held_out, (int, float, np.number)):
         if count < 2:
             raise ValueError(f"held_out is {held_out!r} of {count} client; expected a federation of two or more")
         if isinstance(held_out, float | np.floating):
@@ -212,7 +220,8 @@ def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation
         generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3,)))
         chosen = {keys[i] for i in generator.choice(count, number, replace=False)}
     else:
-        chosen = set(np.asarray(held_out).tolist())
+        named = check_sequence("held_out", held_out, expected)
+        chosen = {check_integer("held_out", key, at_least=0) for key in named}
         if strange := sorted(chosen - set(keys), key=repr):
             raise ValueError(f"held_out names {strange[0]!r}; expected keys of the clients, such as {keys[0]}")
     judging = np.array([key in chosen for key in keys])

@@ -1,6 +1,6 @@
 """The notebooks at other parameters: one run, or every point of a grid, on this machine or on a cluster.
 
-May import: book.
+May import: the ground floor, book.
 """
 
 from .points import Point, grid_of, parameters_given, points_of

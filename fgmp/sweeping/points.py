@@ -10,6 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..checks import check_kind, check_mapping, check_sequence
+
 __all__ = ["Point", "grid_of", "parameters_given", "points_of"]
 
 _NUMBER = re.compile(r"[-+]?(\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+")
@@ -47,7 +49,7 @@ def parameters_given(text: str) -> dict[str, Any]:
     ValueError
         Where the text is no YAML, or no mapping of names to plain values.
     """
-    found = _yaml("-y", text)
+    found = _yaml("-y", check_kind("text", text, str, "a mapping in YAML"))
     if found is None:
         return {}
     if not isinstance(found, dict):
@@ -69,7 +71,8 @@ def grid_of(options: Sequence[str]) -> dict[str, list[Any]]:
         Where an option has another form, is no YAML, or a name or a value comes twice.
     """
     grid: dict[str, list[Any]] = {}
-    for option in options:
+    for option in check_sequence("options", options, "a sequence of texts such as alpha=0.5,1"):
+        check_kind("options", option, str, "a sequence of texts such as alpha=0.5,1")
         name, equals, text = option.partition("=")
         name = name.strip()
         if not (name and equals):
@@ -103,6 +106,12 @@ def points_of(code: str, fixed: Mapping[str, Any], grid: Mapping[str, Sequence[A
     ValueError
         Where a name is in both.
     """
+    check_kind("code", code, str, "text")
+    fixed = {name: _plain(name, value) for name, value in _named("fixed", fixed).items()}
+    grid = {
+        name: [_plain(name, value) for value in check_sequence(f"grid[{name!r}]", values, "a sequence of values")]
+        for name, values in _named("grid", grid).items()
+    }
     if both := sorted(set(fixed) & set(grid)):
         raise ValueError(f"-y and -g both name {', '.join(both)}; expected a name in one of them")
     combinations = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
@@ -112,6 +121,14 @@ def points_of(code: str, fixed: Mapping[str, Any], grid: Mapping[str, Sequence[A
 def _point(code: str, parameters: dict[str, Any]) -> Point:
     text = json.dumps([code, parameters], sort_keys=True)
     return Point(parameters, hashlib.sha256(text.encode()).hexdigest()[:12])
+
+
+def _named(argument: str, given: Any) -> dict[str, Any]:
+    """A mapping whose keys are names."""
+    found = check_mapping(argument, given, "a mapping of names to values")
+    for name in found:
+        check_kind(argument, name, str, "a mapping of names to values")
+    return found
 
 
 def _yaml(option: str, text: str) -> Any:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ..checks import check_kind, check_path
+
 __all__ = ["Source", "check_parameters", "find_source", "parameters_of"]
 
 
@@ -55,6 +57,8 @@ def find_source(name: str, folder: Path) -> Source:
     """
     import jupytext
 
+    check_kind("name", name, str, "the name or number of a notebook")
+    folder = check_path("folder", folder, "a folder")
     if not folder.is_dir():
         raise ValueError(
             f"there is no folder {folder} here; expected a checkout of the repository, or --notebooks with the folder"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..book.claims import Claim
+from ..checks import check_kind, check_sequence
 from .points import shown
 from .sweeps import Outcome
 
@@ -43,6 +44,9 @@ def table_of(outcomes: Sequence[Outcome]) -> str:
         ``source``, ``statement``, ``expected``, ``unit``; of the values (mostly one per seed) their ``count``,
         ``median``, ``min``, ``q25``, ``q75`` and ``max``, and all ``values`` in full precision, with spaces between.
     """
+    outcomes = check_sequence("outcomes", outcomes, "a sequence of Outcome")
+    for outcome in outcomes:
+        check_kind("outcomes", outcome, Outcome, "a sequence of Outcome")
     names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.point.parameters))
     check_columns(names)
     text = io.StringIO()

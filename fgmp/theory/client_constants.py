@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_array
+from ..checks import check_array, shown
 from ..models import Array
 
 __all__ = ["ClientConstants"]
@@ -60,16 +60,16 @@ class ClientConstants:
     weights: Array
 
     def __post_init__(self) -> None:
-        count = np.size(self.lower)
-        for name in ("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance", "weights"):
-            given = getattr(self, name)
-            known = np.where(np.isnan(given), 0.0, given) if name in _UNKNOWN else given
-            array = check_array(name, known, ndim=1)
-            if len(array) != count or count == 0:
-                raise ValueError(f"{name} has {len(array)} entries; expected one for each of {max(count, 1)} clients")
-            if name != "lower" and array.min() < 0:
-                raise ValueError(f"{name}[{array.argmin()}] is {array.min():g}; expected no negative number")
-            object.__setattr__(self, name, np.asarray(given, dtype=float))
+        names = ("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance", "weights")
+        arrays = {name: _entries(name, getattr(self, name)) for name in names}
+        counts = {name: len(array) for name, array in arrays.items()}
+        if len(set(counts.values())) > 1 or not counts["lower"]:
+            words = ", ".join(f"{name} has {count} entries" for name, count in counts.items())
+            raise ValueError(f"{words}; expected one for each client in all of them")
+        for name, array in arrays.items():
+            if name != "lower" and np.nanmin(array, initial=0) < 0:
+                raise ValueError(f"{name}[{np.nanargmin(array)}] is {np.nanmin(array):g}; expected no negative number")
+            object.__setattr__(self, name, array)
         short = self.whole_gradient < self.gradient * (1 - 1e-6)
         if short.any():
             i = int(short.argmax())
@@ -112,10 +112,11 @@ class ClientConstants:
         optional = {"upper_squared": upper_squared, "whole_gradient": whole_gradient, "weights": weights}
         given |= {name: value for name, value in optional.items() if value is not None}
         arrays = {name: check_array(name, value).astype(float) for name, value in given.items()}
+        shapes = {name: array.shape for name, array in arrays.items() if array.shape}
         count = max(1, *(array.size for array in arrays.values()))
-        for name, array in arrays.items():
-            if array.shape not in ((), (count,)):
-                raise ValueError(f"{name} has shape {array.shape}; expected {count} entries, or one number")
+        if not set(shapes.values()) <= {(count,)}:
+            words = ", ".join(f"{name} has shape {shape}" for name, shape in shapes.items())
+            raise ValueError(f"{words}; expected one entry for each client in each, or one number")
         parts = {name: np.zeros(count) + array for name, array in arrays.items()}
         low, high = parts["lower"], parts["upper"]
         if (low <= 0).any() or (high < low * (1 - 1e-12)).any():
@@ -124,11 +125,13 @@ class ClientConstants:
                 "expected 0 < lower <= upper for each client"
             )
         p = parts.setdefault("weights", np.ones(count))
-        if p.min() < 0 or p.sum() == 0:
+        with np.errstate(over="ignore"):
+            total = float(p.sum())
+        if p.min() < 0 or not 0 < total < np.inf:
             raise ValueError(
-                f"weights have minimum {p.min():g} and sum {p.sum():g}; expected none negative and a sum > 0"
+                f"weights have minimum {p.min():g} and sum {total:g}; expected none negative and a finite sum > 0"
             )
-        parts["weights"] = p / p.sum()
+        parts["weights"] = p / total
         parts.setdefault("upper_squared", np.full(count, np.nan))
         parts.setdefault("whole_gradient", np.where(parts["gradient"] == 0, 0.0, np.nan))
         return cls(**parts)
@@ -144,3 +147,15 @@ class ClientConstants:
     def zeta_squared(self) -> float:
         """zeta*^2 = sum p_i ||grad f_i(x*)||^2 (Assumption 3)."""
         return float(self.weights @ self.known("whole_gradient", "zeta*"))
+
+
+def _entries(name: str, given: ArrayLike) -> Array:
+    """A vector of floats; nan is allowed where it says that a number is not known."""
+    if name not in _UNKNOWN:
+        return check_array(name, given, ndim=1).astype(float)
+    try:
+        array = np.array(given, dtype=float)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{name} is {shown(given)}; expected numbers, nan where one is not known") from None
+    check_array(name, np.where(np.isnan(array), 0.0, array), ndim=1)
+    return array

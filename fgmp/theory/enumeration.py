@@ -9,7 +9,7 @@ import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
 from ..checks import check_integer
-from ..federation import Federation
+from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
 from ..models import Array
 
@@ -46,7 +46,7 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     >>> bool(abs(theory.sparse_minimiser(federation, 2) - federation.truth).max() < 1e-12)
     True
     """
-    n = federation.n_features
+    n = check_federation("federation", federation).n_features
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
     if comb(n, sparsity) > check_integer("max_supports", max_supports):
         raise ValueError(

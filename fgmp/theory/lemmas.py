@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_array, check_number
+from ..checks import as_array, check_array, check_number, shown
 from ..models import Array
 
 __all__ = ["beta_1", "beta_2", "beta_2_unbounded_variance", "check_theta", "quotient", "slack", "times_theta_squared"]
@@ -13,8 +13,9 @@ __all__ = ["beta_1", "beta_2", "beta_2_unbounded_variance", "check_theta", "quot
 
 def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
     """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
-    lower, upper = _together(lower, upper)
-    return quotient(upper, 2 * lower - upper)
+    lower, upper = _together(lower=lower, upper=upper)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return quotient(upper, 2 * lower - upper)
 
 
 def beta_2(
@@ -47,17 +48,20 @@ def beta_2(
     ValueError
         Where a number is out of its range, or eta_1 > 1 and `upper_squared` is not given.
     """
-    lower, upper = _together(lower, upper)
     s = slack(eta_1)
-    with np.errstate(divide="ignore"):
+    lower, upper, theta = _together(lower=lower, upper=upper, theta=check_theta(theta))
+    with np.errstate(divide="ignore", over="ignore"):
         rise = upper - lower + 1 / _squared(theta)
     if s > 0:
         if upper_squared is None:
             raise ValueError(
                 f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
             )
-        rise = rise + s * (3 * check_array("upper_squared", upper_squared) + 1)
-    return 2 * quotient(rise, lower)
+        lower, squared = _together(lower=lower, upper_squared=upper_squared)
+        with np.errstate(over="ignore"):
+            rise = rise + s * (3 * squared + 1)
+    with np.errstate(over="ignore"):
+        return 2 * quotient(rise, lower)
 
 
 def beta_2_unbounded_variance(
@@ -69,10 +73,11 @@ def beta_2_unbounded_variance(
     Parameters as `beta_2`.
     """
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
-    lower, upper = _together(lower, upper)
-    spread = check_array("upper_squared", upper_squared) + upper**2
-    added: Array = 6 * quotient(times_theta_squared(spread, theta), lower)
-    return plain + added
+    lower, upper, squared = _together(lower=lower, upper=upper, upper_squared=upper_squared)
+    with np.errstate(over="ignore"):
+        spread = squared + upper**2
+        added: Array = 6 * quotient(times_theta_squared(spread, theta), lower)
+        return plain + added
 
 
 def slack(eta_1: float) -> float:
@@ -99,9 +104,9 @@ def times_theta_squared(values: Array, theta: ArrayLike) -> Array:
 
 def check_theta(theta: ArrayLike) -> Array:
     """Theta as floats above 0, or infinite."""
-    array = np.asarray(theta)
+    array = as_array("theta", theta)
     if array.dtype.kind not in "fiu" or not (array > 0).all():
-        raise ValueError(f"theta is {theta!r}; expected numbers above 0, or infinity")
+        raise ValueError(f"theta is {shown(theta)}; expected numbers above 0, or infinity")
     return array.astype(float)
 
 
@@ -111,11 +116,11 @@ def _squared(theta: ArrayLike) -> Array:
     return squares
 
 
-def _together(lower: ArrayLike, upper: ArrayLike) -> tuple[Array, Array]:
-    """Both as floats of one shape."""
-    low, high = check_array("lower", lower).astype(float), check_array("upper", upper).astype(float)
+def _together(**given: ArrayLike) -> tuple[Array, ...]:
+    """All as floats of one shape; infinity is allowed in theta, which is checked already."""
+    arrays = {name: np.asarray(v) if name == "theta" else check_array(name, v) for name, v in given.items()}
     try:
-        low, high = np.broadcast_arrays(low, high)
+        return tuple(np.broadcast_arrays(*(array.astype(float) for array in arrays.values())))
     except ValueError:
-        raise ValueError(f"upper has shape {high.shape}; expected {low.shape}, as lower, or one number") from None
-    return low, high
+        words = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
+        raise ValueError(f"{words}; expected one shape, or single numbers") from None

@@ -6,7 +6,6 @@ sparse vectors.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 from math import comb, log, sqrt
 from typing import Any
@@ -15,10 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_array, check_integer, check_number, check_seed
-from ..federation import Client, Federation
+from ..checks import Seed, check_count, check_integer, check_number, check_seed, check_shape, check_squares
+from ..client import check_client
+from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
-from ..models import Array
+from ..models import Array, length_of
 from ..selection import largest
 from ..sparse_features import SparseFeatures
 from .client_constants import ClientConstants
@@ -67,7 +67,7 @@ def measure_constants(
     sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
     all sparse x: the variance grows with the distance from x*.
     """
-    x = _check_point("x_star", x_star, federation.model_shape)
+    x = _check_point("x_star", x_star, check_federation("federation", federation).model_shape)
     sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     max_supports = check_integer("max_supports", max_supports)
@@ -122,11 +122,9 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     Raises
     ------
     ValueError
-        Where the client has no rows or streams its features, or x or b do not fit it.
+        Where the client streams its features, or x or b do not fit it.
     """
-    x, m = _check_point("x", x, client.model_shape), client.n_samples
-    if m == 0:
-        raise ValueError("client has 0 rows; expected at least one")
+    x, m = _check_point("x", x, check_client("client", client).model_shape), client.n_samples
     if isinstance(client.features, LinearOperator):
         raise ValueError("client has streamed features; expected stored ones")
     client = _dense(client)
@@ -144,9 +142,9 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
 
 def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
     """zeta* = (sum p_i ||grad f_i(x*)||^2)^(1/2) (paper, Assumption 3): zero where x* suits every client."""
-    x = _check_point("x_star", x_star, federation.model_shape)
-    norms = np.array([np.sum(client.gradient(x) ** 2) for client in federation.clients])
-    return float(np.sqrt(federation.weights @ norms))
+    x = _check_point("x_star", x_star, check_federation("federation", federation).model_shape)
+    norms = np.array([length_of(client.gradient(x)) for client in federation.clients])
+    return length_of(np.sqrt(federation.weights) * norms)
 
 
 def gaussian_width(
@@ -160,6 +158,7 @@ def gaussian_width(
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     radius = check_number("radius", radius, at_least=0)
     n_samples = check_integer("n_samples", n_samples, at_least=2)
+    check_count("n_samples times n_features", n_samples * n_features)
     generator = np.random.default_rng(check_seed("rng", rng))
     squares = generator.standard_normal((n_samples, n_features)) ** 2
     widths = radius * np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
@@ -180,15 +179,13 @@ def gaussian_width_bound(n_features: int, sparsity: int, radius: float = 1.0) ->
 
 
 def _check_point(name: str, x: ArrayLike, shape: tuple[int, ...]) -> Array:
-    point = check_array(name, x)
-    if point.shape != shape:
-        raise ValueError(f"{name} has shape {point.shape}; expected {shape}")
+    point = check_shape(name, x, shape)
+    check_squares(name, point)
     return point
 
 
 def _dense(client: Client) -> Client:
-    sparse = isinstance(client.features, SparseFeatures)
-    return replace(client, features=client.features.toarray()) if sparse else client
+    return client.with_features(client.features.toarray()) if isinstance(client.features, SparseFeatures) else client
 
 
 def _check_measurable(client: Client, batch_size: int | None) -> None:

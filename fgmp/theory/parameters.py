@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import settle_number
+from ..checks import settle_number, shown
 from .lemmas import check_theta
 
 __all__ = ["TheoremParameters", "check_parameters"]
@@ -53,9 +53,10 @@ class TheoremParameters:
     eta_3: float = 1.0
 
     def __post_init__(self) -> None:
-        if np.ndim(self.theta) > 0:
-            raise ValueError(f"theta has shape {np.shape(self.theta)}; expected a number above 0, or infinity")
-        object.__setattr__(self, "theta", float(check_theta(self.theta)))
+        theta = check_theta(self.theta)
+        if theta.ndim:
+            raise ValueError(f"theta has shape {theta.shape}; expected a number above 0, or infinity")
+        object.__setattr__(self, "theta", float(theta))
         for name in ("eta_1", "eta_2", "eta_3"):
             settle_number(self, name, at_least=1)
 
@@ -73,5 +74,7 @@ class TheoremParameters:
 def check_parameters(parameters: Any) -> TheoremParameters:
     """Return `parameters`, or raise a ValueError where they are something else."""
     if not isinstance(parameters, TheoremParameters):
-        raise ValueError(f"parameters is {parameters!r}; expected TheoremParameters, with theta and eta_1 to eta_3")
+        raise ValueError(
+            f"parameters is {shown(parameters)}; expected TheoremParameters, with theta and eta_1 to eta_3"
+        )
     return parameters

@@ -15,7 +15,7 @@ from math import comb, log10
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Seed, check_array, check_integer, check_seed
+from ..checks import Seed, check_array, check_integer, check_seed, check_squares, shown
 from ..dictionaries import Dictionary, StandardBasis
 from ..models import Array
 from ..selection import largest
@@ -190,14 +190,23 @@ def _problem(
     """The Hessian and the Gram matrix in the coordinates of the atoms."""
     B = _check_matrix(B)
     if not isinstance(dictionary, StandardBasis | None):
-        raise ValueError(f"dictionary is {dictionary!r}; expected a Dictionary, a StandardBasis or None")
+        raise ValueError(f"dictionary is {shown(dictionary)}; expected a Dictionary, a StandardBasis or None")
     inside, gram = B, np.eye(B.shape[1])
     if isinstance(dictionary, Dictionary):
-        dictionary.n_atoms(B.shape[1])
+        if len(dictionary.atoms) != B.shape[1]:
+            raise ValueError(
+                f"B has {B.shape[1]} columns; expected {len(dictionary.atoms)}, as dictionary has features"
+            )
         inside, gram = B @ dictionary.atoms, dictionary.gram
+        check_squares("B times dictionary", inside)
     w = np.ones(len(B)) if weights is None else check_array("weights", weights, ndim=1)
-    if w.shape != (len(B),) or w.min(initial=0) < 0:
-        raise ValueError(f"weights has shape {w.shape} and minimum {w.min():g}; expected {len(B)} weights >= 0")
+    least = float(w.min(initial=0))
+    if w.shape != (len(B),) or least < 0:
+        raise ValueError(
+            f"B has {len(B)} rows, and weights has shape {w.shape} and minimum {least:g}; expected one weight of at "
+            "least 0 for each row"
+        )
+    check_squares("B times the roots of weights", inside * np.sqrt(w)[:, None])
     sparsity = check_integer("sparsity", sparsity, at_most=inside.shape[1], why="the number of columns")
     return inside.T @ (inside * w[:, None]) / len(B), gram, sparsity
 
@@ -206,6 +215,7 @@ def _check_matrix(B: ArrayLike) -> Array:
     B = check_array("B", B, ndim=2)
     if 0 in B.shape:
         raise ValueError(f"B has shape {B.shape}; expected at least one row and one column")
+    check_squares("B", B)
     return B
 
 
@@ -264,6 +274,8 @@ def _exchange(hessian: Array, gram: Array, support: Array, *, largest_wanted: bo
 
 def _greedy_support(matrix: Array, sparsity: int, start: int) -> Array:
     """Support of a truncated power iteration from one coordinate: it climbs towards the largest sparse eigenvalue."""
+    # A power of two, so that nothing else changes: squares of what is far from 1 leave the range of floats.
+    matrix = matrix * 2.0 ** -int(np.frexp(np.abs(matrix).max())[1])
     vector = matrix[start].copy()
     support = largest(np.abs(vector), sparsity)
     for _ in range(30):

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_array, check_integer, check_number
+from ..checks import check_array, check_integer, check_kind, check_number
 from ..models import Array
 from .client_constants import ClientConstants
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
@@ -115,6 +115,7 @@ def theorem1(
     no guarantee: kappa = 38.7 is not below 1
     """
     theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
+    _check_constants(constants)
     squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
     first = beta_1(constants.lower, constants.upper)
     second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
@@ -153,7 +154,7 @@ def theorem_partial_participation(
     weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
     much.
     """
-    count = len(constants.lower)
+    count = len(_check_constants(constants).lower)
     cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
     equal = replace(constants, weights=np.full(count, 1 / count))
     all_clients = theorem1(equal, local_iterations, parameters)
@@ -182,13 +183,14 @@ def theorem_unbounded_variance(
 
     Notes
     -----
-    True but empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 16
+    Empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 16
     repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
     xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
     xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
     onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
     """
     theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
+    _check_constants(constants)
     energy = np.zeros_like(constants.lower) + _one_each("minibatch_gradient", minibatch_gradient, constants.lower)
     squared = constants.known("upper_squared", "the theorem without a bound on the variance")
     first = beta_1(constants.lower, constants.upper)
@@ -221,6 +223,7 @@ def objective_bound(
     smoothness : float
         rho = sum p_i of the mean restricted smoothness at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros.
     """
+    check_kind("bound", bound, ConvergenceBound, "a ConvergenceBound, as theorem1 returns it")
     objective = check_number("objective", objective)
     gradient = check_number("gradient", gradient, at_least=0)
     smoothness = check_number("smoothness", smoothness, above=0)
@@ -229,8 +232,13 @@ def objective_bound(
 
 def _power(mu: Array, exponent: int) -> Array:
     with np.errstate(over="ignore"):
-        powers: Array = mu**exponent
+        powers: Array = mu ** float(exponent)
     return powers
+
+
+def _check_constants(constants: ClientConstants) -> ClientConstants:
+    found: ClientConstants = check_kind("constants", constants, ClientConstants, "ClientConstants")
+    return found
 
 
 def _local_iteration(
