@@ -47,25 +47,18 @@ first_seed = 1000  # the seeds count up from here (at least 0)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import curve, floor, gradation, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import curve, floor, gradation, panels
+from fgmp.book.opening import begin
 from fgmp.running.simulation import draw_cohort
 
-Ls, ns = check_parameters(globals(), "cohort_size", "n_features")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+claim, Ls, ns = begin(globals(), "cohort_size", "n_features")
 seeds = range(first_seed, first_seed + n_seeds)
-setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}"
-settings = dict(n_samples=n_samples, variance_decay=variance_decay, cohort_size=Ls, rounds=rounds)
-settings |= dict(n_seeds=n_seeds, first_seed=first_seed)
 
 # %% [markdown]
 # ## What the theorem says about $L$
@@ -169,14 +162,13 @@ for n, row, clean, noise, floor_value in zip(ns, axes, noiseless, noisy, pooled,
         shown = np.maximum(clean[:, column], reached)
         curve(row[0], range(rounds + 1), shown, f"L = {Ls[column]}", band=(25, 75), **style)
         curve(row[1], range(rounds + 1), noise[:, column], f"L = {Ls[column]}", band=(25, 75), **style)
-    floor(row[0], reached, "counts as reached (left)")
-    floor(row[1], np.median(floor_value), "pooled least squares,\nsupport known (right)")
+    floor(row[0], reached, "counts as reached", inside="left below")
+    floor(row[1], np.median(floor_value), "pooled", inside="outside")
     row[0].set(yscale="log", ylabel="relative error", title=f"n = {n}, without noise")
     row[1].set(yscale="log", title=f"n = {n}, with noise")
 for ax in axes[-1]:
     ax.set(xlabel="round", xticks=range(0, rounds + 1, max(1, rounds // 6)))
-entries = [ax.get_legend_handles_labels() for ax in axes[0]]
-fig.legend(*[left + right[-1:] for left, right in zip(*entries, strict=True)], loc="outside right center")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
@@ -262,16 +254,8 @@ def in_words(mean, low, high):
 for n in ns:
     trends = {case: speed[case, n, "rounds"] for case in curves}
     answers = [answer(*trend) for trend in trends.values()]
-    fgmp.claim(
-        f"fig11-faster-n{n}",
-        f"n={n}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend,"
-        " bootstrap over seeds)",
-        "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()),
-        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-        source="paper, Figure 11, line 1420",
-        expected="faster with larger cohorts",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance),
-    )
+    decided = "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
+    claim("fig11-faster-n{n}", "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()), decided, n=n)
 
 # %% [markdown]
 # In the small dimension a run takes two or three rounds, and that leaves little room for a trend. The paper does not
@@ -297,16 +281,8 @@ for column, L in enumerate(Ls):
 
 # %%
 trend = per_doubling(slow, False)
-fgmp.claim(
-    "fig11-faster-slow",
-    f"noiseless, n={ns[0]}, {setting.replace(f'K={local_iterations}', f'K={slow_local_iterations}')}, L from {Ls[0]} to"
-    f" {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend, bootstrap over seeds)",
-    in_words(*trend),
-    "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes",
-    source="paper, Figure 11, line 1420",
-    expected="faster with larger cohorts",
-    parameters=settings | dict(n_features=ns[0], local_iterations=slow_local_iterations),
-)
+decided = "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes"
+claim("fig11-faster-slow", in_words(*trend), decided)
 
 # %% [markdown]
 # And do the noiseless errors fall to rounding, whatever the cohort? The caption of Figure 11 says so of its right
@@ -314,17 +290,8 @@ fgmp.claim(
 # noiseless runs.
 
 # %%
-fgmp.claim(
-    "fig11-noiseless",
-    f"noiseless, {setting}, each n of {', '.join(map(str, ns))} and each L from {Ls[0]} to {Ls[-1]}: the relative error"
-    f" reaches {reached:g} within {rounds} rounds",
-    needed["without noise"].max(axis=(0, 2)),
-    (needed["without noise"] <= rounds).all(axis=(0, 2)),
-    unit="rounds at the slowest n and L",
-    source="paper, Figure 11, line 1433",
-    expected="decays to machine precision",
-    parameters=settings | dict(n_features=ns),
-)
+slowest = needed["without noise"].max(axis=(0, 2))
+claim("fig11-noiseless", slowest, slowest <= rounds)
 
 # %% [markdown]
 # ## Does the last error grow with the cohort?
@@ -368,17 +335,7 @@ for row, n in enumerate(ns):
     change = np.log(residual[row, :, -1] / residual[row, :, 0])
     ratio = np.exp([change.mean(), *interval(change)])
     grows = {"yes": "no", "no": "yes"}.get(answer(*trend), "undecided")
-    fgmp.claim(
-        f"fig11-residual-n{n}",
-        f"n={n}, noise variance {noise_variance:g}, {setting}: the last error grows with the cohort size (95 % interval"
-        " of the trend, bootstrap over seeds)",
-        f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]}"
-        f" {ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
-        "undecided" if grows == "undecided" else grows == "yes",
-        source="paper, Figure 11, line 1421",
-        expected="slightly increases",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance, residual_rounds=residual_rounds),
-    )
+    claim("fig11-residual-n{n}", holds="undecided" if grows == "undecided" else grows == "yes", n=n)
 
 # %% [markdown]
 # ## Could one run show the opposite?
