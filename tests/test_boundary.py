@@ -98,6 +98,8 @@ def attempt(entry: Entry, arguments, spoiled):
         called = entry.called.get(name, rf"\b{re.escape(name)}\b")
         if any("sklearn" in frame.filename for frame in frames) or "estimators" in frame.filename:
             return None  # scikit-learn's own words, or words like them, for its estimators
+        if callable(spoiled[name]) and not frame.filename.startswith(HOUSE):
+            return None  # a callable of the caller's own, which raised an error of its own
         if not frame.filename.startswith(HOUSE):
             return f"{type(error).__name__} from {where}", words
         if not re.search(called, words):
