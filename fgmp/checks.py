@@ -30,6 +30,7 @@ __all__ = [
     "check_option",
     "check_path",
     "check_protocol",
+    "check_real",
     "check_seed",
     "check_sequence",
     "check_shape",
@@ -171,6 +172,14 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
     if not math.isfinite(_largest(array)):
         _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
     return array
+
+
+def check_real(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return `value` as an array of float64, of which some may be nan or infinite."""
+    array = as_array(name, value)
+    precision_of(name, array.dtype)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
 
 
 def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:

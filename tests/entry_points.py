@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
 from fgmp import datasets, estimators, sweeping, theory
-from fgmp.book import claims, parameters
+from fgmp.book import bounds, claims, figures, parameters
 from fgmp.datasets import GaussianRows
 
 RNG = np.random.default_rng(0)
@@ -142,6 +143,18 @@ def selects(selection):
 def table():
     frame = {"site": list("aabb"), "y": [1.0, 2, 3, 4], "u": [0.0, 1, 2, 3], "v": [1.0, 0, 1, 0]}
     return __import__("pandas").DataFrame(frame)
+
+
+def closed(function):
+    """A function that makes figures, which nobody keeps."""
+
+    def call(**arguments):
+        try:
+            return function(**{name: min(v, 9) if isinstance(v, int) else v for name, v in arguments.items()})
+        finally:
+            plt.close("all")
+
+    return call
 
 
 def axes():
@@ -355,6 +368,16 @@ ENTRIES = {
         {"id": "a", "statement": "b", "measured": [1.0, 2.0], "holds": [True, True], "source": "ours"}
         | {"expected": "0", "unit": "s", "digits": 3, "floor": 1e-3, "within": 0.1, "parameters": {"n": 1}},
     ),
+    "read_claims": Entry(claims.read_claims, {"folder": "nowhere"}),
+    "BoundBesideError.of": Entry(bounds.BoundBesideError.of, {"runs": [[[1.0, 0.5], [2.0, 1.0]]] * 2, "exact": 0.0}),
+    "curve": Entry(
+        figures.curve, {"ax": axes, "x": [0, 1, 2], "runs": [[1.0, 2, 3], [2.0, 3, 4]], "label": "a", "band": (25, 75)}
+    ),
+    "floor": Entry(figures.floor, {"ax": axes, "value": 1.0, "label": "a"}),
+    "gradation": Entry(figures.gradation, {"count": 3}, at_most={"count": 99}),
+    "name_lines": Entry(figures.name_lines, {"ax": axes, "places": []}),
+    "images": Entry(closed(figures.images), {"pictures": [A, A], "titles": ["a", "b"], "columns": 2, "width": 2.0}),
+    "panels": Entry(closed(figures.panels), {"columns": 2, "rows": 1, "width": 2.0, "height": 2.0}),
     "printed_claims": Entry(claims.printed_claims, {"text": "[holds] a (ours): b", "notebook": "x"}),
     "read_parameters": Entry(
         parameters.read_parameters, {"source": "n = 1  # N (at least 1)"}, {"source": "source|parameter|comment|range"}

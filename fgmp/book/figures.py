@@ -20,6 +20,8 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check_array, check_integer, check_kind, check_number, check_real, check_sequence, shown
+
 __all__ = ["METHODS", "curve", "floor", "gradation", "images", "ink", "name_lines", "panels", "scores", "use_style"]
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
@@ -74,11 +76,14 @@ def use_style() -> None:
 
 def panels(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6, **options: Any) -> Any:
     """A figure of equal panels; returns the figure and its axes (one, or an array as plt.subplots gives)."""
+    columns, rows = check_integer("columns", columns), check_integer("rows", rows)
+    width, height = check_number("width", width, above=0), check_number("height", height, above=0)
     return plt.subplots(rows, columns, figsize=(width * columns, height * rows), **options)
 
 
 def gradation(count: int) -> list[dict[str, Any]]:
     """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
+    count = check_integer("count", count, at_least=0)
     shades = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count))
     return [{"color": tuple(shade), "marker": _MARKERS[i % len(_MARKERS)]} for i, shade in enumerate(shades)]
 
@@ -100,7 +105,16 @@ def curve(
     **style
         For the line: an entry of `METHODS` or of `gradation`.
     """
-    x, runs = np.asarray(x), np.atleast_2d(np.asarray(runs, dtype=float))
+    _check_axes(ax)
+    x, runs = check_real("x", x), np.atleast_2d(check_real("runs", runs))
+    if x.ndim != 1 or runs.ndim != 2 or not runs.shape[0] or runs.shape[1] != len(x):
+        raise ValueError(
+            f"x has shape {x.shape} and runs {runs.shape}; expected one row of runs per seed, as long as x"
+        )
+    ends = check_array("band", band, ndim=1)
+    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 100:
+        raise ValueError(f"band is {shown(band)}; expected two percentiles from 0 to 100, increasing")
+    check_kind("label", label, str, "text")
     median: NDArray[Any] = np.median(runs, axis=0)
     (line,) = ax.plot(x, median, label=label, **style)
     low, high = np.percentile(runs, band, axis=0)
@@ -110,6 +124,8 @@ def curve(
 
 def floor(ax: Axes, value: float, label: str) -> None:
     """A horizontal line at the best value that any method could reach."""
+    _check_axes(ax)
+    value = check_number("value", value)
     ax.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=label, zorder=2)
 
 
@@ -131,9 +147,13 @@ def name_lines(ax: Axes, places: Sequence[float] | None = None) -> None:
     places : sequence of float, optional
         Heights for the names, in the order of the lines, in place of those of their right ends.
     """
+    _check_axes(ax)
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [_right_end(ax, line) for line in lines]
     if places is not None:
+        places = check_array("places", places, ndim=1).tolist()
+        if len(places) != len(lines):
+            raise ValueError(f"places has {len(places)} entries; expected one for each of {len(lines)} lines")
         ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
     size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
     tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
@@ -189,9 +209,16 @@ def images(
     **options
         Passed to ``imshow`` of every picture (for example ``vmin`` and ``vmax``).
     """
-    columns = columns or len(pictures)
+    pictures = [
+        check_array("pictures", picture, ndim=2) for picture in check_sequence("pictures", pictures, "pictures")
+    ]
+    titles = check_sequence("titles", titles, "a sequence of texts, one for each picture")
+    if not pictures or 0 in pictures[0].shape or len(titles) != len(pictures):
+        raise ValueError(f"pictures has {len(pictures)} entries and titles {len(titles)}; expected as many, not empty")
+    columns = len(pictures) if columns is None else check_integer("columns", columns)
     rows = -(-len(pictures) // columns)
-    shape = np.shape(pictures[0])
+    shape = pictures[0].shape
+    width = check_number("width", width, above=0)
     height = width * shape[0] / shape[1] + 0.3
     figure: Figure
     figure, axes = panels(columns, rows, width=width, height=height, squeeze=False)
@@ -225,14 +252,16 @@ def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes 
     ValueError
         Where no parameter of the grid has that name, or x and y are the same.
     """
+    if not isinstance(getattr(tuning, "trials", None), tuple):
+        raise ValueError(f"tuning is {shown(tuning)}; expected what fgmp.tune returns")
     values = _values_tried(tuning)
     varied = [name for name in values if len(values[name]) > 1 and name not in (x, y)] or list(values)[:1]
     x = varied.pop(0) if x is None else x
     if y is None and varied and varied[0] != x:
         y = varied.pop(0)
     for word, name in (("x", x), ("y", y)):
-        if name is not None and name not in values:
-            raise ValueError(f"{word} is {name!r}; expected one of {', '.join(map(repr, values))}")
+        if name is not None and not (isinstance(name, str) and name in values):
+            raise ValueError(f"{word} is {shown(name)}; expected one of {', '.join(map(repr, values))}")
     if x == y:
         raise ValueError(f"x and y are both {x!r}; expected two parameters")
     rows = values[y] if y is not None else [None]
@@ -240,7 +269,7 @@ def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes 
     for trial in tuning.trials:
         place = (0 if y is None else rows.index(trial.parameters[y])), values[x].index(trial.parameters[x])
         table[place] = min(table[place], trial.score)
-    ax = panels(width=max(4.6, 0.9 * len(values[x])))[1] if ax is None else ax
+    ax = panels(width=max(4.6, 0.9 * len(values[x])))[1] if ax is None else _check_axes(ax)
     label = tuning.column.replace("_", " ")
     if y is None:
         _score_line(ax, values[x], table[0], label)
@@ -250,6 +279,11 @@ def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes 
     if others := [name for name in values if len(values[name]) > 1 and name not in (x, y)]:
         ax.set_title(f"best over {', '.join(others)}")
     return ax
+
+
+def _check_axes(ax: Any) -> Axes:
+    found: Axes = check_kind("ax", ax, Axes, "matplotlib Axes")
+    return found
 
 
 def _values_tried(tuning: Any) -> dict[str, list[Any]]:
