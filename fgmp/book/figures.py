@@ -209,22 +209,20 @@ def images(
     **options
         Passed to ``imshow`` of every picture (for example ``vmin`` and ``vmax``).
     """
-    pictures = [
-        check_array("pictures", picture, ndim=2) for picture in check_sequence("pictures", pictures, "pictures")
-    ]
+    grey = [check_array("pictures", picture, ndim=2) for picture in check_sequence("pictures", pictures, "pictures")]
     titles = check_sequence("titles", titles, "a sequence of texts, one for each picture")
-    if not pictures or 0 in pictures[0].shape or len(titles) != len(pictures):
-        raise ValueError(f"pictures has {len(pictures)} entries and titles {len(titles)}; expected as many, not empty")
-    columns = len(pictures) if columns is None else check_integer("columns", columns)
-    rows = -(-len(pictures) // columns)
-    shape = pictures[0].shape
+    if not grey or 0 in grey[0].shape or len(titles) != len(grey):
+        raise ValueError(f"pictures has {len(grey)} entries and titles {len(titles)}; expected as many, not empty")
+    columns = len(grey) if columns is None else check_integer("columns", columns)
+    rows = -(-len(grey) // columns)
+    shape = grey[0].shape
     width = check_number("width", width, above=0)
     height = width * shape[0] / shape[1] + 0.3
     figure: Figure
     figure, axes = panels(columns, rows, width=width, height=height, squeeze=False)
     for ax in axes.flat:
         ax.axis("off")
-    for ax, picture, title in zip(axes.flat, pictures, titles, strict=False):
+    for ax, picture, title in zip(axes.flat, grey, titles, strict=False):
         ax.imshow(picture, **options)
         ax.set_title(title)
     return figure
