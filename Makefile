@@ -99,7 +99,7 @@ clean:  ## remove the environment, the builds and the caches
 	  { echo 'fgmp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) \
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) \
 	  -e '.[notebooks,video,femnist,cluster,test,bench]'
 	@touch $@
 

@@ -19,6 +19,8 @@ from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "check_client", "check_features", "minibatches"]
 
+# Where a vector has so many times more entries than nonzeros, gathering columns is cheaper than a product with all.
+_FEW = 8
 _SMALL = 8192
 _MOST = 2**31 - 1
 
@@ -153,10 +155,13 @@ class Client:
         return picked
 
     def predictions(self, x: Array | SparseModel) -> Array:
-        """A_i x; a sparse model touches the columns of its support only, unless sparse features are smaller."""
+        """A_i x; a model with few nonzeros touches their columns only, unless sparse features are smaller."""
         if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
             x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
         if self.n_outputs == 1:
+            if self._by_column and isinstance(x, np.ndarray):
+                support = x.nonzero()[0]
+                x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
             product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
             return product
         features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x

@@ -298,8 +298,8 @@ print(f"smallest curvature in the standard basis {'zero' if plain.lower < 1e-12 
 # %% [markdown]
 # There are two ways to measure a direction $A\alpha$: by the length of the coefficients $\alpha$, as in the RIP of
 # $BA$, or by the length of the signal $A\alpha$, as in the paper's Assumptions 1 and 2. The first is what the
-# corollary is about. The second is what the convergence theorems use. The paper passes from one to the other without
-# a word. They agree if $A$ itself is nearly an isometry on sparse vectors, which needs $m \gg \tau\log(n/\tau)$.
+# corollary is about. The second is what the convergence theorems use. The paper passes from one to the other, which is
+# no gap if the theorems are read as statements about coefficients. They agree if $A$ itself is nearly an isometry on sparse vectors, which needs $m \gg \tau\log(n/\tau)$.
 
 # %%
 def both_norms(seed, order):

@@ -582,7 +582,7 @@ for figure, rate in sorted({job[:2] for job in jobs}):
 
 
 # %% [markdown]
-# The paper says of Figure 3 that FedGradMP has the smallest residual error. With the rounds of the figure that is so.
+# The paper says of Figure 3 that FedGradMP has the smallest residual error. After our forty rounds that is so.
 # The claims ask what happens with more rounds: at the best rate of the paper's grid, and at the best rate of all, which
 # lies outside of the grid. (Of Figure 4 the paper does not say it; that claim is ours.)
 
@@ -670,8 +670,8 @@ print(f"entries of the true support found: {np.median(rows, axis=0)[-1]:.3g} of 
 #
 # - **Rounds, local iterations, seeds.** The paper does not state them. All methods have the same $K$ and the same
 #   rounds here. Curves are medians, and bands span all seeds.
-# - **Learning rates** are tuned on seeds that are not shown. A rate must survive on all of them. The paper does not say
-#   how it tuned.
+# - **Learning rates** are tuned on seeds that are not shown. A rate must survive on all of them. The paper searches the
+#   same grid (line 1217); it does not say on which data, nor after how many rounds.
 # - **Rates beyond the grid.** For FedIterHT the best rate in Figures 3 and 4 lies at the end of the paper's grid or
 #   beyond it. If the paper's gradients were sums over the $b = 50$ rows of a minibatch, and not means, its grid would
 #   reach from 0.00025 to 0.5 in our units, with all our best rates inside. [08_learning_rates](08_learning_rates.ipynb)

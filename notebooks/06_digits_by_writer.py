@@ -569,7 +569,7 @@ for tau in sorted(sparsity):
 # - **Who is ahead.** The paper reports FedGradMP ahead of all baselines. We did not see it on these data, which are not
 #   FEMNIST, with rates that suit every method. The learning rates, which the paper leaves open, decide: with the rivals
 #   at the smaller rates of the grid that it prints for other figures, FedGradMP is ahead of all of them.
-# - **Seeds.** The paper shows one run. Here are several, and the bands show how far they differ.
+# - **Seeds.** The paper does not say how many runs a curve stands for. Here are several, and bands show how they differ.
 #
 # ## The answer
 #

@@ -561,7 +561,7 @@ drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, wi
 # - **Selection of atoms.** Inner products with normalised atoms instead of orthogonal matching pursuit.
 # - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
 #   images as they are. The stable rank does not change if all rows are multiplied by the same number.
-# - **Several seeds**, each with its own dictionary, instead of one run.
+# - **Several seeds**, each with its own dictionary. The paper does not say how many runs its curves stand for.
 #
 # ## The answer
 #

@@ -195,7 +195,7 @@ plt.show()
 # *Figure 8 of the paper, with both losses. Medians over the seeds, bands between the quartiles.*
 #
 # Compare the columns. With $K = 3$ and the loss as printed (left) no curve leaves the frame: even the largest rate is
-# stable. With the summed loss (right) the larger rates leave it within a few rounds, as in the paper's figure.
+# stable. With the summed loss (right) the larger rates leave it within a few rounds, as the paper reports (line 1367).
 #
 # The paper does not print $K$ for FedIterHT. So count again with fewer and with more local iterations, the least and
 # the most of `map_local_iterations`:

@@ -24,7 +24,7 @@
 # - one more round looked at from inside: why the last error depends on $K$ at all;
 # - the cost of a step of each solver as the sparsity $\tau$ grows.
 #
-# **Where it stands in the paper.** Theorem 1 and Remark 1 (Section III), the paragraph on complexity (Section IV-A),
+# **Where it stands in the paper.** Theorem 1 and the remark on its key factors (Section III), the paragraph on complexity (Section IV-A),
 # Section V-D and Figure 10. If the algorithm is new to you, read [00_start_here](00_start_here.ipynb) first.
 
 # %% tags=["parameters"]
@@ -82,7 +82,7 @@ settings |= dict(rounds=rounds, n_seeds=n_seeds, first_seed=first_seed)
 #   = \frac{4\nu}{1-\mu}\cdot\frac{1-\mu^K}{1-4\mu^K}.$$
 #
 # With $\mu < 1$ both get smaller as $K$ grows. The rate falls without end. The residual falls at first, and then it
-# hardly changes. Remark 1 of the paper calls the residual's dependence on $K$ complicated. That is so once the clients
+# hardly changes. The remark behind Theorem 1 calls the residual's dependence on $K$ complicated. That is so once the clients
 # differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
 # [15_convergence_theorem](15_convergence_theorem.ipynb) shows.)
 #

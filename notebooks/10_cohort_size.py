@@ -15,7 +15,7 @@
 # ![Last error against the cohort size, falling, in two dimensions](pictures/10_cohort_size.png)
 #
 # The last error shrinks as the cohort grows, like the error of an average. The paper's text says that it grows
-# slightly; the caption of its figure says the opposite.
+# slightly.
 #
 # **What you will see**
 # - what the theorem on client sampling says about $L$, as numbers;
@@ -587,7 +587,7 @@ fgmp.claim(
 #
 # ## What differs from the paper, and why
 #
-# - **The dimension.** Section V-E says 50, all other experiments say 1000. Both are run.
+# - **The dimension.** Section V-E says 50, the other synthetic experiments say 1000. Both are run.
 # - **$\tau$, $p$, $|D_i|$ and $K$** are not stated there. The first three are those of the first experiment
 #   (Section V-A). $K = 3$ is that of Section V-C.
 # - **The noise** is that of Section V-D, $4 \cdot 10^{-6}$.

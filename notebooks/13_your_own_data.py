@@ -160,7 +160,7 @@ plt.show()
 # Draw the hospitals with replacement, fit again, and see which features come back, and with which coefficient.
 
 # %%
-bootstrap = model.bootstrap(X, y, groups=site, n_resamples=n_resamples, random_state=0)
+bootstrap = model.bootstrap(n_resamples, over="groups", random_state=0)
 most = np.argsort(-bootstrap.inclusion, kind="stable")[:16]
 low, high = (bound[0, most] for bound in bootstrap.interval())
 

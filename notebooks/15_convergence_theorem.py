@@ -357,8 +357,8 @@ fgmp.claim(
 )
 
 # %% [markdown]
-# (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$, and the statement is true nevertheless:
-# [17_errata_checked](17_errata_checked.ipynb).)
+# (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$; in the standard basis the statement is true
+# nevertheless: [17_errata_checked](17_errata_checked.ipynb).)
 #
 # ## More local iterations
 #

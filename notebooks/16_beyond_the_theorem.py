@@ -321,7 +321,7 @@ fgmp.claim(
 # ## Without a bound on the variance
 #
 # The appendix replaces Assumption 4 by a lemma: the variance at $x$ is at most $3\,(\mathbb{E}\rho^{+2} + \bar\rho^{+})
-# \|x - x^*\|^2 + 12\,\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$. The lemma is true, and there is room in it: a variance is at
+# \|x - x^*\|^2 + 12\,\mathbb{E}\|\nabla g_{i,j}(x^*)\|^2$. In the standard basis it is true with room: a variance is at
 # most a second moment, which gives $\frac{12}{11}\mathbb{E}\rho^{+2}_{2\tau}$ in place of the bracket. Its proof goes
 # another way and bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$ by $3\bar\rho^+$ where the square is due.
 #
@@ -329,7 +329,7 @@ fgmp.claim(
 # $\beta_2$, and the paper prints $3\theta^2(\mathbb{E}\rho^{+2} + \bar\rho^+)/\rho^-$
 # ([17_errata_checked](17_errata_checked.ipynb) compares the two). Either *grows* with $\theta$, while $1/\theta^2$
 # falls. So $\beta_2$ has a smallest value. For perfect clients, $\rho^- = \rho^+ = \rho$, it is $2 \min_\theta
-# (\theta^{-2}/\rho + 6\theta^2\rho) = 4\sqrt6 \approx 9.8$ as derived. As printed, for exact projections, it is at
+# (\theta^{-2}/\rho + 6\theta^2\rho) = 4\sqrt6 \approx 9.80$ as derived. As printed, for exact projections, it is at
 # least $2\sqrt6 \approx 4.9$. But $\kappa < 1$ needs $\beta_2 < 1/4$ at some client.
 
 # %%
@@ -341,7 +341,7 @@ always = [theory.theorem_unbounded_variance(crowds[0][1], K, 0.0, tradeoff).guar
 
 
 # %% [markdown]
-# So the theorem of the appendix is true and empty: no data set, no $\theta$ and no unit of the loss gives it $\kappa
+# So the theorem of the appendix is empty: no data set, no $\theta$ and no unit of the loss gives it $\kappa
 # < 1$. Taking $3\,\mathbb{E}\rho^{+2}$ for the growth of the
 # variance throws away that large minibatches vary little.
 #
@@ -741,7 +741,7 @@ fgmp.claim(
 # The promises survive: with minibatches of 9000 of 10000 rows, with inexact solvers, with cohorts and with a ball the
 # bound is above the error of every run, and below the zero model. They survive with little to say: with minibatches
 # the bound ends at 0.408 of the zero model, 1.09e+08 times above the run. The theorem without a bound on the variance
-# is empty, for its kappa is never below 157 (78.4 as printed); with the measured growth of the variance it is 0.444.
+# is empty, for its kappa is at least 157 (78.4 as printed), rounded; with the measured growth of the variance it is 0.444.
 # What the theory misses is that errors cancel: the mean over cohorts makes kappa 0.224 for every cohort size, where
 # the maximum gives 0.594 for cohorts of 1; and measured errors fall with the number of clients, with slope -0.46,
 # where the residual of Theorem 1 has -0.0047. (All numbers are medians over the seeds.)

@@ -331,24 +331,24 @@ fgmp.claim(
 #
 # *Entry 9.* $\mathbb{E} f(x_t) \le f(x^*) + \frac{1}{2\rho}\|\nabla f(x^*)\|^2 + \rho\,(\text{the bound of Theorem
 # 1})$. Is sparsity $\tau$ enough for $\rho$? The proof uses an inequality for each pair of points, and $x_t - x^*$
-# has up to $2\tau$ nonzeros. Take two equal columns, $f(x) = \frac12(x_1 + x_2 + 2)^2$, and $\tau = 1$. The curvature
-# $\rho^+_1$ is 1 (and $\sqrt2$ as Assumption 2 has it, with the whole gradient), and $\rho^+_2$ is 2. Look at $x^* =
-# (-1, 0)$ and $x = (0, 1)$. The proof does not use that $x^*$ is a minimiser, so neither do we:
+# has up to $2\tau$ nonzeros: $f(x) \le f(x^*) + \langle\nabla f(x^*), x - x^*\rangle + \frac\rho2\|x - x^*\|^2$ (line
+# 1467). Take two equal columns, $f(x) = \frac12(x_1 + x_2 - 2)^2$, and $\tau = 1$. The curvature $\rho^+_1$ is 1 (and
+# $\sqrt2$ as Assumption 2 has it, with the whole gradient), and $\rho^+_2$ is 2. Look at the minimiser $x^* = (2, 0)$,
+# where the gradient vanishes, and at $x = (0, -1)$:
 
 # %%
 def f(x):
-    return (x[0] + x[1] + 2) ** 2 / 2
+    return (x[0] + x[1] - 2) ** 2 / 2
 
 
 # %%
-x_star, x = np.array([-1.0, 0.0]), np.array([0.0, 1.0])
-slope = 2 * (x_star.sum() + 2) ** 2
-right = [f(x_star) + slope / (2 * rho) + rho * np.sum((x - x_star) ** 2) for rho in (1, 2**0.5, 2)]
+x_star, x = np.array([2.0, 0.0]), np.array([0.0, -1.0])
+right = [f(x_star) + rho / 2 * np.sum((x - x_star) ** 2) for rho in (1, 2**0.5, 2)]
 
 
 # %% [markdown]
-# So that line needs $2\tau$. But the corollary itself is not refuted: its $x^*$ is a minimiser. And for a minimiser
-# over all $\tau$-sparse vectors even more is true, in the standard basis: $f(x) \le f(x^*) + \rho\,\|x - x^*\|^2$ for
+# So that line needs $2\tau$. But the corollary itself, with twice the last term, is not refuted. For a minimiser over
+# all $\tau$-sparse vectors more than that is true, in the standard basis: $f(x) \le f(x^*) + \rho\,\|x - x^*\|^2$ for
 # every $\tau$-sparse $x$, with $\rho$ at sparsity $\tau$ and no gradient at all. The proof is in
 # [ERRATA.md](../ERRATA.md). Try to break it, on data with columns that are nearly alike:
 
@@ -475,7 +475,7 @@ fgmp.claim(
 # %% [markdown]
 # ## The appendix
 #
-# *Entries 20 to 22.* The lemma on the variance is true, but its proof bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$
+# *Entries 20 to 22.* In the standard basis the lemma on the variance is true, but its proof bounds $3\|\nabla f_i(x) - \nabla f_i(x^*)\|^2$
 # by $3\bar\rho^+\|x - x^*\|^2$ where the square is due.
 #
 # Following the printed proof of the next lemma to the end, $\beta_2$ gains $6\theta^2(\mathbb{E}\rho^{+2} +

@@ -1,5 +1,7 @@
 """The bootstrap over groups and rows against weighted least squares, and what its table and plot show."""
 
+import pickle
+
 import matplotlib
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ matplotlib.use("agg")
 def test_a_resample_is_a_weighted_fit(over):
     X, y, groups = regression()
     model = fgmp.FedGradMPRegressor(12).fit(X, y, groups)
-    found = model.bootstrap(X, y, groups, n_resamples=3, over=over, random_state=0)
+    found = model.bootstrap(3, over=over, random_state=0)
     rng = np.random.RandomState(0)
     for coef in found.coef:
         if over == "groups":
@@ -33,7 +35,7 @@ def test_a_resample_is_a_weighted_fit(over):
 def test_what_is_there_is_found_again(make):
     X, y, groups = DATA[make](n_rows=1200, n_groups=12)
     model = make(4).fit(X, y, groups)
-    found = model.bootstrap(X, y, groups, n_resamples=20, random_state=0)
+    found = model.bootstrap(20, random_state=0)
     assert found.coef.shape == (20, 1, 12)
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
     assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)
@@ -48,7 +50,7 @@ def test_the_table_is_sorted_and_named():
     X, y, groups = classification(3)
     frame = pandas.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier(3).fit(frame, y, groups)
-    found = model.bootstrap(frame, y, groups, n_resamples=5, random_state=0)
+    found = model.bootstrap(5, random_state=0)
     rows = pandas.DataFrame(found.table)
     assert list(rows.columns) == ["feature", "output", "inclusion", "coef", "low", "high"] and len(rows) == 36
     assert rows["inclusion"].is_monotonic_decreasing
@@ -71,25 +73,39 @@ def test_the_frequencies_can_be_seen():
 def test_the_seed_decides_and_cohorts_shrink_with_the_groups_left():
     X, y, groups = regression()
     model = fgmp.FedGradMPRegressor(3, cohort_size=6, random_state=0).fit(X, y, groups)
-    first, again = (model.bootstrap(X, y, groups, n_resamples=3, random_state=1) for _ in range(2))
+    first, again = (model.bootstrap(3, random_state=1) for _ in range(2))
     np.testing.assert_array_equal(first.coef, again.coef)
+
+
+def test_the_data_stay_behind_when_a_model_travels():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+    stored = pickle.dumps(model)
+    assert len(stored) < 20_000 < X.nbytes
+    again = pickle.loads(stored)
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    with pytest.raises(ValueError, match="the data did not travel with it; expected a fit here"):
+        again.bootstrap(3)
+    again.fit(X, y, groups)
+    np.testing.assert_array_equal(again.bootstrap(3, random_state=0).coef, model.bootstrap(3, random_state=0).coef)
 
 
 def test_what_does_not_fit_is_named():
     X, y, groups = regression()
     model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
     with pytest.raises(ValueError, match="over is 'sites'; expected one of 'groups', 'rows'"):
-        model.bootstrap(X, y, groups, over="sites")
+        model.bootstrap(over="sites")
     with pytest.raises(ValueError, match="groups has one group; expected at least two"):
-        model.bootstrap(X, y)
+        fgmp.FedGradMPRegressor(3).fit(X, y).bootstrap()
     X, y, groups = classification()
     y[groups < 5], y[groups == 5] = "mid", "top"  # one class is in one group only, and many draws miss it
     model = fgmp.FedGradMPClassifier(3).fit(X, y, groups)
-    assert np.isfinite(model.bootstrap(X, y, groups, n_resamples=5, random_state=0).coef).all()
-    y[groups == 5] = np.where(np.arange(np.sum(groups == 5)), "mid", "top")
+    assert np.isfinite(model.bootstrap(5, random_state=0).coef).all()
+
+
+def test_classes_that_hardly_a_draw_holds_are_named():
+    X, _, _ = classification()
+    groups = np.arange(len(X)) % 20
+    model = fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups)  # all 20 are drawn with probability 20!/20^20
     with pytest.raises(ValueError, match="100 draws in a row missed a class"):
-        _all_missed(fgmp.FedGradMPClassifier(3).fit(X, y, groups), X, y, groups)
-
-
-def _all_missed(model, X, y, groups):
-    model.bootstrap(X, y, groups, sample_weight=(y == "mid").astype(float), n_resamples=1, random_state=0)
+        model.bootstrap(1, random_state=0)

@@ -14,6 +14,19 @@ def arrays(n_clients=3, n_samples=5, n_features=4, seed=0):
     return As, [rng.standard_normal(len(A)) for A in As]
 
 
+@pytest.mark.parametrize("n_nonzeros", [0, 1, 30, 60, 300])
+def test_predictions_are_the_product_however_few_entries_are_not_zero(n_nonzeros, monkeypatch):
+    rng = np.random.default_rng(n_nonzeros)
+    A, x = rng.standard_normal((40, 300)), np.zeros(300)
+    x[rng.permutation(300)[:n_nonzeros]] = rng.standard_normal(n_nonzeros)
+    client = fgmp.Federation.from_arrays([A], [np.zeros(40)]).clients[0]
+    np.testing.assert_allclose(client.predictions(x), A @ x, rtol=1e-12, atol=1e-12)
+    read = []
+    monkeypatch.setattr(type(client), "columns", lambda self, support: read.append(len(support)) or A[:, support])
+    client.predictions(x)
+    assert read == ([n_nonzeros] if n_nonzeros <= 30 else [])
+
+
 def test_objective_and_gradient_are_those_of_the_formula():
     As, ys = arrays()
     fed = fgmp.Federation.from_arrays(As, ys, weights=[1, 2, 1])

@@ -192,6 +192,28 @@ def test_minimum_norm_is_that_of_the_pseudo_inverse():
         np.testing.assert_allclose(solve_semidefinite(gram, right), np.linalg.pinv(columns) @ targets, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "condition"), [(np.float32, 1e2), (np.float64, 1e2), (np.float64, 1e6), (np.float64, 1e10)]
+)
+def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_precision(dtype, condition):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        left, right = (np.linalg.qr(rng.standard_normal((size, 8)))[0] for size in (8, 30))
+        sizes = np.geomspace(1, 1 / condition, 8)
+        targets = (left * sizes) @ (left.T @ rng.standard_normal(8))
+        shortest = right @ ((left.T @ targets) / sizes)
+        error = least_squares(((left * sizes) @ right.T).astype(dtype), targets.astype(dtype)) - shortest
+        assert np.linalg.norm(error) <= 10 * np.finfo(dtype).eps * condition * np.linalg.norm(shortest)
+
+
+def test_a_row_that_others_explain_costs_no_accuracy():
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((4, 9))
+    columns = np.vstack([rows, rows[0] - rows[3] + 1e-12 * rng.standard_normal(9)])
+    solution = rng.standard_normal(9)
+    np.testing.assert_allclose(columns @ least_squares(columns, columns @ solution), columns @ solution, rtol=1e-10)
+
+
 def test_nothing_to_solve_is_solved():
     factor, solution = solve_definite(np.zeros((0, 0)), np.zeros(0))
     assert factor.shape == (0, 0) and solution.shape == (0,)

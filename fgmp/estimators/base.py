@@ -23,7 +23,7 @@ from .given import (
     refuse,
     warn_constant,
 )
-from .resampling import Bootstrap, bootstrapped
+from .resampling import Bootstrap, Given, bootstrapped
 from .sites import Scaling, Site, federation_of, scaling_of, sites_of
 from .sparsity_path import SparsityPath, by_cross_validation, by_ebic
 
@@ -57,6 +57,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Any:
         self._check_parameters()
         check_columns(X)
+        given = Given(X, y, groups, sample_weight)
         X, y = self._validated(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         if not np.any(weights > 0):
@@ -78,6 +79,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.sparsity_, before = self._settled_sparsity(problem, recipe, federation)
         fit = recipe.along(federation, self.sparsity_, base, before)
         self._keep(fit, problem)
+        self._given = given
         return self
 
     def _check_parameters(self) -> None:
@@ -192,23 +194,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         linear: Array = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
         return linear
 
-    def bootstrap(
-        self,
-        X: Any,
-        y: Any,
-        groups: Any = None,
-        sample_weight: Any = None,
-        *,
-        n_resamples: int = 200,
-        over: str = "groups",
-        random_state: Any = None,
-    ) -> Bootstrap:
+    def bootstrap(self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None) -> Bootstrap:
         """How often each feature is found again, and between which bounds its coefficient lies.
 
         Parameters
         ----------
-        X, y, groups, sample_weight
-            What the estimator was fitted on: it does not keep the data.
         n_resamples : int, default 200
         over : {"groups", "rows"}
             What is drawn with replacement: whole groups, or rows within each group.
@@ -221,15 +211,24 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         Raises
         ------
         ValueError
-            Where `over` is ``"groups"`` and there are fewer than two.
+            Where `over` is ``"groups"`` and there are fewer than two; where the model comes from a file or another
+            process, because the data do not travel with it.
 
         Notes
         -----
         The sparsity is the one that the fit has settled on, and every resample starts afresh from the model without
-        features. A group drawn twice counts twice as much, and is one client still.
+        features. A group drawn twice counts twice as much, and is one client still. The data are those that `fit` was
+        called with, to which the estimator keeps a reference: no copy, and nothing of them in a pickle.
         """
         check_is_fitted(self)
-        return bootstrapped(self, X, y, groups, sample_weight, n_resamples, over, random_state)
+        if not hasattr(self, "_given"):
+            raise ValueError("the model was fitted elsewhere and the data did not travel with it; expected a fit here")
+        return bootstrapped(self, self._given, n_resamples, over, random_state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(super().__getstate__())
+        state.pop("_given", None)
+        return state
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

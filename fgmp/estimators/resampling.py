@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from sklearn.base import clone
@@ -12,11 +12,26 @@ from sklearn.utils import check_random_state
 
 from ..advice import quiet
 from ..checks import check_integer, check_number, check_option
-from ..models import Array
+from ..models import Array, Support
 
-__all__ = ["Bootstrap", "bootstrapped"]
+__all__ = ["Bootstrap", "Given", "bootstrapped"]
 
 _TRIES = 100
+
+
+class Given(NamedTuple):
+    """What `fit` was called with."""
+
+    X: Any
+    y: Any
+    groups: Any
+    sample_weight: Any
+
+    def codes(self, n_rows: int) -> Support:
+        """The number of the group of each row."""
+        if self.groups is None:
+            return np.zeros(n_rows, np.intp)
+        return np.unique(np.asarray(self.groups), return_inverse=True)[1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,27 +101,26 @@ class Bootstrap:
         return ax
 
 
-def bootstrapped(
-    estimator: Any, X: Any, y: Any, groups: Any, sample_weight: Any, n_resamples: int, over: str, random_state: Any
-) -> Bootstrap:
-    """`SparseLinear.bootstrap` of a fitted estimator."""
+def bootstrapped(estimator: Any, given: Given, n_resamples: int, over: str, random_state: Any) -> Bootstrap:
+    """`SparseLinear.bootstrap` of an estimator fitted to `given`."""
     n_resamples = check_integer("n_resamples", n_resamples)
     over = check_option("over", over, ("groups", "rows"))
-    n_rows = X.shape[0] if hasattr(X, "shape") else len(X)
-    codes = np.zeros(n_rows, np.intp) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
+    n_rows = given.X.shape[0] if hasattr(given.X, "shape") else len(given.X)
+    codes = given.codes(n_rows)
     if over == "groups" and codes.max() < 1:
         raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
-    weights = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight, np.float64)
+    weights = np.ones(n_rows) if given.sample_weight is None else np.asarray(given.sample_weight, np.float64)
     rng = check_random_state(random_state)
     draw = _groups_drawn if over == "groups" else _rows_drawn
-    fits = [_refitted(estimator, X, y, groups, lambda: weights * draw(codes, rng)) for _ in range(n_resamples)]
+    fits = [_refitted(estimator, given, lambda: weights * draw(codes, rng)) for _ in range(n_resamples)]
     estimate = np.atleast_2d(estimator.coef_)
     names: Sequence[Any] = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimate.shape[1])])
     return Bootstrap(np.array(fits), estimate, tuple(str(name) for name in names))
 
 
-def _refitted(estimator: Any, X: Any, y: Any, groups: Any, draw: Any) -> Array:
+def _refitted(estimator: Any, given: Given, draw: Any) -> Array:
     """The coefficients of one resample; a draw that misses a class is drawn again."""
+    X, y, groups, _ = given
     labels = np.asarray(y)
     for _ in range(_TRIES):
         weights = draw()
