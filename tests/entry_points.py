@@ -22,6 +22,7 @@ SIGNS = np.array([-1.0, 1, 1, -1, 1])
 CLASSES = np.array([0, 1, 2, 1, 0])
 FED = fgmp.make_sparse_regression(3, 6, 4, 1, rng=0)
 DIGITS = fgmp.Federation.from_arrays([A, A[:3]], [CLASSES, CLASSES[:3]], "softmax")
+LABELLED = fgmp.Federation.from_arrays([A, A[:3]], [SIGNS, SIGNS[:3]], "logistic")
 CLIENT = FED.clients[0]
 ATOMS = RNG.standard_normal((4, 6))
 DICTIONARY = fgmp.Dictionary(ATOMS)
@@ -182,6 +183,8 @@ ENTRIES = {
     "Federation.from_arrays, softmax": Entry(
         fgmp.Federation.from_arrays, {"As": [A, A[:3]], "ys": [CLASSES, CLASSES[:3]], "loss": "softmax"}
     ),
+    "Federation.objective": Entry(FED.objective, {"x": np.ones(4)}),
+    "Federation.label": Entry(LABELLED.label, {"predictions": [1.0, -1.0]}),
     "Federation.from_frame": Entry(
         fgmp.Federation.from_frame,
         {"df": table, "site": "site", "target": "y", "features": ["u", "v"], "loss": "squared", "weights": [1.0, 2]},
@@ -308,6 +311,7 @@ ENTRIES = {
         THEOREM | {"minibatch_gradient": [0.1, 0.1, 0.1]},
         at_most={"local_iterations": 50},
     ),
+    "ConvergenceBound.after": Entry(BOUND.after, {"rounds": [0, 1], "initial": 1.0}),
     "objective_bound": Entry(
         theory.objective_bound,
         {"bound": BOUND, "rounds": [0, 1], "initial": 1.0, "objective": 0.1, "gradient": 0.1, "smoothness": 1.0},
