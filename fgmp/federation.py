@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, check_kind, check_sequence, check_squares
+from .checks import as_array, check_array, check_integer, check_kind, check_sequence, check_squares, precision_of
 from .client import Client, check_features
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
@@ -190,8 +190,14 @@ class Federation:
         return self.clients[0].dtype
 
     def objective(self, x: Array | SparseModel) -> float:
-        """f(x) = sum_i p_i f_i(x)."""
-        return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+        """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
+        if not isinstance(x, SparseModel):
+            x = as_array("x", x)
+            x = x.astype(precision_of("x", x.dtype), copy=False)
+        if x.shape != self.model_shape:
+            raise ValueError(f"x has shape {x.shape}; expected {self.model_shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
 
     def label(self, predictions: ArrayLike) -> Array:
         """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""

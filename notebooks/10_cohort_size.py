@@ -21,7 +21,8 @@
 # - what the theorem on client sampling says about $L$, as numbers;
 # - the error curves of Figure 11 of the paper, in dimension 50 and in dimension 1000, over many seeds;
 # - speed and last error against $L$, each with a confidence interval and an answer: yes, no, or undecided;
-# - how often a single run shows the opposite of the average.
+# - how often a single run shows the opposite of the average;
+# - clients that fail: what each kind of fault does to a run, and what a median or a trimmed mean buys and costs.
 #
 # **Where it stands in the paper.** The theorem on client sampling (Section IV-B), Section V-E and Figure 11. If the
 # algorithm is new to you, read [00_start_here](00_start_here.ipynb) first. The method of the comparisons is that of
@@ -44,6 +45,9 @@ residual_rounds = 6  # the last error is the root-mean-square over so many round
 reached = 1.0e-10  # relative error that a noiseless run has to reach (1e-14 to 0.1)
 n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches (at least 5)
 first_seed = 1000  # the seeds count up from here (at least 0)
+failing = 0.4  # probability with which a fault strikes a client in a round (above 0, below 1)
+rows = [20, 30, 100]  # |D_i| where clients lie (increasing, each at least 1)
+liars = [0.0, 0.1, 0.3]  # share of the clients that lie (increasing, each at least 0, below 0.5)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
@@ -57,7 +61,7 @@ from fgmp.book.figures import curve, floor, gradation, panels
 from fgmp.book.opening import begin
 from fgmp.running.simulation import draw_cohort
 
-claim, Ls, ns = begin(globals(), "cohort_size", "n_features")
+claim, Ls, ns, row_counts, shares = begin(globals(), "cohort_size", "n_features", "rows", "liars")
 seeds = range(first_seed, first_seed + n_seeds)
 
 # %% [markdown]
@@ -352,6 +356,140 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 # %% [markdown]
 # So a picture of one run can show the opposite at its last round, but it takes some luck. Over the rounds and seeds the
 # direction is clear: the last error falls with the cohort size.
+#
+# ## Clients that fail
+#
+# A client that fails makes the cohort smaller. Here a fault strikes every client of the cohort in every round with the
+# same probability. Of what arrives the server takes what it asked for, and scales the weights to the rest: an answer
+# that is missing, late, not finite, of a wrong shape, or with indices that are repeated, out of range or too many is
+# left out, and counted.
+
+# %%
+kinds = {
+    "drops out": fgmp.DropOut(probability=failing),
+    "is late": fgmp.Late(deadline=-np.log(failing)),
+    "not finite": fgmp.NotFinite(probability=failing),
+    "wrong shape": fgmp.WrongShape(probability=failing),
+    "repeated indices": fgmp.RepeatedIndices(probability=failing),
+    "out of range": fgmp.OutOfRange(probability=failing),
+    "too many entries": fgmp.TooManyEntries(probability=failing),
+    "wrong sign": fgmp.Lie(factor=-1.0, probability=failing),
+}
+
+
+# %%
+def failing_runs(seed):
+    fed, L = federation(ns[0], seed, noise_variance), Ls[-1]
+    fewer = max(round((1 - failing) * L), 1)
+    runs = [fgmp.simulate(method, fed, rounds, size, rng=seed) for size in (L, fewer)]
+    runs += [fgmp.simulate(method, fed, rounds, L, rng=seed, faults=fault) for fault in kinds.values()]
+    return [run.history["relative_error"] for run in runs]
+
+
+# %%
+fault_range = seeds[:5]
+found = np.array(Parallel(n_jobs)(delayed(failing_runs)(seed) for seed in fault_range))  # [seed, run, round]
+without, smaller = found[:, 0], found[:, 1]
+under = dict(zip(kinds, np.moveaxis(found[:, 2:], 1, 0), strict=True))
+garbage = ["not finite", "wrong shape", "repeated indices", "out of range", "too many entries"]
+
+# %%
+fig, ax = panels(width=6.8, height=3.4)
+curve(ax, range(rounds + 1), without, "nobody fails", color="k", marker="o")
+curve(ax, range(rounds + 1), smaller, f"nobody fails, {1 - failing:.0%} of the cohort", color="0.5", marker="s")
+for (kind, errors), style in zip(under.items(), gradation(len(kinds)), strict=True):
+    curve(ax, range(rounds + 1), errors, kind, linestyle="--", **style)
+ax.set(yscale="log", xlabel="round", ylabel="relative error", title=f"n = {ns[0]}, with noise, L = {Ls[-1]}")
+fig.legend(*ax.get_legend_handles_labels(), loc="outside right center")
+plt.show()
+
+# %% [markdown]
+# *Medians over a few seeds, bands over all of them.* All faults but the last end on one line, a little above that of
+# the run in which nobody fails: what is left out is missing, and nothing worse. A lie is what a server cannot see.
+
+# %%
+last = {kind: np.sqrt(np.mean(errors[:, -residual_rounds:] ** 2, axis=1)) for kind, errors in under.items()}
+whole, fewer = (np.sqrt(np.mean(e[:, -residual_rounds:] ** 2, axis=1)) for e in (without, smaller))
+print(f"{'of a smaller cohort':20} {np.median(fewer / whole):.3g} times the last error without faults")
+for kind, error in last.items():
+    ratio = error / whole
+    print(f"{kind:20} {np.median(ratio):.3g} times ({ratio.min():.3g} to {ratio.max():.3g})")
+
+# %%
+worst = np.max([last[kind] / whole for kind in ("drops out", "is late", *garbage)], axis=0)
+claim("faults-left-out", worst)
+
+# %%
+same = [all(np.array_equal(under[kind][i], under["drops out"][i]) for kind in garbage) for i in range(len(found))]
+claim("faults-garbage", holds=same)
+
+# %% [markdown]
+# ## Clients that lie
+#
+# A median or a trimmed mean, coordinate by coordinate, in place of the mean bears some liars. For sparse models it does
+# one thing more: a coordinate survives the median only where half of the clients chose it. That is a vote on the
+# support, and it needs clients that find the support alone. So the number of rows of a client is varied too. A share of
+# the clients, the same in all rounds, sends its model with the wrong sign; all clients take part.
+
+# %%
+trimmed = 0.25  # of the answers, at each end
+combinations = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(trimmed), "median": fgmp.Median()}
+
+
+# %%
+def lying(m, share, seed):
+    sizes = dict(n_clients=n_clients, n_samples=m, n_features=ns[0], sparsity=sparsity)
+    noise = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
+    fed, fault, ends = fgmp.make_sparse_regression(**sizes, **noise, rng=seed), fgmp.Lie(clients=share), []
+    for how in combinations.values():
+        robust = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, m), combination=how)
+        run = fgmp.simulate(robust, fed, rounds // 2, rng=seed, faults=fault)
+        ends.append(run.history["relative_error"][-1])
+    return ends
+
+
+# %%
+tasks = [(m, share, seed) for m in row_counts for share in shares for seed in fault_range]
+told = np.array(Parallel(n_jobs)(delayed(lying)(*task) for task in tasks))
+told = told.reshape(len(row_counts), len(shares), len(fault_range), len(combinations))  # [rows, share, seed, how]
+
+# %%
+fig, axes = panels(len(row_counts), width=3.1, height=3.2, squeeze=False, sharey=True)
+styles = [dict(color="k", marker="o"), dict(color="#0072B2", marker="s"), dict(color="#D55E00", marker="^")]
+for ax, m, errors in zip(axes[0], row_counts, told, strict=True):
+    for column, (how, style) in enumerate(zip(combinations, styles, strict=True)):
+        curve(ax, shares, errors[..., column].T, how, **style)
+    ax.set(yscale="log", xlabel="share of clients that lie", title=f"{m} rows a client")
+axes[0, 0].set(ylabel="relative error at the end")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+plt.show()
+
+# %% [markdown]
+# *Medians and ranges over the seeds.*
+
+# %%
+for m, by_share in zip(row_counts, told, strict=True):
+    for share, errors in zip(shares, by_share, strict=True):
+        print(f"{m:>4} rows, {share:4.0%} lie:", end="")
+        for how, values in zip(combinations, errors.T, strict=True):
+            print(f"  {how} {np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})", end="")
+        print()
+
+# %%
+bears = told[-1, -1, :, 2] < 0.1 * told[-1, -1, :, 0]
+claim("lies-median", {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]}, bears)
+
+# %%
+cost = told[0, 0, :, 2] / told[0, 0, :, 0]
+claim("lies-cost", cost)
+
+# %% [markdown]
+# Averaging a model with its negative leaves an error of twice the share of liars: the mean bears none. With many rows
+# the median costs nothing and bears the largest share that was tried, at some four times the error; the trimmed mean
+# bears as many as it cuts. With $3 \tau$ rows, as many as the merged support has atoms, the three are alike as long as
+# nobody lies, and the other two bear a few liars. More of them break the vote: on some seeds no atom finds a majority,
+# and the model stays zero (an error of 1). With fewer rows the median is the worst of the three even without a liar.
+# Robust combination serves clients that could do without one another.
 #
 # ## And the theorem?
 #

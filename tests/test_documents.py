@@ -115,6 +115,18 @@ def test_the_faults_are_all_in_the_table():
     assert {f"| `{reason}` |" in table for reason in answers.REASONS} == {True}
 
 
+def test_every_line_of_the_faults_names_tests_that_are_there():
+    rows = [line for line in (ROOT / "FAULTS.md").read_text().splitlines() if line.startswith("| ")]
+    tables = [row for row in rows if "tested as" not in row and not re.match(r"\| (rows a client|\d)", row)]
+    assert len(tables) > 40
+    for row in tables:
+        named = re.findall(r"\[([^]]+)\]\((tests/\w+\.py)\)", row)
+        assert named, row
+        for words, path in named:
+            name = f"def test_{words.replace(' ', '_')}("
+            assert name in (ROOT / path).read_text(), f"{path} has no {name}"
+
+
 def test_the_three_lines_for_a_table_run():
     import matplotlib
 

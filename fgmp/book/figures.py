@@ -19,6 +19,17 @@ from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import (
+    check_array,
+    check_integer,
+    check_kind,
+    check_mapping,
+    check_number,
+    check_real,
+    check_sequence,
+    shown,
+)
+
 __all__ = [
     "METHODS",
     "curve",
@@ -58,6 +69,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 _MARKERS = "osD^vPX<>*"
+_PLACES = ("", "left", "right", "left below", "right below", "outside")
 
 
 def use_style() -> None:
@@ -85,11 +97,14 @@ def use_style() -> None:
 
 def panels(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6, **options: Any) -> Any:
     """A figure of equal panels; returns the figure and its axes (one, or an array as plt.subplots gives)."""
+    columns, rows = check_integer("columns", columns), check_integer("rows", rows)
+    width, height = check_number("width", width, above=0), check_number("height", height, above=0)
     return plt.subplots(rows, columns, figsize=(width * columns, height * rows), **options)
 
 
 def gradation(count: int) -> list[dict[str, Any]]:
     """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
+    count = check_integer("count", count, at_least=0)
     shades = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count))
     return [{"color": tuple(shade), "marker": _MARKERS[i % len(_MARKERS)]} for i, shade in enumerate(shades)]
 
@@ -111,7 +126,16 @@ def curve(
     **style
         For the line: an entry of `METHODS` or of `gradation`.
     """
-    x, runs = np.asarray(x), np.atleast_2d(np.asarray(runs, dtype=float))
+    _check_axes(ax)
+    x, runs = check_real("x", x), np.atleast_2d(check_real("runs", runs))
+    if x.ndim != 1 or runs.ndim != 2 or not runs.shape[0] or runs.shape[1] != len(x):
+        raise ValueError(
+            f"x has shape {x.shape} and runs {runs.shape}; expected one row of runs per seed, as long as x"
+        )
+    ends = check_array("band", band, ndim=1)
+    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 100:
+        raise ValueError(f"band is {shown(band)}; expected two percentiles from 0 to 100, increasing")
+    check_kind("label", label, str, "text")
     median: NDArray[Any] = np.median(runs, axis=0)
     (line,) = ax.plot(x, median, label=label, **style)
     low, high = np.percentile(runs, band, axis=0)
@@ -133,6 +157,11 @@ def floor(ax: Axes, value: float, label: str, *, inside: str = "", **style: Any)
     **style
         For the line, which is dashed and grey.
     """
+    _check_axes(ax)
+    value = check_number("value", value)
+    check_kind("label", label, str, "text")
+    if not isinstance(inside, str) or inside not in _PLACES:
+        raise ValueError(f"inside is {shown(inside)}; expected one of {', '.join(map(repr, _PLACES))}")
     look: dict[str, Any] = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.2, "zorder": 2} | style
     ax.axhline(value, label=f"_{label}" if inside else label, **look)
     if inside:
@@ -165,17 +194,23 @@ def dots(
     digits : int, default 0
         Significant digits of the median, written beside its row; none by default.
     """
-    for row, (name, values) in enumerate(runs.items()):
-        ends = np.asarray(values, dtype=float)
-        style = dict((METHODS if styles is None else styles).get(name, {"color": BLUE, "marker": "o"}))
+    _check_axes(ax)
+    digits = check_integer("digits", digits, at_least=0, at_most=17)
+    given = check_mapping("runs", runs, "a mapping of names to values, one for each seed")
+    styles = METHODS if styles is None else check_mapping("styles", styles, "a mapping of names to styles of lines")
+    for row, (name, values) in enumerate(given.items()):
+        ends = check_real("runs", values).ravel()
+        if not ends.size:
+            raise ValueError(f"runs has no values for {shown(name)}; expected one for each seed")
+        style: dict[str, Any] = {"color": BLUE, "marker": "o"} | dict(styles.get(name, {}))
         ax.hlines(row, ends.min(), ends.max(), color=style["color"], linewidth=2, alpha=0.8)
         ax.plot(np.median(ends), row, **style | {"linestyle": "none"})
         if digits:
             words: Any = dict(textcoords="offset points", va="center", fontsize=plt.rcParams["legend.fontsize"])
             words |= dict(xycoords=ax.get_yaxis_transform(), annotation_clip=False, color=ink(style["color"]))
             ax.annotate(f"{np.median(ends):.{digits}g}", (1.0, row), (4, 0), **words)
-    ax.set_yticks(range(len(runs)), list(runs))
-    ax.set_ylim(len(runs) - 0.5, -0.5)
+    ax.set_yticks(range(len(given)), list(map(str, given)))
+    ax.set_ylim(len(given) - 0.5, -0.5)
 
 
 def ink(colour: Any) -> tuple[float, float, float]:
@@ -196,9 +231,13 @@ def name_lines(ax: Axes, places: Sequence[float] | None = None) -> None:
     places : sequence of float, optional
         Heights for the names, in the order of the lines, in place of those of their right ends.
     """
+    _check_axes(ax)
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [_right_end(ax, line) for line in lines]
     if places is not None:
+        places = check_array("places", places, ndim=1).tolist()
+        if len(places) != len(lines):
+            raise ValueError(f"places has {len(places)} entries; expected one for each of {len(lines)} lines")
         ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
     size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
     tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
@@ -257,17 +296,28 @@ def images(
     **options
         Passed to ``imshow`` of every picture (for example ``vmin`` and ``vmax``).
     """
-    columns = columns or len(pictures)
-    count = -(-len(pictures) // columns)
-    shape = np.shape(pictures[0])
-    height = width * shape[0] / shape[1] + (0.05 if rows else 0.3)
+    grey = [check_array("pictures", picture, ndim=2) for picture in check_sequence("pictures", pictures, "pictures")]
+    titles = check_sequence("titles", titles, "a sequence of texts, one for each picture")
+    names = check_sequence("rows", rows, "a sequence of texts, one for each row")
+    if not grey or 0 in grey[0].shape or len(titles) != len(grey):
+        raise ValueError(f"pictures has {len(grey)} entries and titles {len(titles)}; expected as many, not empty")
+    columns = len(grey) if columns is None else check_integer("columns", columns)
+    count = -(-len(grey) // columns)
+    shape = grey[0].shape
+    width = check_number("width", width, above=0)
+    height = width * shape[0] / shape[1] + (0.05 if names else 0.3)
     figure: Figure
     figure, axes = panels(columns, count, width=width, height=height, squeeze=False)
     for ax in axes.flat:
         ax.axis("off")
-    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=False)):
+    for number, (ax, picture, title) in enumerate(zip(axes.flat, grey, titles, strict=False)):
         ax.imshow(picture, **options)
-        ax.set_title("" if rows and number >= columns else title)
-    for ax, name in zip(axes[:, 0], rows, strict=False):
+        ax.set_title("" if names and number >= columns else title)
+    for ax, name in zip(axes[:, 0], names, strict=False):
         ax.text(-0.15, 0.5, name, transform=ax.transAxes, ha="right", va="center")
     return figure
+
+
+def _check_axes(ax: Any) -> Axes:
+    found: Axes = check_kind("ax", ax, Axes, "matplotlib Axes")
+    return found

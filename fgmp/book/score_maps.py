@@ -11,6 +11,7 @@ from matplotlib.colors import LogNorm, Normalize
 from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
+from ..checks import check_kind, shown
 from .figures import BLUE, VERMILLION, panels
 
 __all__ = ["scores"]
@@ -38,14 +39,16 @@ def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes 
     ValueError
         Where no parameter of the grid has that name, or x and y are the same.
     """
+    if not isinstance(getattr(tuning, "trials", None), tuple):
+        raise ValueError(f"tuning is {shown(tuning)}; expected what fgmp.tune returns")
     values = _values_tried(tuning)
     varied = [name for name in values if len(values[name]) > 1 and name not in (x, y)] or list(values)[:1]
     x = varied.pop(0) if x is None else x
     if y is None and varied and varied[0] != x:
         y = varied.pop(0)
     for word, name in (("x", x), ("y", y)):
-        if name is not None and name not in values:
-            raise ValueError(f"{word} is {name!r}; expected one of {', '.join(map(repr, values))}")
+        if name is not None and not (isinstance(name, str) and name in values):
+            raise ValueError(f"{word} is {shown(name)}; expected one of {', '.join(map(repr, values))}")
     if x == y:
         raise ValueError(f"x and y are both {x!r}; expected two parameters")
     rows = values[y] if y is not None else [None]
@@ -53,7 +56,9 @@ def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes 
     for trial in tuning.trials:
         place = (0 if y is None else rows.index(trial.parameters[y])), values[x].index(trial.parameters[x])
         table[place] = min(table[place], trial.score)
-    ax = panels(width=max(4.6, 0.9 * len(values[x])))[1] if ax is None else ax
+    ax = (
+        panels(width=max(4.6, 0.9 * len(values[x])))[1] if ax is None else check_kind("ax", ax, Axes, "matplotlib Axes")
+    )
     label = tuning.column.replace("_", " ")
     if y is None:
         _score_line(ax, values[x], table[0], label)
