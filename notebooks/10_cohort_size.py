@@ -176,7 +176,8 @@ fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile.*
+# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. "Pooled" is
+# the first floor.*
 #
 # ## Does a larger cohort converge faster?
 #
