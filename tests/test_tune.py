@@ -136,6 +136,17 @@ def test_clients_held_out_judge_and_take_no_part(feds):
     assert fgmp.tune(make, {"learning_rate": [0.05]}, fed, 2, held_out=(0,), column="objective").held_out == ((0,),)
 
 
+def test_sites_held_out_are_named():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.standard_normal((30, 3)), columns=["a", "b", "y"]).assign(town=["Ulm", "Bonn"] * 15)
+    fed = fgmp.Federation.from_frame(frame, site="town", target="y")
+    tuning = fgmp.tune(lambda rate: fgmp.FedAvg(learning_rate=rate), {"rate": [0.1]}, fed, 1, held_out=["Ulm"])
+    assert fed.site_names == ("Bonn", "Ulm") and tuning.held_out == ((1,),)
+    with pytest.raises(ValueError, match="held_out is 'Kiel'"):
+        fgmp.tune(lambda rate: fgmp.FedAvg(learning_rate=rate), {"rate": [0.1]}, fed, 1, held_out=["Kiel"])
+
+
 @pytest.mark.parametrize(("held_out", "count"), [(1, 1), (3, 3), (0.5, 2), (0.01, 1), (0.99, 3), (np.int64(2), 2)])
 def test_so_many_clients_or_a_share_are_drawn_with_the_seed(feds, held_out, count):
     grid = {"learning_rate": [0.05]}

@@ -21,7 +21,11 @@ from ..models import Array, Message, SparseModel
 from .contract import Exchange, Reply
 from .pooled import NUMBER, SQUARE, VECTOR, Point, Unfinished, ask_at_point, expects, sums, support_of, symmetric, upper
 
-__all__ = ["PooledNewton"]
+__all__ = ["PooledNewton", "Separated"]
+
+
+class Separated(ValueError):
+    """A loss without ridge and radius that has no minimiser, because no row is on the wrong side."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +112,7 @@ class _Search(NamedTuple):
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
         total, trial = sums(replies), point.model
         if total["wrong"][0] == 0 and self.ridge == 0 and self.radius is None:
-            raise ValueError(
+            raise Separated(
                 f"the clients' rows are separated without error on the {len(trial.support)} coefficients of the "
                 "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
             )
