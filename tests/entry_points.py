@@ -366,7 +366,11 @@ ENTRIES = {
         at_most={"rounds": 9},
     ),
     # Sweeps and the book.
-    "find_source": Entry(sweeping.find_source, {"name": "09", "folder": NOTEBOOKS}, {"name": "name|notebook"}),
+    "find_source": Entry(
+        sweeping.find_source,
+        {"name": "09", "folder": NOTEBOOKS},
+        {"name": "name|notebook", "folder": "folder|notebook"},
+    ),
     "grid_of": Entry(sweeping.grid_of, {"options": ["alpha=1,2"]}, {"options": "-g|options"}),
     "parameters_given": Entry(sweeping.parameters_given, {"text": "{alpha: 1}"}, {"text": "-y|text"}),
     "points_of": Entry(sweeping.points_of, {"code": "1", "fixed": {"a": 1}, "grid": {"b": [1]}}),
