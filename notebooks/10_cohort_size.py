@@ -51,25 +51,18 @@ liars = [0.0, 0.1, 0.3]  # share of the clients that lie (increasing, each at le
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import curve, floor, gradation, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import curve, floor, gradation, panels
+from fgmp.book.opening import begin
 from fgmp.running.simulation import draw_cohort
 
-Ls, ns, row_counts, shares = check_parameters(globals(), "cohort_size", "n_features", "rows", "liars")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+claim, Ls, ns, row_counts, shares = begin(globals(), "cohort_size", "n_features", "rows", "liars")
 seeds = range(first_seed, first_seed + n_seeds)
-setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}"
-settings = dict(n_samples=n_samples, variance_decay=variance_decay, cohort_size=Ls, rounds=rounds)
-settings |= dict(n_seeds=n_seeds, first_seed=first_seed)
 
 # %% [markdown]
 # ## What the theorem says about $L$
@@ -173,18 +166,18 @@ for n, row, clean, noise, floor_value in zip(ns, axes, noiseless, noisy, pooled,
         shown = np.maximum(clean[:, column], reached)
         curve(row[0], range(rounds + 1), shown, f"L = {Ls[column]}", band=(25, 75), **style)
         curve(row[1], range(rounds + 1), noise[:, column], f"L = {Ls[column]}", band=(25, 75), **style)
-    floor(row[0], reached, "counts as reached (left)")
-    floor(row[1], np.median(floor_value), "pooled least squares,\nsupport known (right)")
+    floor(row[0], reached, "counts as reached", inside="left below")
+    floor(row[1], np.median(floor_value), "pooled", inside="outside")
     row[0].set(yscale="log", ylabel="relative error", title=f"n = {n}, without noise")
     row[1].set(yscale="log", title=f"n = {n}, with noise")
 for ax in axes[-1]:
     ax.set(xlabel="round", xticks=range(0, rounds + 1, max(1, rounds // 6)))
-entries = [ax.get_legend_handles_labels() for ax in axes[0]]
-fig.legend(*[left + right[-1:] for left, right in zip(*entries, strict=True)], loc="outside right center")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile.*
+# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. "Pooled" is
+# the first floor.*
 #
 # ## Does a larger cohort converge faster?
 #
@@ -266,16 +259,8 @@ def in_words(mean, low, high):
 for n in ns:
     trends = {case: speed[case, n, "rounds"] for case in curves}
     answers = [answer(*trend) for trend in trends.values()]
-    fgmp.claim(
-        f"fig11-faster-n{n}",
-        f"n={n}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend,"
-        " bootstrap over seeds)",
-        "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()),
-        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-        source="paper, Figure 11, line 1420",
-        expected="faster with larger cohorts",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance),
-    )
+    decided = "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
+    claim("fig11-faster-n{n}", "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()), decided, n=n)
 
 # %% [markdown]
 # In the small dimension a run takes two or three rounds, and that leaves little room for a trend. The paper does not
@@ -301,16 +286,8 @@ for column, L in enumerate(Ls):
 
 # %%
 trend = per_doubling(slow, False)
-fgmp.claim(
-    "fig11-faster-slow",
-    f"noiseless, n={ns[0]}, {setting.replace(f'K={local_iterations}', f'K={slow_local_iterations}')}, L from {Ls[0]} to"
-    f" {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend, bootstrap over seeds)",
-    in_words(*trend),
-    "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes",
-    source="paper, Figure 11, line 1420",
-    expected="faster with larger cohorts",
-    parameters=settings | dict(n_features=ns[0], local_iterations=slow_local_iterations),
-)
+decided = "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes"
+claim("fig11-faster-slow", in_words(*trend), decided)
 
 # %% [markdown]
 # And do the noiseless errors fall to rounding, whatever the cohort? The caption of Figure 11 says so of its right
@@ -318,17 +295,8 @@ fgmp.claim(
 # noiseless runs.
 
 # %%
-fgmp.claim(
-    "fig11-noiseless",
-    f"noiseless, {setting}, each n of {', '.join(map(str, ns))} and each L from {Ls[0]} to {Ls[-1]}: the relative error"
-    f" reaches {reached:g} within {rounds} rounds",
-    needed["without noise"].max(axis=(0, 2)),
-    (needed["without noise"] <= rounds).all(axis=(0, 2)),
-    unit="rounds at the slowest n and L",
-    source="paper, Figure 11, line 1433",
-    expected="decays to machine precision",
-    parameters=settings | dict(n_features=ns),
-)
+slowest = needed["without noise"].max(axis=(0, 2))
+claim("fig11-noiseless", slowest, slowest <= rounds)
 
 # %% [markdown]
 # ## Does the last error grow with the cohort?
@@ -372,17 +340,7 @@ for row, n in enumerate(ns):
     change = np.log(residual[row, :, -1] / residual[row, :, 0])
     ratio = np.exp([change.mean(), *interval(change)])
     grows = {"yes": "no", "no": "yes"}.get(answer(*trend), "undecided")
-    fgmp.claim(
-        f"fig11-residual-n{n}",
-        f"n={n}, noise variance {noise_variance:g}, {setting}: the last error grows with the cohort size (95 % interval"
-        " of the trend, bootstrap over seeds)",
-        f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]}"
-        f" {ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
-        "undecided" if grows == "undecided" else grows == "yes",
-        source="paper, Figure 11, line 1421",
-        expected="slightly increases",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance, residual_rounds=residual_rounds),
-    )
+    claim("fig11-residual-n{n}", holds="undecided" if grows == "undecided" else grows == "yes", n=n)
 
 # %% [markdown]
 # ## Could one run show the opposite?
@@ -459,32 +417,12 @@ for kind, error in last.items():
     print(f"{kind:20} {np.median(ratio):.3g} times ({ratio.min():.3g} to {ratio.max():.3g})")
 
 # %%
-left_out = f"{failing:.0%} of the answers fail at random, n={ns[0]}, {setting}, L={Ls[-1]}"
-fault_settings = settings | dict(n_features=ns[0], noise_variance=noise_variance, failing=failing)
-fault_settings |= dict(n_seeds=len(fault_range), cohort_size=Ls[-1])
 worst = np.max([last[kind] / whole for kind in ("drops out", "is late", *garbage)], axis=0)
-fgmp.claim(
-    "faults-left-out",
-    f"{left_out}, and are left out: the last error is less than twice that of the run in which nobody fails",
-    worst,
-    worst < 2,
-    unit="times at the worst fault",
-    source="ours",
-    expected="below 2",
-    parameters=fault_settings,
-)
+claim("faults-left-out", worst)
 
 # %%
 same = [all(np.array_equal(under[kind][i], under["drops out"][i]) for kind in garbage) for i in range(len(found))]
-fgmp.claim(
-    "faults-garbage",
-    f"{left_out}: clients that send garbage of five kinds leave the same model as clients that send nothing",
-    f"equal in every bit on {sum(same)} of {len(found)} seeds",
-    same,
-    source="ours",
-    expected="equal",
-    parameters=fault_settings,
-)
+claim("faults-garbage", holds=same)
 
 # %% [markdown]
 # ## Clients that lie
@@ -539,33 +477,12 @@ for m, by_share in zip(row_counts, told, strict=True):
         print()
 
 # %%
-lie_settings = fault_settings | dict(rows=row_counts, liars=shares, trimmed=trimmed, cohort_size=n_clients)
-lie_settings |= dict(rounds=rounds // 2)
-lies = f"n={ns[0]}, {setting}, all clients, {shares[-1]:.0%} of them with the wrong sign"
 bears = told[-1, -1, :, 2] < 0.1 * told[-1, -1, :, 0]
-fgmp.claim(
-    "lies-median",
-    f"{lies}, {row_counts[-1]} rows each: the median's error is less than a tenth of the mean's",
-    {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]},
-    bears,
-    source="ours",
-    expected="median below a tenth of mean",
-    parameters=lie_settings,
-)
+claim("lies-median", {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]}, bears)
 
 # %%
 cost = told[0, 0, :, 2] / told[0, 0, :, 0]
-fgmp.claim(
-    "lies-cost",
-    f"n={ns[0]}, {setting.replace(f'b={batch_size}', f'b={min(batch_size, row_counts[0])}')}, all clients,"
-    f" {row_counts[0]} rows each and {shares[0]:.0%} of liars: the median's error is more than 1.5 times the mean's",
-    cost,
-    cost > 1.5,
-    unit="times the mean's error",
-    source="ours",
-    expected="above 1.5",
-    parameters=lie_settings,
-)
+claim("lies-cost", cost)
 
 # %% [markdown]
 # Averaging a model with its negative leaves an error of twice the share of liars: the mean bears none. With many rows

@@ -385,7 +385,8 @@ ENTRIES = {
     "curve": Entry(
         figures.curve, {"ax": axes, "x": [0, 1, 2], "runs": [[1.0, 2, 3], [2.0, 3, 4]], "label": "a", "band": (25, 75)}
     ),
-    "floor": Entry(figures.floor, {"ax": axes, "value": 1.0, "label": "a"}),
+    "floor": Entry(figures.floor, {"ax": axes, "value": 1.0, "label": "a", "inside": "left"}),
+    "dots": Entry(figures.dots, {"ax": axes, "runs": {"a": [1.0, 2.0]}, "digits": 3}),
     "gradation": Entry(figures.gradation, {"count": 3}, at_most={"count": 99}),
     "name_lines": Entry(figures.name_lines, {"ax": axes, "places": []}),
     "images": Entry(closed(figures.images), {"pictures": [A, A], "titles": ["a", "b"], "columns": 2, "width": 2.0}),

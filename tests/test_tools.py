@@ -201,6 +201,54 @@ def test_links_hold_in_the_folder_of_results():
     assert notebook.cells[1].source == "f = d[0](x)"
 
 
+def cell(source, *texts, picture=None):
+    made = nbformat.v4.new_code_cell(source)
+    made.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in texts]
+    if picture:
+        made.outputs.append(nbformat.v4.new_output("display_data", data={"image/png": picture}))
+    return made
+
+
+def test_a_kept_run_holds_what_differs_and_all_claims():
+    line = "[holds] toy (ours): it holds | expected: 1 | measured: 1\n"
+    text, words = nbformat.v4.new_markdown_cell, "*The picture.*\n\nMore words."
+    cells = [
+        text("# Toy\n\nWords."),
+        cell("a"),
+        text("## Same"),
+        cell("b", "1\n"),
+        text("## Other\n\nWords."),
+        cell("c"),
+    ]
+    usual, kept = nbformat.v4.new_notebook(), nbformat.v4.new_notebook()
+    usual.cells = [*cells, cell("d", "2\n", picture="x"), text(words), text("## End"), cell("e", line)]
+    kept.cells = [*cells, cell("d", "2\n", picture="y"), text(words), text("## End"), cell("e", line)]
+    keep_results.different(kept, usual, "03_toy", "real", {"n": 2})
+    first, *rest = [(one.cell_type, one.source) for one in kept.cells]
+    assert first[1].startswith("# Toy (real)\n\nThis is another run of [03_toy](../03_toy.ipynb), with `n: 2`.")
+    assert rest == [
+        ("markdown", "## Other"),
+        ("code", "d"),
+        ("markdown", "*The picture.*"),
+        ("markdown", "## End"),
+        ("code", "e"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((run_notebooks.ROOT / "notebooks" / "results").glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_kept_runs_say_what_they_are_and_repeat_nothing(path):
+    notebook = nbformat.read(path, as_version=4)
+    stem = path.stem.partition("-")[0]
+    assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
+    usual = nbformat.read(path.parents[1] / f"{stem}.ipynb", as_version=4)
+    seen = [(one.source, keep_results.shown(one)) for one in usual.cells if one.cell_type == "code"]
+    code = [one for one in notebook.cells if one.cell_type == "code"]
+    repeated = [one.source for one in code if (one.source, keep_results.shown(one)) in seen]
+    assert [source for source in repeated if "claim(" not in source] == []
+
+
 RESULTS = sorted((run_notebooks.ROOT / "notebooks" / "results").glob("*.ipynb"))
 
 
@@ -218,7 +266,7 @@ def test_kept_results_are_whole(path):
 def test_the_figure_of_the_readme_is_that_of_the_notebook():
     for name, target in headlines.README.items():
         notebook = nbformat.read(headlines.NOTEBOOKS / f"{name}.ipynb", as_version=4)
-        assert target.read_bytes() == headlines.headline(notebook)
+        assert target.read_bytes() == headlines.headline(notebook, "readme")
 
 
 def test_a_line_that_was_left_open_does_not_hide_the_claim_after_it():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.book.figures import scores
+from fgmp.book.score_maps import scores
 
 
 @pytest.fixture(scope="module")
