@@ -132,6 +132,10 @@ def solves(solver):
     used(fgmp.FedGradMP(1, 1, solver=solver))
 
 
+def shares(solver):
+    used(fgmp.SharedSupportGradMP(1, solver=solver))
+
+
 def strikes(fault):
     with np.errstate(over="ignore", invalid="ignore"):
         fgmp.simulate(METHOD, FED, 1, rng=0, faults=fault)
@@ -221,8 +225,8 @@ ENTRIES = {
     "gaussian_dictionary": Entry(
         fgmp.gaussian_dictionary, {"n_features": 4, "n_atoms": 5, "rng": 0, "approximation": "omp"}
     ),
-    "ksvd": Entry(fgmp.ksvd, LEARNT),
-    "fit_ksvd": Entry(fgmp.fit_ksvd, LEARNT, then=finite("codes", "errors")),
+    "ksvd": Entry(fgmp.ksvd, LEARNT, at_most={"iterations": 20}),
+    "fit_ksvd": Entry(fgmp.fit_ksvd, LEARNT, then=finite("codes", "errors"), at_most={"iterations": 20}),
     "approx_tau": Entry(fgmp.approx_tau, {"dictionary": DICTIONARY, "signal": A[0], "sparsity": 2}, then=fits),
     "approx_tau, basis": Entry(
         fgmp.approx_tau, {"dictionary": fgmp.StandardBasis(), "signal": A[0], "sparsity": 2}, then=fits
@@ -257,8 +261,8 @@ ENTRIES = {
     "SGD": Entry(fgmp.SGD, {"steps": 2, "batch_size": 3, "learning_rate": 0.1}, then=solves, at_most=LOCAL),
     "SVRG": Entry(fgmp.SVRG, STEPS | {"batch_size": 1}, then=solves, at_most=LOCAL),
     "LocalSteps": Entry(fgmp.LocalSteps, {"solver": fgmp.SGD()}),
-    "PooledConjugateGradient": Entry(fgmp.PooledConjugateGradient, {"steps": 2}),
-    "PooledNewton": Entry(fgmp.PooledNewton, {"steps": 2, "ridge": 0.1}),
+    "PooledConjugateGradient": Entry(fgmp.PooledConjugateGradient, {"steps": 2}, then=shares),
+    "PooledNewton": Entry(fgmp.PooledNewton, {"steps": 2, "ridge": 0.1}, then=shares),
     "TrimmedMean": Entry(fgmp.TrimmedMean, {"share": 0.1}, then=lambda how: used(fgmp.FedGradMP(1, combination=how))),
     # Runs.
     "DropOut": Entry(fgmp.DropOut, WHOM, then=strikes),
@@ -362,7 +366,11 @@ ENTRIES = {
         at_most={"rounds": 9},
     ),
     # Sweeps and the book.
-    "find_source": Entry(sweeping.find_source, {"name": "09", "folder": NOTEBOOKS}, {"name": "name|notebook"}),
+    "find_source": Entry(
+        sweeping.find_source,
+        {"name": "09", "folder": NOTEBOOKS},
+        {"name": "name|notebook", "folder": "folder|notebook"},
+    ),
     "grid_of": Entry(sweeping.grid_of, {"options": ["alpha=1,2"]}, {"options": "-g|options"}),
     "parameters_given": Entry(sweeping.parameters_given, {"text": "{alpha: 1}"}, {"text": "-y|text"}),
     "points_of": Entry(sweeping.points_of, {"code": "1", "fixed": {"a": 1}, "grid": {"b": [1]}}),

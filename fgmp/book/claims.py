@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_integer, check_kind, check_mapping, check_number, check_path, shown
+from ..checks import check_integer, check_kind, check_mapping, check_number, check_path, check_sequence, shown
 
 # Wholly, at least half, less than half; then what only a statement of the paper can be.
 OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
@@ -265,7 +265,7 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(v, name) for key, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, bytes):
-        return tuple(_plain(v, name) for v in value)
+        return tuple(_plain(v, name) for v in check_sequence(name, value, "a plain value: numbers or text"))
     raise ValueError(f"{name} is of type {type(value).__name__}; expected a plain value: numbers or text")
 
 

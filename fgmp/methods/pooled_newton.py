@@ -19,7 +19,20 @@ from ..local.restricted import RestrictedProblem, inner
 from ..losses import misclassified
 from ..models import Array, Message, SparseModel
 from .contract import Exchange, Reply
-from .pooled import NUMBER, SQUARE, VECTOR, Point, Unfinished, ask_at_point, expects, sums, support_of, symmetric, upper
+from .pooled import (
+    MOST_STEPS,
+    NUMBER,
+    SQUARE,
+    VECTOR,
+    Point,
+    Unfinished,
+    ask_at_point,
+    expects,
+    sums,
+    support_of,
+    symmetric,
+    upper,
+)
 
 __all__ = ["PooledNewton", "Separated"]
 
@@ -59,7 +72,7 @@ class PooledNewton:
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        settle_integer(self, "steps")
+        settle_integer(self, "steps", at_most=MOST_STEPS)
         settle_number(self, "ridge", at_least=0)
 
     def check(self, federation: Federation) -> None:
