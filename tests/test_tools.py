@@ -233,6 +233,8 @@ def test_a_kept_run_holds_what_differs_and_all_claims():
         ("markdown", "## End"),
         ("code", "e"),
     ]
+    keep_results.different(kept, usual, "03_toy", "real", {"n": 2})  # what was cut once stays as it is
+    assert [(one.cell_type, one.source) for one in kept.cells] == [first, *rest]
 
 
 @pytest.mark.parametrize(

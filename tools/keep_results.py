@@ -53,7 +53,7 @@ def caption(cell: NotebookNode | None) -> str:
 def different(notebook: NotebookNode, usual: NotebookNode, stem: str, label: str, given: dict[str, object]) -> None:
     """Leave what differs from the committed notebook, in place: cells with another output, claims, their headings."""
     usually = [(cell.source, shown(cell)) for cell in usual.cells if cell.cell_type == "code"]
-    title = notebook.cells[0].source.partition("\n")[0]
+    title = notebook.cells[0].source.partition("\n")[0].removesuffix(f" ({label})")
     values = ", ".join(f"`{name}: {value}`" for name, value in given.items())
     words = (
         f"This is another run of [{stem}](../{stem}.ipynb), with {values}. Here stand the cells whose output differs"
