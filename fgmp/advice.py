@@ -112,9 +112,9 @@ def check_rows(coefficients: int, rows: Sequence[int]) -> None:
     small = [count for count in rows if count < coefficients]
     if small:
         advise(
-            f"every client solves for {coefficients} coefficients (3 tau), and {_of(small, rows)} fewer rows, the "
-            f"smallest {min(small)}: they fit whatever they hold, and their average finds fewer of the right atoms; "
-            "SharedSupportGradMP is made for such clients, or take a smaller sparsity, or "
+            f"every client solves for {coefficients} coefficients (at most 3 tau), and {_of(small, rows)} fewer rows, "
+            f"the smallest {min(small)}: they fit whatever they hold, and their average finds fewer of the right "
+            "atoms; SharedSupportGradMP is made for such clients, or take a smaller sparsity, or "
             "solver=GradientDescent(steps=1)",
             FewRowsWarning,
         )

@@ -30,6 +30,7 @@ __all__ = [
     "check_option",
     "check_path",
     "check_protocol",
+    "check_real",
     "check_seed",
     "check_sequence",
     "check_shape",
@@ -67,14 +68,14 @@ def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | No
     at_least, at_most : int
         The bounds, both included; ``at_most=None`` is no upper bound.
     why : str
-        What the upper bound is, for the message: ``"the number of clients"``.
+        What the bound is, for the message: ``"the number of clients"``.
     """
     expected = f"an integer of at least {at_least}"
     if at_most is not None:
         expected = f"an integer from {at_least} to {at_most}"
     if why:
         expected += f" ({why})"
-    whole = isinstance(value, Integral) and not isinstance(value, bool)
+    whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
     if not whole or value < at_least or (at_most is not None and value > at_most):
         raise ValueError(f"{name} is {shown(value)}; expected {expected}")
     return int(value)
@@ -94,7 +95,7 @@ def check_number(
     words = [f"{word} {limit:g}" for word, limit in limits.items() if limit is not None]
     if (
         not isinstance(value, (int, float, np.integer, np.floating))
-        or isinstance(value, bool)
+        or isinstance(value, (bool, np.timedelta64))
         or not _is_finite(value)
         or (above is not None and value <= above)
         or (at_least is not None and value < at_least)
@@ -171,6 +172,14 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
     if not math.isfinite(_largest(array)):
         _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
     return array
+
+
+def check_real(name: str, value: ArrayLike) -> NDArray[np.float64]:
+    """Return `value` as an array of float64, of which some may be nan or infinite."""
+    array = as_array(name, value)
+    precision_of(name, array.dtype)
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
 
 
 def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:

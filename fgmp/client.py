@@ -57,25 +57,48 @@ class Client:
     key: int
 
     def __post_init__(self) -> None:
+        self._settle("features", "targets")
+
+    @classmethod
+    def named(cls, features: Any, targets: Any, loss: Loss, key: int, names: tuple[str, str]) -> Client:
+        """A client whose features and targets have other names in messages."""
+        made = cls._of(features, targets, loss, key)
+        made._settle(*names)
+        return made
+
+    def with_features(self, features: Any) -> Client:
+        """The same client with other columns, which were made of its own and are not checked again."""
+        changed = self._of(features, self.targets, self.loss, self.key)
+        changed._arrange()
+        return changed
+
+    @classmethod
+    def _of(cls, features: Any, targets: Any, loss: Loss, key: int) -> Client:
+        made = object.__new__(cls)
+        for name, value in {"features": features, "targets": targets, "loss": loss, "key": key}.items():
+            object.__setattr__(made, name, value)
+        return made
+
+    def _settle(self, A: str, y: str) -> None:
+        """Check what came, under these names, and keep it in its plain form."""
         check_loss("loss", self.loss)
-        features = check_features("features", self.features)
-        targets = check_array("targets", self.targets)
+        features = check_features(A, self.features)
+        targets = check_array(y, self.targets)
         if not targets.ndim or len(targets) != features.shape[0]:
-            raise ValueError(
-                f"targets has shape {targets.shape}; expected one for each of {features.shape[0]} rows of features"
-            )
-        check_squares("targets", targets)
-        targets = self.loss.check_targets("targets", targets)
+            count = len(targets) if targets.ndim else "no"
+            raise ValueError(f"{y} has {count} entries; expected {features.shape[0]}, the number of rows of {A}")
+        check_squares(y, targets)
+        targets = self.loss.check_targets(y, targets)
         if targets.dtype.kind == "f":
-            targets = targets.astype(precision_of("features", features.dtype), copy=False)
-        key = check_integer("key", self.key, at_least=0)
+            targets = targets.astype(precision_of(A, features.dtype), copy=False)
         size = math.prod(self.loss.model_shape(features.shape[1]))
         if size > _MOST:
             raise ValueError(
-                f"features has shape {features.shape}, for a model of {size} coefficients; expected at most {_MOST}, "
-                "because indices travel as 32-bit integers"
+                f"{A} has shape {features.shape}, for a model of {size} coefficients; expected at most {_MOST}: "
+                "indices travel as 32-bit integers"
             )
-        for name, value in {"features": features, "targets": targets, "key": key}.items():
+        settled = {"features": features, "targets": targets, "key": check_integer("key", self.key, at_least=0)}
+        for name, value in settled.items():
             object.__setattr__(self, name, value)
         self._arrange()
 
@@ -86,15 +109,6 @@ class Client:
             object.__setattr__(self, "features", contiguous(self.features))
         elif sparse.issparse(self.features):
             object.__setattr__(self, "features", SparseFeatures(self.features))
-
-    def with_features(self, features: Any) -> Client:
-        """The same client with other columns, which were made of its own and are not checked again."""
-        changed = object.__new__(type(self))
-        parts = {"features": features, "targets": self.targets, "loss": self.loss, "key": self.key}
-        for name, value in parts.items():
-            object.__setattr__(changed, name, value)
-        changed._arrange()
-        return changed
 
     @property
     def dtype(self) -> np.dtype[Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, check_kind, check_sequence, check_squares
-from .client import Client, check_features
+from .checks import as_array, check_array, check_integer, check_kind, check_sequence, check_squares, precision_of
+from .client import Client
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
@@ -151,7 +151,8 @@ class Federation:
         ys, kept = coded_for(loss, ys, labels)
         targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
         loss = loss_named(loss, targets)
-        clients = [_client(i, A, y, loss) for i, (A, y) in enumerate(zip(As, targets, strict=True))]
+        pairs = enumerate(zip(As, targets, strict=True))
+        clients = [Client.named(A, y, loss, i, (f"As[{i}]", f"ys[{i}]")) for i, (A, y) in pairs]
         for client in clients:
             if client.n_features != clients[0].n_features:
                 raise ValueError(
@@ -190,8 +191,14 @@ class Federation:
         return self.clients[0].dtype
 
     def objective(self, x: Array | SparseModel) -> float:
-        """f(x) = sum_i p_i f_i(x)."""
-        return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+        """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
+        if not isinstance(x, SparseModel):
+            x = as_array("x", x)
+            x = x.astype(precision_of("x", x.dtype), copy=False)
+        if x.shape != self.model_shape:
+            raise ValueError(f"x has shape {x.shape}; expected {self.model_shape}")
+        with np.errstate(over="ignore", invalid="ignore"):
+            return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
 
     def label(self, predictions: ArrayLike) -> Array:
         """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""
@@ -253,14 +260,6 @@ def _check_alike(clients: Sequence[Client]) -> None:
             )
 
 
-def _client(key: int, A: Any, y: Array, loss: Loss) -> Client:
-    A = check_features(f"As[{key}]", A)
-    check_squares(f"ys[{key}]", y)
-    if len(y) != A.shape[0]:
-        raise ValueError(f"ys[{key}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{key}]")
-    return Client(A, loss.check_targets(f"ys[{key}]", y), loss, key)
-
-
 def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
     features, targets = client.features, client.targets
     if client.dtype == precision and (targets.dtype == precision or targets.dtype.kind != "f"):
@@ -271,4 +270,4 @@ def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
         raise ValueError(f"As[{client.key}] is streamed in {client.dtype}; expected {precision}, as other clients have")
     if targets.dtype.kind == "f":
         targets = targets.astype(precision, copy=False)
-    return replace(client, features=features, targets=targets)
+    return Client.named(features, targets, client.loss, client.key, (f"As[{client.key}]", f"ys[{client.key}]"))

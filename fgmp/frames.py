@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import check_sequence, shown
-from .losses import Loss
+from .losses import LogisticLoss, Loss
 from .models import Array
 
 if TYPE_CHECKING:
@@ -57,7 +57,8 @@ def federation_from_frame(
     TypeError
         Where `df` is not a table.
     ValueError
-        Where a column is missing, holds no numbers, or has missing values; the message names it.
+        Where a column is missing, holds no numbers (no labels), or has values that are missing or infinite; the message
+        names it.
     """
     import narwhals as nw
 
@@ -81,14 +82,19 @@ def federation_from_frame(
         raise ValueError(
             f"features is empty, or df has no columns but {site!r} and {target!r}; expected at least one feature"
         )
+    if len(set(names)) < len(names):
+        raise ValueError(f"features is {shown(names)}; expected each column once")
     if site in names or target in names or site == target:
         raise ValueError(f"features, site={site!r} and target={target!r} overlap; expected each column in one role")
-    missing = np.asarray(frame[site].is_null().to_numpy())
+    missing = _missing(frame[site])
     if missing.any():
         raise ValueError(f"column {site!r} has {missing.sum()} missing values; expected a site in every row")
-    labels, codes = np.unique(frame[site].to_numpy(), return_inverse=True)
+    try:
+        labels, codes = np.unique(frame[site].to_numpy(), return_inverse=True)
+    except TypeError:
+        raise ValueError(f"column {site!r} mixes kinds of values; expected sites that can be sorted") from None
     A = np.column_stack([_numbers(name, frame[name]) for name in names])
-    y = _numbers(target, frame[target])
+    y = _labels(target, frame[target]) if _takes_labels(loss) else _numbers(target, frame[target])
     rows = [np.flatnonzero(codes == code) for code in range(len(labels))]
     built = cls.from_arrays([A[own] for own in rows], [y[own] for own in rows], loss, weights)
     return replace(built, feature_names=tuple(map(str, names)), site_names=tuple(labels.tolist()))
@@ -97,6 +103,8 @@ def federation_from_frame(
 def _numbers(name: str, column: Any) -> Array:
     """The values of a column as floats."""
     try:
+        if column.dtype.is_temporal():
+            raise TypeError("a number of nanoseconds is no feature")
         values = np.asarray(column.to_numpy())
         values = values if values.dtype == np.float32 else values.astype(np.float64)
     except (TypeError, ValueError):
@@ -106,4 +114,25 @@ def _numbers(name: str, column: Any) -> Array:
     missing = np.isnan(values)
     if missing.any():
         raise ValueError(f"column {name!r} has {missing.sum()} missing values; expected a number in every row")
+    if not np.isfinite(values).all():
+        raise ValueError(f"column {name!r} has {np.isinf(values).sum()} infinite values; expected finite numbers")
     return values
+
+
+def _takes_labels(loss: Any) -> bool:
+    """Whether the targets of a loss are labels, of which `from_arrays` says what they have to be."""
+    return loss == "logistic" or isinstance(loss, LogisticLoss)
+
+
+def _labels(name: str, column: Any) -> Array:
+    """The values of a column as they are."""
+    missing = _missing(column)
+    if missing.any():
+        raise ValueError(f"column {name!r} has {missing.sum()} missing values; expected a label in every row")
+    return np.asarray(column.to_numpy())
+
+
+def _missing(column: Any) -> Array:
+    """Which values are missing: null, or not a number."""
+    missing = np.asarray(column.is_null().to_numpy())
+    return missing | np.asarray(column.is_nan().to_numpy(), bool) if column.dtype.is_float() else missing

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_array, check_sequence, shown
+from .checks import check_array, check_real, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
 
@@ -69,7 +69,7 @@ def labels_behind(predictions: ArrayLike, labels: Labels | None) -> Array:
     if labels is None:
         raise ValueError("labels is None; expected the two labels of a federation with the logistic loss")
     both = np.array(labels, None if type(labels[0]) is type(labels[1]) else object)
-    behind: Array = both[(np.asarray(predictions) > 0).astype(np.intp)]
+    behind: Array = both[(check_real("predictions", predictions) > 0).astype(np.intp)]
     return behind
 
 

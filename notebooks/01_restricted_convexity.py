@@ -43,12 +43,11 @@ import numpy as np
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import BLUE, GREEN, VERMILLION, floor, name_lines, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import BLUE, GREEN, VERMILLION, floor, name_lines, panels
+from fgmp.book.opening import begin
 from fgmp.datasets.synthetic import sparse_on_sphere
 
-tau, n = check_parameters(globals(), "sparsity", "n_features")
-use_style()
+claim, tau, n = begin(globals(), "sparsity", "n_features")
 
 
 # %% [markdown]
@@ -137,13 +136,7 @@ def wide(seed):
 
 # %%
 restricted, whole = np.array([wide(seed) for seed in range(n_seeds)]).T
-fgmp.claim(
-    "theory-restricted-only",
-    f"{n // 2} Gaussian rows, {n} features: smallest curvature zero over all directions, positive over 2-sparse ones",
-    restricted, (restricted > 1e-6) & (np.abs(whole) < 1e-12), unit="over 2-sparse directions",
-    source="paper, Assumptions 1 and 2, line 292", expected="above 0 over 2-sparse directions, 0 over all",
-    parameters=dict(n_features=n, n_seeds=n_seeds),
-)
+claim("theory-restricted-only", restricted, (restricted > 1e-6) & (np.abs(whole) < 1e-12))
 
 
 # %% [markdown]
@@ -175,13 +168,7 @@ print("seed 0: rho- = {:.3g}, found between {:.3g} and {:.3g}, rho+ = {:.3g}".fo
 
 # %%
 inside = (np.diff(pokes, axis=1) >= -1e-10).all(axis=1)
-fgmp.claim(
-    "theory-descent-lemma",
-    f"500 pairs that differ in {tau} places: RSC and the descent lemma hold with the enumerated constants",
-    pokes[:, 2] / pokes[:, 3], inside, unit="of rho+ reached by the largest",
-    source="paper, Assumptions 1 and 2, line 346", expected="at most 1",
-    parameters=dict(n_features=n, sparsity=tau, n_seeds=n_seeds),
-)
+claim("theory-descent-lemma", pokes[:, 2] / pokes[:, 3], inside)
 
 # %% [markdown]
 # ## Constants of small clients
@@ -239,13 +226,7 @@ def sides(family, other):
 monotone = all((np.diff([c.upper for c in A]) >= -1e-9).all() for A in exactly)
 monotone &= all((np.diff([c.lower for c in A]) <= 1e-9).all() for A in exactly)
 gap = [a.upper / b.upper for A, B in zip(exactly, inner, strict=True) for a, b in zip(A, B, strict=True)]
-fgmp.claim(
-    "theory-bounds-enclose",
-    "constants are monotone in tau, between the inner and the outer bound, at every tau and both clients",
-    f"exact / inner bound of rho+ at most {max(gap):.3g}",
-    monotone and sides(outer, exactly) and sides(exactly, inner),
-    source="ours, Assumptions 1 and 2", expected="inner bound, exact value, outer bound in this order",
-)
+claim("theory-bounds-enclose", holds=monotone and sides(outer, exactly) and sides(exactly, inner))
 
 # %% [markdown]
 # ## Constants of the paper's clients
@@ -326,12 +307,8 @@ def condition_at_least(seed):
 
 # %%
 least = np.array([condition_at_least(seed) for seed in range(n_seeds)])
-fgmp.claim(
-    "theory-paper-clients",
-    "clients like those of Figure 1 (n = 1000, 100 rows, alpha = 1) can meet the conditions of Theorem 1 with tau >= 1",
-    {"lower bound of the condition number, client 1:": least[:, 0], "client 30:": least[:, 1]},
-    (least <= 1.11).any(axis=1), source="paper, Figure 1, line 1168", expected="at most 1.11 for some client",
-)
+condition = {"lower bound of the condition number, client 1:": least[:, 0], "client 30:": least[:, 1]}
+claim("theory-paper-clients", condition, (least <= 1.11).any(axis=1))
 
 # %% [markdown]
 # ## Where every statement of the paper is tested

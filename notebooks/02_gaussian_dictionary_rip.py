@@ -47,7 +47,6 @@ exact = 1.0e-14  # relative error that counts as exact (above 0, at most 1e-6)
 n_seeds = 10  # seeds: repetitions with new data (at least 3)
 
 # %%
-import warnings
 from itertools import product
 
 import matplotlib.pyplot as plt
@@ -57,15 +56,11 @@ from scipy.stats import t as student
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import BLUE, GREEN, METHODS, ORANGE, VERMILLION, curve, floor, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import BLUE, GREEN, METHODS, PURPLE, VERMILLION, curve, floor, name_lines, panels
+from fgmp.book.opening import begin
 from fgmp.datasets.synthetic import sparse_on_sphere
 
-check_parameters(globals())
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
-tau, n, ranks = sparsity, n_atoms, stable_ranks
-settings = dict(dimension=dimension, n_atoms=n, sparsity=tau, stable_ranks=ranks, n_seeds=n_seeds)
+claim, tau, n, ranks = begin(globals(), "sparsity", "n_atoms", "stable_ranks")
 
 # %% [markdown]
 # ## Isometry, and at which rate
@@ -173,11 +168,7 @@ for name, family in families.items():
 
 # %%
 fits, half = slope(*families["flat spectrum"])
-fgmp.claim(
-    "rip-slope", "the RIP constant of BA / ||B||_F is of order tau log(n/tau) / sr(B), slope -1 (flat spectrum)",
-    fits, "corrected" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75), expected="slope -1",
-    source="paper, Gaussian dictionary, line 1076", unit="is the fitted slope", parameters=settings,
-)
+claim("rip-slope", fits, "corrected" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75))
 
 # %% [markdown]
 # The flat spectrum decides: the square root is needed, because no constant $C_1$ can make $1/\mathrm{sr}$ an upper
@@ -194,11 +185,7 @@ for name in families:
 
 # %%
 worst = np.max([rate.max(axis=1) for rate in sqrt_rate.values()], axis=0)
-fgmp.claim(
-    "rip-sqrt-rate", "delta <= C sqrt(tau log(n/tau) / sr(B)) with one small C for both families and all stable ranks",
-    worst, worst < 4, expected="a C below 4", source="ours, Gaussian dictionary", unit="is the C needed",
-    parameters=settings,
-)
+claim("rip-sqrt-rate", worst, worst < 4)
 
 # %% [markdown]
 # ## Where the rate comes from: the Gaussian width
@@ -224,8 +211,8 @@ ax.plot(orders, upper, "k--", label="bound")
 ax.plot(orders, widths, "-", color=VERMILLION, label="Gaussian width")
 ax.plot(orders, np.sqrt(orders * np.log(np.e * n / orders)), "-.", color=GREEN, label=r"$\sqrt{\tau\log(en/\tau)}$")
 ax.plot(orders, printed, ":", color=BLUE, label=r"$\sqrt{\tau\log(n/\tau)}$ (paper)")
-ax.set(xlabel=r"sparsity $\tau$", ylabel="width", title=f"Sparse unit ball in {n} dimensions", ylim=(-0.5, 17))
-ax.legend(ncols=2, loc="upper center")
+ax.set(xlabel=r"sparsity $\tau$", ylabel="width", title=f"Sparse unit ball in {n} dimensions", ylim=(-0.5, None))
+name_lines(ax, [10, 7.6, 5.2, 0])
 plt.show()
 
 # %% [markdown]
@@ -235,12 +222,7 @@ plt.show()
 # %%
 needed = widths / np.sqrt(orders * np.log(np.e * n / orders))
 assert (widths < upper).all()
-fgmp.claim(
-    "rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up to n",
-    f"at tau = n the width is {widths[-1]:.3g} and the right side {printed[-1]:g}; with log(en/tau), C ="
-    f" {needed.max():.2f} suffices", "corrected" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True,
-    source="paper, Gaussian dictionary, line 1064", expected="some absolute constant C",
-)
+claim("rip-width", holds="corrected" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True)
 
 # %% [markdown]
 # Now the theorem itself. Over sparse unit vectors the supremum is exact, from the restricted constants of $BA$. Draw
@@ -265,12 +247,8 @@ pair = [(B, np.linalg.norm(B, 2)) for B in (flat_matrix(k), leaning_matrix(k))]
 sups = np.array([[deviation(B, norm, seed) for seed in range(5 * n_seeds)] for B, norm in pair])
 us = np.array([0.5, 1.0, 1.5])
 share = np.array([(sups > width + u).mean(axis=1).max() for u in us])
-fgmp.claim(
-    "rip-theorem", f"sub-Gaussian theorem and its corollary: mean and tail, both families, sr = {k}, with C = 1",
-    (sups / (width + 1)).max(axis=0), (sups.mean(axis=1) <= width + 1).all() and (share <= 3 * np.exp(-(us**2))).all(),
-    source="paper, Gaussian dictionary, line 1058", expected="a mean of at most 1 for each family",
-    unit="of the right side, the larger of both families", parameters=settings,
-)
+means, tails = (sups.mean(axis=1) <= width + 1).all(), (share <= 3 * np.exp(-(us**2))).all()
+claim("rip-theorem", (sups / (width + 1)).max(axis=0), means and tails)
 
 
 # %% [markdown]
@@ -297,9 +275,10 @@ print(f"smallest curvature in the standard basis {'zero' if plain.lower < 1e-12 
 
 # %% [markdown]
 # There are two ways to measure a direction $A\alpha$: by the length of the coefficients $\alpha$, as in the RIP of
-# $BA$, or by the length of the signal $A\alpha$, as in the paper's Assumptions 1 and 2. The first is what the
-# corollary is about. The second is what the convergence theorems use. The paper passes from one to the other, which is
-# no gap if the theorems are read as statements about coefficients. They agree if $A$ itself is nearly an isometry on sparse vectors, which needs $m \gg \tau\log(n/\tau)$.
+# $BA$, or by the length of the signal $A\alpha$, as in the paper's Assumptions 1 and 2. The first is what the corollary
+# is about. The second is what the convergence theorems use. The paper passes from one to the other, which is no gap if
+# the theorems are read as statements about coefficients. They agree if $A$ itself is nearly an isometry on sparse
+# vectors, which needs $m \gg \tau\log(n/\tau)$.
 
 # %%
 def both_norms(seed, order):
@@ -317,13 +296,7 @@ conditions = np.array([[both_norms(seed, t) for t in (1, 2)] for seed in range(n
 for k, t in enumerate((1, 2)):
     signals, coefficients = np.median(conditions[:, k, :2], axis=0)
     print(f"tau = {t}: condition number {signals:.3g} among signals, {coefficients:.3g} among coefficients")
-fgmp.claim(
-    "rip-gained", "a matrix with restricted lower constant zero is well conditioned in the dictionary",
-    conditions[:, 1, 0], (conditions[:, 1, 2] < 1e-12) & (conditions[:, 1, :2] < 10).all(axis=1),
-    source="paper, Gaussian dictionary, line 1085", expected="below 10",
-    unit="is the condition number at tau = 2 (infinite in the standard basis)",
-    parameters=dict(rows=twin_rows, columns=twin_columns, n_atoms=n, n_seeds=n_seeds),
-)
+claim("rip-gained", conditions[:, 1, 0], (conditions[:, 1, 2] < 1e-12) & (conditions[:, 1, :2] < 10).all(axis=1))
 
 # %% [markdown]
 # One caution: the dictionary does not repair the old problem. It asks a new one, in which other vectors are sparse. A
@@ -358,12 +331,9 @@ ax.legend()
 plt.show()
 
 # %%
-fgmp.claim(
-    "rip-logistic-sharp", "the logistic loss multiplies RSS/RSC by at most (1 + e^r)^2 / 4; cosh^2 r is sharp",
-    np.max((1 + np.exp(radii)) ** 2 / 4 / np.cosh(radii) ** 2),
-    (4 / (1 + np.exp(radii)) ** 2 <= least * (1 + 1e-9)).all() and np.allclose(least, np.cosh(radii) ** -2.0),
-    source="paper, logistic losses, line 1100", expected="at least 1", unit="times the sharp constant, at most",
-)
+printed, sharp = 4 / (1 + np.exp(radii)) ** 2, np.cosh(radii) ** -2.0
+holds = (printed <= least * (1 + 1e-9)).all() and np.allclose(least, sharp)
+claim("rip-logistic-sharp", np.max(sharp / printed), holds)
 
 
 # %% [markdown]
@@ -399,14 +369,8 @@ def logistic_case(seed, points=4):
 logistic = np.array([logistic_case(seed) for seed in range(n_seeds)])
 
 # %%
-names = "measured, bound with cosh^2 r, bound of the paper"
-print(names + ":", ", ".join(f"{v:.3g}" for v in np.median(logistic, axis=0)))
-fgmp.claim(
-    "rip-logistic", f"logistic Hessian of the twin data in the dictionary, r = {radius:g}: RSS/RSC below both bounds",
-    logistic[:, 0], (np.diff(logistic, axis=1) >= 0).all(axis=1), source="paper, logistic losses, line 1113",
-    expected=f"below {logistic[:, 1].min():.3g} and {logistic[:, 2].min():.3g}",
-    unit="is the ratio (infinite in the standard basis)",
-)
+print("measured, bound with cosh^2 r, bound of the paper:", ", ".join(f"{v:.3g}" for v in np.median(logistic, axis=0)))
+claim("rip-logistic", logistic[:, 0], (np.diff(logistic, axis=1) >= 0).all(axis=1))
 
 
 # %% [markdown]
@@ -425,12 +389,8 @@ def smallest_weight(seed):
 
 # %%
 weights = np.array([smallest_weight(seed) for seed in range(n_seeds)])
-fgmp.claim(
-    "rip-logistic-ball", f"coefficients in a ball of radius {radius:g}: all curvatures at least 4 / (1 + e^r)^2",
-    weights, "corrected" if (weights < 4 / (1 + np.exp(radius)) ** 2).all() else True,
-    source="paper, logistic losses, line 1106",
-    expected=f"at least {4 / (1 + np.exp(radius)) ** 2:.3g}", unit="is the smallest curvature",
-)
+printed = 4 / (1 + np.exp(radius)) ** 2
+claim("rip-logistic-ball", weights, "corrected" if (weights < printed).all() else True)
 
 
 # %% [markdown]
@@ -502,11 +462,8 @@ def referenced_ratio(r):
 
 # %%
 referenced = np.array([referenced_ratio(r) for r in radii])
-fgmp.claim(
-    "rip-softmax-reference", "softmax with a reference class: RSS/RSC of the whole Hessian at most (1 + C e^(2r))^2",
-    "the paper's is {:.3g} to {:.3g} times that of the corners".format(*np.sort(paper_ratio / referenced)[[0, -1]]),
-    (referenced <= paper_ratio).all(), source="paper, logistic losses, line 1137", expected="at least 1 times",
-)
+excess = paper_ratio / referenced
+claim("rip-softmax-reference", holds=(excess >= 1).all())
 
 # %%
 fig, ax = panels(width=5.8, height=3.7)
@@ -522,12 +479,8 @@ plt.show()
 
 # %%
 reached = radii >= np.log(n_classes - 1) / 2
-fgmp.claim(
-    "rip-softmax-blocks", "softmax blocks: ratio at most (1 + C e^(2r))^2; sharp is (1 + o)^2 / 4o, o = (C-1) e^(2r)",
-    "the paper's is {:.3g} to {:.3g} times the sharp one".format(*np.sort(paper_ratio / sharp_block)[[0, -1]]),
-    (blocks <= paper_ratio).all() and np.allclose(blocks[reached], sharp_block[reached], rtol=1e-4),
-    source="paper, logistic losses, line 1137", expected="at least 1 times",
-)
+excess, sharp = paper_ratio / sharp_block, np.allclose(blocks[reached], sharp_block[reached], rtol=1e-4)
+claim("rip-softmax-blocks", holds=(blocks <= paper_ratio).all() and sharp)
 assert (whole[:, 0] <= centred * (1 + 1e-9)).all() and (blocks <= sharp_block * (1 + 1e-9)).all()
 
 
@@ -542,10 +495,7 @@ def shift_curvature(seed):
 
 # %%
 shifts = np.array([abs(shift_curvature(seed)) for seed in range(n_seeds)])
-fgmp.claim(
-    "rip-softmax-shift", "softmax without a reference class has no curvature along one atom added to all columns",
-    shifts, shifts < 1e-12, floor=1e-12, source="ours, logistic losses", expected=0, unit="is the curvature",
-)
+claim("rip-softmax-shift", shifts, shifts < 1e-12)
 
 
 # %% [markdown]
@@ -584,27 +534,21 @@ histories = [three(seed) for seed in range(n_seeds)]
 errors = np.array([[h["relative_error"] for h in row] for row in histories])
 
 # %% tags=["headline"]
-fig, ax = panels(width=6, height=3.8)
+fig, ax = panels(width=7.4, height=3.8)
 labels = "signal and method: standard basis", "signal and method: dictionary", "signal: dictionary, method: basis"
-styles = (dict(color=BLUE, marker="s"), METHODS["FedGradMP"], dict(color=ORANGE, marker="^"))
+styles = (dict(color=BLUE, marker="s"), METHODS["FedGradMP"], dict(color=PURPLE, marker="^"))
 for k in (0, 2, 1):
     curve(ax, range(rounds + 1), np.maximum(errors[:, k], 1e-17), labels[k], **styles[k])
 floor(ax, exact, "counts as exact")
 ax.set(yscale="log", xlabel="round", ylabel="relative error")
-ax.legend()
+name_lines(ax)
 plt.show()
 
 # %%
 ends = errors[:, :, -1]
 for k in (0, 2):
     print(f"{labels[k]}: error above 0.1 in the end on {np.sum(ends[:, k] > 0.1)} of {len(ends)} seeds")
-fgmp.claim(
-    "rip-fedgradmp", f"clients without curvature in the standard basis: exact within {rounds} rounds in the dictionary",
-    ends[:, 1], (ends[:, 1] <= exact) & (ends[:, [0, 2]] > 0.1).all(axis=1), floor=exact,
-    source="ours, Gaussian dictionary", expected=f"at most {exact:g}",
-    unit="relative error (above 0.1 in the standard basis)",
-    parameters=dict(n_clients=n_clients, rows=client_rows, sparsity=signal_sparsity, n_seeds=n_seeds),
-)
+claim("rip-fedgradmp", ends[:, 1], (ends[:, 1] <= exact) & (ends[:, [0, 2]] > 0.1).all(axis=1))
 
 # %% [markdown]
 # Two remarks of the paper end this section. **The dictionary is not a sketch:** it changes the space of the models
@@ -614,11 +558,7 @@ fgmp.claim(
 # %%
 sent = np.array([[h["bytes_up"][-1] for h in row[:2]] for row in histories])
 twice = [fgmp.gaussian_dictionary(twin_columns, n, rng=7).atoms for _ in range(2)]
-fgmp.claim(
-    "rip-remarks", "the dictionary compresses nothing: as many bytes as in the standard basis; a seed draws it",
-    sent[:, 1] / sent[:, 0], bool((sent[:, 0] == sent[:, 1]).all() and np.array_equal(*twice)),
-    source="paper, Gaussian dictionary, line 1142", expected=1, unit="times the bytes of the standard basis",
-)
+claim("rip-remarks", sent[:, 1] / sent[:, 0], bool((sent[:, 0] == sent[:, 1]).all() and np.array_equal(*twice)))
 
 # %% [markdown]
 # ## What differs from the paper, and why

@@ -44,22 +44,16 @@ n_seeds = 20  # seeds: repetitions with new data and new minibatches (at least 2
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
 from scipy.stats import binomtest, kendalltau
 
 import fgmp
-from fgmp.book.figures import curve, floor, gradation, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import curve, floor, gradation, name_lines, panels
+from fgmp.book.opening import begin
 
-alphas, Ks = check_parameters(globals(), "alpha", "local_iterations")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
-settings = dict(n_samples=n_samples, n_features=n_features, sparsity=sparsity, batch_size=batch_size)
-settings |= dict(variance_decay=variance_decay, alpha=alphas, local_iterations=Ks, rounds=rounds, exact=exact)
+claim, alphas, Ks = begin(globals(), "alpha", "local_iterations")
 
 # %% [markdown]
 # ## The theory in four lines
@@ -153,18 +147,7 @@ print(f"exact in the last round as well: {(small[:, -1] <= exact).sum()} of {n_s
 
 # %%
 enough = int(np.ceil(0.95 * n_seeds))
-words = f"error <= {exact:g} within 4 rounds on at least {enough} of {n_seeds} seeds, within 6 on all"
-sizes = f"tau={sparsity}, b={batch_size}, K={max(Ks)}, p={variance_decay:g}"
-fgmp.claim(
-    "fig1-exact-small",
-    f"noiseless, N={small_n_clients}, alpha={small_alpha:g}, {sizes}: relative {words}",
-    needed,
-    bool((needed <= 4).sum() >= enough and (needed <= 6).all()),
-    source="ours, Figure 1",
-    expected="at most 4, rarely 6",
-    unit="rounds",
-    parameters=settings | dict(n_clients=small_n_clients, alpha=small_alpha),
-)
+claim("fig1-exact-small", needed, (needed <= 4).sum() >= enough and (needed <= 6).all())
 
 
 # %% [markdown]
@@ -214,16 +197,15 @@ for row, K in enumerate(Ks):
         for a, style, values in zip(alphas, gradation(len(alphas)), runs, strict=True):
             curve(ax, range(rounds + 1), values, rf"$\alpha$ = {a:g}", band=(25, 75), **style)
         ax.set(yscale="log", title=f"K = {K}, {case}", ylabel="relative error", xlabel="round" if K == Ks[-1] else "")
-    floor(axes[row, 0], exact, "counts as exact (left)")
-    floor(axes[row, 1], np.median(pooled), "pooled least squares,\nsupport known (right)")
-    average = {"color": "0.35", "linestyle": ":", "label": "average of clients,\nsupport known (right)"}
-    axes[row, 1].axhline(np.median(averaged), **average)
-entries = [ax.get_legend_handles_labels() for ax in axes[0]]
-fig.legend(*[left + right[-2:] for left, right in zip(*entries, strict=True)], loc="outside right center")
+    floor(axes[row, 0], exact, "counts as exact", inside="left")
+    floor(axes[row, 1], np.median(averaged), "average", inside="outside", linestyle=":")
+    floor(axes[row, 1], np.median(pooled), "pooled", inside="outside")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# *Figure 1 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile.*
+# *Figure 1 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. "Pooled" and
+# "average" are the two floors.*
 #
 # Look at the left column first. The error falls for some rounds and then drops to rounding in one step: all clients
 # have found the support. With larger $\alpha$ or smaller $K$ the drop comes later. On the right the curves begin in the
@@ -245,17 +227,7 @@ for row, K in enumerate(Ks):
 
 # %%
 in_time = ((needed[-1] <= 4).sum(axis=1) >= enough) & (needed[-1] <= 6).all(axis=1)  # one answer for each alpha
-listed = ", ".join(f"{a:g}" for a in alphas)
-fgmp.claim(
-    "fig1-exact",
-    f"noiseless, N={n_clients}, {sizes}, each alpha of {listed}: relative {words}",
-    needed[-1].max(axis=0),
-    bool(in_time.all()),
-    source="ours, Figure 1",
-    expected="at most 4, rarely 6",
-    unit="rounds at the slowest alpha",
-    parameters=settings | dict(n_clients=n_clients),
-)
+claim("fig1-exact", needed[-1].max(axis=0), in_time.all())
 
 # %% [markdown]
 # ## Is it a straight line?
@@ -292,17 +264,7 @@ below = (rms <= np.maximum(line, exact) * slack).all(axis=-1)
 above = np.maximum(noiseless, exact)
 factors = (above[..., 1:] / above[..., :-1])[noiseless[..., :-1] > exact]  # of every round of every run
 single = (noiseless <= np.maximum(noiseless[..., 1:2] ** np.arange(rounds + 1), exact) * slack).all(axis=-1)
-fgmp.claim(
-    "fig1-linear",
-    f"noiseless, each alpha of {listed}: the rms error stays on or below the straight line of its first round until"
-    " it is exact (at least linear convergence)",
-    f"{below.sum()} of {below.size} pairs of alpha and K; {single.sum()} of {single.size} single runs;"
-    f" largest factor of a single round {factors.max():.3g}",
-    bool(below.all() and (line[..., 1] < 1).all()),
-    source="paper, Figure 1, line 1168",
-    expected="linear convergence at every alpha",
-    parameters=settings | dict(n_clients=n_clients, n_seeds=n_seeds),
-)
+claim("fig1-linear", holds=below.all() and (line[..., 1] < 1).all())
 
 
 # %% [markdown]
@@ -384,16 +346,8 @@ for name, factors in (("first round", first), ("fitted", fitted)) if len(alphas)
 # %%
 for case, name in enumerate(("noiseless", "noisy")) if len(alphas) > 1 and n_seeds >= 7 else ():
     tested = [ranks["fitted", case, K] for K in Ks]
-    fgmp.claim(
-        f"fig1-slower-{name}",
-        f"{name}, K = {' and '.join(map(str, Ks))}: the fitted factor per round grows with alpha (rank correlation of"
-        " each seed, mean over K; sign test p < 0.01 at each K)",
-        np.mean(tested, axis=0),
-        all(sign_test(one) < 0.01 for one in tested),
-        source="paper, Figure 1, line 1170",
-        expected="above 0: slower for larger alpha",
-        parameters=settings | dict(n_clients=n_clients, noise_variance=case * noise_variance),
-    )
+    slower = all(sign_test(one) < 0.01 for one in tested)
+    claim("fig1-slower-{name}", np.mean(tested, axis=0), slower, name=name)
 
 # %% [markdown]
 # ## Where the noisy runs end
@@ -402,7 +356,7 @@ for case, name in enumerate(("noiseless", "noisy")) if len(alphas) > 1 and n_see
 
 # %%
 ratios = noisy[..., -1] / pooled  # [K, alpha, seed]
-fig, ax = panels(width=5.2)
+fig, ax = panels(width=6.4)
 for K, style, values in zip(Ks, gradation(len(Ks)), ratios, strict=True):
     curve(ax, range(len(alphas)), values.T, f"FedGradMP, K = {K}", band=(25, 75), **style)
 grey = {"color": "0.35", "linestyle": ":", "marker": "x"}
@@ -410,7 +364,7 @@ curve(ax, range(len(alphas)), (averaged / pooled).T, "average of clients,\nsuppo
 floor(ax, 1, "pooled least squares,\nsupport known")
 ax.set(xlabel=r"heterogeneity $\alpha$ (not to scale)", ylabel="last error / pooled least squares", ylim=(0, None))
 ax.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
-ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+name_lines(ax)
 plt.show()
 
 # %% [markdown]
@@ -430,18 +384,7 @@ for row, K in enumerate(Ks):
         print(f"K = {K}, alpha = {a:<4g} last error {np.median(level):.3g}, {np.median(ratio):.3g} times the floor")
 
 # %%
-worst = np.median(ratios, axis=-1).max()
-fgmp.claim(
-    "fig1-residual",
-    f"noise variance {noise_variance:g}: the error ends within 10 times that of pooled least squares on the"
-    " true support (medians at every alpha and K)",
-    np.median(ratios, axis=(0, 1)),
-    bool(worst <= 10),
-    source="ours, Figure 1",
-    expected="at most 10",
-    unit="times",
-    parameters=settings | dict(n_clients=n_clients, noise_variance=noise_variance),
-)
+claim("fig1-residual", np.median(ratios, axis=(0, 1)), np.median(ratios, axis=-1).max() <= 10)
 
 # %% [markdown]
 # ## What differs from the paper, and why

@@ -15,7 +15,7 @@
 # ![Relative error against rounds, seconds and megabytes, five methods](pictures/05_comparison_linear.png)
 #
 # At the rates of the paper's grid FedGradMP is ahead in rounds, in seconds and in bytes. FedMid, FedDualAvg and
-# FedAvg lie on one another near 1 in these forty rounds; the dashed line is what an oracle could reach.
+# FedAvg lie on one another near 1: the rows at the lower right tell them apart. The broken line is an oracle's error.
 #
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
@@ -93,21 +93,18 @@ n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 10
 workers = 2  # threads that share the runs that are not timed (at least 1)
 
 # %%
-import warnings
 from functools import partial
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from fgmp.book.figures import METHODS, curve, floor, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import METHODS, curve, dots, floor, name_lines, panels
+from fgmp.book.opening import begin
 
-methods, rates, more_rates = check_parameters(globals(), "methods", "rates", "more_rates")
+claim, methods, rates, more_rates = begin(globals(), "methods", "rates", "more_rates")
 rivals = [name for name in MAKERS if name in methods]
 if not rivals or not {*methods} <= {"FedGradMP", *MAKERS}:
     raise ValueError(f"methods is {methods}; expected some of {', '.join(MAKERS)}")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}
 seeds, tuning_seeds = range(n_seeds), range(1000, 1000 + n_tuning_seeds)
 shown_rounds, long_rounds = rounds
@@ -306,16 +303,22 @@ def contestants(figure):
     return [name for name in ("FedGradMP", *rivals) if (figure, name, 0) in runs]
 
 
+def last(figure, name):
+    return errors(figure, name)[:, -1]
+
+
 def race(figure):
-    picture, axes = panels(3, width=4.0)
-    for ax, (label, column), first in zip(axes, COSTS.items(), (0, 1, 1), strict=True):
+    picture, axes = panels(2, 2, width=4.4, height=2.9)
+    best = np.median([oracle[figure, seed] for seed in seeds])
+    for ax, (label, column), first in zip(axes.flat[:3], COSTS.items(), (0, 1, 1), strict=True):
         for name in contestants(figure):
             style = METHODS.get(name, {}) | {"markevery": max(1, shown_rounds // 8)}
             curve(ax, cost(figure, name, column)[first:], errors(figure, name)[:, first:], name, **style)
-        floor(ax, np.median([oracle[figure, seed] for seed in seeds]), "oracle")
-        ax.set(xlabel=label, yscale="log", xscale="log" if first else "linear")
-    axes[0].set_ylabel("relative error")
-    picture.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=len(rivals) + 2)
+        floor(ax, best, "oracle", inside="left")
+        ax.set(xlabel=label, yscale="log", xscale="log" if first else "linear", ylabel="relative error")
+    dots(axes[1, 1], {name: last(figure, name) for name in contestants(figure)}, digits=3)
+    axes[1, 1].axvline(best, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2)
+    axes[1, 1].set(xlabel=f"relative error after {shown_rounds} rounds", xscale="log", xlim=(0.8 * best, 1.2))
 
 
 # %% [markdown]
@@ -325,11 +328,10 @@ def race(figure):
 race(3)
 
 
+# %% [markdown]
+# *Lines are medians over the seeds, bands and bars span all of them. The rows at the lower right name the methods.*
+
 # %%
-def last(figure, name):
-    return errors(figure, name)[:, -1]
-
-
 def rounds_to_target(figure, name):
     below = errors(figure, name) <= target
     return np.where(below.any(axis=1), below.argmax(axis=1), np.inf)
@@ -348,6 +350,7 @@ def table(figure):
 # %%
 table(3)
 
+
 # %% [markdown]
 # Each statement of the paper about this figure becomes a claim. It is reproduced if it holds on every seed, and in
 # part if it holds on at least half of them. First: fewer rounds, fewer seconds, and a smaller error. For the seconds we
@@ -355,16 +358,9 @@ table(3)
 # ahead of every rival.
 
 # %%
-SOURCE = {figure: f"paper, Figure {figure}, line {line}" for figure, line in ((3, 1226), (4, 1230), (5, 1232))}
-
-
-def claim_rounds(figure):
+def in_rounds(figure):
     mine = rounds_to_target(figure, "FedGradMP")
-    best = np.min([rounds_to_target(figure, name) for name in contestants(figure)[1:]], axis=0)
-    text = f"FedGradMP reaches a relative error of {target:g} in fewer rounds than every rival"
-    theirs = f"{np.median(best):g}" if np.isfinite(np.median(best)) else f"more than {shown_rounds}"
-    expected = f"fewer than the best rival, which needs {theirs}"
-    fgmp.claim(f"fig{figure}-rounds", text, mine, mine < best, source=SOURCE[figure], expected=expected, unit="rounds")
+    return mine, np.min([rounds_to_target(figure, name) for name in contestants(figure)[1:]], axis=0)
 
 
 # %%
@@ -373,14 +369,9 @@ def error_when(figure, seed, seconds):
     return history["relative_error"][history["seconds"] <= seconds][-1]
 
 
-def claim_seconds(figure):
-    wins = []
-    for seed in seeds:
-        ends = {name: runs[figure, name, seed].history["seconds"][-1] for name in contestants(figure)[1:]}
-        wins.append(all(error_when(figure, seed, end) < last(figure, name)[seed] for name, end in ends.items()))
-    text = f"FedGradMP is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds"
-    shown = f"ahead on {sum(wins)} of {n_seeds} seeds"
-    fgmp.claim(f"fig{figure}-seconds", text, shown, wins, source=SOURCE[figure], expected="every seed")
+def ahead_in_seconds(figure, seed):
+    ends = {name: runs[figure, name, seed].history["seconds"][-1] for name in contestants(figure)[1:]}
+    return all(error_when(figure, seed, end) < last(figure, name)[seed] for name, end in ends.items())
 
 
 # %%
@@ -398,21 +389,15 @@ def extreme(figure, name, among, pick):
 
 
 # %%
-def claim_error(figure):
-    names = contestants(figure)
-    text = f"FedGradMP has the smallest error after {shown_rounds} rounds"
-    smallest, expected = extreme(figure, "FedGradMP", names, np.min), "FedGradMP has the smallest"
-    fgmp.claim(f"fig{figure}-error", text, ends_of(figure, names), smallest, source=SOURCE[figure], expected=expected)
-
-
-# %%
 def claim_ahead(figure):
-    if len(contestants(figure)) == 1:
+    names = contestants(figure)
+    if len(names) == 1:
         print(f"Figure {figure}: every rate of every rival diverges, so there is nothing to compare with")
         return
-    claim_rounds(figure)
-    claim_seconds(figure)
-    claim_error(figure)
+    (mine, best), wins = in_rounds(figure), [ahead_in_seconds(figure, seed) for seed in seeds]
+    claim("fig{figure}-rounds", mine, mine < best, figure=figure, best=np.median(best))
+    claim("fig{figure}-seconds", holds=wins, figure=figure, wins=sum(wins))
+    claim("fig{figure}-error", ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min), figure=figure)
 
 
 # %%
@@ -430,20 +415,12 @@ thinned = [name for name in ("FedMid", "FedDualAvg") if name in contestants(3)]
 if thinned:
     names = ("FedGradMP", *thinned)
     falling = all((np.diff(np.median(errors(3, name), axis=0)) < 0).all() for name in thinned)
-    text = "the errors of FedMid and FedDualAvg fall, but more slowly than that of FedGradMP"
-    slower, expected = extreme(3, "FedGradMP", names, np.min) & falling, "FedGradMP has the smallest"
-    fgmp.claim("fig3-l1", text, ends_of(3, names), slower, source=SOURCE[3], expected=expected)
+    claim("fig3-l1", ends_of(3, names), extreme(3, "FedGradMP", names, np.min) & falling)
 
 # %%
 if "FedAvg" in contestants(3):
-    nonzeros = [len(runs[3, "FedAvg", seed].support) for seed in seeds]
-    said = dict(source="paper, Figure 3, line 1227")
-    dense = np.array(nonzeros) > sparsity[0]
-    text = "FedAvg does not give a sparse model"
-    fgmp.claim("fig3-fedavg-dense", text, nonzeros, dense, expected=f"above {sparsity[0]}", unit="nonzeros", **said)
-    slowest = extreme(3, "FedAvg", contestants(3), np.max)
-    text = f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds"
-    fgmp.claim("fig3-fedavg-slowest", text, ends_of(3, contestants(3)), slowest, expected="FedAvg the largest", **said)
+    claim("fig3-fedavg-dense", [len(runs[3, "FedAvg", seed].support) for seed in seeds])
+    claim("fig3-fedavg-slowest", ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max))
 
 # %% [markdown]
 # ### Figure 4: clients that differ more
@@ -485,17 +462,9 @@ for name in contestants(3):
 # %%
 broken = [name for name in rivals if fate(name) == "diverges"]
 hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]
-lost = ", ".join(broken) or "none"
-text = f"with more heterogeneity each rival has twice the error, or diverges at its old rate (diverges: {lost})"
 if hurt:
-    factors = by_median({name: degradation(name) for name in contestants(3)})
-    unit, expected = "(error in Figure 4 over error in Figure 3)", "significant degradation of all"
-    fgmp.claim("fig4-degradation", text, factors, hurt, source=SOURCE[4], expected=expected, unit=unit)
-
-# %%
-factor = last(4, "FedGradMP") / last(3, "FedGradMP")
-text = "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3"
-fgmp.claim("fig4-fedgradmp-holds", text, factor, factor < 2, source=SOURCE[4], expected="below 2")
+    claim("fig4-degradation", by_median({name: degradation(name) for name in contestants(3)}), hurt)
+claim("fig4-fedgradmp-holds", degradation("FedGradMP"))
 
 # %% [markdown]
 # ### Figure 5: a signal with many nonzero entries
@@ -557,10 +526,10 @@ def draw_longer(ax, figure):
     floor(ax, np.median([oracle[figure, seed] for seed in seeds]), "oracle")
     title = f"data of Figure {figure}, $\\alpha$ = {SETTINGS[figure][0]:g}"
     ax.set(yscale="log", xlabel="rounds of communication", ylabel="relative error", title=title)
-    ax.legend()
+    name_lines(ax)
 
 
-picture, axes = panels(2, sharey=True)
+picture, axes = panels(2, width=5.2, sharey=True)
 for ax, figure in zip(axes, (3, 4), strict=True):
     draw_longer(ax, figure)
 
@@ -587,20 +556,16 @@ for figure, rate in sorted({job[:2] for job in jobs}):
 # lies outside of the grid. (Of Figure 4 the paper does not say it; that claim is ours.)
 
 # %%
-def claim_residual(id, figure, rate, source):
+def claim_residual(id, figure, rate):
     if rate and all((figure, rate, seed) in longer for seed in seeds):
-        where = "inside" if rate in rates else "outside"
-        text = "FedGradMP has the smallest residual error: its lowest error in any round over that of"
-        text += f" {runner_up} after {long_rounds} rounds at rate {rate:g}, {where} the paper's grid"
-        ratios = ratio(figure, rate)
-        fgmp.claim(id, text, ratios, ratios <= 1, source=source, expected="at most 1")
+        claim(id, ratio(figure, rate), rate=rate, where="inside" if rate in rates else "outside")
 
 
 # %%
 if inside[0] != beyond[0]:
-    claim_residual("fig3-residual-grid", 3, inside[0], "paper, Figure 3, line 1228")
-claim_residual("fig3-residual", 3, beyond[0], "paper, Figure 3, line 1228")
-claim_residual("fig4-residual", 4, beyond[1], "ours, Figure 4")
+    claim_residual("fig3-residual-grid", 3, inside[0])
+claim_residual("fig3-residual", 3, beyond[0])
+claim_residual("fig4-residual", 4, beyond[1])
 
 # %% [markdown]
 # The band on the right is wide: with clients that differ more, the runner-up comes to rest at very different heights on
@@ -610,10 +575,7 @@ claim_residual("fig4-residual", 4, beyond[1], "ours, Figure 4")
 # %%
 if beyond[0] and beyond[1]:
     ends = {f: np.array([longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds]) for f in (3, 4)}
-    factor = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
-    text = f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly"
-    said = dict(source=SOURCE[4], expected="above 2", unit="times that of Figure 3")
-    fgmp.claim("fig4-runner-up-degradation", text, factor, factor > 2, **said)
+    claim("fig4-runner-up-degradation", np.fmin(ends[4], 10) / np.fmin(ends[3], 10))
 
 
 # %% [markdown]
@@ -632,10 +594,7 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
     factors, straight = np.transpose([line(longer[3, inside[0], seed]) for seed in seeds])
     early = min(2, shown_rounds)
     mine = errors(3, "FedGradMP")[:, early] ** (1 / early)
-    text = "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error"
-    wins = (straight >= 0.95) & (factors < 1) & (factors > mine)
-    expected = f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds"
-    fgmp.claim("fig3-iterht-linear", text, factors, wins, source=SOURCE[3], expected=expected)
+    claim("fig3-iterht-linear", factors, (straight >= 0.95) & (factors < 1) & (factors > mine))
 
 # %% [markdown]
 # ## Where the residual of FedGradMP comes from

@@ -58,7 +58,6 @@ n_sweep_seeds = None  # seeds at the other tau (integer, 1 to n_seeds; None: all
 workers = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
 from functools import partial
 from math import comb
 
@@ -66,25 +65,24 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, gradation, images, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import METHODS, curve, floor, images, name_lines, panels
+from fgmp.book.opening import begin
 
 SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
 SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
 PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=n_seeds)
 PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
 names = "cohort_size batch_size local_iterations rounds sparsity small_sparsity learning_rates n_atoms n_sweep_seeds"
-settled = check_parameters(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
+claim, *settled = begin(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
 cohort_size, batch_size, local_iterations, rounds, sparsity, small_sparsity, learning_rates = settled[:7]
 n_atoms, n_sweep_seeds = settled[7:]
 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
 data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
-data.train.check_cohort(cohort_size), data.train.check_batch_size(batch_size)
+data.train.check_cohort(cohort_size)
+data.train.check_batch_size(batch_size)
 data.train.check_sparsity(max(*sparsity, *small_sparsity), min(n_atoms, data.train.n_features))
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 pixels, classes = data.train.model_shape
 TAU = sparsity[0]
 record_every = max(1, rounds // 40)
@@ -147,7 +145,7 @@ fig, ax = panels(width=5.4, height=3.4)
 for label, values, name in (("pixels", before, "FedIterHT"), ("dictionary", after, "FedGradMP")):
     curve(ax, np.arange(1, values.shape[1] + 1), values, label, markevery=5, **METHODS[name])
 ax.set(yscale="log", ylim=(1e-3, 1.5), xlabel="number of the singular value", ylabel="singular value / the largest")
-legend = ax.legend()
+name_lines(ax)
 
 
 # %% [markdown]
@@ -205,7 +203,7 @@ for version, label, name in ((1, "inked pixels", "FedIterHT"), (2, "dictionary",
     curve(ax, small_sparsity, np.fmin(measured[:, :, version], top), label, **METHODS[name])
 floor(ax, top, "infinite")
 ax.set(yscale="log", xlabel="sparsity", ylabel="restricted condition number")
-legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+name_lines(ax)
 
 # %% [markdown]
 # *Median and range over the clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
@@ -248,32 +246,12 @@ def at_two(seed):
 
 
 # %%
-settings = dict(dataset=dataset, n_atoms=n_atoms, n_clients=n_conditions)
 before, after, stable = np.transpose(Parallel(n_jobs=workers)(delayed(at_two)(seed) for seed in range(n_seeds)))
 
 # %%
-fgmp.claim(
-    "fig7-condition",
-    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst client",
-    after,
-    np.isinf(before) & np.isfinite(after),
-    source="paper, Gaussian dictionary, line 1085",
-    expected="finite",
-    parameters=settings,
-)
-
-# %%
+claim("fig7-condition", after, np.isinf(before) & np.isfinite(after))
 needed = TAU * np.log(n_atoms / TAU)
-fgmp.claim(
-    "fig7-stable-rank",
-    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
-    stable,
-    stable >= needed,
-    source="paper, Gaussian dictionary, line 1085",
-    expected=f"at least {needed:.2g}",
-    digits=2,
-    parameters=settings,
-)
+claim("fig7-stable-rank", stable, stable >= needed)
 
 # %% [markdown]
 # ## One small call
@@ -357,20 +335,21 @@ def final(who, column):
 bottom = np.floor(20 * min(final(who, "unseen").min() for who in contestants)) / 20 - 0.05
 
 # %%
-fig, axes = panels(2, width=4.4, sharey=True)
-shades = dict(zip(sorted(sparsity), gradation(len(sparsity)), strict=True)) | {None: dict(color="black")}
-for ax, column in zip(axes, ("training", "unseen"), strict=True):
-    for basis, tau in contestants:
-        label = f"{basis}, " + ("dense FedAvg" if tau is None else f"$\\tau$ = {tau}")
-        style = shades[tau] | dict(linestyle=":" if basis == "pixels" else "-", markevery=5)
-        curve(ax, curves((basis, tau), "round")[0], curves((basis, tau), column), label, **style)
-    ax.set(xlabel="round", title=f"{column} clients", ylim=(bottom, 1))
-axes[0].set(ylabel="accuracy")
-legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside right center")
+fig, axes = panels(len(seeds), 2, width=2.6, height=2.5, sharex=True, sharey=True)
+styles = {"pixels": METHODS["FedIterHT"], "dictionary": METHODS["FedGradMP"]}
+for row, column in zip(axes, ("training", "unseen"), strict=True):
+    for ax, tau in zip(row, seeds, strict=True):
+        for basis, style in styles.items():
+            who = basis, tau
+            curve(ax, curves(who, "round")[0], curves(who, column), basis, **style | dict(markevery=8))
+        ax.set(title="dense FedAvg" if tau is None else f"$\\tau$ = {tau}", ylim=(bottom, 1))
+    row[0].set(ylabel=f"accuracy, {column} clients")
+for ax in axes[1]:
+    ax.set(xlabel="round")
+legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 # %% [markdown]
-# *Figure 7: median over the seeds, bands from the worst to the best seed. The frame cuts off the first rounds.
-# Dotted: pixels.*
+# *Figure 7: median over the seeds, bands from the worst to the best seed. The frame cuts off the first rounds.*
 #
 # As in the notebook before, a run is judged by `final`, its mean over the last quarter of the records.
 
@@ -390,19 +369,11 @@ for basis, tau in contestants:
 
 # %%
 level = 0.02 if dataset == "digits" else 0.01  # digits has 400 test images only
-settings |= dict(rounds=rounds, cohort_size=cohort_size, local_iterations=K, batch_size=batch_size, sparsity=sparsity)
 for column in ("training", "unseen"):
     gains = {tau: final(("dictionary", tau), column) - final(("pixels", tau), column) for tau in sparsity}
     ahead = [np.median(gain) > level for gain in gains.values()]
-    fgmp.claim(
-        f"fig7-{column}",
-        f"{dataset}, {rounds} rounds: accuracy on {column} clients, dictionary minus pixels, tau = {TAU} (paired)",
-        f"ahead by more than {level} on {np.count_nonzero(gains[TAU] > level)} of {len(gains[TAU])} seeds",
-        ahead,
-        source="paper, Figure 7, line 1315",
-        expected=f"ahead by more than {level}",
-        parameters=settings | {f"{basis} {tau}": final((basis, tau), column) for basis, tau in contestants},
-    )
+    ends = {f"{basis} {tau}": final((basis, tau), column) for basis, tau in contestants}
+    claim("fig7-{column}", holds=ahead, keep=ends)
 
 # %% [markdown]
 # The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
@@ -512,30 +483,9 @@ label = ax.set_xlabel(f"accuracy on unseen clients, dictionary minus pixels, {tr
 
 # %%
 as_they_are, alike = lead(f"$\\tau$ = {t0}"), lead("each pixel four times")
-details = settings | dict(sparsity=t0, rounds=trial_rounds, rates=own)
-fgmp.claim(
-    "fig7-pixels-decide",
-    f"{dataset}, {trial_rounds} rounds, tau = {t0}, tuned rates: on unseen clients the dictionary is ahead of pixels"
-    " where each pixel stands four times, and not on the images as they are (paired)",
-    f"ahead on {sum(alike > level)} of {len(few_seeds)} seeds, and on {sum(as_they_are > level)} of {len(few_seeds)}",
-    (alike > level) & (as_they_are <= level),
-    source="ours, Figure 7",
-    expected=f"ahead by more than {level} on every seed, and on none",
-    parameters=details | leads,
-)
-
-# %%
 scaled = lead(same + "$N(0, 1)$")
-fgmp.claim(
-    "fig7-scale-decides",
-    f"{dataset}, {trial_rounds} rounds, tau = {t0}, rate {same_rate:g} for both: on unseen clients the dictionary is"
-    " ahead of pixels if its entries are N(0, 1) (paired)",
-    f"ahead on {sum(scaled > level)} of {len(few_seeds)} seeds",
-    scaled > level,
-    source="ours, Figure 7",
-    expected=f"ahead by more than {level}",
-    parameters=details | leads,
-)
+claim("fig7-pixels-decide", holds=(alike > level) & (as_they_are <= level), keep=leads)
+claim("fig7-scale-decides", holds=scaled > level)
 
 # %% [markdown]
 # ## What the models look like
@@ -546,7 +496,8 @@ fgmp.claim(
 # %%
 models = [runs[basis, TAU, 0].x[:, digit].reshape(data.image_shape) for basis in BASES for digit in range(classes)]
 models = [model / np.abs(model).max() for model in models]
-drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, width=0.9, cmap="RdBu_r", vmin=-1, vmax=1)
+scale = dict(cmap="RdBu_r", vmin=-1, vmax=1)
+drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, width=0.9, rows=list(BASES), **scale)
 
 # %% [markdown]
 # *Seed 0; every picture has a scale of its own.* In the dictionary no pixel is left out.

@@ -24,8 +24,9 @@
 # - one more round looked at from inside: why the last error depends on $K$ at all;
 # - the cost of a step of each solver as the sparsity $\tau$ grows.
 #
-# **Where it stands in the paper.** Theorem 1 and the remark on its key factors (Section III), the paragraph on complexity (Section IV-A),
-# Section V-D and Figure 10. If the algorithm is new to you, read [00_start_here](00_start_here.ipynb) first.
+# **Where it stands in the paper.** Theorem 1 and the remark on its key factors (Section III), the paragraph on
+# complexity (Section IV-A), Section V-D and Figure 10. If the algorithm is new to you, read
+# [00_start_here](00_start_here.ipynb) first.
 
 # %% tags=["parameters"]
 n_clients = 50  # N, clients of the federation; all take part in every round (at least 2)
@@ -48,7 +49,6 @@ cost_accuracy = 1.0e-6  # delta, the accuracy up to which steps are counted (abo
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
 from time import perf_counter
 
 import matplotlib.pyplot as plt
@@ -57,20 +57,15 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import curve, floor, gradation, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import curve, floor, gradation, name_lines, panels
+from fgmp.book.opening import begin
 from fgmp.dictionaries import StandardBasis
 from fgmp.local.restricted import RestrictedProblem
 from fgmp.models import SparseModel
 from fgmp.running.workers import client_generator
 
-Ks, taus = check_parameters(globals(), "local_iterations", "cost_taus")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+claim, Ks, taus = begin(globals(), "local_iterations", "cost_taus")
 seeds = range(first_seed, first_seed + n_seeds)
-setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, alpha={alpha:g}"
-settings = dict(n_samples=n_samples, n_features=n_features, variance_decay=variance_decay, local_iterations=Ks)
-settings |= dict(rounds=rounds, n_seeds=n_seeds, first_seed=first_seed)
 
 # %% [markdown]
 # ## What the theorem says about $K$
@@ -82,8 +77,8 @@ settings |= dict(rounds=rounds, n_seeds=n_seeds, first_seed=first_seed)
 #   = \frac{4\nu}{1-\mu}\cdot\frac{1-\mu^K}{1-4\mu^K}.$$
 #
 # With $\mu < 1$ both get smaller as $K$ grows. The rate falls without end. The residual falls at first, and then it
-# hardly changes. The remark behind Theorem 1 calls the residual's dependence on $K$ complicated. That is so once the clients
-# differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
+# hardly changes. The remark behind Theorem 1 calls the residual's dependence on $K$ complicated. That is so once the
+# clients differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
 # [15_convergence_theorem](15_convergence_theorem.ipynb) shows.)
 #
 # ## One small call
@@ -184,12 +179,11 @@ for column, style in enumerate(gradation(len(Ks))):
     shown = np.maximum(noiseless[:, column], reached)
     curve(left, range(rounds + 1), shown, f"K = {Ks[column]}", band=(25, 75), **style)
     curve(right, range(rounds + 1), noisy[:, column], f"K = {Ks[column]}", band=(25, 75), **style)
-floor(left, reached, "counts as reached (left)")
-floor(right, np.median(pooled), "pooled least squares,\nsupport known (right)")
+floor(left, reached, "counts as reached", inside="left")
+floor(right, np.median(pooled), "pooled least squares, support known", inside="left below")
 left.set(yscale="log", xlabel="round", ylabel="relative error", title="without noise")
-right.set(yscale="log", xlabel="round", title="with noise")
-entries = [ax.get_legend_handles_labels() for ax in (left, right)]
-fig.legend(*[first + second[-1:] for first, second in zip(*entries, strict=True)], loc="outside right center")
+right.set(yscale="log", xlabel="round", title="with noise", ylim=(np.median(pooled) / 2.5, None))
+fig.legend(*left.get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
@@ -253,15 +247,8 @@ for case in curves:
         print(f" {needed[case][:, column].mean():.3g} rounds ({low:.3g} to {high:.3g})")
 
 # %%
-fgmp.claim(
-    "fig10-rounds",
-    f"noiseless, {setting}: every run reaches the relative error {reached:g} within {rounds} rounds: rounds needed",
-    {f"K = {K}:": needed["without noise"][:, column] for column, K in enumerate(Ks)},
-    np.all(needed["without noise"] <= rounds, axis=0),
-    source="ours, Figure 10",
-    expected=f"at most {rounds}",
-    parameters=settings,
-)
+counts = {f"K = {K}:": needed["without noise"][:, column] for column, K in enumerate(Ks)}
+claim("fig10-rounds", counts, np.all(needed["without noise"] <= rounds, axis=0))
 
 # %% [markdown]
 # The answer to "does it change with $K$?" is a *trend*: the slope of a straight line through the values of one seed,
@@ -288,6 +275,10 @@ def answer(mean, low, high):
     return "yes" if high < 0 else "no" if low > 0 else "undecided"
 
 
+def decided(answers):
+    return "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
+
+
 # %%
 trends = {(case, "first"): per_doubling(first[case], True) for case in names}
 trends |= {(case, "rounds"): per_doubling(needed[case], False) for case in names}
@@ -300,17 +291,7 @@ for (case, what), (mean, low, high) in trends.items():
 for case, name in names.items():
     answers = [answer(*trends[case, what]) for what in ("first", "rounds")]
     one, per = trends[case, "first"], trends[case, "rounds"]
-    fgmp.claim(
-        f"fig10-faster-{name}",
-        f"{name}, {setting}, K from {Ks[0]} to {Ks[-1]}: with more local iterations the factor of the first round and"
-        " the rounds needed both fall (95 % intervals of the trend, bootstrap over seeds)",
-        f"first round: {answers[0]}, {one[0]:+.3g} % per doubling of K ({one[1]:+.3g} to {one[2]:+.3g});"
-        f" rounds: {answers[1]}, {per[0]:+.3g} per doubling ({per[1]:+.3g} to {per[2]:+.3g}); {n_seeds} seeds",
-        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-        source="paper, Figure 10, line 1393",
-        expected="faster with more local iterations",
-        parameters=settings | dict(noise_variance=noise_variance * (name == "noisy")),
-    )
+    claim("fig10-faster-{name}", holds=decided(answers), name=name)
 
 # %% [markdown]
 # ## Rounds saved, work spent
@@ -327,7 +308,7 @@ for case, color, marker in zip(curves, ("#0072B2", "#D55E00"), "os", strict=True
         ax.errorbar(Ks, values.mean(axis=0), bars, label=case, color=color, marker=marker, capsize=3)
 left.set(xlabel="local iterations K", ylabel="rounds needed", ylim=(0, None), xticks=Ks)
 right.set(xlabel="local iterations K", ylabel="local iterations of a client in all", ylim=(0, None), xticks=Ks)
-left.legend()
+left.legend(loc="lower left")
 plt.show()
 
 # %% [markdown]
@@ -347,16 +328,8 @@ for column, K in enumerate(Ks):
     print(f"K = {K:<3} last error {residual[:, column].mean():.3g} (95 % interval {low:.3g} to {high:.3g})")
 
 # %%
-fgmp.claim(
-    "fig10-average",
-    f"noise variance {noise_variance:g}, {setting}: the last error of the average is below that of one client (root"
-    " mean square over the clients) on every seed: last error",
-    {f"K = {K}:": residual[:, column] for column, K in enumerate(Ks)},
-    np.all(residual < one_client, axis=0),
-    source="ours, Figure 10",
-    expected="below the error of one client",
-    parameters=settings | dict(noise_variance=noise_variance, residual_rounds=residual_rounds),
-)
+ends = {f"K = {K}:": residual[:, column] for column, K in enumerate(Ks)}
+claim("fig10-average", ends, np.all(residual < one_client, axis=0))
 
 # %%
 if several:
@@ -370,17 +343,7 @@ if several:
 
 # %%
 if several:
-    fgmp.claim(
-        "fig10-residual",
-        f"noise variance {noise_variance:g}, {setting}: the last error falls as K grows (95 % intervals of the trend"
-        f" and of the paired ratio K = {Ks[-1]} to K = {Ks[0]}, bootstrap over seeds)",
-        f"trend: {answers[0]}, {trend[0]:.3g} % per doubling ({trend[1]:.3g} to {trend[2]:.3g}); ratio: {answers[1]},"
-        f" {ratio[0]:.3g} ({ratio[1]:.3g} to {ratio[2]:.3g}); smaller on {smaller} of {n_seeds} seeds",
-        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-        source="paper, Figure 10, line 1395",
-        expected="decreases slightly, as a general trend",
-        parameters=settings | dict(noise_variance=noise_variance, residual_rounds=residual_rounds),
-    )
+    claim("fig10-residual", holds=decided(answers))
 
 # %% [markdown]
 # ## Why does it depend on $K$ at all?
@@ -433,16 +396,8 @@ for title, chosen in groups.items():
 if several:
     ratios = {title: np.exp(difference[chosen]) for title, chosen in groups.items()}
     good, bad = ratios.values()
-    fgmp.claim(
-        "fig10-residual-support",
-        f"the last error at K = {Ks[-1]} is at most 0.85 of that at K = {Ks[0]} (median ratio) on the seeds where"
-        " clients find the support, and at least 0.85 on the others",
-        {f"{title}:": found for title, found in ratios.items() if len(found)},
-        bool(len(good) and np.median(good) <= 0.85 and (len(bad) == 0 or np.median(bad) >= 0.85)),
-        source="ours, Figure 10",
-        expected="at most 0.85; at least 0.85",
-        parameters=settings | dict(noise_variance=noise_variance),
-    )
+    split = len(good) and np.median(good) <= 0.85 and (len(bad) == 0 or np.median(bad) >= 0.85)
+    claim("fig10-residual-support", {f"{title}:": found for title, found in ratios.items() if len(found)}, bool(split))
 
 # %% [markdown]
 # ## What does one local iteration cost?
@@ -495,16 +450,7 @@ for tau in taus:
 
 # %%
 used = np.array(list(steps.values())) / np.array(list(conditions.values())) / np.log(1 / cost_accuracy)
-fgmp.claim(
-    "cost-steps",
-    f"gradient descent from zero is within delta = {cost_accuracy:g} of the minimiser after at most c log(1/delta)"
-    f" steps, for each tau of {', '.join(map(str, taus))}",
-    f"{used.min():.3g} to {used.max():.3g} times c log(1/delta)",
-    used <= 1,
-    source="paper, Section IV-A, line 931",
-    expected="O(c log(1/delta))",
-    parameters=dict(cost_taus=taus, cost_samples=cost_samples, cost_accuracy=cost_accuracy),
-)
+claim("cost-steps", holds=used <= 1)
 
 # %% [markdown]
 # A mean that is not zero makes the columns alike, and $c$ larger. Gradient descent pays for it with steps:
@@ -542,23 +488,25 @@ exponents = {name: np.polyfit(np.log(taus[half:]), np.log(s[half:]), 1)[0] for n
 
 # %%
 fig, (left, right) = panels(2, height=3.6, width=4.2, sharey=True)
-colors = ("#0072B2", "#56B4E9", "#009E73", "#CC79A7", "#D55E00")
+colors = ("#0072B2", "#332288", "#009E73", "#CC79A7", "#D55E00")
 for (name, times), color, marker in zip(fastest.items(), colors, "osD^v", strict=True):
     left.plot(taus, times, label=f"{name}: $\\tau^{{{exponents[name]:.1f}}}$", color=color, marker=marker)
-right.plot(taus, fastest["gradient descent, 1 step"] * list(steps.values()), color=colors[0], marker="o")
-right.plot(taus, fastest["Newton, 1 step"], color=colors[3], marker="^")
-right.plot(taus, fastest["exact"], color=colors[4], marker="v")
+descent = fastest["gradient descent, 1 step"] * list(steps.values())
+right.plot(taus, descent, label="gradient\ndescent", color=colors[0], marker="o")
+right.plot(taus, fastest["Newton, 1 step"], label="Newton", color=colors[3], marker="^")
+right.plot(taus, fastest["exact"], label="exact", color=colors[4], marker="v")
 for ax, title in ((left, "one step"), (right, f"to the accuracy {cost_accuracy:g}")):
     ax.set(xscale="log", yscale="log", xlabel=r"sparsity $\tau$", title=title)
     ax.set_xticks(taus, taus)
     ax.minorticks_off()
 left.set(ylabel="seconds")
-fig.legend(*left.get_legend_handles_labels(), loc="outside right center")
+left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.2))
+name_lines(right)
 plt.show()
 
 # %% [markdown]
-# *Seconds of one minimisation on $3\tau$ columns, measured where this notebook was last run. In the legend: the fitted
-# growth with $\tau$.*
+# *Seconds of one minimisation on $3\tau$ columns, measured where this notebook was last run. Below the left panel: its
+# lines, with the fitted growth with $\tau$.*
 #
 # For small $\tau$ the calls themselves cost more than the arithmetic. That hides the growth, most of all for SVRG,
 # which makes one small step after another in Python. Newton and exact least squares grow fastest, as in the table. A

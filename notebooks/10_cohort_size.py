@@ -21,7 +21,8 @@
 # - what the theorem on client sampling says about $L$, as numbers;
 # - the error curves of Figure 11 of the paper, in dimension 50 and in dimension 1000, over many seeds;
 # - speed and last error against $L$, each with a confidence interval and an answer: yes, no, or undecided;
-# - how often a single run shows the opposite of the average.
+# - how often a single run shows the opposite of the average;
+# - clients that fail: what each kind of fault does to a run, and what a median or a trimmed mean buys and costs.
 #
 # **Where it stands in the paper.** The theorem on client sampling (Section IV-B), Section V-E and Figure 11. If the
 # algorithm is new to you, read [00_start_here](00_start_here.ipynb) first. The method of the comparisons is that of
@@ -44,28 +45,24 @@ residual_rounds = 6  # the last error is the root-mean-square over so many round
 reached = 1.0e-10  # relative error that a noiseless run has to reach (1e-14 to 0.1)
 n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches (at least 5)
 first_seed = 1000  # the seeds count up from here (at least 0)
+failing = 0.4  # probability with which a fault strikes a client in a round (above 0, below 1)
+rows = [20, 30, 100]  # |D_i| where clients lie (increasing, each at least 1)
+liars = [0.0, 0.1, 0.3]  # share of the clients that lie (increasing, each at least 0, below 0.5)
 n_jobs = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
-
 import matplotlib.pyplot as plt
 import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import theory
-from fgmp.book.figures import curve, floor, gradation, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import curve, floor, gradation, panels
+from fgmp.book.opening import begin
 from fgmp.running.simulation import draw_cohort
 
-Ls, ns = check_parameters(globals(), "cohort_size", "n_features")
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+claim, Ls, ns, row_counts, shares = begin(globals(), "cohort_size", "n_features", "rows", "liars")
 seeds = range(first_seed, first_seed + n_seeds)
-setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}"
-settings = dict(n_samples=n_samples, variance_decay=variance_decay, cohort_size=Ls, rounds=rounds)
-settings |= dict(n_seeds=n_seeds, first_seed=first_seed)
 
 # %% [markdown]
 # ## What the theorem says about $L$
@@ -169,18 +166,18 @@ for n, row, clean, noise, floor_value in zip(ns, axes, noiseless, noisy, pooled,
         shown = np.maximum(clean[:, column], reached)
         curve(row[0], range(rounds + 1), shown, f"L = {Ls[column]}", band=(25, 75), **style)
         curve(row[1], range(rounds + 1), noise[:, column], f"L = {Ls[column]}", band=(25, 75), **style)
-    floor(row[0], reached, "counts as reached (left)")
-    floor(row[1], np.median(floor_value), "pooled least squares,\nsupport known (right)")
+    floor(row[0], reached, "counts as reached", inside="left below")
+    floor(row[1], np.median(floor_value), "pooled", inside="outside")
     row[0].set(yscale="log", ylabel="relative error", title=f"n = {n}, without noise")
     row[1].set(yscale="log", title=f"n = {n}, with noise")
 for ax in axes[-1]:
     ax.set(xlabel="round", xticks=range(0, rounds + 1, max(1, rounds // 6)))
-entries = [ax.get_legend_handles_labels() for ax in axes[0]]
-fig.legend(*[left + right[-1:] for left, right in zip(*entries, strict=True)], loc="outside right center")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
 # %% [markdown]
-# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile.*
+# *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. "Pooled" is
+# the first floor.*
 #
 # ## Does a larger cohort converge faster?
 #
@@ -262,16 +259,8 @@ def in_words(mean, low, high):
 for n in ns:
     trends = {case: speed[case, n, "rounds"] for case in curves}
     answers = [answer(*trend) for trend in trends.values()]
-    fgmp.claim(
-        f"fig11-faster-n{n}",
-        f"n={n}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend,"
-        " bootstrap over seeds)",
-        "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()),
-        "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers],
-        source="paper, Figure 11, line 1420",
-        expected="faster with larger cohorts",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance),
-    )
+    decided = "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
+    claim("fig11-faster-n{n}", "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()), decided, n=n)
 
 # %% [markdown]
 # In the small dimension a run takes two or three rounds, and that leaves little room for a trend. The paper does not
@@ -297,16 +286,8 @@ for column, L in enumerate(Ls):
 
 # %%
 trend = per_doubling(slow, False)
-fgmp.claim(
-    "fig11-faster-slow",
-    f"noiseless, n={ns[0]}, {setting.replace(f'K={local_iterations}', f'K={slow_local_iterations}')}, L from {Ls[0]} to"
-    f" {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend, bootstrap over seeds)",
-    in_words(*trend),
-    "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes",
-    source="paper, Figure 11, line 1420",
-    expected="faster with larger cohorts",
-    parameters=settings | dict(n_features=ns[0], local_iterations=slow_local_iterations),
-)
+decided = "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes"
+claim("fig11-faster-slow", in_words(*trend), decided)
 
 # %% [markdown]
 # And do the noiseless errors fall to rounding, whatever the cohort? The caption of Figure 11 says so of its right
@@ -314,17 +295,8 @@ fgmp.claim(
 # noiseless runs.
 
 # %%
-fgmp.claim(
-    "fig11-noiseless",
-    f"noiseless, {setting}, each n of {', '.join(map(str, ns))} and each L from {Ls[0]} to {Ls[-1]}: the relative error"
-    f" reaches {reached:g} within {rounds} rounds",
-    needed["without noise"].max(axis=(0, 2)),
-    (needed["without noise"] <= rounds).all(axis=(0, 2)),
-    unit="rounds at the slowest n and L",
-    source="paper, Figure 11, line 1433",
-    expected="decays to machine precision",
-    parameters=settings | dict(n_features=ns),
-)
+slowest = needed["without noise"].max(axis=(0, 2))
+claim("fig11-noiseless", slowest, slowest <= rounds)
 
 # %% [markdown]
 # ## Does the last error grow with the cohort?
@@ -368,17 +340,7 @@ for row, n in enumerate(ns):
     change = np.log(residual[row, :, -1] / residual[row, :, 0])
     ratio = np.exp([change.mean(), *interval(change)])
     grows = {"yes": "no", "no": "yes"}.get(answer(*trend), "undecided")
-    fgmp.claim(
-        f"fig11-residual-n{n}",
-        f"n={n}, noise variance {noise_variance:g}, {setting}: the last error grows with the cohort size (95 % interval"
-        " of the trend, bootstrap over seeds)",
-        f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]}"
-        f" {ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
-        "undecided" if grows == "undecided" else grows == "yes",
-        source="paper, Figure 11, line 1421",
-        expected="slightly increases",
-        parameters=settings | dict(n_features=n, noise_variance=noise_variance, residual_rounds=residual_rounds),
-    )
+    claim("fig11-residual-n{n}", holds="undecided" if grows == "undecided" else grows == "yes", n=n)
 
 # %% [markdown]
 # ## Could one run show the opposite?
@@ -395,6 +357,140 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 # %% [markdown]
 # So a picture of one run can show the opposite at its last round, but it takes some luck. Over the rounds and seeds the
 # direction is clear: the last error falls with the cohort size.
+#
+# ## Clients that fail
+#
+# A client that fails makes the cohort smaller. Here a fault strikes every client of the cohort in every round with the
+# same probability. Of what arrives the server takes what it asked for, and scales the weights to the rest: an answer
+# that is missing, late, not finite, of a wrong shape, or with indices that are repeated, out of range or too many is
+# left out, and counted.
+
+# %%
+kinds = {
+    "drops out": fgmp.DropOut(probability=failing),
+    "is late": fgmp.Late(deadline=-np.log(failing)),
+    "not finite": fgmp.NotFinite(probability=failing),
+    "wrong shape": fgmp.WrongShape(probability=failing),
+    "repeated indices": fgmp.RepeatedIndices(probability=failing),
+    "out of range": fgmp.OutOfRange(probability=failing),
+    "too many entries": fgmp.TooManyEntries(probability=failing),
+    "wrong sign": fgmp.Lie(factor=-1.0, probability=failing),
+}
+
+
+# %%
+def failing_runs(seed):
+    fed, L = federation(ns[0], seed, noise_variance), Ls[-1]
+    fewer = max(round((1 - failing) * L), 1)
+    runs = [fgmp.simulate(method, fed, rounds, size, rng=seed) for size in (L, fewer)]
+    runs += [fgmp.simulate(method, fed, rounds, L, rng=seed, faults=fault) for fault in kinds.values()]
+    return [run.history["relative_error"] for run in runs]
+
+
+# %%
+fault_range = seeds[:5]
+found = np.array(Parallel(n_jobs)(delayed(failing_runs)(seed) for seed in fault_range))  # [seed, run, round]
+without, smaller = found[:, 0], found[:, 1]
+under = dict(zip(kinds, np.moveaxis(found[:, 2:], 1, 0), strict=True))
+garbage = ["not finite", "wrong shape", "repeated indices", "out of range", "too many entries"]
+
+# %%
+fig, ax = panels(width=6.8, height=3.4)
+curve(ax, range(rounds + 1), without, "nobody fails", color="k", marker="o")
+curve(ax, range(rounds + 1), smaller, f"nobody fails, {1 - failing:.0%} of the cohort", color="0.5", marker="s")
+for (kind, errors), style in zip(under.items(), gradation(len(kinds)), strict=True):
+    curve(ax, range(rounds + 1), errors, kind, linestyle="--", **style)
+ax.set(yscale="log", xlabel="round", ylabel="relative error", title=f"n = {ns[0]}, with noise, L = {Ls[-1]}")
+fig.legend(*ax.get_legend_handles_labels(), loc="outside right center")
+plt.show()
+
+# %% [markdown]
+# *Medians over a few seeds, bands over all of them.* All faults but the last end on one line, a little above that of
+# the run in which nobody fails: what is left out is missing, and nothing worse. A lie is what a server cannot see.
+
+# %%
+last = {kind: np.sqrt(np.mean(errors[:, -residual_rounds:] ** 2, axis=1)) for kind, errors in under.items()}
+whole, fewer = (np.sqrt(np.mean(e[:, -residual_rounds:] ** 2, axis=1)) for e in (without, smaller))
+print(f"{'of a smaller cohort':20} {np.median(fewer / whole):.3g} times the last error without faults")
+for kind, error in last.items():
+    ratio = error / whole
+    print(f"{kind:20} {np.median(ratio):.3g} times ({ratio.min():.3g} to {ratio.max():.3g})")
+
+# %%
+worst = np.max([last[kind] / whole for kind in ("drops out", "is late", *garbage)], axis=0)
+claim("faults-left-out", worst)
+
+# %%
+same = [all(np.array_equal(under[kind][i], under["drops out"][i]) for kind in garbage) for i in range(len(found))]
+claim("faults-garbage", holds=same)
+
+# %% [markdown]
+# ## Clients that lie
+#
+# A median or a trimmed mean, coordinate by coordinate, in place of the mean bears some liars. For sparse models it does
+# one thing more: a coordinate survives the median only where half of the clients chose it. That is a vote on the
+# support, and it needs clients that find the support alone. So the number of rows of a client is varied too. A share of
+# the clients, the same in all rounds, sends its model with the wrong sign; all clients take part.
+
+# %%
+trimmed = 0.25  # of the answers, at each end
+combinations = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(trimmed), "median": fgmp.Median()}
+
+
+# %%
+def lying(m, share, seed):
+    sizes = dict(n_clients=n_clients, n_samples=m, n_features=ns[0], sparsity=sparsity)
+    noise = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
+    fed, fault, ends = fgmp.make_sparse_regression(**sizes, **noise, rng=seed), fgmp.Lie(clients=share), []
+    for how in combinations.values():
+        robust = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, m), combination=how)
+        run = fgmp.simulate(robust, fed, rounds // 2, rng=seed, faults=fault)
+        ends.append(run.history["relative_error"][-1])
+    return ends
+
+
+# %%
+tasks = [(m, share, seed) for m in row_counts for share in shares for seed in fault_range]
+told = np.array(Parallel(n_jobs)(delayed(lying)(*task) for task in tasks))
+told = told.reshape(len(row_counts), len(shares), len(fault_range), len(combinations))  # [rows, share, seed, how]
+
+# %%
+fig, axes = panels(len(row_counts), width=3.1, height=3.2, squeeze=False, sharey=True)
+styles = [dict(color="k", marker="o"), dict(color="#0072B2", marker="s"), dict(color="#D55E00", marker="^")]
+for ax, m, errors in zip(axes[0], row_counts, told, strict=True):
+    for column, (how, style) in enumerate(zip(combinations, styles, strict=True)):
+        curve(ax, shares, errors[..., column].T, how, **style)
+    ax.set(yscale="log", xlabel="share of clients that lie", title=f"{m} rows a client")
+axes[0, 0].set(ylabel="relative error at the end")
+fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
+plt.show()
+
+# %% [markdown]
+# *Medians and ranges over the seeds.*
+
+# %%
+for m, by_share in zip(row_counts, told, strict=True):
+    for share, errors in zip(shares, by_share, strict=True):
+        print(f"{m:>4} rows, {share:4.0%} lie:", end="")
+        for how, values in zip(combinations, errors.T, strict=True):
+            print(f"  {how} {np.median(values):.3g} ({values.min():.3g} to {values.max():.3g})", end="")
+        print()
+
+# %%
+bears = told[-1, -1, :, 2] < 0.1 * told[-1, -1, :, 0]
+claim("lies-median", {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]}, bears)
+
+# %%
+cost = told[0, 0, :, 2] / told[0, 0, :, 0]
+claim("lies-cost", cost)
+
+# %% [markdown]
+# Averaging a model with its negative leaves an error of twice the share of liars: the mean bears none. With many rows
+# the median costs nothing and bears the largest share that was tried, at some four times the error; the trimmed mean
+# bears as many as it cuts. With $3 \tau$ rows, as many as the merged support has atoms, the three are alike as long as
+# nobody lies, and the other two bear a few liars. More of them break the vote: on some seeds no atom finds a majority,
+# and the model stays zero (an error of 1). With fewer rows the median is the worst of the three even without a liar.
+# Robust combination serves clients that could do without one another.
 #
 # ## And the theorem?
 #

@@ -43,6 +43,9 @@ variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any numb
 rounds = 10  # rounds that a method may take (at least 1)
 recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of every cell and every claim (at least 5)
+few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few (four values, each at least 1)
+noisy_sizes = [50, 1000]  # N and n in the section with noise (two values, each at least 1)
+many_clients = 12000  # N where the proposition is measured (at least 2000)
 dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second ("digits" or "mnist-writers")
 digits_rounds = 80  # rounds there (at least 2)
 digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit (each at least 1)
@@ -62,15 +65,13 @@ from sklearn.linear_model import OrthogonalMatchingPursuit
 from tqdm import tqdm
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import FOREST, METHODS, curve, floor, name_lines, panels
+from fgmp.book.opening import begin
 
 names = "samples sparsities client_counts heterogeneity digits_sparsity digits_rates".split()
-settled = check_parameters(globals(), *names)
+claim, *settled = begin(globals(), *names)
 samples, sparsities, client_counts, heterogeneity, digits_sparsity, digits_rates = settled
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
-WHOSE = "ours, SharedSupportGradMP and polish"
+(few_clients, few_samples, few_features, few_sparsity), (noisy_clients, noisy_features) = few_sizes, noisy_sizes
 
 
 def shared(tau, entries=2, **options):
@@ -90,9 +91,10 @@ def each(function, jobs):
 # minimises on up to 30 atoms; with 5 rows that says nothing.
 
 # %%
-few = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=variance_decay)
+few = dict(n_clients=few_clients, n_samples=few_samples, n_features=few_features, sparsity=few_sparsity)
+few |= dict(variance_decay=variance_decay)
 toy = fgmp.make_sparse_regression(**few, heterogeneity=0.0, rng=0)
-for method in (fgmp.FedGradMP(sparsity=10), shared(10)):
+for method in (fgmp.FedGradMP(sparsity=few_sparsity), shared(few_sparsity)):
     result = fgmp.simulate(method, toy, rounds=10, rng=0)
     error = result.history["relative_error"][-1]
     print(f"{type(method).__name__}: relative error", f"{error:.2g}" if error > 1e-10 else "below 1e-10")
@@ -132,7 +134,7 @@ for method in (fgmp.FedGradMP(sparsity=10), shared(10)):
 # $f_i$ is flat along some 4-sparse direction.
 
 # %%
-small = dict(n_clients=12_000, n_samples=3, n_features=14, sparsity=2, heterogeneity=0.0, variance_decay=0.0)
+small = dict(n_clients=many_clients, n_samples=3, n_features=14, sparsity=2, heterogeneity=0.0, variance_decay=0.0)
 many = fgmp.make_sparse_regression(**small, noise_variance=1e-6, rng=0)
 one = many.pooled()
 constants = fgmp.theory.measure_constants(one, many.truth, sparsity=2)
@@ -244,7 +246,8 @@ def maps(outcomes, across, label):
             ax.set_title(way, fontsize=9)
             ax.grid(False)
         row[0].set_ylabel(f"alpha = {alpha:g}\nsamples a client")
-    [ax.set_xlabel(label) for ax in axes[-1]]
+    for ax in axes[-1]:
+        ax.set_xlabel(label)
     fig.colorbar(picture, ax=axes, label="recovered exactly")
     plt.show()
 
@@ -304,15 +307,8 @@ for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-
     if not measured.size:
         print(f"{way}: no column crosses 50 % inside this grid, so nothing is claimed")
         continue
-    fgmp.claim(
-        name,
-        f"{way}: the 50 % contour is within 10 % of that of pooled GradMP: ratio of samples, columns of the maps",
-        f"median of {measured.size} columns from {quarters(np.floor, measured):g} to {quarters(np.ceil, measured):g}",
-        measured <= 1.1,
-        source=WHOSE,
-        expected="at most 1.1",
-        parameters=dict(ratios=measured, samples=samples, seeds=n_seeds),
-    )
+    low, high = quarters(np.floor, measured), quarters(np.ceil, measured)
+    claim(name, holds=measured <= 1.1, keep=dict(ratios=measured))
 
 # %% [markdown]
 # A dash stands where one of the two does not cross 50 % inside the grid. The cut has a price where a client has few
@@ -332,7 +328,7 @@ def five(alpha, seed):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=alpha, rng=seed)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of OMP, as above
-        return [relative(WAYS[way](fed, 10), fed) <= recovered for way in FIVE]
+        return [relative(WAYS[way](fed, few_sparsity), fed) <= recovered for way in FIVE]
 
 
 # %%
@@ -349,15 +345,8 @@ for alpha, row in zip(heterogeneity, outcome.sum(axis=1), strict=True):
 
 # %%
 exact = outcome[:, :, FIVE.index("SharedSupportGradMP")]
-fgmp.claim(
-    "ours-five-samples",
-    f"SharedSupportGradMP recovers exactly with 5 samples at each of 50 clients, alpha in {heterogeneity}",
-    ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact),
-    exact,
-    source=WHOSE,
-    expected="every seed",
-    parameters={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)},
-)
+counts = [f"{row.sum()} of {row.size} seeds" for row in exact]
+claim("ours-five-samples", holds=exact, keep={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)})
 
 
 # %% [markdown]
@@ -368,7 +357,7 @@ fgmp.claim(
 # %%
 def circling(seed, longest=12):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=heterogeneity[-1], rng=seed).pooled()
-    error = fgmp.simulate(fgmp.FedGradMP(10, local_iterations=1), fed, 60, rng=0).history["relative_error"]
+    error = fgmp.simulate(fgmp.FedGradMP(few_sparsity, local_iterations=1), fed, 60, rng=0).history["relative_error"]
     periods = [p for p in range(1, longest + 1) if np.allclose(error[-20:], error[-20 - p : -p], rtol=1e-6)]
     return error[-1] > recovered, bool(periods)
 
@@ -422,7 +411,8 @@ for name, counts in zip(("FedGradMP", "SharedSupportGradMP"), hits, strict=True)
 # support, which no method can know.
 
 # %%
-noisy = dict(n_clients=50, n_features=1000, sparsity=15, heterogeneity=0.2, variance_decay=0.2, noise_variance=0.005)
+noisy = dict(n_clients=noisy_clients, n_features=noisy_features, sparsity=15)
+noisy |= dict(heterogeneity=0.2, variance_decay=0.2, noise_variance=0.005)
 
 
 # %%
@@ -446,18 +436,19 @@ def with_noise(m, seed):
 rows = [3, 5, 10, 25, 50, 100]
 jobs = list(product(rows, range(n_seeds)))
 errors = np.reshape(each(with_noise, jobs), (len(rows), n_seeds, 5))
-total = 50 * np.array(rows)
+total = noisy_clients * np.array(rows)
 
 # %%
 fig, ax = panels(width=6.4, height=4)
-closing = METHODS["FedGradMP"] | {"linestyle": ":", "marker": "^", "label": "FedGradMP, polished"}
+polished = METHODS["FedGradMP"] | {"linestyle": "--", "marker": "^", "color": FOREST}
 curve(ax, total, errors[:, :, 0].T, "FedGradMP", **METHODS["FedGradMP"])
-curve(ax, total, errors[:, :, 1].T, closing.pop("label"), **closing)
+curve(ax, total, errors[:, :, 1].T, "FedGradMP,\npolished", **polished)
 curve(ax, total, errors[:, :, 2].T, "SharedSupportGradMP", **METHODS["SharedSupportGradMP"])
-ax.plot(total, np.median(errors[:, :, 3], axis=1), color="0.35", linestyle="--", label="pooled least squares")
-ax.set(xscale="log", yscale="log", xlabel="samples of all 50 clients together", ylabel="relative error")
-ax.minorticks_off(), ax.set_xticks(total, total)
-legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
+ax.plot(total, np.median(errors[:, :, 3], axis=1), color="0.35", linestyle=":", label="pooled least squares")
+ax.set(xscale="log", yscale="log", xlabel=f"samples of all {noisy_clients} clients together", ylabel="relative error")
+ax.minorticks_off()
+ax.set_xticks(total, total)
+name_lines(ax)
 
 # %% [markdown]
 # *Median and range over the seeds.* `SharedSupportGradMP` solves with all data in every round. It ends a little above
@@ -466,15 +457,7 @@ legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 
 # %%
 ratio = errors[-1, :, 1] / errors[-1, :, 3]
-fgmp.claim(
-    "ours-polish",
-    "one closing exchange takes FedGradMP to the pooled floor: error over that of pooled least squares, 100 samples",
-    ratio,
-    ratio <= 1.05,
-    source=WHOSE,
-    expected="at most 1.05",
-    parameters=dict(before=errors[-1, :, 0] / errors[-1, :, 3], **noisy),
-)
+claim("ours-polish", ratio, keep=dict(before=errors[-1, :, 0] / errors[-1, :, 3]))
 
 # %%
 right = errors[-1, :, 4] == 1
@@ -571,16 +554,8 @@ def booked(seed, tau=15):
 
 # %%
 booked_bytes = np.array([booked(seed) for seed in range(n_seeds)])
-down, up = counted(15, 50)
-fgmp.claim(
-    "ours-bytes",
-    f"bytes of the first round as counted by hand: {down / 1e3:.3g} kB down and {up / 1e3:.3g} kB up for 50 clients",
-    booked_bytes.sum(axis=1) / 1e3,
-    (booked_bytes == (down, up)).all(axis=1),
-    unit="kB",
-    source=WHOSE,
-    expected=f"{(down + up) / 1e3:.3g}",
-)
+down, up = counted(15, noisy_clients)
+claim("ours-bytes", booked_bytes.sum(axis=1) / 1e3, (booked_bytes == (down, up)).all(axis=1))
 
 # %% [markdown]
 # For large $\tau$ a Gram matrix is too long to send. `PooledConjugateGradient` then sends vectors only, in more
@@ -670,12 +645,17 @@ for name in dict.fromkeys(one[0] for one in who):
     spread = np.abs([[ends[one].min() - m, ends[one].max() - m] for one, m in zip(points, middle, strict=True)]).T
     left.errorbar([size[one] for one in points], middle, spread, label=name, **METHODS[name])
     right.errorbar([traffic[one] / 1e6 for one in points], middle, spread, **METHODS[name])
+    for ax, places in ((left, size), (right, {one: traffic[one] / 1e6 for one in points})):
+        for one, height in zip(points, middle, strict=True):
+            said = "" if one[1] is None or name == "FedIterHT" else str(one[1])
+            ax.annotate(said, (places[one], height), (-5, 3), textcoords="offset points", ha="right", fontsize=8)
 left.set(xlabel="nonzero weights", ylabel="accuracy on unseen clients")
 right.set(xlabel="megabytes on the wire")
 legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center")
 
 # %% [markdown]
-# *Median and range over five seeds; each point is one sparsity. Accuracy is the mean over the last quarter of a run.*
+# *Median and range over five seeds; each point is one sparsity, the number at it is $\tau$. Accuracy is the mean over
+# the last quarter of a run.*
 
 # %%
 print(f"{'tau':>4}" + "".join(f"{name:>21}" for name in sparse))
@@ -689,16 +669,9 @@ for tau in digits_sparsity:
 # %%
 gains = {tau: ends[sparse[0], tau] - ends["FedGradMP", tau] for tau in digits_sparsity}
 level = 0.01 if paper else 0.02  # accuracy on 400 images jumps by more than 0.01
-fgmp.claim(
-    "ours-digits",
-    f"{dataset}, {digits_rounds} rounds: accuracy on unseen clients, SharedSupportGradMP minus FedGradMP (paired)",
-    {f"tau = {tau}, either way:": np.abs(gain).round(4) for tau, gain in gains.items()},
-    [np.median(gain) > level for gain in gains.values()],
-    source=WHOSE,
-    expected=f"above {level}",
-    within=level if paper else 0.1,
-    parameters={f"{name} {tau}": ends[name, tau] for name, tau in who},
-)
+found = {f"tau = {tau}, either way:": np.abs(gain).round(4) for tau, gain in gains.items()}
+everyone = {f"{name} {tau}": ends[name, tau] for name, tau in who}
+claim("ours-digits", found, [np.median(gain) > level for gain in gains.values()], keep=everyone)
 
 
 # %% [markdown]
@@ -713,14 +686,16 @@ fgmp.claim(
 # %%
 def limited(cohort_size, count, seed):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=1.0, rng=seed)
-    method = fgmp.SharedSupportGradMP(10, fgmp.LargestEntries(count or 20), pruning="largest")
+    named = fgmp.LargestEntries(count or 2 * few_sparsity)
+    method = fgmp.SharedSupportGradMP(few_sparsity, named, pruning="largest")
     run = fgmp.simulate(method, fed, 3 * rounds, cohort_size, rng=0, callback=fgmp.stop_at(recovered))
     return run.history["relative_error"][-1] <= recovered
 
 
 # %%
-cohorts, cuts = [5, 10, 15, 20, 30, 50], [1, 2, 4, 10, 20, 40, 1000]
-cells = [(L, None) for L in cohorts] + [(50, cut) for cut in cuts]
+cohorts = [L for L in (5, 10, 15, 20, 30) if L < few_clients] + [few_clients]
+cuts = [sent for sent in (1, 2, 4, 10, 20, 40) if sent < few_features] + [few_features]
+cells = [(L, None) for L in cohorts] + [(few_clients, cut) for cut in cuts]
 jobs = [(*cell, seed) for cell in cells for seed in range(n_seeds)]
 hits = np.reshape(each(limited, jobs), (-1, n_seeds)).mean(axis=1)
 
@@ -739,11 +714,11 @@ def hidden(seeing, seed):
         y -= fed.truth[rare] * A[:, rare]  # as if the feature were zero there
         A[:, rare] = 0
     blind = fgmp.Federation.from_arrays(As, ys)
-    return rare in fgmp.simulate(shared(10), blind, rounds, rng=0).support
+    return rare in fgmp.simulate(shared(few_sparsity), blind, rounds, rng=0).support
 
 
 # %%
-seen = [1, 2, 5, 10, 25, 50]
+seen = [count for count in (1, 2, 5, 10, 25) if count < few_clients] + [few_clients]
 jobs = list(product(seen, range(n_seeds)))
 kept = np.reshape(each(hidden, jobs), (len(seen), n_seeds)).mean(axis=1)
 
@@ -776,14 +751,14 @@ for words, values, shares in (
 # %%
 def circles(seed, longest=12):
     fed = fgmp.make_sparse_regression(**few, heterogeneity=1.0, rng=seed)
-    error = fgmp.simulate(shared(10), fed, 60, rng=0).history["relative_error"]
+    error = fgmp.simulate(shared(few_sparsity), fed, 60, rng=0).history["relative_error"]
     periods = [p for p in range(1, longest + 1) if np.allclose(error[-20:], error[-20 - p : -p], rtol=1e-6)]
     return error[-1] > recovered, bool(periods)
 
 
 # %%
 failed, repeats = np.array(each(circles, [(seed,) for seed in range(n_seeds)])).T
-print(f"all 50 clients, 60 rounds: {failed.sum()} of {n_seeds} runs fail, ", end="")
+print(f"all {few_clients} clients, 60 rounds: {failed.sum()} of {n_seeds} runs fail, ", end="")
 print(f"{(failed & repeats).sum()} of these repeat themselves after at most 12 rounds")
 
 # %% [markdown]

@@ -45,44 +45,46 @@ rows = [25, 50, 100]  # rows of each of ten sites there (increasing, each at lea
 n_seeds = 2  # seeds there (at least 1)
 
 # %%
-import json
-import warnings
-from importlib.util import find_spec
 from itertools import combinations
-from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
-from scipy.sparse.csgraph import connected_components
-from scipy.special import expit
 from sklearn.datasets import load_breast_cancer
-from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, OrthogonalMatchingPursuit, lasso_path
 from sklearn.metrics import log_loss, roc_auc_score
-from sklearn.model_selection import StratifiedKFold
-from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import METHODS, curve, floor, panels
+from fgmp.book.opening import begin
 
-sparsities, rows = check_parameters(globals(), "sparsities", "rows")
-
-# %%
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
+claim, sparsities, rows = begin(globals(), "sparsities", "rows")
 
 # %% [markdown]
 # ## The table
 #
-# scikit-learn's breast cancer table: 30 measurements of cell nuclei of each of 569 patients. With all products of two
-# of them (both standardised; a hospital sends sums for that), there are 465 features, and most say the same as others:
-# radius, perimeter and area of a nucleus are nearly one.
+# scikit-learn's breast cancer table: 30 measurements of cell nuclei of each of 569 patients. Many say the same as
+# others: radius, perimeter and area of a nucleus are nearly one.
 
 # %%
 cancer = load_breast_cancer(as_frame=True)
 measurements = cancer.data.rename(columns=lambda name: name.replace(" ", "_"))
 measured = StandardScaler().set_output(transform="pandas").fit_transform(measurements)
+
+# %%
+fig, ax = panels(width=5.4, height=4.4)
+picture = ax.imshow(np.abs(np.corrcoef(measured.T)), cmap="Greys", vmin=0, vmax=1)
+ax.set(xlabel="measurement", ylabel="measurement")
+ax.grid(False)
+fig.colorbar(picture, label="how much they correlate, either way")
+plt.show()
+
+# %% [markdown]
+# *Dark: two measurements that say nearly the same. They come in three blocks of ten: the mean over the nuclei, its
+# standard error, and the worst three.*
+#
+# With all products of two measurements (both standardised; a hospital sends sums for that), there are 465 features.
+
+# %%
 products = PolynomialFeatures(2, interaction_only=True, include_bias=False).set_output(transform="pandas")
 X = products.fit_transform(measured)
 y = (cancer.target == 0).to_numpy().astype(int)  # 1 is malignant
@@ -251,15 +253,8 @@ for h, (_, _, count, common) in zip(hospitals, rest, strict=True):
     print(f"{h} alone: {count:.0f} features, {common:.0f} of them among the {len(model.support_)} of the joint model")
 
 # %%
-fgmp.claim(
-    "own-alone",
-    f"breast cancer, {n_hospitals} hospitals: log loss on the patients of the others, one hospital's own model minus"
-    " the joint model (one value for each hospital)",
-    dict(zip([f"{h[-1]}:" for h in hospitals], (rest[:, 0] - rest[:, 1]).round(3), strict=True)),
-    rest[:, 0] > rest[:, 1],
-    source="ours",
-    expected="above 0",
-)
+worse = rest[:, 0] - rest[:, 1]
+claim("own-alone", dict(zip([f"{h[-1]}:" for h in hospitals], worse.round(3), strict=True)), worse > 0)
 
 # %% [markdown]
 # ## Side by side
@@ -276,6 +271,16 @@ fgmp.claim(
 # hospital, as `notebooks/chosen-anew.yaml` asks for.
 
 # %%
+from importlib.util import find_spec
+
+from scipy.sparse.csgraph import connected_components
+from scipy.special import expit
+from sklearn.linear_model import LogisticRegression, LogisticRegressionCV, OrthogonalMatchingPursuit, lasso_path
+from sklearn.model_selection import StratifiedKFold
+from sklearn.pipeline import make_pipeline
+
+from fgmp.book.statements import kept_records
+
 LASSO = dict(solver="liblinear", max_iter=500, intercept_scaling=10, random_state=0)
 renamed = LogisticRegression().penalty == "deprecated"  # from scikit-learn 1.8 on
 ONE = dict(l1_ratio=1) if renamed else dict(penalty="l1")
@@ -393,19 +398,12 @@ def judged(name, seed):
 # %%
 deals = {name: [judged(name, seed) for seed in range(n_deals)] for name in WAYS}
 
-
-# %%
-def kept_run():
-    path = Path("results/13_your_own_data-more-seeds.json")
-    claims = json.loads(path.read_text())["claims"] if peers == "kept" and path.exists() else []
-    return {claim["id"]: claim["parameters"] for claim in claims}
-
-
 # %% [markdown]
 # What of the kept run stands here was measured on the same deals, or it is not used:
 
 # %%
-record = kept_run().get("own-log-loss", {})
+kept = kept_records("13_your_own_data-more-seeds") if peers == "kept" else {}
+record = kept.get("own-log-loss", {})
 same = (record.get("hospitals"), record.get("smallest"), record.get("anew")) == (n_hospitals, smallest, anew)
 for name in PEERS:
     if same and name in record and len(record[name]) >= n_deals:
@@ -470,29 +468,15 @@ plt.show()
 ours = ["FedGradMP", "SharedSupportGradMP"]
 best = np.min([runs[name][1] for name in POOLED if name in runs], axis=0)
 behind = {name: runs[name][1] - best for name in ours}
-fgmp.claim(
-    "own-log-loss",
-    "breast cancer, hospitals left out, sizes fixed: log loss minus that of the best pooled method (each deal)",
-    {f"{name}:": gap.round(4) for name, gap in behind.items()},
-    [gap.max() <= 0.02 for gap in behind.values()],
-    source="ours",
-    expected="at most 0.02",
-    parameters=dict(hospitals=n_hospitals, smallest=smallest, anew=anew) | deals,
-)
+found, held = {f"{name}:": gap.round(4) for name, gap in behind.items()}, [gap.max() <= 0.02 for gap in behind.values()]
+claim("own-log-loss", found, held, keep=dict(hospitals=n_hospitals, smallest=smallest, anew=anew) | deals)
 
 # %%
 rivals = [runs[name][0] for name in PEERS if name in runs]
 if rivals:
     ahead = {name: runs[name][0] - np.max(rivals, axis=0) for name in ours}
-    fgmp.claim(
-        "own-stability",
-        "breast cancer, hospitals left out, sizes fixed: mean overlap of the supports minus that of abess (each deal)",
-        {f"{name}:": gap.round(3) for name, gap in ahead.items()},
-        [gap.min() > 0 for gap in ahead.values()],
-        source="ours",
-        expected="above 0",
-        parameters={name: runs[name][0] for name in names},
-    )
+    found, held = {f"{name}:": gap.round(3) for name, gap in ahead.items()}, [gap.min() > 0 for gap in ahead.values()]
+    claim("own-stability", found, held, keep={name: runs[name][0] for name in names})
 
 
 # %% [markdown]
@@ -607,7 +591,7 @@ table = np.array([[solved(number, seed) for seed in range(n_seeds)] for number i
 quality = {name: table[..., i] for i, name in enumerate(SOLVERS)}  # recall and error: [rows, seed, 2]
 
 # %%
-record = kept_run().get("own-neighbours", {})
+record = kept.get("own-neighbours", {})
 same = [record.get(name) for name in ("n", "tau", "neighbours")] == [n_features, planted, neighbours]
 for name in OTHERS:
     kept_rows = [str(number) for number in rows if str(number) in record.get(name, {})] if same else []
@@ -661,37 +645,18 @@ plt.show()
 # %%
 pooled = quality.get("abess", quality["pooled OMP"])[..., 0]  # recall of best subsets
 behind_subsets = {name: pooled - quality[name][..., 0] for name in ("FedGradMP", "the same, all sent")}
-enough = np.array(rows) >= 3 * planted
-about = f"n={n_features}, neighbours at {neighbours:g}, tau={planted}, ten sites: recall"
 record = {name: dict(zip(map(str, rows), values, strict=True)) for name, values in quality.items()}
 record |= dict(n=n_features, tau=planted, neighbours=neighbours)
 
 # %%
-fgmp.claim(
-    "own-neighbours",
-    f"{about} of FedGradMP is that of best subsets on all rows, within 0.05, where a site has 3 tau rows, and only"
-    " there (medians): how far behind",
-    {f"{number} rows:": gap.round(3) for number, gap in zip(rows, behind_subsets["FedGradMP"], strict=True)},
-    (np.median(behind_subsets["FedGradMP"], axis=1) <= 0.05) == enough,
-    source="ours",
-    expected="at most 0.05 from 3 tau rows on, above 0.05 below",
-    parameters=record,
-)
-
-# %%
-fgmp.claim(
-    "own-neighbours-shared",
-    f"{about} of SharedSupportGradMP with all entries sent is that of best subsets on all rows, within 0.05 (medians):"
-    " how far behind",
-    {f"{number} rows:": gap.round(3) for number, gap in zip(rows, behind_subsets["the same, all sent"], strict=True)},
-    np.median(behind_subsets["the same, all sent"], axis=1) <= 0.05,
-    source="ours",
-    expected="at most 0.05",
-)
+theirs, all_sent = behind_subsets.values()
+by_rows = [dict(zip([f"{number} rows:" for number in rows], gaps.round(3), strict=True)) for gaps in (theirs, all_sent)]
+as_foreseen = (np.median(theirs, axis=1) <= 0.05) == (np.array(rows) >= 3 * planted)
+claim("own-neighbours", by_rows[0], as_foreseen, keep=record)
+claim("own-neighbours-shared", by_rows[1], np.median(all_sent, axis=1) <= 0.05)
 
 # %%
 overlaps = {name: np.median(runs[name][0]) for name in names}
-worse = rest[:, 0] - rest[:, 1]
 print("alone, log loss on the others more by", f"{worse.min():.2f} to {worse.max():.2f}")
 print("overlap with a hospital left out:", ", ".join(f"{name} {overlap:.2f}" for name, overlap in overlaps.items()))
 

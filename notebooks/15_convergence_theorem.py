@@ -57,19 +57,30 @@ import numpy as np
 import fgmp
 from fgmp import theory
 from fgmp.book.bounds import BoundBesideError
-from fgmp.book.figures import BLUE, GREEN, VERMILLION, curve, floor, ink, name_lines, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import BLUE, GREEN, VERMILLION, curve, floor, ink, name_lines, panels
+from fgmp.book.opening import begin
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
 from fgmp.local.solvers import minimise_on
 from fgmp.methods.contract import Reply
 from fgmp.models import SparseModel, union
 
-tau, n, K = check_parameters(globals(), "sparsity", "n_features", "local_iterations")
-use_style()
+claim, tau, n, K = begin(globals(), "sparsity", "n_features", "local_iterations")
+
+# %%
+fed = make_conditioned_regression(np.linspace(1.005, 1.03, n_clients), n_samples, n, tau, noise**2, rng=0)
+promised = theory.theorem1(theory.measure_constants(fed, fed.truth, tau), K).after(range(rounds + 1), 1.0)
+errors = fgmp.simulate(fgmp.FedGradMP(tau, K), fed, rounds, rng=0).history["relative_error"] ** 2
+fig, ax = panels(width=6.4, height=3)
+BoundBesideError.of([(errors, promised)]).draw(ax, "One run, and what Theorem 1 promises for it")
+ax.set(ylabel="squared error")
+name_lines(ax)
+plt.show()
 
 
 # %% [markdown]
+# *One federation. What the promise is made of, and whether it holds on others, follows.*
+#
 # ## One local iteration, three lemmas
 #
 # Let $x^*$ be the sparse solution: the minimiser of $f = \sum_i p_i f_i$ over $\tau$-sparse vectors. With few
@@ -192,19 +203,10 @@ plt.show()
 # The lemmas hold, with different amounts of room:
 
 # %%
-settings = dict(n_features=n, sparsity=tau, n_clients=n_clients, n_samples=n_samples, noise=noise, n_seeds=n_seeds)
-settings |= dict(conditions=[first_condition, last_condition], local_iterations=K, rounds=rounds)
-for_lemmas = settings | dict(lemma_samples=lemma_samples, lemma_batch=lemma_batch, lemma_noise=lemma_noise)
-
-# %%
 for k, line in enumerate((417, 430, 444)):
     left, right = np.moveaxis(sides_of[:, :, k], -1, 0)
     share = np.divide(left, right, out=np.zeros_like(left), where=right > 0).max(axis=1)
-    fgmp.claim(
-        f"theory-lemma-{k + 1}", f"Lemma {k + 1} holds in each of {left.shape[1]} local iterations of every run",
-        share, (left <= right * (1 + 1e-9)).all(axis=1), unit="of the right side reached at most",
-        source=f"paper, Lemma {k + 1}, line {line}", expected="at most 1", parameters=for_lemmas,
-    )
+    claim("theory-lemma-{k + 1}", share, (left <= right * (1 + 1e-9)).all(axis=1), k=k, line=line)
 
 # %% [markdown]
 # ## How good are the constants?
@@ -304,20 +306,10 @@ plt.show()
 
 # %%
 for name, words, case in (("solution", "x^*", solution), ("truth", "x^\\#", truth)):
-    fgmp.claim(
-        f"theory-theorem-1-{name}",
-        f"Theorem 1, noise, error to {words}: bound above the error in every round, in the end below the zero model",
-        case.factors, case.useful, source="paper, Theorem 1, line 629", expected="below 1; above 1",
-        parameters=settings,
-    )
+    claim("theory-theorem-1-{name}", case.factors, case.useful, name=name, words=words)
 
 # %%
-fgmp.claim(
-    "theory-theorem-1-quiet", "Theorem 1, no noise: bound above the error in every round, and the runs exact after one",
-    quiet.promised[:, -1], quiet.holds & (quiet.measured[:, 1] <= exact**2),
-    source="paper, Theorem 1, line 629", expected="well below the zero model, which has 1",
-    unit="promised for the squared error at the last round", parameters=settings,
-)
+claim("theory-theorem-1-quiet", quiet.promised[:, -1], quiet.holds & (quiet.measured[:, 1] <= exact**2))
 
 
 # %% [markdown]
@@ -350,11 +342,7 @@ plt.show()
 print(f"the runs themselves end at most {objective.measured[:, -1].max():.3g} above f(x*)")
 
 # %%
-fgmp.claim(
-    "theory-corollary-f", "the corollary on f: bound above f in every round, and in the end below the zero model",
-    objective.factors["bound over zero model"], objective.useful, source="paper, corollary on f, line 859",
-    expected="below 1", unit="of what the zero model has above f(x*), promised at the last round", parameters=settings,
-)
+claim("theory-corollary-f", objective.factors["bound over zero model"], objective.useful)
 
 # %% [markdown]
 # (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$; in the standard basis the statement is true
@@ -388,7 +376,7 @@ fig, (left, right) = panels(2, width=4.8, height=3.5)
 for runs, label, colour in ((good, "all $\\mu(i) < 1$", BLUE), (mixed, "one $\\mu(i) > 1$", VERMILLION)):
     curve(left, iterations, [r[0] for r in runs], label, color=colour, marker="o" if runs is good else "s")
     residuals = np.array([np.where(np.isfinite(r[1]), r[1], np.nan) for r in runs])
-    right.plot(iterations, residuals.T, color=colour, alpha=0.5, linewidth=1)
+    right.plot(iterations, residuals.T, color=colour, linewidth=0.8)
     right.annotate(label, (8, np.nanmedian(residuals[:, 4])), (0, 6), textcoords="offset points", color=ink(colour))
 floor(left, 1.0, "no guarantee above")
 floor(right, 1.0, "zero model")
@@ -415,24 +403,14 @@ last = [squared_errors(fed, fed.truth, int(max(iterations)), 2)[-1] ** 0.5 for f
 # measured in [09_local_iterations](09_local_iterations.ipynb).
 
 # %%
-fgmp.claim(
-    "theory-kappa-falls", "all mu(i) < 1: kappa falls with every further local iteration",
-    [r[0][4] / r[0][0] for r in good], all((np.diff(r[0]) < 0).all() and r[2] < 1 for r in good),
-    unit="is kappa(5) / kappa(1)", source="paper, Theorem 1, line 661", expected="below 1",
-)
+falls = all((np.diff(r[0]) < 0).all() and r[2] < 1 for r in good)
+claim("theory-kappa-falls", [r[0][4] / r[0][0] for r in good], falls)
 
 # %%
 turning = [int(iterations[np.argmin(r[0])]) for r in mixed]
 rises = all(1 < t < 20 for t in turning) and all(r[0][-1] > 1 and min(r[0]) < 1 and r[2] > 1 for r in mixed)
-fgmp.claim(
-    "theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K grows", turning, rises,
-    unit="local iterations where kappa is smallest", source="paper, Theorem 1, line 664", expected="above 1, below 20",
-)
-fgmp.claim(
-    "theory-kappa-measured",
-    f"with K = {max(iterations)} and one mu(i) > 1, where kappa > 1 promises nothing: exact after 2 rounds", last,
-    np.array(last) <= exact, floor=exact, source="ours, Theorem 1", expected=f"at most {exact:g}",
-)
+claim("theory-kappa-turns", turning, rises)
+claim("theory-kappa-measured", last)
 
 # %% [markdown]
 # ## What differs from the paper, and why

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
 from fgmp import datasets, estimators, sweeping, theory
-from fgmp.book import claims, parameters
+from fgmp.book import bounds, claims, figures, parameters
 from fgmp.datasets import GaussianRows
 
 RNG = np.random.default_rng(0)
@@ -21,6 +22,7 @@ SIGNS = np.array([-1.0, 1, 1, -1, 1])
 CLASSES = np.array([0, 1, 2, 1, 0])
 FED = fgmp.make_sparse_regression(3, 6, 4, 1, rng=0)
 DIGITS = fgmp.Federation.from_arrays([A, A[:3]], [CLASSES, CLASSES[:3]], "softmax")
+LABELLED = fgmp.Federation.from_arrays([A, A[:3]], [SIGNS, SIGNS[:3]], "logistic")
 CLIENT = FED.clients[0]
 ATOMS = RNG.standard_normal((4, 6))
 DICTIONARY = fgmp.Dictionary(ATOMS)
@@ -130,6 +132,10 @@ def solves(solver):
     used(fgmp.FedGradMP(1, 1, solver=solver))
 
 
+def shares(solver):
+    used(fgmp.SharedSupportGradMP(1, solver=solver))
+
+
 def strikes(fault):
     with np.errstate(over="ignore", invalid="ignore"):
         fgmp.simulate(METHOD, FED, 1, rng=0, faults=fault)
@@ -142,6 +148,18 @@ def selects(selection):
 def table():
     frame = {"site": list("aabb"), "y": [1.0, 2, 3, 4], "u": [0.0, 1, 2, 3], "v": [1.0, 0, 1, 0]}
     return __import__("pandas").DataFrame(frame)
+
+
+def closed(function):
+    """A function that makes figures, which nobody keeps."""
+
+    def call(**arguments):
+        try:
+            return function(**{name: min(v, 9) if isinstance(v, int) else v for name, v in arguments.items()})
+        finally:
+            plt.close("all")
+
+    return call
 
 
 def axes():
@@ -169,6 +187,8 @@ ENTRIES = {
     "Federation.from_arrays, softmax": Entry(
         fgmp.Federation.from_arrays, {"As": [A, A[:3]], "ys": [CLASSES, CLASSES[:3]], "loss": "softmax"}
     ),
+    "Federation.objective": Entry(FED.objective, {"x": np.ones(4)}),
+    "Federation.label": Entry(LABELLED.label, {"predictions": [1.0, -1.0]}),
     "Federation.from_frame": Entry(
         fgmp.Federation.from_frame,
         {"df": table, "site": "site", "target": "y", "features": ["u", "v"], "loss": "squared", "weights": [1.0, 2]},
@@ -205,8 +225,8 @@ ENTRIES = {
     "gaussian_dictionary": Entry(
         fgmp.gaussian_dictionary, {"n_features": 4, "n_atoms": 5, "rng": 0, "approximation": "omp"}
     ),
-    "ksvd": Entry(fgmp.ksvd, LEARNT),
-    "fit_ksvd": Entry(fgmp.fit_ksvd, LEARNT, then=finite("codes", "errors")),
+    "ksvd": Entry(fgmp.ksvd, LEARNT, at_most={"iterations": 20}),
+    "fit_ksvd": Entry(fgmp.fit_ksvd, LEARNT, then=finite("codes", "errors"), at_most={"iterations": 20}),
     "approx_tau": Entry(fgmp.approx_tau, {"dictionary": DICTIONARY, "signal": A[0], "sparsity": 2}, then=fits),
     "approx_tau, basis": Entry(
         fgmp.approx_tau, {"dictionary": fgmp.StandardBasis(), "signal": A[0], "sparsity": 2}, then=fits
@@ -245,8 +265,8 @@ ENTRIES = {
     "SGD": Entry(fgmp.SGD, {"steps": 2, "batch_size": 3, "learning_rate": 0.1}, then=solves, at_most=LOCAL),
     "SVRG": Entry(fgmp.SVRG, STEPS | {"batch_size": 1}, then=solves, at_most=LOCAL),
     "LocalSteps": Entry(fgmp.LocalSteps, {"solver": fgmp.SGD()}),
-    "PooledConjugateGradient": Entry(fgmp.PooledConjugateGradient, {"steps": 2}),
-    "PooledNewton": Entry(fgmp.PooledNewton, {"steps": 2, "ridge": 0.1}),
+    "PooledConjugateGradient": Entry(fgmp.PooledConjugateGradient, {"steps": 2}, then=shares),
+    "PooledNewton": Entry(fgmp.PooledNewton, {"steps": 2, "ridge": 0.1}, then=shares),
     "TrimmedMean": Entry(fgmp.TrimmedMean, {"share": 0.1}, then=lambda how: used(fgmp.FedGradMP(1, combination=how))),
     # Runs.
     "DropOut": Entry(fgmp.DropOut, WHOM, then=strikes),
@@ -301,6 +321,7 @@ ENTRIES = {
         THEOREM | {"minibatch_gradient": [0.1, 0.1, 0.1]},
         at_most={"local_iterations": 50},
     ),
+    "ConvergenceBound.after": Entry(BOUND.after, {"rounds": [0, 1], "initial": 1.0}),
     "objective_bound": Entry(
         theory.objective_bound,
         {"bound": BOUND, "rounds": [0, 1], "initial": 1.0, "objective": 0.1, "gradient": 0.1, "smoothness": 1.0},
@@ -351,7 +372,11 @@ ENTRIES = {
         at_most={"rounds": 9},
     ),
     # Sweeps and the book.
-    "find_source": Entry(sweeping.find_source, {"name": "09", "folder": NOTEBOOKS}, {"name": "name|notebook"}),
+    "find_source": Entry(
+        sweeping.find_source,
+        {"name": "09", "folder": NOTEBOOKS},
+        {"name": "name|notebook", "folder": "folder|notebook"},
+    ),
     "grid_of": Entry(sweeping.grid_of, {"options": ["alpha=1,2"]}, {"options": "-g|options"}),
     "parameters_given": Entry(sweeping.parameters_given, {"text": "{alpha: 1}"}, {"text": "-y|text"}),
     "points_of": Entry(sweeping.points_of, {"code": "1", "fixed": {"a": 1}, "grid": {"b": [1]}}),
@@ -361,6 +386,17 @@ ENTRIES = {
         {"id": "a", "statement": "b", "measured": [1.0, 2.0], "holds": [True, True], "source": "ours"}
         | {"expected": "0", "unit": "s", "digits": 3, "floor": 1e-3, "within": 0.1, "parameters": {"n": 1}},
     ),
+    "read_claims": Entry(claims.read_claims, {"folder": "nowhere"}),
+    "BoundBesideError.of": Entry(bounds.BoundBesideError.of, {"runs": [[[1.0, 0.5], [2.0, 1.0]]] * 2, "exact": 0.0}),
+    "curve": Entry(
+        figures.curve, {"ax": axes, "x": [0, 1, 2], "runs": [[1.0, 2, 3], [2.0, 3, 4]], "label": "a", "band": (25, 75)}
+    ),
+    "floor": Entry(figures.floor, {"ax": axes, "value": 1.0, "label": "a", "inside": "left"}),
+    "dots": Entry(figures.dots, {"ax": axes, "runs": {"a": [1.0, 2.0]}, "digits": 3}),
+    "gradation": Entry(figures.gradation, {"count": 3}, at_most={"count": 99}),
+    "name_lines": Entry(figures.name_lines, {"ax": axes, "places": []}),
+    "images": Entry(closed(figures.images), {"pictures": [A, A], "titles": ["a", "b"], "columns": 2, "width": 2.0}),
+    "panels": Entry(closed(figures.panels), {"columns": 2, "rows": 1, "width": 2.0, "height": 2.0}),
     "printed_claims": Entry(claims.printed_claims, {"text": "[holds] a (ours): b", "notebook": "x"}),
     "read_parameters": Entry(
         parameters.read_parameters, {"source": "n = 1  # N (at least 1)"}, {"source": "source|parameter|comment|range"}

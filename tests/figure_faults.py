@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 PAGE = 7.5  # inches
 SMALLEST = 5.5  # points, at the width of a page
+PALEST = 2.9  # contrast of a line to white
 
 HOOK = f"""
 import sys
@@ -25,8 +29,26 @@ pylabtools.print_figure = reporting(pylabtools.print_figure, faults)
 """
 
 
+def contrast_to_white(colour: object, alpha: float = 1.0) -> float:
+    """As the Web Content Accessibility Guidelines define it, of a colour that lets white shine through."""
+    channels = 1 - alpha * (1 - np.array(to_rgb(colour)))
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
+
+
+def pale(ax: Axes) -> list[str]:
+    """Lines that one can hardly see on white."""
+    lines = [line for line in ax.get_lines() if line.get_visible()]
+    alphas = [
+        1.0 if line.get_linestyle() == "None" else line.get_alpha() or 1.0 for line in lines
+    ]  # points may overlap
+    pairs = zip(lines, alphas, strict=True)
+    seen = {line.get_label(): contrast_to_white(line.get_color(), alpha) for line, alpha in pairs}
+    return [f"the line {label!r} has a contrast of {value:.2g}" for label, value in seen.items() if value < PALEST]
+
+
 def faults(figure: Figure) -> list[str]:
-    """Axes without labels, and text that is too small on a page."""
+    """Axes without labels, lines too pale for white, and text that is too small on a page."""
     found = []
     for number, ax in enumerate(figure.axes):
         if not ax.get_visible() or not ax.axison:
@@ -36,6 +58,7 @@ def faults(figure: Figure) -> list[str]:
             if not (ax.get_xlabel() or ax.get_ylabel() or ax.get_title()):
                 found.append(f"{where}: the colour bar has no label")
             continue
+        found += [f"{where}: {fault}" for fault in pale(ax)]
         for name, shared in (("x", ax.get_shared_x_axes()), ("y", ax.get_shared_y_axes())):
             axis = getattr(ax, f"{name}axis")
             labels = [getattr(other, f"get_{name}label")() for other in shared.get_siblings(ax)]

@@ -36,7 +36,7 @@ def test_fewer_rows_than_three_tau_with_exact_clients():
     fed = regression((30, 8, 5))
     (word,), _ = said(fgmp.FedGradMP(3), fed)
     assert word[0] is fgmp.FewRowsWarning
-    assert "9 coefficients (3 tau), and 2 of 3 clients have fewer rows, the smallest 5" in word[1]
+    assert "9 coefficients (at most 3 tau), and 2 of 3 clients have fewer rows, the smallest 5" in word[1]
     assert "SharedSupportGradMP" in word[1]
     for quiet in (
         fgmp.FedGradMP(1),

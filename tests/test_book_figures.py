@@ -11,7 +11,7 @@ from matplotlib.colors import to_rgb
 
 from fgmp.book import figures
 from fgmp.book.bounds import BoundBesideError
-from fgmp.book.figures import floor, ink, name_lines
+from fgmp.book.figures import dots, floor, images, ink, name_lines
 
 PALETTE = [figures.ORANGE, figures.SKY, figures.GREEN, figures.BLUE, figures.VERMILLION, figures.PURPLE, figures.WINE]
 
@@ -87,3 +87,45 @@ def test_words_in_the_colours_of_lines_can_be_read():
         luminance = np.dot([0.2126, 0.7152, 0.0722], linear)
         assert 1.05 / (luminance + 0.05) >= 4.5, colour
         assert max(ink(colour)) <= max(to_rgb(colour))
+
+
+@pytest.mark.parametrize(
+    "inside, place, above",
+    [("left", "left", 1), ("right below", "right", -1), ("left below", "left", -1), ("outside", "beyond", 0)],
+)
+def test_a_floor_is_named_where_it_lies(inside, place, above):
+    ax = plt.figure().add_subplot()
+    ax.set_ylim(0, 2)
+    floor(ax, 1.0, "floor", inside=inside)
+    ax.figure.canvas.draw()
+    (text,) = ax.texts
+    box, (height, frame) = text.get_window_extent(), (ax.transData.transform((0, 1))[1], ax.bbox)
+    middle = (frame.x0 + frame.x1) / 2
+    assert {"left": box.x0 >= frame.x0 and box.x1 < middle, "right": middle < box.x0 and box.x1 <= frame.x1}.get(
+        place, box.x0 > frame.x1
+    )
+    assert {1: box.y0 >= height, -1: box.y1 <= height, 0: box.y0 < height < box.y1}[above]
+    assert ax.get_legend_handles_labels() == ([], [])
+
+
+def test_a_floor_without_a_place_is_for_the_legend():
+    ax = plt.figure().add_subplot()
+    floor(ax, 1.0, "floor")
+    assert ax.get_legend_handles_labels()[1] == ["floor"] and not ax.texts
+
+
+def test_dots_are_medians_with_ranges_from_the_top_down():
+    ax = plt.figure().add_subplot()
+    dots(ax, {"FedAvg": [3, 1, 2], "other": [0.123456]}, digits=3)
+    assert [tick.get_text() for tick in ax.get_yticklabels()] == ["FedAvg", "other"]
+    assert [(line.get_xdata()[0], line.get_ydata()[0]) for line in ax.get_lines()] == [(2, 0), (0.123456, 1)]
+    ranges = [part.get_segments()[0] for part in ax.collections]
+    np.testing.assert_array_equal(ranges[0], [[1, 0], [3, 0]])
+    assert [text.get_text() for text in ax.texts] == ["2", "0.123"] and ax.get_ylim()[0] > ax.get_ylim()[1]
+
+
+def test_rows_of_pictures_have_names_and_titles_once():
+    figure = images([np.eye(2)] * 4, ["a", "b", "a", "b"], columns=2, rows=["one", "two"])
+    assert [ax.get_title() for ax in figure.axes] == ["a", "b", "", ""]
+    assert [text.get_text() for ax in figure.axes for text in ax.texts] == ["one", "two"]
+    assert [ax.get_title() for ax in images([np.eye(2)] * 2, ["a", "b"], columns=1).axes] == ["a", "b"]

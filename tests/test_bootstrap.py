@@ -84,7 +84,7 @@ def test_the_data_stay_behind_when_a_model_travels():
     assert len(stored) < 20_000 < X.nbytes
     again = pickle.loads(stored)
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    with pytest.raises(ValueError, match="the data did not travel with it; expected a fit here"):
+    with pytest.raises(ValueError, match="the data did not travel with it; expected a fit of its own"):
         again.bootstrap(3)
     again.fit(X, y, groups)
     np.testing.assert_array_equal(again.bootstrap(3, random_state=0).coef, model.bootstrap(3, random_state=0).coef)

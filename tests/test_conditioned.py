@@ -40,7 +40,7 @@ def test_noise_has_the_variance_that_was_asked_for():
     ("arguments", "message"),
     [
         (dict(conditions=[]), r"conditions is \[\]; expected one number or more"),
-        (dict(conditions=[1.0, 0.99]), "each at least 1"),
+        (dict(conditions=[1.0, 0.99]), "each from 1 to"),
         (dict(conditions=2.0), "conditions has shape"),
         (dict(conditions=[2.0], n_samples=11), "n_samples is 11; expected an integer of at least 12"),
         (dict(conditions=[2.0], sparsity=13), "sparsity is 13"),

@@ -1,16 +1,22 @@
 """README and CONTRIBUTING: their code runs, and every link leads somewhere."""
 
 import re
+import shlex
+import tomllib
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+import papermill
 import pytest
+import yaml
+from click.testing import CliRunner
 from scipy.optimize import least_squares
 from scipy.special import huber
 
 import fgmp
 from fgmp import losses, selection
+from fgmp.cli import main as cli
 from fgmp.methods import answers, baselines
 from fgmp.running import faults
 
@@ -41,7 +47,7 @@ def test_links_lead_somewhere(document):
 
 
 def test_the_code_of_the_readme_runs():
-    synthetic, own, _, additions = python_blocks("README.md")
+    _, _, synthetic, own, additions = python_blocks("README.md")
     names = {}
     exec(synthetic, names)
     assert names["result"].history["relative_error"][-1] <= 1e-14
@@ -52,6 +58,43 @@ def test_the_code_of_the_readme_runs():
     assert np.isfinite(names["result"].x).all()
     exec(additions, names)
     np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
+
+
+def commands(name):
+    """The lines of the blocks that are no Python, and what stands in backticks and begins like a command."""
+    text = re.sub(r"```python\n.*?```", "", (ROOT / name).read_text(), flags=re.DOTALL)
+    blocks = re.findall(r"```\n(.*?)```", text, flags=re.DOTALL)
+    inline = re.findall(r"`((?:make|fgmp|papermill|pip) [^`]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
+    lines = [line for block in blocks for line in block.splitlines()] + inline
+    return [shlex.split(line, comments=True) for line in lines if line.strip()]
+
+
+@pytest.mark.parametrize("command", commands("README.md"), ids=" ".join)
+def test_the_commands_of_the_readme_are_known(command, tmp_path):
+    """The targets, the parameters, the extras are there; test_sweeping runs the commands of `fgmp`."""
+    program, *rest = command
+    if program == "make":
+        assert re.search(rf"^{rest[0]}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+    elif program == "papermill":
+        source, _, _, folder, _, given = rest
+        parameters = yaml.safe_load(given)
+        assert folder == "notebooks" and set(parameters) <= set(papermill.inspect_notebook(ROOT / source))
+        papermill.execute_notebook(ROOT / source, tmp_path / "out.ipynb", parameters, prepare_only=True)
+    elif program == "fgmp":
+        words = [word for word in rest[:2] if word in ("data", "list", "fetch", "run", "sweep", "claims")]
+        assert words and CliRunner().invoke(cli, [*words, "--help"]).exit_code == 0
+    else:
+        assert [program, rest[0]] == ["pip", "install"]
+        assert "-c" not in rest or (ROOT / rest[rest.index("-c") + 1]).exists()
+        extras = re.search(r"\[(.+)\]", rest[-1])[1].split(",")
+        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+        assert set(extras) <= set(known)
+
+
+def test_every_module_is_on_the_map():
+    text = (ROOT / "README.md").read_text()
+    modules = [path.relative_to(ROOT) for path in (ROOT / "fgmp").rglob("*.py") if path.name != "__init__.py"]
+    assert [str(path) for path in modules if f"]({path})" not in text] == []
 
 
 def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
@@ -72,6 +115,18 @@ def test_the_faults_are_all_in_the_table():
     assert {f"| `{reason}` |" in table for reason in answers.REASONS} == {True}
 
 
+def test_every_line_of_the_faults_names_tests_that_are_there():
+    rows = [line for line in (ROOT / "FAULTS.md").read_text().splitlines() if line.startswith("| ")]
+    tables = [row for row in rows if "tested as" not in row and not re.match(r"\| (rows a client|\d)", row)]
+    assert len(tables) > 40
+    for row in tables:
+        named = re.findall(r"\[([^]]+)\]\((tests/\w+\.py)\)", row)
+        assert named, row
+        for words, path in named:
+            name = f"def test_{words.replace(' ', '_')}("
+            assert name in (ROOT / path).read_text(), f"{path} has no {name}"
+
+
 def test_the_three_lines_for_a_table_run():
     import matplotlib
 
@@ -79,8 +134,8 @@ def test_the_three_lines_for_a_table_run():
     rng = np.random.default_rng(0)
     X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
-    names = {"fgmp": fgmp, "X": X, "y": y, "site": site}
-    lines = python_blocks("README.md")[2]
+    names = {"X": X, "y": y, "site": site}
+    lines = "\n".join(python_blocks("README.md")[:2])
     assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
     exec(lines.replace("n_resamples=200", "n_resamples=3"), names)
     np.testing.assert_array_equal(names["model"].support_, [1, 5])

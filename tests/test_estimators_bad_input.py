@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+from test_estimators import classification, regression
 
 import fgmp
 
@@ -129,3 +130,47 @@ def test_a_table_keeps_its_names_and_a_column_of_words_is_named(make, package):
 def test_the_face_names_what_it_does_not_have():
     with pytest.raises(AttributeError, match="module 'fgmp' has no attribute 'FedGradMPTransformer'"):
         fgmp.FedGradMPTransformer  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("groups", "message"),
+    [
+        ("site", r"groups should be a 1d array, got 'site' of shape \(\) instead"),
+        (np.zeros((3, 4)), r"groups should be a 1d array, got .* of shape \(3, 4\) instead"),
+    ],
+)
+def test_groups_that_are_no_column_are_named(groups, message):
+    X, y, _ = regression()
+    with pytest.raises(ValueError, match=message):
+        fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+
+
+def test_the_missing_value_of_pandas_is_no_group():
+    pandas = pytest.importorskip("pandas")
+    X, y, groups = regression()
+    named = pandas.Series(groups).astype(str).astype("string")
+    named[3] = pandas.NA
+    with pytest.raises(ValueError, match="Input groups contains <NA>: every row needs a group"):
+        fgmp.FedGradMPRegressor(3).fit(X, y, named)
+
+
+def test_a_column_of_dates_is_named():
+    pandas = pytest.importorskip("pandas")
+    X, y, groups = regression()
+    table = pandas.DataFrame(X, columns=[f"x{j}" for j in range(X.shape[1])])
+    table["x2"] = pandas.date_range("2026-01-01", periods=len(y))
+    with pytest.raises(ValueError, match="could not convert column 'x2' of X to float: it is Datetime"):
+        fgmp.FedGradMPRegressor(3).fit(table, y, groups)
+
+
+def test_separated_classes_without_a_bound_name_c():
+    X, y, groups = classification()
+    X[:, 0] = np.where(y == y[0], -1, 1) * (1 + np.abs(X[:, 0]))
+    with pytest.raises(ValueError, match="no bound with C=inf; a finite C gives them one"):
+        fgmp.FedGradMPClassifier(1, C=np.inf, method="shared").fit(X, y, groups)
+
+
+def test_sparsities_that_are_no_sequence_are_named():
+    X, y, groups = regression()
+    with pytest.raises(ValueError, match="The 'sparsities' parameter of FedGradMPRegressor must be a sequence of ints"):
+        fgmp.FedGradMPRegressor("cv", sparsities=5).fit(X, y, groups)

@@ -1,19 +1,10 @@
 """Lines that can be seen on white, and faults of figures that are found."""
 
 import matplotlib.pyplot as plt
-import numpy as np
 import pytest
-from figure_faults import faults
-from matplotlib.colors import to_rgb
+from figure_faults import contrast_to_white, faults
 
 from fgmp.book.figures import METHODS, gradation
-
-
-def contrast_to_white(colour):
-    """As the Web Content Accessibility Guidelines define it."""
-    channels = np.array(to_rgb(colour))
-    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
-    return 1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05)
 
 
 def test_the_contrast_is_the_known_one():
@@ -55,6 +46,18 @@ def test_shared_axes_share_a_label_and_names_of_things_need_none():
     axes[1].set_xlabel("")
     figure.canvas.draw()
     assert faults(figure) == []
+    plt.close(figure)
+
+
+def test_a_pale_line_is_a_fault():
+    figure, ax = plt.subplots()
+    ax.set(xlabel="round", ylabel="error")
+    ax.plot([1, 2], color="#E69F00", label="orange")
+    ax.plot([1, 2], color="#0072B2", label="blue")
+    assert [fault.partition(": ")[2] for fault in faults(figure)] == ["the line 'orange' has a contrast of 2.3"]
+    ax.lines[0].set_color("k")
+    ax.lines[1].set_alpha(0.4)
+    assert "the line 'blue' has a contrast of" in faults(figure)[0]
     plt.close(figure)
 
 

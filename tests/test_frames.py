@@ -72,3 +72,33 @@ def test_what_does_not_fit_is_named(package, changes, options, message):
 def test_an_array_is_no_table():
     with pytest.raises(TypeError, match="df is a ndarray; expected a table"):
         fgmp.Federation.from_frame(np.ones((3, 3)), site="a", target="b")
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_labels_are_of_any_kind(package):
+    data = columns()
+    ill = data["outcome"] > 0
+    data["outcome"] = np.where(ill, "ill", "well")
+    fed = fgmp.Federation.from_frame(as_frame(package, data), site="hospital", target="outcome", loss="logistic")
+    for client, name in zip(fed.clients, fed.site_names, strict=True):
+        rows = data["hospital"] == name
+        np.testing.assert_array_equal(fed.label(client.targets), data["outcome"][rows])
+    with pytest.raises(ValueError, match="column 'outcome' is String, '(ill|well)' for one; expected numbers"):
+        fgmp.Federation.from_frame(as_frame(package, data), site="hospital", target="outcome")
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_dates_infinities_and_sites_that_are_no_number_are_named(package):
+    def build(**changes):
+        options = dict(site="hospital", target="outcome") | changes.pop("options", {})
+        return fgmp.Federation.from_frame(as_frame(package, columns() | changes), **options)
+
+    dates = np.datetime64("2026-01-01", "us") + np.arange(50)
+    with pytest.raises(ValueError, match="column 'age' is Datetime.*; expected numbers"):
+        build(age=dates)
+    with pytest.raises(ValueError, match="column 'pressure' has 50 infinite values; expected finite numbers"):
+        build(pressure=np.full(50, np.inf))
+    with pytest.raises(ValueError, match="column 'hospital' has 50 missing values; expected a site in every row"):
+        build(hospital=np.full(50, np.nan))
+    with pytest.raises(ValueError, match=r"features is \['age', 'age'\]; expected each column once"):
+        build(options={"features": ["age", "age"]})

@@ -146,8 +146,8 @@ def test_every_notebook_checks_all_its_parameters_in_one_call(path):
         assert parameter.settled(parameter.default, defaults) == parameter.default
     calls = [n for cell in cells for n in ast.walk(ast.parse(cell.source)) if isinstance(n, ast.Call)]
     names = [getattr(call.func, "id", getattr(call.func, "attr", "")) for call in calls]
-    assert names.count("check_parameters") == 1
-    assert "check_parameters(globals()" in cells[where + 1].source
+    assert names.count("begin") == 1
+    assert "begin(globals()" in cells[where + 1].source
     assert not any("globals()[" in cell.source for cell in cells)
 
 

@@ -3,8 +3,10 @@
 import matplotlib
 import numpy as np
 import pytest
+from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
+from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from test_estimators import DATA, ESTIMATORS, classification, regression
 
 import fgmp
@@ -216,3 +218,16 @@ def test_the_fit_is_the_last_step_of_the_path(mode):
             np.testing.assert_allclose(np.mean((y - model.predict(X)) ** 2) / 2, loss, rtol=1e-9)
         better += model.score(X, y) > alone.score(X, y) + 1e-6
     assert better
+
+
+def test_every_step_of_a_path_adds_to_the_step_before():
+    """A start that stays the best on record would be the same smaller model again."""
+    X, y = load_breast_cancer(return_X_y=True)
+    X = PolynomialFeatures(2, interaction_only=True, include_bias=False).fit_transform(
+        StandardScaler().fit_transform(X)
+    )
+    groups = np.random.default_rng(0).integers(0, 12, len(y))
+    model = fgmp.FedGradMPClassifier("ebic", sparsities=range(1, 9), method="shared", random_state=0)
+    table = model.fit(X, y, groups).cv_.table
+    assert (table["n_coefficients"] - 1).tolist() == table["sparsity"].tolist()
+    assert np.all(np.diff(table["loss"]) < 0)

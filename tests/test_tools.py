@@ -1,7 +1,13 @@
 """The runner and the normaliser of notebooks, on toy notebooks."""
 
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
 
 import headlines
 import jupytext
@@ -11,7 +17,8 @@ import nbformat
 import pytest
 import run_notebooks
 from normalise import KERNEL, normalise, printed
-from run_notebooks import Job, commit_claims, commit_pair, execute, plan
+from run_notebooks import Job, commit_claims, commit_pair, execute, plan, run_all
+from test_interruptions import family, living, wait_for
 
 from fgmp.book.claims import printed_claims
 
@@ -86,6 +93,86 @@ def test_a_failure_names_cell_and_error(toy, tmp_path, capsys):
     assert "In [4], which starts 'if alpha < 0:': ValueError: " in last
 
 
+def test_a_notebook_that_fails_leaves_its_part_before_the_error(toy, tmp_path):
+    assert not execute(Job("03_toy", toy, tmp_path / "out.ipynb", {"alpha": -1}))
+    notebook = nbformat.read(tmp_path / "out.ipynb", as_version=4)
+    assert "[holds] toy (ours): x | expected: 1 | measured: -1" in printed(notebook)
+    errors = [output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "error"]
+    assert [error.ename for error in errors] == ["ValueError"]
+
+
+def runs_of(folder):
+    """How often each notebook of `several` has run."""
+    return {path.stem: len(path.read_text()) for path in sorted(folder.glob("*.count"))}
+
+
+@pytest.fixture
+def several(toy, tmp_path):
+    """Three notebooks, each of which counts its runs; the second one waits, or fails, while a file says so."""
+    counted = "# %%\nwith open({count!r}, 'a') as file:\n    file.write('x');\n"
+    held = "# %%\nimport os, time\nif os.path.exists({fail!r}):\n    raise OSError('no space')\n"
+    held += "while os.path.exists({hold!r}):\n    time.sleep(0.05)\n"
+    for name in ("03_toy", "04_second", "05_third"):
+        count, fail, hold = (str(tmp_path / word) for word in (f"{name}.count", "fail", "hold"))
+        extra = held if name == "04_second" else ""
+        (tmp_path / f"{name}.py").write_text(TOY.replace("toy", name) + (counted + extra).format_map(locals()))
+        (tmp_path / f"{name}.ipynb").write_text("")
+    return [Job(path.stem, path, tmp_path / "build" / f"{path.stem}.ipynb") for path in sorted(tmp_path.glob("0*.py"))]
+
+
+def test_after_a_failure_the_same_command_runs_what_is_left(several, tmp_path, capsys):
+    (tmp_path / "build").mkdir()
+    (tmp_path / "fail").touch()
+    assert run_all(several) == [True, False, True]
+    (tmp_path / "fail").unlink()
+    assert run_all(several) == [True, True, True]
+    assert runs_of(tmp_path) == {"03_toy": 1, "04_second": 2, "05_third": 1}
+    assert "kept    03_toy  finished before the interruption" in capsys.readouterr().out
+    assert run_all(several[:1]) == [True]  # all was through: this is a new run
+    assert runs_of(tmp_path)["03_toy"] == 2
+
+
+def test_what_has_changed_is_run_again(several, tmp_path, monkeypatch):
+    (tmp_path / "build").mkdir()
+    (tmp_path / "fail").touch()
+    run_all(several)
+    several[0].source.write_text(several[0].source.read_text() + "\n# %%\n0")
+    run_all([several[0], several[1], replace(several[2], parameters={"alpha": 2.0})])
+    assert runs_of(tmp_path) == {"03_toy": 2, "04_second": 2, "05_third": 2}
+    monkeypatch.setattr("finished.HOUSE", tmp_path)  # another fgmp
+    run_all(several)
+    assert runs_of(tmp_path) == {"03_toy": 3, "04_second": 3, "05_third": 3}
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+def test_an_interrupted_run_goes_on_and_leaves_no_process(number, several, tmp_path):
+    """Killed while the second notebook waits and the others are done: its kernel goes too, and only it runs again."""
+    (tmp_path / "build").mkdir()
+    (tmp_path / "hold").touch()
+    code = f"""
+import sys
+from pathlib import Path
+sys.path[:0] = {[str(Path(run_notebooks.__file__).parent)]!r}
+from run_notebooks import Job, run_all
+folder = Path({str(tmp_path)!r})
+run_all([Job(p.stem, p, folder / "build" / (p.stem + ".ipynb")) for p in sorted(folder.glob("0*.py"))])
+"""
+    process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
+    marks = tmp_path / "build" / ".finished"
+    assert wait_for(lambda: (marks / "03_toy").exists() and (marks / "05_third").exists(), 60)
+    assert wait_for(lambda: (tmp_path / "04_second.count").exists(), 60)
+    relatives = family(process)
+    if number == signal.SIGINT:  # as a terminal does it: to all that it has started
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    process.wait(30)
+    assert wait_for(lambda: not living(relatives), 15), living(relatives)
+    (tmp_path / "hold").unlink()
+    assert run_all(several) == [True, True, True]
+    assert runs_of(tmp_path) == {"03_toy": 1, "04_second": 2, "05_third": 1}
+
+
 def test_normalise_leaves_only_what_is_stable():
     kernel = {"name": "mine", "display_name": "Mine"}
     notebook = nbformat.v4.new_notebook(metadata={"papermill": {"duration": 1.0}, "kernelspec": kernel})
@@ -114,6 +201,56 @@ def test_links_hold_in_the_folder_of_results():
     assert notebook.cells[1].source == "f = d[0](x)"
 
 
+def cell(source, *texts, picture=None):
+    made = nbformat.v4.new_code_cell(source)
+    made.outputs = [nbformat.v4.new_output("stream", name="stdout", text=text) for text in texts]
+    if picture:
+        made.outputs.append(nbformat.v4.new_output("display_data", data={"image/png": picture}))
+    return made
+
+
+def test_a_kept_run_holds_what_differs_and_all_claims():
+    line = "[holds] toy (ours): it holds | expected: 1 | measured: 1\n"
+    text, words = nbformat.v4.new_markdown_cell, "*The picture.*\n\nMore words."
+    cells = [
+        text("# Toy\n\nWords."),
+        cell("a"),
+        text("## Same"),
+        cell("b", "1\n"),
+        text("## Other\n\nWords."),
+        cell("c"),
+    ]
+    usual, kept = nbformat.v4.new_notebook(), nbformat.v4.new_notebook()
+    usual.cells = [*cells, cell("d", "2\n", picture="x"), text(words), text("## End"), cell("e", line)]
+    kept.cells = [*cells, cell("d", "2\n", picture="y"), text(words), text("## End"), cell("e", line)]
+    keep_results.different(kept, usual, "03_toy", "real", {"n": 2})
+    first, *rest = [(one.cell_type, one.source) for one in kept.cells]
+    assert first[1].startswith("# Toy (real)\n\nThis is another run of [03_toy](../03_toy.ipynb), with `n: 2`.")
+    assert rest == [
+        ("markdown", "## Other"),
+        ("code", "d"),
+        ("markdown", "*The picture.*"),
+        ("markdown", "## End"),
+        ("code", "e"),
+    ]
+    keep_results.different(kept, usual, "03_toy", "real", {"n": 2})  # what was cut once stays as it is
+    assert [(one.cell_type, one.source) for one in kept.cells] == [first, *rest]
+
+
+@pytest.mark.parametrize(
+    "path", sorted((run_notebooks.ROOT / "notebooks" / "results").glob("*.ipynb")), ids=lambda path: path.stem
+)
+def test_kept_runs_say_what_they_are_and_repeat_nothing(path):
+    notebook = nbformat.read(path, as_version=4)
+    stem = path.stem.partition("-")[0]
+    assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
+    usual = nbformat.read(path.parents[1] / f"{stem}.ipynb", as_version=4)
+    seen = [(one.source, keep_results.shown(one)) for one in usual.cells if one.cell_type == "code"]
+    code = [one for one in notebook.cells if one.cell_type == "code"]
+    repeated = [one.source for one in code if (one.source, keep_results.shown(one)) in seen]
+    assert [source for source in repeated if "claim(" not in source] == []
+
+
 RESULTS = sorted((run_notebooks.ROOT / "notebooks" / "results").glob("*.ipynb"))
 
 
@@ -131,7 +268,7 @@ def test_kept_results_are_whole(path):
 def test_the_figure_of_the_readme_is_that_of_the_notebook():
     for name, target in headlines.README.items():
         notebook = nbformat.read(headlines.NOTEBOOKS / f"{name}.ipynb", as_version=4)
-        assert target.read_bytes() == headlines.headline(notebook)
+        assert target.read_bytes() == headlines.headline(notebook, "readme")
 
 
 def test_a_line_that_was_left_open_does_not_hide_the_claim_after_it():

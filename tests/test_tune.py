@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.book.figures import scores
+from fgmp.book.score_maps import scores
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +134,17 @@ def test_clients_held_out_judge_and_take_no_part(feds):
         parts = [np.mean((c.features @ result.x - c.targets) ** 2) / 2 for c in (fed.clients[1], fed.clients[3])]
         assert trial.score == pytest.approx(np.average(parts, weights=fed.weights[[1, 3]]), rel=1e-12)
     assert fgmp.tune(make, {"learning_rate": [0.05]}, fed, 2, held_out=(0,), column="objective").held_out == ((0,),)
+
+
+def test_sites_held_out_are_named():
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame(rng.standard_normal((30, 3)), columns=["a", "b", "y"]).assign(town=["Ulm", "Bonn"] * 15)
+    fed = fgmp.Federation.from_frame(frame, site="town", target="y")
+    tuning = fgmp.tune(lambda rate: fgmp.FedAvg(learning_rate=rate), {"rate": [0.1]}, fed, 1, held_out=["Ulm"])
+    assert fed.site_names == ("Bonn", "Ulm") and tuning.held_out == ((1,),)
+    with pytest.raises(ValueError, match="held_out is 'Kiel'"):
+        fgmp.tune(lambda rate: fgmp.FedAvg(learning_rate=rate), {"rate": [0.1]}, fed, 1, held_out=["Kiel"])
 
 
 @pytest.mark.parametrize(("held_out", "count"), [(1, 1), (3, 3), (0.5, 2), (0.01, 1), (0.99, 3), (np.int64(2), 2)])

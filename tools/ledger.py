@@ -49,9 +49,13 @@ def rounded(value: Any, digits: int = 6) -> Any:
 
 
 def write(target: Path, name: str, claims: list[Claim], **about: Any) -> None:
-    """Write the records of one run."""
+    """Write the records of one run; parameters that all its claims share stand at the top, once."""
     rows = [{key: rounded(getattr(claim, key)) for key in KEPT} for claim in claims]
-    text = json.dumps({"notebook": name, **about, "claims": rows}, indent=1, allow_nan=False)
+    given = [row["parameters"] for row in rows]
+    shared = {key: value for key, value in given[0].items() if all(one.get(key, rows) == value for one in given)}
+    for row in rows:
+        row["parameters"] = {key: value for key, value in row["parameters"].items() if key not in shared}
+    text = json.dumps({"notebook": name, **about, "parameters": shared, "claims": rows}, indent=1, allow_nan=False)
     target.parent.mkdir(exist_ok=True)
     target.write_text(text + "\n", encoding="utf-8")
 
@@ -59,7 +63,9 @@ def write(target: Path, name: str, claims: list[Claim], **about: Any) -> None:
 def read(path: Path) -> Run:
     """The records of one run."""
     found = json.loads(path.read_text(encoding="utf-8"))
-    claims = tuple(Claim(**row, notebook=found["notebook"]) for row in found["claims"])
+    shared = found.get("parameters", {})
+    rows = [row | {"parameters": shared | row["parameters"]} for row in found["claims"]]
+    claims = tuple(Claim(**row, notebook=found["notebook"]) for row in rows)
     return Run(path.stem, found["notebook"], claims)
 
 

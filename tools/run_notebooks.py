@@ -7,6 +7,9 @@
 
 With --in-place the .py half of a pair is the source; the .ipynb half is written anew from it, with the records of its
 claims, CLAIMS.md, the totals in README.md, and the pictures at the top of the notebooks and the README.
+
+A run that was interrupted, or in which a notebook failed, goes on from there with the same command: what ran through
+is kept, unless the notebook, its parameters or fgmp have changed. A notebook that fails leaves what came before.
 """
 
 import argparse
@@ -19,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import finished
 import headlines
 import jupytext
 import ledger
@@ -28,6 +32,7 @@ from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
 
 from fgmp.book.claims import printed_claims, read_claims, summary
+from fgmp.running.processes import watch_parent
 from fgmp.sweeping import execution
 from fgmp.sweeping.sources import check_parameters, parameters_of
 
@@ -45,17 +50,44 @@ class Job:
     output: Path
     parameters: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def key(self) -> str:
+        """What its outcome depends on."""
+        return finished.key_of(self.source, self.parameters)
+
 
 def execute(job: Job) -> bool:
     """Execute one notebook; print a line at the start and one at the end; True if it ran through."""
     print(f"start   {job.name}", flush=True)
-    start = time.monotonic()
+    start, key = time.monotonic(), job.key
     notebook = jupytext.read(job.source)
     normalise(notebook)
     problem = execution.execute(notebook, job.output, job.parameters, NOTEBOOKS, {"FGMP_NOTEBOOK": job.name})
     seconds = time.monotonic() - start
+    if not problem:
+        finished.mark(job.output, key)
     print(f"{'FAILED' if problem else 'done':7} {job.name}  {seconds:.1f} s  {problem}".rstrip(), flush=True)
     return not problem
+
+
+def run_all(jobs: list[Job], workers: int = 2) -> list[bool]:
+    """Execute what an interrupted run has not finished, and say for each job whether it ran through."""
+    done = {job.name: finished.is_done(job.output, job.key) for job in jobs}
+    for job in jobs:
+        if done[job.name]:
+            print(f"kept    {job.name}  finished before the interruption", flush=True)
+    left = [job for job in jobs if not done[job.name]]
+    if left:
+        with ProcessPoolExecutor(workers, initializer=watch_parent, initargs=(os.getpid(),)) as pool:
+            try:
+                done |= zip([job.name for job in left], pool.map(execute, left), strict=True)
+            except KeyboardInterrupt:
+                pool.shutdown(wait=True, cancel_futures=True)
+                raise
+    if all(done.values()):
+        for folder in {job.output.parent for job in jobs}:
+            finished.forget(folder)
+    return [done[job.name] for job in jobs]
 
 
 def plan(
@@ -126,10 +158,14 @@ def main() -> int:
     os.environ["FGMP_CLAIMS"] = str(claims)
     if "FGMP_DATA" in os.environ:  # notebooks run in a folder of their own
         os.environ["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
-    forget_claims(claims, {job.name for job in jobs} if arguments.names else None)
+    kept = {job.name for job in jobs if finished.is_done(job.output, job.key)}
+    forget_claims(claims, {job.name for job in jobs} - kept if arguments.names or kept else None)
     shutil.copytree(headlines.PICTURES, folder / headlines.PICTURES.name, dirs_exist_ok=True)  # what titles link to
-    with ProcessPoolExecutor(max_workers=2) as pool:
-        ran = list(pool.map(execute, jobs))
+    try:
+        ran = run_all(jobs)
+    except KeyboardInterrupt:
+        print("stopped; the same command goes on from here", file=sys.stderr)
+        return 130
     if arguments.in_place:
         for job, fine in zip(jobs, ran, strict=True):
             if fine:
@@ -141,8 +177,9 @@ def main() -> int:
     print(summary(read_claims(claims)))
     failed = [job.name for job, fine in zip(jobs, ran, strict=True) if not fine]
     print(f"{len(jobs) - len(failed)} of {len(jobs)} notebooks ran through")
-    if failed:
-        print(f"failed: {', '.join(failed)}")
+    for job in jobs:
+        if job.name in failed:
+            print(f"failed: {job.name}; as far as it came: {os.path.relpath(job.output)}")
     return 1 if failed else 0
 
 

@@ -25,12 +25,14 @@ TITLES = {
     "ERRATA.md": "the errata",
     "CLAIMS.md": "the claims",
     "CONTRIBUTING.md": "contributing",
+    "FAULTS.md": "the faults",
 }
 DOCUMENTS = {
     "README.md": "index.md",
     "ERRATA.md": "ERRATA.md",
     "CLAIMS.md": "CLAIMS.md",
     "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "FAULTS.md": "FAULTS.md",
     "benchmarks/README.md": "benchmarks/README.md",
     "data/README.md": "data/README.md",
 }
@@ -51,7 +53,7 @@ def entry(root: Path, name: str) -> str:
     if not name.endswith(".ipynb"):
         return page
     stem, _, kept = Path(name).stem.partition("-")
-    words = title(nbformat.read(root / name, as_version=4)).partition(":")[0]
+    words = title(nbformat.read(root / name, as_version=4)).removesuffix(f" ({kept})").partition(":")[0]
     return f"{stem.partition('_')[0]} · {words}{f' ({kept})' if kept else ''} <{page}>"
 
 
@@ -61,7 +63,7 @@ def contents(root: Path, books: list[str]) -> str:
         "The book": [book for book in books if "/results/" not in book],
         "Other runs": [book for book in books if "/results/" in book],
         "What came out": ["CLAIMS.md", "ERRATA.md", "benchmarks/README.md"],
-        "The module": ["reference/index", "parameters.md"],
+        "The module": ["reference/index", "parameters.md", "FAULTS.md"],
         "Working on it": ["CONTRIBUTING.md", "data/README.md"],
     }
     text = ""
@@ -79,18 +81,13 @@ def write_notebooks(root: Path, target: Path, links: Links, books: list[str], ru
     for place in books:
         notebook = nbformat.read(root / place, as_version=4)
         table = os.path.relpath("CLAIMS.html", os.path.dirname(place))
-        stem, _, kept = Path(place).stem.partition("-")
+        stem = Path(place).stem.partition("-")[0]
         run = Path(place).stem
         # What a kept run only repeats has its row under the committed notebook.
         found = records.get(run, {})
         rows = {name: f"{table}#{run if (run, name) in listed else stem}-{name}" for name in found}
         as_page(notebook, place, links, found, rows)
-        if "/results/" in place:
-            first = notebook.cells[0]
-            first.source = first.source.replace(title(notebook), f"{title(notebook)} ({kept})", 1)
-            back = f"This is another run ({kept}) of [{stem}](../{stem}.ipynb), with other parameters."
-            after_first_cell(notebook, f":::{{note}}\n{back}\n:::")
-        else:
+        if "/results/" not in place:
             if animation := site_animations.page_text(place, target):
                 after_first_cell(notebook, animation)
             if parameters := parameter_table(notebook):

@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import NDArray
 
+from ..checks import check_number, check_real, check_sequence
 from .figures import METHODS, curve, floor
 
 __all__ = ["BoundBesideError"]
@@ -33,7 +34,12 @@ class BoundBesideError:
     @classmethod
     def of(cls, runs: Sequence[tuple[Sequence[float], Sequence[float]]], exact: float = 0.0) -> BoundBesideError:
         """From one pair for each seed: the errors of the run, the bound in the same rounds."""
-        measured, promised = np.moveaxis(np.array(runs, dtype=float), 1, 0)
+        expected = "for each seed the errors of a run and the bound, of one length"
+        pairs = [check_real("runs", run) for run in check_sequence("runs", runs, expected)]
+        if not pairs or not pairs[0].size or {pair.shape for pair in pairs} != {(2, pairs[0].size // 2)}:
+            raise ValueError(f"runs has shapes {[pair.shape for pair in pairs]}; expected {expected}")
+        exact = check_number("exact", exact, at_least=0)
+        measured, promised = np.moveaxis(np.array(pairs, dtype=float), 1, 0)
         return cls(measured, promised, exact)
 
     @property

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_integer, check_kind, check_mapping, check_number, shown
+from ..checks import check_integer, check_kind, check_mapping, check_number, check_path, check_sequence, shown
 
 # Wholly, at least half, less than half; then what only a statement of the paper can be.
 OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
@@ -198,7 +198,7 @@ def claims_folder() -> Path:
 def read_claims(folder: str | os.PathLike[str] | None = None) -> list[Claim]:
     """Records in a folder, sorted by id; by default those in :func:`claims_folder`."""
     claims = []
-    for path in Path(folder or claims_folder()).glob("*.json"):
+    for path in (claims_folder() if folder is None else check_path("folder", folder, "a folder")).glob("*.json"):
         try:
             claims.append(Claim(**json.loads(path.read_text(encoding="utf-8"), object_hook=_decode)))
         except (ValueError, TypeError) as error:
@@ -265,7 +265,7 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _plain(v, name) for key, v in value.items()}
     if isinstance(value, Iterable) and not isinstance(value, bytes):
-        return tuple(_plain(v, name) for v in value)
+        return tuple(_plain(v, name) for v in check_sequence(name, value, "a plain value: numbers or text"))
     raise ValueError(f"{name} is of type {type(value).__name__}; expected a plain value: numbers or text")
 
 

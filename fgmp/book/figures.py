@@ -7,20 +7,41 @@ strongest.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LogNorm, Normalize, to_rgb
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.font_manager import FontProperties
 from matplotlib.lines import Line2D
-from matplotlib.patches import Rectangle
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["METHODS", "curve", "floor", "gradation", "images", "ink", "name_lines", "panels", "scores", "use_style"]
+from ..checks import (
+    check_array,
+    check_integer,
+    check_kind,
+    check_mapping,
+    check_number,
+    check_real,
+    check_sequence,
+    shown,
+)
+
+__all__ = [
+    "METHODS",
+    "curve",
+    "dots",
+    "floor",
+    "gradation",
+    "images",
+    "ink",
+    "name_lines",
+    "panels",
+    "use_style",
+]
 
 BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#000000",
@@ -33,7 +54,8 @@ BLACK, ORANGE, SKY, GREEN, YELLOW, BLUE, VERMILLION, PURPLE = (
     "#CC79A7",
 )
 
-WINE, INDIGO, BROWN = "#882255", "#332288", "#8C510A"  # yellow, orange and sky blue are too pale for a line on white
+# Yellow, orange and sky blue are too pale for a line on white.
+WINE, INDIGO, BROWN, FOREST = "#882255", "#332288", "#8C510A", "#117733"
 
 METHODS: dict[str, dict[str, Any]] = {
     "FedGradMP": {"color": VERMILLION, "marker": "o", "linewidth": 2.4, "zorder": 5},
@@ -47,6 +69,7 @@ METHODS: dict[str, dict[str, Any]] = {
 }
 
 _MARKERS = "osD^vPX<>*"
+_PLACES = ("", "left", "right", "left below", "right below", "outside")
 
 
 def use_style() -> None:
@@ -74,11 +97,14 @@ def use_style() -> None:
 
 def panels(columns: int = 1, rows: int = 1, *, width: float = 4.6, height: float = 3.6, **options: Any) -> Any:
     """A figure of equal panels; returns the figure and its axes (one, or an array as plt.subplots gives)."""
+    columns, rows = check_integer("columns", columns), check_integer("rows", rows)
+    width, height = check_number("width", width, above=0), check_number("height", height, above=0)
     return plt.subplots(rows, columns, figsize=(width * columns, height * rows), **options)
 
 
 def gradation(count: int) -> list[dict[str, Any]]:
     """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
+    count = check_integer("count", count, at_least=0)
     shades = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count))
     return [{"color": tuple(shade), "marker": _MARKERS[i % len(_MARKERS)]} for i, shade in enumerate(shades)]
 
@@ -100,7 +126,16 @@ def curve(
     **style
         For the line: an entry of `METHODS` or of `gradation`.
     """
-    x, runs = np.asarray(x), np.atleast_2d(np.asarray(runs, dtype=float))
+    _check_axes(ax)
+    x, runs = check_real("x", x), np.atleast_2d(check_real("runs", runs))
+    if x.ndim != 1 or runs.ndim != 2 or not runs.shape[0] or runs.shape[1] != len(x):
+        raise ValueError(
+            f"x has shape {x.shape} and runs {runs.shape}; expected one row of runs per seed, as long as x"
+        )
+    ends = check_array("band", band, ndim=1)
+    if len(ends) != 2 or not 0 <= ends[0] <= ends[1] <= 100:
+        raise ValueError(f"band is {shown(band)}; expected two percentiles from 0 to 100, increasing")
+    check_kind("label", label, str, "text")
     median: NDArray[Any] = np.median(runs, axis=0)
     (line,) = ax.plot(x, median, label=label, **style)
     low, high = np.percentile(runs, band, axis=0)
@@ -108,9 +143,74 @@ def curve(
     return median
 
 
-def floor(ax: Axes, value: float, label: str) -> None:
-    """A horizontal line at the best value that any method could reach."""
-    ax.axhline(value, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2, label=label, zorder=2)
+def floor(ax: Axes, value: float, label: str, *, inside: str = "", **style: Any) -> None:
+    """A horizontal line at the best value that any method could reach.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    value : float
+    label : str
+        For the legend, or with `inside` for a place at the line.
+    inside : {"", "left", "right", "left below", "right below", "outside"}
+        At which end the label is written, above the line or below it; or beyond its right end.
+    **style
+        For the line, which is dashed and grey.
+    """
+    _check_axes(ax)
+    value = check_number("value", value)
+    check_kind("label", label, str, "text")
+    if not isinstance(inside, str) or inside not in _PLACES:
+        raise ValueError(f"inside is {shown(inside)}; expected one of {', '.join(map(repr, _PLACES))}")
+    look: dict[str, Any] = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.2, "zorder": 2} | style
+    ax.axhline(value, label=f"_{label}" if inside else label, **look)
+    if inside:
+        end, _, side = inside.partition(" ")
+        place, offset = (float(end != "left"), value), (-2 if end == "right" else 2, -2 if side else 1)
+        words: Any = dict(
+            ha=end, va="top" if side else "bottom", fontsize=plt.rcParams["legend.fontsize"], color="0.25"
+        )
+        if end == "outside":
+            words |= dict(ha="left", va="center", annotation_clip=False)
+        ax.annotate(label, place, offset, xycoords=ax.get_yaxis_transform(), textcoords="offset points", **words)
+
+
+def dots(
+    ax: Axes,
+    runs: Mapping[str, ArrayLike],
+    styles: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    digits: int = 0,
+) -> None:
+    """The median of each as a dot with the range of its runs, one row each, from the top down, with its name.
+
+    Parameters
+    ----------
+    ax : matplotlib Axes
+    runs : mapping of str to array_like of numbers
+        By name, one value per seed.
+    styles : mapping of str to dict, optional
+        By name, as in `METHODS`, which is the default.
+    digits : int, default 0
+        Significant digits of the median, written beside its row; none by default.
+    """
+    _check_axes(ax)
+    digits = check_integer("digits", digits, at_least=0, at_most=17)
+    given = check_mapping("runs", runs, "a mapping of names to values, one for each seed")
+    styles = METHODS if styles is None else check_mapping("styles", styles, "a mapping of names to styles of lines")
+    for row, (name, values) in enumerate(given.items()):
+        ends = check_real("runs", values).ravel()
+        if not ends.size:
+            raise ValueError(f"runs has no values for {shown(name)}; expected one for each seed")
+        style: dict[str, Any] = {"color": BLUE, "marker": "o"} | dict(styles.get(name, {}))
+        ax.hlines(row, ends.min(), ends.max(), color=style["color"], linewidth=2, alpha=0.8)
+        ax.plot(np.median(ends), row, **style | {"linestyle": "none"})
+        if digits:
+            words: Any = dict(textcoords="offset points", va="center", fontsize=plt.rcParams["legend.fontsize"])
+            words |= dict(xycoords=ax.get_yaxis_transform(), annotation_clip=False, color=ink(style["color"]))
+            ax.annotate(f"{np.median(ends):.{digits}g}", (1.0, row), (4, 0), **words)
+    ax.set_yticks(range(len(given)), list(map(str, given)))
+    ax.set_ylim(len(given) - 0.5, -0.5)
 
 
 def ink(colour: Any) -> tuple[float, float, float]:
@@ -131,9 +231,13 @@ def name_lines(ax: Axes, places: Sequence[float] | None = None) -> None:
     places : sequence of float, optional
         Heights for the names, in the order of the lines, in place of those of their right ends.
     """
+    _check_axes(ax)
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [_right_end(ax, line) for line in lines]
     if places is not None:
+        places = check_array("places", places, ndim=1).tolist()
+        if len(places) != len(lines):
+            raise ValueError(f"places has {len(places)} entries; expected one for each of {len(lines)} lines")
         ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
     size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
     tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
@@ -174,6 +278,7 @@ def images(
     *,
     columns: int | None = None,
     width: float = 3.4,
+    rows: Sequence[str] = (),
     **options: Any,
 ) -> Figure:
     """Grey pictures side by side, without axes.
@@ -186,127 +291,33 @@ def images(
         Pictures in a row; all of them by default.
     width : float
         Width of one picture in inches.
+    rows : sequence of str, optional
+        What stands to the left of each row; only the first row has titles then.
     **options
         Passed to ``imshow`` of every picture (for example ``vmin`` and ``vmax``).
     """
-    columns = columns or len(pictures)
-    rows = -(-len(pictures) // columns)
-    shape = np.shape(pictures[0])
-    height = width * shape[0] / shape[1] + 0.3
+    grey = [check_array("pictures", picture, ndim=2) for picture in check_sequence("pictures", pictures, "pictures")]
+    titles = check_sequence("titles", titles, "a sequence of texts, one for each picture")
+    names = check_sequence("rows", rows, "a sequence of texts, one for each row")
+    if not grey or 0 in grey[0].shape or len(titles) != len(grey):
+        raise ValueError(f"pictures has {len(grey)} entries and titles {len(titles)}; expected as many, not empty")
+    columns = len(grey) if columns is None else check_integer("columns", columns)
+    count = -(-len(grey) // columns)
+    shape = grey[0].shape
+    width = check_number("width", width, above=0)
+    height = width * shape[0] / shape[1] + (0.05 if names else 0.3)
     figure: Figure
-    figure, axes = panels(columns, rows, width=width, height=height, squeeze=False)
+    figure, axes = panels(columns, count, width=width, height=height, squeeze=False)
     for ax in axes.flat:
         ax.axis("off")
-    for ax, picture, title in zip(axes.flat, pictures, titles, strict=False):
+    for number, (ax, picture, title) in enumerate(zip(axes.flat, grey, titles, strict=False)):
         ax.imshow(picture, **options)
-        ax.set_title(title)
+        ax.set_title("" if names and number >= columns else title)
+    for ax, name in zip(axes[:, 0], names, strict=False):
+        ax.text(-0.15, 0.5, name, transform=ax.transAxes, ha="right", va="center")
     return figure
 
 
-def scores(tuning: Any, x: str | None = None, y: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """The scores of a grid search: a line over one parameter, or a heat map over two, with the best one framed.
-
-    Parameters
-    ----------
-    tuning : Tuning
-        As `fgmp.tune` returns it.
-    x, y : str, optional
-        Parameters of the axes; by default the first two that have several values. Of the candidates that differ in
-        other parameters the best is shown, and the title says so.
-    ax : matplotlib Axes, optional
-        A new one by default.
-
-    Returns
-    -------
-    Axes
-
-    Raises
-    ------
-    ValueError
-        Where no parameter of the grid has that name, or x and y are the same.
-    """
-    values = _values_tried(tuning)
-    varied = [name for name in values if len(values[name]) > 1 and name not in (x, y)] or list(values)[:1]
-    x = varied.pop(0) if x is None else x
-    if y is None and varied and varied[0] != x:
-        y = varied.pop(0)
-    for word, name in (("x", x), ("y", y)):
-        if name is not None and name not in values:
-            raise ValueError(f"{word} is {name!r}; expected one of {', '.join(map(repr, values))}")
-    if x == y:
-        raise ValueError(f"x and y are both {x!r}; expected two parameters")
-    rows = values[y] if y is not None else [None]
-    table = np.full((len(rows), len(values[x])), np.inf)
-    for trial in tuning.trials:
-        place = (0 if y is None else rows.index(trial.parameters[y])), values[x].index(trial.parameters[x])
-        table[place] = min(table[place], trial.score)
-    ax = panels(width=max(4.6, 0.9 * len(values[x])))[1] if ax is None else ax
-    label = tuning.column.replace("_", " ")
-    if y is None:
-        _score_line(ax, values[x], table[0], label)
-    else:
-        _score_map(ax, values[x], rows, table, label)
-    ax.set(xlabel=x, **({} if y is None else {"ylabel": y}))
-    if others := [name for name in values if len(values[name]) > 1 and name not in (x, y)]:
-        ax.set_title(f"best over {', '.join(others)}")
-    return ax
-
-
-def _values_tried(tuning: Any) -> dict[str, list[Any]]:
-    """The distinct values of each parameter: numbers increasing, others as they came."""
-    found: dict[str, list[Any]] = {}
-    for trial in tuning.trials:
-        for name, value in trial.parameters.items():
-            if value not in found.setdefault(name, []):
-                found[name].append(value)
-    return {name: sorted(tried) if _are_numbers(tried) else tried for name, tried in found.items()}
-
-
-def _are_numbers(values: Sequence[Any]) -> bool:
-    return all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-
-
-def _spread(values: ArrayLike) -> bool:
-    """Whether positive numbers ask for a logarithmic axis."""
-    given = np.asarray(values, dtype=float)
-    return bool(given.size) and bool(given.min() > 0) and bool(given.max() >= 30 * given.min())
-
-
-def _score_line(ax: Axes, values: Sequence[Any], row: NDArray[Any], label: str) -> None:
-    numbers = _are_numbers(values)
-    places = np.array(values, float) if numbers else np.arange(len(values))
-    alive = np.isfinite(row)
-    ax.plot(places[alive], row[alive], color=BLUE, marker="o")
-    if alive.any():
-        best = int(row.argmin())
-        ax.plot(places[best], row[best], "s", color=VERMILLION, markersize=13, fillstyle="none", label="best")
-    for number, place in enumerate(places[~alive]):
-        ax.axvline(place, color="0.5", linestyle=":", label="diverged" if number == 0 else None)
-    if _spread(row[alive]):
-        ax.set_yscale("log")
-    if numbers and _spread(values):
-        ax.set_xscale("log")
-    elif not numbers:
-        ax.set_xticks(places, [str(value) for value in values])
-    ax.set_ylabel(label)
-    ax.legend()
-
-
-def _score_map(ax: Axes, columns: Sequence[Any], rows: Sequence[Any], table: NDArray[Any], label: str) -> None:
-    alive = np.isfinite(table)
-    norm = (LogNorm if _spread(table[alive]) else Normalize)(
-        *(np.quantile(table[alive], [0, 1]) if alive.any() else ())
-    )
-    picture = ax.imshow(np.where(alive, table, np.nan), cmap="cividis", norm=norm, origin="lower", aspect="auto")
-    for (i, j), score in np.ndenumerate(table):
-        words = f"{score:.3g}" if alive[i, j] else "diverged"
-        dark = alive[i, j] and float(norm(score)) < 0.5
-        ax.text(j, i, words, ha="center", va="center", color="white" if dark else "black", fontsize=9)
-    if alive.any():
-        i, j = np.unravel_index(table.argmin(), table.shape)
-        frame = Rectangle((j - 0.47, i - 0.47), 0.94, 0.94, fill=False, edgecolor=VERMILLION, linewidth=2.5)
-        ax.add_patch(frame)
-        ax.figure.colorbar(picture, ax=ax, label=label)
-    ax.grid(False)
-    ax.set_xticks(range(len(columns)), [str(value) for value in columns])
-    ax.set_yticks(range(len(rows)), [str(value) for value in rows])
+def _check_axes(ax: Any) -> Axes:
+    found: Axes = check_kind("ax", ax, Axes, "matplotlib Axes")
+    return found

@@ -22,7 +22,7 @@ import numpy as np
 
 from ..checks import check_kind, shown
 
-__all__ = ["Parameter", "check_parameters", "read_parameters"]
+__all__ = ["Parameter", "check_parameters", "parameters_of", "read_parameters"]
 
 _COUNTS = {word: number for number, word in enumerate(("one", "two", "three", "four", "five"), start=1)}
 _COUNT = re.compile(rf"({'|'.join(_COUNTS)}) or more, |({'|'.join(_COUNTS)}) values, ")
@@ -255,7 +255,7 @@ def check_parameters(
     ...
     ValueError: n_clients is [3, 0]; expected each at least 1
     """
-    parameters = _cell_of(namespace)
+    parameters = parameters_of(namespace)
     given = {parameter.name: namespace[parameter.name] for parameter in parameters}
     given |= {name: value for name, value in (none or {}).items() if given[name] is None}
     several = {parameter.name for parameter in parameters if _Range(parameter.range).several}
@@ -276,8 +276,8 @@ def _cells_without_history() -> Iterator[str]:
             yield "".join(entry[2])
 
 
-def _cell_of(namespace: Mapping[str, Any]) -> list[Parameter]:
-    """The first cell of the notebook that holds parameters and nothing else."""
+def parameters_of(namespace: Mapping[str, Any]) -> list[Parameter]:
+    """The parameters of a notebook: its first cell that holds such lines and nothing else."""
     if "In" not in namespace:
         cells = re.split(r"^# %%.*\n", Path(namespace["__file__"]).read_text(), flags=re.MULTILINE)
     else:

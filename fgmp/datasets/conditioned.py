@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Seed, check_array, check_integer, check_number, check_seed
+from ..checks import Seed, check_array, check_count, check_integer, check_number, check_seed, shown
 from ..federation import Federation
 from ..models import Array
 from .synthetic import sparse_on_sphere
@@ -64,10 +64,11 @@ def make_conditioned_regression(
     1.500
     """
     chosen = check_array("conditions", conditions, ndim=1)
-    if not chosen.size or chosen.min() < 1:
-        raise ValueError(f"conditions is {conditions!r}; expected one number or more, each at least 1")
+    if not chosen.size or chosen.min() < 1 or chosen.max() > 1e300:
+        raise ValueError(f"conditions is {shown(conditions)}; expected one number or more, each from 1 to 1e300")
     n_features = check_integer("n_features", n_features)
-    n_samples = check_integer("n_samples", n_samples, at_least=n_features)
+    n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
+    check_count("conditions times n_samples times n_features", len(chosen) * n_samples * n_features)
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
     generator = np.random.default_rng(check_seed("rng", rng))
     truth = sparse_on_sphere(n_features, sparsity, generator)

@@ -144,8 +144,8 @@ def _drawn(
     able = sorted(writer for writer, count in counts.items() if count >= n_samples)
     if n_train + n_test > len(able):
         raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of {n_samples} digits; "
-            f"{dataset} has {len(able)} with at least as many (of {len(counts)})"
+            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of "
+            f"n_samples={n_samples} digits; expected at most {len(able)}, as {dataset} has of its {len(counts)} writers"
         )
     order = _generator(seed, 0).permutation(len(able))[: n_test + n_train]
     hands = []
@@ -166,8 +166,8 @@ def _dealt(
     n_clients = n_train + n_test
     if n_clients * n_samples > len(labels):
         raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_clients} clients of {n_samples} digits; digits has "
-            f"{len(labels)}, enough for {len(labels) // n_samples}"
+            f"n_train={n_train} and n_test={n_test} ask for {n_clients} clients of n_samples={n_samples} digits; "
+            f"expected at most {len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
         )
     pixels = (images / 16).astype(np.float32)
     rows = deal_by_label(labels, n_clients, n_samples, concentration, _generator(seed))

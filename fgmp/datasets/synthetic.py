@@ -129,6 +129,7 @@ def make_sensing(
 def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -> Array:
     """x#: `sparsity` random positions with values drawn uniformly from the unit sphere of R^sparsity."""
     n_features = check_integer("n_features", n_features)
+    check_count("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     truth = np.zeros(n_features)
     values = rng.standard_normal(sparsity)
@@ -199,6 +200,8 @@ def _gaussian_rows(
     check_count("n_clients times n_samples times n_features", n_clients * n_samples * n_features)
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
     decay = check_number("variance_decay", variance_decay)
+    if -decay * math.log10(n_clients) > 300:
+        raise ValueError(f"variance_decay is {decay:g}; expected a number with which all variances are below 1e300")
     rows = []
     for i in range(n_clients):
         mean = spread * _generator(seed, 1, i).standard_normal()

@@ -161,6 +161,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             steps = [*range(1, 21), *np.unique((20 * 1.2 ** np.arange(1, 10)).astype(int)).tolist()]
             most = min(self.n_features_in_, max(n_rows // 2, 1))
             return [tau for tau in steps if tau <= most] or [1]
+        if isinstance(self.sparsities, str) or not np.iterable(self.sparsities):
+            refuse(self, "sparsities", "a sequence of ints", self.sparsities)
         given = list(self.sparsities)
         whole = all(isinstance(tau, (int, np.integer)) and 1 <= tau <= self.n_features_in_ for tau in given)
         if not given or not whole:
@@ -222,7 +224,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not hasattr(self, "_given"):
-            raise ValueError("the model was fitted elsewhere and the data did not travel with it; expected a fit here")
+            raise ValueError(
+                "the model is a copy, or from elsewhere, and the data did not travel with it; expected a fit of its own"
+            )
         return bootstrapped(self, self._given, n_resamples, over, random_state)
 
     def __getstate__(self) -> dict[str, Any]:

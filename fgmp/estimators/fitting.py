@@ -172,9 +172,11 @@ class Recipe:
         with quiet(RisingObjectiveWarning):  # the best model is what is used
             result = whole(simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop))
         rounds = int(result.history["round"][-1])
+        # A smaller model to start from may be the best on record; a step of the path is to add to it.
+        found = result.coefficients if start is not None and result.best.round == 0 else result.best.coefficients
         if not self.polish:
-            return Fit(result.best.coefficients, rounds, result.history, name)
-        coefficients, history = self._closed(federation, result.best.coefficients, result.history, base)
+            return Fit(found, rounds, result.history, name)
+        coefficients, history = self._closed(federation, found, result.history, base)
         return Fit(coefficients, rounds, history, name)
 
     def along(self, federation: Federation, sparsity: int, base: SparseModel, before: SparseModel | None) -> Fit:

@@ -62,6 +62,8 @@ def check_columns(X: Any) -> None:
         if column.dtype.is_numeric() or column.dtype == nw.Boolean:
             continue
         try:
+            if column.dtype.is_temporal():
+                raise TypeError("a number of nanoseconds is no feature")
             np.asarray(column.to_numpy(), dtype=np.float64)
         except (TypeError, ValueError):
             values = column.drop_nulls()
@@ -77,17 +79,30 @@ def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
     n_samples = X.shape[0]
     if groups is None:
         return np.zeros(1, np.intp), np.zeros(n_samples, np.intp)
-    groups = column_or_1d(groups, input_name="groups")
+    shape = np.shape(groups)
+    if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
+        raise ValueError(f"groups should be a 1d array, got {shown(groups)} of shape {shape} instead.")
+    groups = column_or_1d(np.asarray(groups), input_name="groups")
     check_consistent_length(X, groups)
-    if groups.dtype.kind in "fO" and np.any(groups != groups):
-        raise ValueError("Input groups contains NaN: every row needs a group.")
-    if any(value is None for value in groups) if groups.dtype.kind == "O" else False:
-        raise ValueError("Input groups contains None: every row needs a group.")
+    for value in groups if groups.dtype.kind in "fO" else ():
+        if _is_missing(value):
+            raise ValueError(f"Input groups contains {_name_of(value)}: every row needs a group.")
     try:
         labels, codes = np.unique(groups, return_inverse=True)
     except TypeError:
         raise ValueError(f"groups is {shown(groups)}; expected values of one kind, that can be sorted") from None
     return labels, codes.astype(np.intp)
+
+
+def _is_missing(value: Any) -> bool:
+    try:
+        return value is None or bool(value != value)
+    except TypeError:  # the missing value of pandas is neither equal to itself nor different
+        return True
+
+
+def _name_of(missing: Any) -> str:
+    return "NaN" if isinstance(missing, Real) else str(missing)
 
 
 def warn_constant(constant: Array, names: Sequence[str] | None) -> None:

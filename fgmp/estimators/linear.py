@@ -13,6 +13,7 @@ from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.multiclass import check_classification_targets
 
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from ..methods.pooled_newton import Separated
 from ..models import Array, SparseModel
 from .base import Problem, SparseLinear
 from .fitting import log_odds_per_unit
@@ -238,7 +239,13 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
         if not isinstance(self.C, Real) or isinstance(self.C, bool) or not self.C > 0:
             refuse(self, "C", "a float in the range (0.0, inf]", self.C)
-        fitted: FedGradMPClassifier = self._fit(X, y, groups, sample_weight)
+        try:
+            fitted: FedGradMPClassifier = self._fit(X, y, groups, sample_weight)
+        except Separated:
+            raise ValueError(
+                f"The classes are separated without error on the features taken, so that their coefficients have no "
+                f"bound with C={self.C!r}; a finite C gives them one."
+            ) from None
         return fitted
 
     def decision_function(self, X: Any) -> Array:

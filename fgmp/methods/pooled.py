@@ -25,6 +25,7 @@ from .answers import check_arrays
 from .contract import Exchange
 
 __all__ = [
+    "MOST_STEPS",
     "NUMBER",
     "SQUARE",
     "VECTOR",
@@ -90,6 +91,8 @@ def check_pooled_solver(solver: Any) -> None:
 
 
 NUMBER, VECTOR, SQUARE = "number", "vector", "square"
+# Each is an exchange.
+MOST_STEPS = 100_000
 
 
 def expects(**arrays: str) -> Callable[[Point, Message], None]:

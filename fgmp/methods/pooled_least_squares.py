@@ -20,7 +20,7 @@ from ..local.restricted import inner
 from ..losses import SquaredLoss
 from ..models import Array, Message, SparseModel, unit_of
 from .contract import Exchange, Reply, Sum, weighted_sum
-from .pooled import SQUARE, VECTOR, Point, ask_at_point, expects, support_of, symmetric, upper
+from .pooled import MOST_STEPS, SQUARE, VECTOR, Point, ask_at_point, expects, support_of, symmetric, upper
 
 __all__ = ["NormalEquations", "PooledConjugateGradient"]
 
@@ -70,13 +70,13 @@ class PooledConjugateGradient:
     Parameters
     ----------
     steps : int, default 10
-        Conjugate gradient steps: at least 1.
+        Conjugate gradient steps: 1 to 100,000.
     """
 
     steps: int = 10
 
     def __post_init__(self) -> None:
-        settle_integer(self, "steps")
+        settle_integer(self, "steps", at_most=MOST_STEPS)
 
     def check(self, federation: Federation) -> None:
         """Squared loss only."""

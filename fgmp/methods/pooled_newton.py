@@ -19,9 +19,25 @@ from ..local.restricted import RestrictedProblem, inner
 from ..losses import misclassified
 from ..models import Array, Message, SparseModel
 from .contract import Exchange, Reply, Sum, weighted_sum
-from .pooled import NUMBER, SQUARE, VECTOR, Point, Unfinished, ask_at_point, expects, support_of, symmetric, upper
+from .pooled import (
+    MOST_STEPS,
+    NUMBER,
+    SQUARE,
+    VECTOR,
+    Point,
+    Unfinished,
+    ask_at_point,
+    expects,
+    support_of,
+    symmetric,
+    upper,
+)
 
-__all__ = ["PooledNewton"]
+__all__ = ["PooledNewton", "Separated"]
+
+
+class Separated(ValueError):
+    """A loss without ridge and radius that has no minimiser, because no row is on the wrong side."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +71,7 @@ class PooledNewton:
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
-        settle_integer(self, "steps")
+        settle_integer(self, "steps", at_most=MOST_STEPS)
         settle_number(self, "ridge", at_least=0)
 
     def check(self, federation: Federation) -> None:
@@ -110,7 +126,7 @@ class _Search(NamedTuple):
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
         total, trial = weighted_sum(replies), point.model
         if total["wrong"][0] == 0 and self.ridge == 0 and self.radius is None:
-            raise ValueError(
+            raise Separated(
                 f"the clients' rows are separated without error on the {len(trial.support)} coefficients of the "
                 "support, so the loss has no minimiser there; expected a ridge above 0 or a radius"
             )

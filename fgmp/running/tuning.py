@@ -97,7 +97,7 @@ def tune(
     cohort_size: int | None = None,
     rng: Seed = 0,
     column: str | None = None,
-    held_out: int | float | Sequence[int] | None = None,
+    held_out: int | float | Sequence[Any] | None = None,
     workers: int = 1,
     **options: Any,
 ) -> Tuning:
@@ -117,10 +117,11 @@ def tune(
     column : str, optional
         The column of the history to judge by, lower is better; ``"held_out"`` where clients are held out, otherwise
         ``"relative_error"`` where the federations know the truth, and ``"objective"`` where they do not.
-    held_out : int, float or sequence of int, optional
+    held_out : int, float or sequence of int or str, optional
         Clients that take no part in the training and judge in its place, the same ones for every candidate: so many
-        of them, or this share of them (above 0 and below 1, rounded, at least one), drawn with the seed; or those with
-        these keys. The histories then have the column ``"held_out"``, sum p_i f_i(x) / sum p_i over these clients.
+        of them, or this share of them (above 0 and below 1, rounded, at least one), drawn with the seed; or those of
+        these sites, where the federation knows their names, or with these keys. The histories then have the column
+        ``"held_out"``, sum p_i f_i(x) / sum p_i over these clients.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
     **options
@@ -204,7 +205,7 @@ def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation
     """The federation to train on and the one that judges."""
     count = federation.n_clients
     keys = [client.key for client in federation.clients]
-    expected = "a number of clients, a share of them, or their keys"
+    expected = "a number of clients, a share of them, or their keys or the names of their sites"
     if isinstance(held_out, (bool, np.bool_)):
         raise ValueError(f"held_out is {held_out!r}; expected {expected}")
     if isinstance(held_out, (int, float, np.number)):
@@ -221,7 +222,8 @@ def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation
         chosen = {keys[i] for i in generator.choice(count, number, replace=False)}
     else:
         named = check_sequence("held_out", held_out, expected)
-        chosen = {check_integer("held_out", key, at_least=0) for key in named}
+        sites = dict(zip(federation.site_names or (), keys, strict=False))
+        chosen = {sites[name] if name in sites else check_integer("held_out", name, at_least=0) for name in named}
         if strange := sorted(chosen - set(keys), key=repr):
             raise ValueError(f"held_out names {strange[0]!r}; expected keys of the clients, such as {keys[0]}")
     judging = np.array([key in chosen for key in keys])

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_array, shown
+from ..checks import check_array, check_real
 from ..models import Array
 
 __all__ = ["ClientConstants"]
@@ -153,9 +153,6 @@ def _entries(name: str, given: ArrayLike) -> Array:
     """A vector of floats; nan is allowed where it says that a number is not known."""
     if name not in _UNKNOWN:
         return check_array(name, given, ndim=1).astype(float)
-    try:
-        array = np.array(given, dtype=float)
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} is {shown(given)}; expected numbers, nan where one is not known") from None
+    array = check_real(name, given)
     check_array(name, np.where(np.isnan(array), 0.0, array), ndim=1)
     return array
