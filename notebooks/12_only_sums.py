@@ -50,7 +50,6 @@ digits_rates = [0.2, 1.0]  # learning rates tried there (each above 0)
 workers = 2  # processes that share the work (at least 1)
 
 # %%
-import warnings
 from itertools import product
 
 import matplotlib.pyplot as plt
@@ -58,15 +57,13 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import BLUE, METHODS, WINE, curve, panels, use_style
-from fgmp.book.parameters import check_parameters
+from fgmp.book.figures import BLUE, METHODS, WINE, curve, panels
+from fgmp.book.opening import begin
 from fgmp.methods.contract import Reply
 
 names = "heterogeneity samples sparsities client_counts private_clients epsilons digits_sparsity digits_rates".split()
-settled = check_parameters(globals(), *names)
+_, *settled = begin(globals(), *names)
 heterogeneity, samples, sparsities, client_counts, private_clients, epsilons, digits_sparsity, digits_rates = settled
-use_style()
-warnings.simplefilter("ignore", fgmp.AdviceWarning)  # what goes wrong here is measured
 recovered = 1e-6  # relative error that counts as exact recovery
 few = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 
@@ -544,8 +541,8 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
 # Learning rates by the accuracy on training clients of another deal.
 #
 # On real writers it is not level: with 50 weights a digit the accuracy is 0.81 against 0.85 in the same bytes, with 100
-# it is 0.87 against 0.88. In the same rounds it is ahead, 0.86 against 0.85 and 0.88 against 0.88 (two seeds, 150 rounds
-# of FedGradMP, learning rate 1; `notebooks/paper.yaml` has a longer run). The whole gradient of 7840 numbers, which is
+# it is 0.87 against 0.88. In the same rounds it is ahead, 0.86 against 0.85 and 0.88 against 0.88 (two seeds, 150
+# rounds of FedGradMP, learning rate 1; `notebooks/paper.yaml` has a longer run). The whole gradient of 7840 numbers, which is
 # what a sketch of ten outputs comes to there, costs more than it tells.
 
 # %%
