@@ -368,7 +368,8 @@ for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["rel
 grid = {"learning_rate": [0.03, 0.01, 0.003, 0.001, 1e-5]}
 tuning = fgmp.tune(lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate), grid, draw(1000), rounds)
 methods = {"FedAvg": fgmp.FedAvg(**tuning.best.parameters), "FedGradMP": fgmp.FedGradMP(sparsity)}
-methods["SharedSupportGradMP"] = fgmp.SharedSupportGradMP(sparsity)
+named = fgmp.LargestEntries(2 * sparsity)  # its first form; notebook 12 has a better one
+methods["SharedSupportGradMP"] = fgmp.SharedSupportGradMP(sparsity, named, pruning="largest")
 
 
 # %%
