@@ -28,6 +28,7 @@ import bench_growth
 import bench_kernels
 import bench_one_client
 import bench_sizes
+import bench_sketch
 import bench_steps
 import machine
 from harness import Curve, Finding, Records, Row, Scale, between, run_all, table, write_atomically
@@ -53,8 +54,9 @@ BENCHMARKS = {
     "memory": bench_growth.beyond_data,
     "sparse": bench_sizes.sparse_features,
     "many": bench_sizes.many_clients,
+    "sketch": bench_sketch.sketches,
 }
-TARGETS = dict(zip(BENCHMARKS, (1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9), strict=True))
+TARGETS = dict(zip(BENCHMARKS, (1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10), strict=True))
 
 
 def about() -> dict[str, Any]:

@@ -28,6 +28,7 @@ from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
 from .methods.combination import Mean, Median, TrimmedMean
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
+from .methods.identification import CountSketch, LargestEntries
 from .methods.local_averages import LocalSteps
 from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
 from .methods.pooled_newton import PooledNewton
@@ -35,7 +36,9 @@ from .methods.shared_support import SharedSupportGradMP
 from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
+from .running.privacy import GaussianNoise
 from .running.results import Best, Result
+from .running.secure_sums import SecureSum
 from .running.simulation import simulate
 from .running.stopping import stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
@@ -54,6 +57,7 @@ __all__ = [
     "CheckpointWarning",
     "Client",
     "ConjugateGradient",
+    "CountSketch",
     "Dictionary",
     "DropOut",
     "Exact",
@@ -68,9 +72,11 @@ __all__ = [
     "FedMid",
     "Federation",
     "FewRowsWarning",
+    "GaussianNoise",
     "GradientDescent",
     "InterruptedWarning",
     "KSVDFit",
+    "LargestEntries",
     "Late",
     "Lie",
     "LocalSteps",
@@ -89,6 +95,7 @@ __all__ = [
     "RepeatedIndices",
     "Result",
     "RisingObjectiveWarning",
+    "SecureSum",
     "SeparationWarning",
     "SharedSupportGradMP",
     "SmallSiteWarning",

@@ -562,10 +562,14 @@ def by_abess(fed, A, b):
 
 
 # %%
+def naming(count):
+    return federated(fgmp.SharedSupportGradMP(planted, fgmp.LargestEntries(count), pruning="largest"))
+
+
 SOLVERS = {
     "FedGradMP": federated(fgmp.FedGradMP(planted)),
-    "SharedSupportGradMP": federated(fgmp.SharedSupportGradMP(planted)),
-    "the same, all sent": federated(fgmp.SharedSupportGradMP(planted, sent=n_features)),
+    "SharedSupportGradMP": naming(2 * planted),
+    "the same, all sent": naming(n_features),
     "pooled lasso": by_lasso,
     "pooled OMP": pursuit,
     "least squares, support known": lambda fed, A, b: on(np.flatnonzero(fed.truth), A, b),

@@ -243,10 +243,14 @@ ENTRIES = {
     ),
     "SharedSupportGradMP": Entry(
         fgmp.SharedSupportGradMP,
-        {"sparsity": 1, "sent": 2, "solver": fgmp.NormalEquations(), "dictionary": DICTIONARY, "radius": 1.0}
-        | {"selection": fgmp.PerOutput()},
+        {"sparsity": 1, "identify": fgmp.CountSketch(), "solver": fgmp.NormalEquations(), "dictionary": DICTIONARY}
+        | {"radius": 1.0, "selection": fgmp.PerOutput(), "pruning": "elimination", "seed": 1},
         then=used,
     ),
+    "CountSketch": Entry(
+        fgmp.CountSketch, {"rows": 2, "columns": 2}, then=lambda how: used(fgmp.SharedSupportGradMP(1, how))
+    ),
+    "LargestEntries": Entry(fgmp.LargestEntries, {"count": 2}, then=lambda how: used(fgmp.SharedSupportGradMP(1, how))),
     "FedAvg": Entry(fgmp.FedAvg, RATE | COMMON | {"server_learning_rate": 1.0}, then=used, at_most=LOCAL),
     "FedHT": Entry(fgmp.FedHT, RATE | COMMON | {"sparsity": 1}, then=used, at_most=LOCAL),
     "FedIterHT": Entry(fgmp.FedIterHT, RATE | COMMON | {"sparsity": 1}, then=used, at_most=LOCAL),
@@ -273,6 +277,8 @@ ENTRIES = {
     "OutOfRange": Entry(fgmp.OutOfRange, WHOM, then=strikes),
     "TooManyEntries": Entry(fgmp.TooManyEntries, WHOM, then=strikes),
     "Lie": Entry(fgmp.Lie, WHOM | {"factor": -1.0}, then=strikes),
+    "SecureSum": Entry(fgmp.SecureSum, {"bits": 32, "resolution": 2.0**-16, "threshold": 2}),
+    "GaussianNoise": Entry(fgmp.GaussianNoise, {"epsilon": 1.0, "clip": 1.0, "delta": 1e-5}),
     "simulate": Entry(fgmp.simulate, RUN, never=("progress",), at_most={"workers": 1}),
     "polish": Entry(
         fgmp.polish,

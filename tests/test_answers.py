@@ -14,11 +14,14 @@ METHODS = {
     "FedIterHT": fgmp.FedIterHT(sparsity=3, learning_rate=0.01),
     "FedDualAvg": fgmp.FedDualAvg(learning_rate=0.01, l1_weight=0.01),
     "FastFedDualAvg": fgmp.FastFedDualAvg(learning_rate=0.01, l1_weight=0.01),
-    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3),
-    "ConjugateGradients": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(3)),
-    "NewtonSteps": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2)),
-    "LocalSteps": fgmp.SharedSupportGradMP(3, solver=fgmp.LocalSteps(fgmp.SGD(2))),
+    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries()),
+    "Gradients": fgmp.SharedSupportGradMP(3),
+    "Sketches": fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 6)),
+    "ConjugateGradients": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(), fgmp.PooledConjugateGradient(3)),
+    "NewtonSteps": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(), fgmp.PooledNewton(2)),
+    "LocalSteps": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(), fgmp.LocalSteps(fgmp.SGD(2))),
 }
+DENSE = ("FedAvg", "FedDualAvg", "FastFedDualAvg", "FedIterHT", "Gradients", "Sketches")
 
 
 def changed(name, change):
@@ -86,7 +89,7 @@ def cases():
         for index in range(len(method.exchanges())):
             for how in SPOILED:
                 yield pytest.param(method, index, SPOILED[how], id=f"{name}-{index}-{how}")
-            if index == 0 and name not in ("FedAvg", "FedDualAvg", "FastFedDualAvg", "FedIterHT"):
+            if index == 0 and name not in DENSE:
                 for how in SPARSE:
                     yield pytest.param(method, index, SPARSE[how], id=f"{name}-{index}-{how}")
 

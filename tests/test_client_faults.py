@@ -24,7 +24,8 @@ METHODS = {
     "FedIterHT": fgmp.FedIterHT(sparsity=3, **RATE),
     "FedDualAvg": fgmp.FedDualAvg(l1_weight=0.01, **RATE),
     "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=0.01, **RATE),
-    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3),
+    "SharedSupportGradMP": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries()),
+    "sketched": fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 6)),
     "conjugate": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(2)),
     "newton": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2)),
 }

@@ -82,7 +82,7 @@ def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     As, ys = [rng.standard_normal((8, 20)) for _ in range(3)], [rng.standard_normal(8) for _ in range(3)]
     merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
     federation = fgmp.Federation.from_arrays(As, ys)
-    history = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=5, sent=1), federation, 1, rng=0).history
+    history = fgmp.simulate(fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1)), federation, 1, rng=0).history
     assert history["bytes_down"][-1] == 3 * (4 + 8) * len(merged)
     normal_equations = len(merged) * (len(merged) + 1) // 2 + len(merged)
     assert history["bytes_up"][-1] == 3 * (4 + 8 + 8 * normal_equations)
@@ -231,13 +231,13 @@ def classes(n_features=12, n_classes=3, n_clients=2):
 def test_a_shared_support_counts_each_output_or_atom_or_all(selection, outputs):
     """From zero the clients send 2 tau entries (of each output), the server 2 tau with their values, then tau."""
     tau, steps = 2, fgmp.LocalSteps(fgmp.SGD(steps=1, learning_rate=0.1))
-    method = fgmp.SharedSupportGradMP(sparsity=tau, solver=steps, selection=selection)
+    method = fgmp.SharedSupportGradMP(tau, fgmp.LargestEntries(2 * tau), steps, selection=selection)
     result = fgmp.simulate(method, classes(), 1, rng=0)
     merged = 2 * tau * outputs
     assert result.history["bytes_up"][-1] == 2 * (12 * merged + 8 * merged)
     assert result.history["bytes_down"][-1] == 2 * 12 * merged
     assert len(result.support) == tau * outputs
-    cut = fgmp.SharedSupportGradMP(sparsity=tau, solver=steps, selection=selection, sent=1)
+    cut = fgmp.SharedSupportGradMP(tau, fgmp.LargestEntries(1), steps, selection=selection)
     assert fgmp.simulate(cut, classes(n_clients=1), 1, rng=0).history["bytes_up"][-1] == (12 + 8) * outputs
 
 
@@ -253,8 +253,9 @@ def test_a_shared_support_of_all_outputs_may_be_larger_than_the_features():
 def test_all_exchanges_of_a_round_take_place(fed):
     """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
     steps = 12  # the merged support has 8 atoms in round 1
-    inner = fgmp.SharedSupportGradMP(sparsity=4, solver=fgmp.PooledConjugateGradient(steps=steps))
+    printed = {"identify": fgmp.LargestEntries(8), "pruning": "largest"}
+    inner = fgmp.SharedSupportGradMP(4, solver=fgmp.PooledConjugateGradient(steps=steps), **printed)
     result = fgmp.simulate(inner, fed, 1, rng=0)
-    exact = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=4), fed, 1, rng=0)
+    exact = fgmp.simulate(fgmp.SharedSupportGradMP(4, **printed), fed, 1, rng=0)
     np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
     assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)

@@ -209,9 +209,9 @@ SHARED = {"solver": fgmp.LocalSteps(fgmp.SGD(1, learning_rate=ETA))}
     [
         (fgmp.FedGradMP(2), 2),
         (fgmp.FedGradMP(2, selection=fgmp.Overall()), 2),
-        (fgmp.SharedSupportGradMP(2, **SHARED), 4),
-        (fgmp.SharedSupportGradMP(2, sent=3, **SHARED), 3),
-        (fgmp.SharedSupportGradMP(2, sent=3, selection=fgmp.Overall(), **SHARED), 3),
+        (fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(), **SHARED), 8),
+        (fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(3), **SHARED), 3),
+        (fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(3), selection=fgmp.Overall(), **SHARED), 3),
     ],
 )
 def test_a_client_may_answer_with_so_many_entries_and_no_more(method, most, classes):
@@ -246,7 +246,10 @@ def test_the_exchange_of_a_rival_refuses_a_model_of_another_shape(method, fed):
     "method, expected",
     [
         (fgmp.FedGradMP(2), {"local_iterations": 3, "batch_size": None, "radius": None, "selection": fgmp.PerOutput()}),
-        (fgmp.SharedSupportGradMP(2), {"sent": None, "radius": None, "selection": fgmp.PerOutput()}),
+        (
+            fgmp.SharedSupportGradMP(2),
+            {"identify": fgmp.CountSketch(5), "pruning": "elimination", "radius": None, "selection": fgmp.PerOutput()},
+        ),
         (fgmp.FedAvg(learning_rate=1), {"local_iterations": 1, "batch_size": None, "selection": fgmp.PerOutput()}),
         (fgmp.FedAvg(learning_rate=1), {"server_learning_rate": 1.0}),
         (fgmp.FastFedDualAvg(learning_rate=1, l1_weight=0), {"strong_convexity": 0.0}),

@@ -40,7 +40,7 @@ def labelled(seed, sizes=(30, 40, 20), n_features=8, loss="logistic"):
 def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dictionary):
     federation = squared(seed)
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else fgmp.StandardBasis()
-    shared = fgmp.SharedSupportGradMP(sparsity=sparsity, sent=25, dictionary=dictionary)
+    shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
     client, x = dictionary.prepare(federation.pooled().clients[0]), SparseModel.zero((dictionary.n_atoms(20),))
@@ -182,7 +182,8 @@ def test_a_cohort_and_a_ball():
 def test_bytes_are_those_counted_by_hand():
     federation = fgmp.make_sparse_regression(**FEW, rng=0)
     tau, n_clients = 10, 50
-    history = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=tau), federation, 1, rng=0).history
+    method = fgmp.SharedSupportGradMP(sparsity=tau, identify=fgmp.LargestEntries(2 * tau))
+    history = fgmp.simulate(method, federation, 1, rng=0).history
     merged = 2 * tau  # in the first round the support of x_0 is empty
     assert history["bytes_down"][1] == n_clients * (4 + 8) * merged
     assert history["bytes_up"][1] == n_clients * (2 * tau * 12 + 8 * merged * (merged + 1) // 2 + 8 * merged)
@@ -205,7 +206,7 @@ def test_softmax_with_local_steps_in_columns_and_jointly():
     ("make", "message"),
     [
         (lambda: fgmp.SharedSupportGradMP(sparsity=0), "sparsity is 0"),
-        (lambda: fgmp.SharedSupportGradMP(sparsity=3, sent=0), "sent is 0; expected an integer of at least 1"),
+        (lambda: fgmp.LargestEntries(0), "count is 0; expected an integer of at least 1"),
         (lambda: fgmp.SharedSupportGradMP(sparsity=3, radius=-1), "radius is -1"),
         (lambda: fgmp.PooledNewton(steps=0), "steps is 0"),
         (lambda: fgmp.PooledNewton(ridge=-1), "ridge is -1"),

@@ -436,7 +436,7 @@ def test_solvers_with_their_own_step_lengths_do_not_notice_the_sum(solver):
         fgmp.FastFedDualAvg(
             learning_rate=np.float64(0.1), l1_weight=np.float64(0.01), strong_convexity=np.float64(0.1)
         ),
-        fgmp.SharedSupportGradMP(np.int8(2), sent=np.int8(4), radius=np.float64(5)),
+        fgmp.SharedSupportGradMP(np.int8(2), fgmp.LargestEntries(np.int8(4)), radius=np.float64(5)),
         fgmp.SharedSupportGradMP(2, solver=fgmp.PooledNewton(np.int8(2), ridge=np.float64(0.1))),
     ],
 )

@@ -131,7 +131,8 @@ def supports() -> list[Image.Image]:
     """Who takes which features in each round: every client for itself, and all together."""
     n_clients, n_features, sparsity, rounds = 40, 120, 5, 4
     fed = fgmp.make_sparse_regression(n_clients, 8, n_features, sparsity, variance_decay=0.2, rng=1)
-    apart, together = Watched(sparsity=sparsity), WatchedTogether(sparsity=sparsity)
+    largest = fgmp.LargestEntries(2 * sparsity)
+    apart, together = Watched(sparsity), WatchedTogether(sparsity, largest, pruning="largest")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)  # that they have few rows is the point
         fgmp.simulate(apart, fed, rounds=rounds, rng=0)

@@ -13,8 +13,9 @@ from ..advice import RisingObjectiveWarning, quiet
 from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from ..methods.contract import Exchange, Method
+from ..methods.contract import Exchange, Method, seeded
 from ..methods.fedgradmp import FedGradMP
+from ..methods.identification import LargestEntries
 from ..methods.in_dictionary import InDictionary
 from ..methods.pooled import Point, PooledSolver
 from ..methods.pooled_least_squares import NormalEquations
@@ -63,6 +64,10 @@ class StartingFrom:
 
     method: Any
     model: SparseModel
+
+    def seeded(self, seed: int) -> StartingFrom:
+        """As the method, with the same start."""
+        return replace(self, method=seeded(self.method, seed))
 
     def check(self, federation: Federation) -> None:
         """As the method."""
@@ -199,7 +204,8 @@ class Recipe:
         selection: Selection = PerAtom(always) if isinstance(plain_loss(loss), SoftmaxLoss) else PerOutput(always)
         if name == "shared":
             solver = _pooled_solver_for(loss, max(self.ridge, _LEAST_RIDGE))
-            return SharedSupportGradMP(sparsity, solver=solver, selection=selection)
+            largest = LargestEntries(2 * sparsity)
+            return SharedSupportGradMP(sparsity, largest, solver, selection=selection, pruning="largest")
         return FedGradMP(sparsity, self.local_iterations, self.batch_size, selection=selection)
 
     def _closed(

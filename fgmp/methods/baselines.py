@@ -19,8 +19,8 @@ from ..federation import Client, Federation
 from ..models import Array, Message, Support, decode, encode
 from ..selection import PER_OUTPUT, Selection, check_selection
 from .answers import check_model
-from .combination import MEAN, Combination, check_combination
-from .contract import Exchange, Reply, State
+from .combination import MEAN, Combination, Mean, check_combination
+from .contract import Exchange, Reply, State, Sum, is_declared
 from .in_dictionary import InDictionary
 
 __all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrderMethod"]
@@ -52,6 +52,7 @@ class FirstOrderMethod(InDictionary):
     dictionary: StandardBasis = field(default_factory=StandardBasis)
     selection: Selection = PER_OUTPUT
     combination: Combination = MEAN
+    additive = True
 
     def __post_init__(self) -> None:
         settle_number(self, "learning_rate", above=0)
@@ -72,7 +73,30 @@ class FirstOrderMethod(InDictionary):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: broadcast, K local steps, combine."""
-        return (Exchange(self.broadcast, self.train, self.combine, self.check_answer),)
+        return (Exchange(self.broadcast, self.train, self.combine, self.check_answer, self.sums()),)
+
+    def sums(self) -> Sum | None:
+        """How the clients' ends add up; None where `combination`, or a step of a subclass, looks at each of them."""
+        if isinstance(self.combination, Mean) and is_declared(self, "combine"):
+            return Sum(self.total, self.laid_out, self.centre)
+        return None
+
+    def total(self, state: State, replies: list[Reply]) -> Message:
+        """The mean of the clients' ends."""
+        return {"dense": self.combined(replies, self.known(state).shape)}
+
+    def laid_out(self, state: State, message: Message) -> Message:
+        """An end, dense."""
+        return {"dense": decode(message, self.known(state).shape)}
+
+    def centre(self, state: State, laid_out: Message) -> Message:
+        """Where the clients started."""
+        return {"dense": self.known(state)}
+
+    def known(self, state: State) -> Array:
+        """What was broadcast: w."""
+        start: Array = state
+        return start
 
     def broadcast(self, state: State) -> Message:
         """The model w."""
@@ -139,6 +163,7 @@ class FedAvg(FirstOrderMethod):
     """
 
     server_learning_rate: float = 1.0
+    additive = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -174,6 +199,7 @@ class FedHT(FirstOrderMethod):
     """
 
     sparsity: int
+    additive = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -222,6 +248,7 @@ class FedMid(FedAvg):
     """
 
     l1_weight: float
+    additive = True
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -19,6 +19,8 @@ from .contract import Reply
 
 __all__ = ["FastFedDualAvg", "FedDualAvg"]
 
+_PARTS = ("gradients", "iterates")
+
 
 class DualState(NamedTuple):
     """The dual variable z and the number of rounds so far."""
@@ -36,6 +38,8 @@ class FedDualAvg(FedMid):
 
     Parameters and reference as `FedMid`.
     """
+
+    additive = True
 
     def start(self, federation: Federation) -> DualState:
         """Start from z = 0."""
@@ -66,6 +70,10 @@ class FedDualAvg(FedMid):
         """Return z + eta_s Delta."""
         delta = self.combined(replies, state.dual.shape) - state.dual
         return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
+
+    def known(self, state: DualState) -> Array:
+        """What was broadcast: z."""
+        return state.dual
 
     def check_answer(self, state: DualState, message: Message) -> None:
         """A client answers with a dual variable."""
@@ -114,6 +122,7 @@ class FastFedDualAvg(FirstOrderMethod):
 
     l1_weight: float
     strong_convexity: float = 0.0
+    additive = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,14 +154,27 @@ class FastFedDualAvg(FirstOrderMethod):
         """G and X averaged, and the model they give."""
         G, X = (
             self.combined([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
-            for part in ("gradients", "iterates")
+            for part in _PARTS
         )
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
         return FastDualState(G, X + w, w, state.rounds + 1)
 
+    def total(self, state: FastDualState, replies: list[Reply]) -> Message:
+        """G and X averaged."""
+        parts = {part: [Reply(p, _part(message, part)) for p, message in replies] for part in _PARTS}
+        return {f"{part}.dense": self.combined(ends, state.model.shape) for part, ends in parts.items()}
+
+    def laid_out(self, state: FastDualState, message: Message) -> Message:
+        """G and X, dense."""
+        return {f"{part}.dense": decode(_part(message, part), state.model.shape) for part in _PARTS}
+
+    def centre(self, state: FastDualState, laid_out: Message) -> Message:
+        """G and X as they were broadcast."""
+        return {f"{part}.dense": getattr(state, part) for part in _PARTS}
+
     def check_answer(self, state: FastDualState, message: Message) -> None:
         """A client answers with G and X."""
-        parts = {part: _part(message, part) for part in ("gradients", "iterates")}
+        parts = {part: _part(message, part) for part in _PARTS}
         if sum(map(len, parts.values())) != len(message):
             raise ValueError(f"message holds {sorted(message)}; expected gradients and iterates")
         for part in parts.values():

@@ -16,11 +16,11 @@ from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Federation
 from ..local.defaults import solver_for
 from ..local.solvers import Exact, Solver, check_solver, minimise_on
-from ..models import Array, Message, SparseModel, union
+from ..models import Array, Message, SparseModel, average, union
 from ..selection import PER_OUTPUT, Selection, check_selection
 from .answers import check_sparse_model
-from .combination import MEAN, Combination, check_combination
-from .contract import Exchange, Reply
+from .combination import MEAN, Combination, Mean, check_combination
+from .contract import Exchange, Reply, Sum, is_declared
 from .in_dictionary import InDictionary
 
 __all__ = ["FedGradMP"]
@@ -103,6 +103,7 @@ class FedGradMP(InDictionary):
     radius: float | None = None
     selection: Selection = PER_OUTPUT
     combination: Combination = MEAN
+    additive = True
 
     def __post_init__(self) -> None:
         check_dictionary(self.dictionary)
@@ -129,7 +130,22 @@ class FedGradMP(InDictionary):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: broadcast x_t, refine it at the clients, aggregate."""
-        return (Exchange(self.broadcast, self.refine, self.aggregate, self.check_answer),)
+        is_mean = isinstance(self.combination, Mean) and is_declared(self, "aggregate")
+        summed = Sum(self.total, self.laid_out, self.centre) if is_mean else None
+        return (Exchange(self.broadcast, self.refine, self.aggregate, self.check_answer, summed),)
+
+    def total(self, state: SparseModel, replies: list[Reply]) -> Message:
+        """sum p_i x_i."""
+        models = [SparseModel.from_message(reply.message, state.shape) for reply in replies]
+        return average(models, [reply.weight for reply in replies]).message()
+
+    def laid_out(self, state: SparseModel, message: Message) -> Message:
+        """x_i, dense: clients choose different atoms, and only so do their models add up without anybody's choice."""
+        return {"dense": SparseModel.from_message(message, state.shape).dense()}
+
+    def centre(self, state: SparseModel, laid_out: Message) -> Message:
+        """x_t."""
+        return {"dense": state.dense()}
 
     def broadcast(self, state: SparseModel) -> Message:
         """x_t as indices and values."""
@@ -153,7 +169,7 @@ class FedGradMP(InDictionary):
 
     def aggregate(self, state: SparseModel, replies: list[Reply]) -> SparseModel:
         """x_{t+1} = Pi_R P_{Lambda_s}(sum p_i x_i) with Lambda_s = approx_tau(sum p_i x_i)."""
-        models = [SparseModel.from_message(reply.message, state.shape) for reply in replies]
+        models = [_model_of(reply.message, state.shape) for reply in replies]
         mean = self.combination.models(models, [reply.weight for reply in replies])
         support = self.dictionary.approximate_model(mean, self.sparsity, self.selection)
         return self.into_ball(self.dictionary.project(mean, support))
@@ -173,3 +189,8 @@ class FedGradMP(InDictionary):
     def coefficients(self, state: SparseModel) -> Array:
         """alpha, dense."""
         return state.dense()
+
+
+def _model_of(message: Message, shape: tuple[int, ...]) -> SparseModel:
+    """The model of a client's message, or of a sum that came dense."""
+    return SparseModel.of(message["dense"]) if "dense" in message else SparseModel.from_message(message, shape)

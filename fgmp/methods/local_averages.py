@@ -14,8 +14,8 @@ from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
 from ..local.solvers import Solver, check_solver, minimise_on
 from ..models import Message, SparseModel
-from .contract import Exchange, Reply
-from .pooled import VECTOR, Point, ask_at_point, expects, sums
+from .contract import Exchange, Reply, Sum, weighted_sum
+from .pooled import VECTOR, Point, ask_at_point, expects
 
 __all__ = ["LocalSteps"]
 
@@ -47,6 +47,6 @@ class LocalSteps:
             return {"values": dictionary.into_ball(end, radius).values}
 
         def combine(point: Point, replies: list[Reply]) -> Point:
-            return Point(replace(point.model, values=sums(replies)["values"]))
+            return Point(replace(point.model, values=weighted_sum(replies)["values"]))
 
-        return (Exchange(ask_at_point, answer, combine, expects(values=VECTOR)),)
+        return (Exchange(ask_at_point, answer, combine, expects(values=VECTOR), Sum()),)

@@ -22,7 +22,7 @@ from ..dictionaries import StandardBasis
 from ..federation import Federation
 from ..models import Array, Message, SparseModel, Support
 from .answers import check_arrays
-from .contract import Exchange, Reply
+from .contract import Exchange
 
 __all__ = [
     "MOST_STEPS",
@@ -35,7 +35,6 @@ __all__ = [
     "ask_at_point",
     "check_pooled_solver",
     "expects",
-    "sums",
     "support_of",
     "symmetric",
     "upper",
@@ -43,10 +42,14 @@ __all__ = [
 
 
 class Point(NamedTuple):
-    """Where the server is: a model on the support, and what the solver remembers between two exchanges."""
+    """Where the server is: a model on the support, and what the solver remembers between two exchanges.
+
+    At the end of a round also the Hessian of f on the support, where the solver has it.
+    """
 
     model: SparseModel
     memory: Any = None
+    curvature: Array | None = None
 
 
 class Unfinished(NamedTuple):
@@ -118,12 +121,6 @@ def ask_at_point(point: Point) -> Message:
 def support_of(message: Message) -> Support:
     """The support that a message names."""
     return message["support"].astype(np.intp)
-
-
-def sums(replies: list[Reply]) -> Message:
-    """The weighted sums of what the clients sent."""
-    names = replies[0].message
-    return {name: sum(reply.weight * reply.message[name] for reply in replies) for name in names}  # type: ignore[misc]
 
 
 @lru_cache(maxsize=4)

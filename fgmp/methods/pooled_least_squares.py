@@ -19,8 +19,8 @@ from ..linear_systems import solve_definite, solve_semidefinite
 from ..local.restricted import inner
 from ..losses import SquaredLoss
 from ..models import Array, Message, SparseModel, unit_of
-from .contract import Exchange, Reply
-from .pooled import MOST_STEPS, SQUARE, VECTOR, Point, ask_at_point, expects, sums, support_of, symmetric, upper
+from .contract import Exchange, Reply, Sum, weighted_sum
+from .pooled import MOST_STEPS, SQUARE, VECTOR, Point, ask_at_point, expects, support_of, symmetric, upper
 
 __all__ = ["NormalEquations", "PooledConjugateGradient"]
 
@@ -54,10 +54,11 @@ class NormalEquations:
             return {"gram": upper(weight * (columns.T @ columns)), "right": weight * (columns.T @ residual)}
 
         def combine(point: Point, replies: list[Reply]) -> Point:
-            total = sums(replies)
-            return Point(_solved(point.model, symmetric(total["gram"]), total["right"], dictionary))
+            total = weighted_sum(replies)
+            gram = symmetric(total["gram"])
+            return Point(_solved(point.model, gram, total["right"], dictionary), None, gram)
 
-        return (Exchange(ask_at_point, answer, combine, expects(gram=SQUARE, right=VECTOR)),)
+        return (Exchange(ask_at_point, answer, combine, expects(gram=SQUARE, right=VECTOR), Sum()),)
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,7 @@ class PooledConjugateGradient:
             return {"descent": client.loss.row_weight(client.n_samples) * (columns.T @ residual)}
 
         def start(point: Point, replies: list[Reply]) -> Point:
-            descent = sums(replies)["descent"]
+            descent = weighted_sum(replies)["descent"]
             return Point(point.model, (descent, descent))
 
         def ask(point: Point) -> Message:
@@ -103,7 +104,7 @@ class PooledConjugateGradient:
             return {"product": client.loss.row_weight(client.n_samples) * (columns.T @ image)}
 
         def step(point: Point, replies: list[Reply]) -> Point:
-            (residual, direction), product = point.memory, sums(replies)["product"]
+            (residual, direction), product = point.memory, weighted_sum(replies)["product"]
             unit = unit_of(direction)
             short = residual * unit, direction * unit
             curvature, energy = inner(short[1], product), inner(short[0], short[0])
@@ -114,8 +115,8 @@ class PooledConjugateGradient:
             model = replace(point.model, values=point.model.values + length * short[1])
             return Point(model, (left, left + inner(left * unit, left * unit) / energy * direction))
 
-        steps = [Exchange(ask, product, step, expects(product=VECTOR))] * self.steps
-        return (Exchange(ask_at_point, gradient, start, expects(descent=VECTOR)), *steps)
+        steps = [Exchange(ask, product, step, expects(product=VECTOR), Sum())] * self.steps
+        return (Exchange(ask_at_point, gradient, start, expects(descent=VECTOR), Sum()), *steps)
 
 
 def _solved(model: SparseModel, gram: Array, right: Array, dictionary: StandardBasis) -> SparseModel:

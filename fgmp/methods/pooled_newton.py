@@ -18,7 +18,7 @@ from ..linear_systems import fill_shifts, newton_direction
 from ..local.restricted import RestrictedProblem, inner
 from ..losses import misclassified
 from ..models import Array, Message, SparseModel
-from .contract import Exchange, Reply
+from .contract import Exchange, Reply, Sum, weighted_sum
 from .pooled import (
     MOST_STEPS,
     NUMBER,
@@ -28,7 +28,6 @@ from .pooled import (
     Unfinished,
     ask_at_point,
     expects,
-    sums,
     support_of,
     symmetric,
     upper,
@@ -82,16 +81,17 @@ class PooledNewton:
         """`steps` + 1 exchanges."""
         search = _Search(self.ridge, dictionary, radius)
         whole = expects(value=NUMBER, wrong=NUMBER, gradient=VECTOR, hessian=SQUARE)
-        steps = [Exchange(ask_at_point, search.derivatives, search.step, whole)] * self.steps
-        last = Exchange(ask_at_point, search.value, search.keep_the_better, expects(value=NUMBER, wrong=NUMBER))
+        steps = [Exchange(ask_at_point, search.derivatives, search.step, whole, Sum())] * self.steps
+        check = expects(value=NUMBER, wrong=NUMBER)
+        last = Exchange(ask_at_point, search.value, search.keep_the_better, check, Sum())
         return (*steps, last)
 
 
 class BestSoFar(NamedTuple):
     """What is remembered between two exchanges: the best model so far and the step tried from it.
 
-    Also what the quadratic model promised of the whole step, the objective at the very start, and whether the zero
-    model has been tried.
+    Also what the quadratic model promised of the whole step, the objective at the very start, whether the zero model
+    has been tried, and the Hessian at the best model.
     """
 
     model: SparseModel
@@ -100,6 +100,7 @@ class BestSoFar(NamedTuple):
     promised: float
     first: float
     zero_tried: bool
+    hessian: Array
 
 
 class _Search(NamedTuple):
@@ -123,7 +124,7 @@ class _Search(NamedTuple):
 
     def step(self, point: Point, replies: list[Reply]) -> Point:
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
-        total, trial = sums(replies), point.model
+        total, trial = weighted_sum(replies), point.model
         if total["wrong"][0] == 0 and self.ridge == 0 and self.radius is None:
             raise Separated(
                 f"the clients' rows are separated without error on the {len(trial.support)} coefficients of the "
@@ -138,19 +139,21 @@ class _Search(NamedTuple):
         direction = newton_direction(hessian, gradient)
         first, zero_tried = (objective, not trial.values.any()) if best is None else (best.first, best.zero_tried)
         if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
-            here = BestSoFar(trial, objective, np.zeros_like(gradient), 0.0, first, zero_tried)
+            here = BestSoFar(trial, objective, np.zeros_like(gradient), 0.0, first, zero_tried, hessian)
             return self.tried(here) if zero_tried else self.from_zero(here)
-        return self.tried(BestSoFar(trial, objective, direction, -inner(gradient, direction) / 2, first, zero_tried))
+        promised = -inner(gradient, direction) / 2
+        return self.tried(BestSoFar(trial, objective, direction, promised, first, zero_tried, hessian))
 
     def keep_the_better(self, point: Point, replies: list[Reply]) -> Point:
         """The last trial, or the best model where the trial is worse."""
         best: BestSoFar = point.memory
-        objective = self.objective(sums(replies)["value"], point.model)
+        objective = self.objective(weighted_sum(replies)["value"], point.model)
         better = _is_no_worse(objective, best)
         missed = abs(best.promised - (best.objective - objective if better else 0.0))
         scale = max(abs(min(objective, best.objective)), 1e-6 * abs(best.first))
         close = self.radius is not None or missed <= _CLOSE * scale
-        return Point(point.model if better else best.model, None if close else Unfinished(missed, scale))
+        unfinished = None if close else Unfinished(missed, scale)
+        return Point(point.model if better else best.model, unfinished, best.hessian)
 
     def tried(self, best: BestSoFar) -> Point:
         """The point one step from the best model."""

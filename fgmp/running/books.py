@@ -28,7 +28,8 @@ Metric = Callable[[Array], float]
 class Totals(NamedTuple):
     """What a run has used so far, and how many clients answered every exchange of the last round.
 
-    With faults also how many answers were left out so far, for each of `REASONS`; without, an empty tuple.
+    With faults also how many answers were left out so far, for each of `REASONS`; without, an empty tuple. With noise
+    also the epsilon that was spent.
     """
 
     seconds: float = 0.0
@@ -36,12 +37,14 @@ class Totals(NamedTuple):
     bytes_down: int = 0
     clients: int = 0
     left_out: tuple[int, ...] = ()
+    epsilon: float | None = None
 
     def columns(self) -> dict[str, float]:
         """Their part of a row of the history."""
         reasons = REASONS if self.left_out else ()
         counts = {f"left_out_{reason}": count for reason, count in zip(reasons, self.left_out, strict=True)}
-        return {name: value for name, value in self._asdict().items() if name != "left_out"} | counts
+        spent = {} if self.epsilon is None else {"epsilon": self.epsilon}
+        return {name: getattr(self, name) for name in ("seconds", "bytes_up", "bytes_down", "clients")} | counts | spent
 
 
 class Lead(NamedTuple):

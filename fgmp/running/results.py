@@ -52,7 +52,7 @@ class Result:
         federation knows the truth; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's
         own work so far (clients one after another, the server, and at row 0 the preparation of the clients), without
         the books; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many answered every exchange of that round
-        with what was asked for.
+        with what was asked for; with noise ``epsilon``, spent so far.
     seed : int
         The seed of the run: ``rng=seed`` repeats it.
     state : object

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from ..methods.answers import REASONS, reason_against
-from ..methods.contract import Method, Reply
+from ..methods.contract import Method
 from ..models import Array, Message, Support, message_bytes
 from .books import Progress, Totals
 from .faults import Faults
+from .summing import Collected, Collector
 from .workers import Alone, Workers
 
 __all__ = ["draw_cohort", "play_round"]
@@ -33,10 +34,12 @@ def play_round(
     cohort: Support,
     seed: int,
     faults: Faults | None = None,
+    collector: Collector | None = None,
 ) -> Progress:
     """The progress after one more round, not yet recorded."""
     number, state, totals = progress.number + 1, progress.state, progress.totals
     seconds, bytes_up, bytes_down = totals.seconds, totals.bytes_up, totals.bytes_down
+    collector = collector or Collector()
     members = _Members(crowd, cohort, seed, number, faults)
     always, left_out = np.ones(len(cohort), bool), np.array(totals.left_out, np.int64)
     for index, exchange in enumerate(method.exchanges()):
@@ -48,18 +51,21 @@ def play_round(
         always &= taken
         total = weights[cohort[taken]].sum()
         if total > 0:
-            replies = [Reply(float(weights[cohort[i]] / total), answers[i]) for i in np.flatnonzero(taken)]
-            state = exchange.combine(state, replies)
+            place = (seed, number, index)
+            collected = collector.collect(exchange, state, weights[cohort], answers, taken, place)
+        else:
+            collected = Collected(state, sum(message_bytes(answer) for answer in answers), 0)
+        state = collected.state
         seconds += time.perf_counter() - began
-        bytes_down += len(cohort) * message_bytes(message)
-        bytes_up += sum(message_bytes(answer) for answer in answers)
+        bytes_down += len(cohort) * message_bytes(message) + collected.bytes_down
+        bytes_up += collected.bytes_up
         if faults:
             left_out += [reasons.count(reason) for reason in REASONS]
         if total <= 0:
             always[:] = False
             break
     answered = int(np.count_nonzero(always))
-    after = Totals(seconds, bytes_up, bytes_down, answered, tuple(left_out.tolist()))
+    after = Totals(seconds, bytes_up, bytes_down, answered, tuple(left_out.tolist()), collector.epsilon(number))
     return progress._replace(number=number, state=state, totals=after)
 
 

@@ -16,7 +16,7 @@ from ..advice import InterruptedWarning, advise
 from ..checks import Seed, check_integer, check_mapping, check_seed, check_sequence, check_truth, shown
 from ..federation import Federation, check_federation
 from ..methods.answers import REASONS
-from ..methods.contract import Method, State, check_method
+from ..methods.contract import Method, State, check_method, seeded
 from ..methods.kernels import is_readable
 from ..models import Array, Support
 from .books import Books, Metric, Progress, Totals
@@ -24,10 +24,13 @@ from .checkpoints import Keeper
 from .closing import advise_at_the_end
 from .faults import Fault, Faults, check_faults
 from .fingerprints import fingerprint
+from .privacy import GaussianNoise
 from .results import Best, Result
 from .rounds import draw_cohort, play_round
+from .secure_sums import SecureSum
 from .state_codec import classes_for
 from .stopping import Callback
+from .summing import collector_for
 from .workers import Alone, Workers
 
 __all__ = ["simulate"]
@@ -51,6 +54,8 @@ def simulate(
     checkpoint: str | os.PathLike[str] | None = None,
     every: int | None = None,
     faults: Fault | Iterable[Fault] | None = None,
+    secure: SecureSum | None = None,
+    private: GaussianNoise | None = None,
 ) -> Result:
     """Run a federated method on a federation, on this machine.
 
@@ -101,6 +106,14 @@ def simulate(
         ``left_out_missing``, ``_late``, ``_not_finite``, ``_malformed``, ``_indices`` (out of range, repeated, not in
         order) and ``_too_many``, one for each client and exchange.
 
+    secure : SecureSum, optional
+        Run the arithmetic of secure aggregation: the server sees the answers to additive exchanges under masks, and
+        their sum as whole multiples of a resolution. The bytes are those of the protocol. Answers are checked by the
+        clients, before they are masked; whose answer does not pass, or does not arrive, drops out.
+    private : GaussianNoise, optional
+        Clip every client's answer and add Gaussian noise to the sums. The history has what was spent so far as
+        ``epsilon``.
+
     Returns
     -------
     Result
@@ -109,7 +122,11 @@ def simulate(
     ------
     ValueError
         Where the method does not fit the federation, or an argument is out of its range; where the checkpoint is of
-        another method, federation, seed or options (the message says what differs), or damaged, and the previous too.
+        another method, federation, seed or options (the message says what differs), or damaged, and the previous too;
+        where `secure` or `private` meet a method that is not additive, an answer is beyond the range of secure sums, or
+        fewer clients than their threshold are left in a round.
+    ImportError
+        Where `secure` or `private` need a package that is not installed.
     OSError
         Where the first checkpoint cannot be written.
     TypeError
@@ -148,6 +165,7 @@ def simulate(
     cohort_size = federation.check_cohort(cohort_size)
     keeper = _keeper(checkpoint, every)
     seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
+    method = seeded(method, seed)
     method.check(federation)
     workers = check_integer("workers", workers)
     progress, readable = check_truth("progress", progress), check_truth("readable", readable)
@@ -155,6 +173,7 @@ def simulate(
     metrics = _metrics(metrics)
     evaluated = _clients_evaluated(federation, objective_on, seed)
     given = check_faults(faults)
+    collector = collector_for(method, federation.n_clients, cohort_size, rounds, secure, private)
     plan = None if given is None else Faults(given, seed, [client.key for client in federation.clients])
 
     began = time.perf_counter()
@@ -162,7 +181,11 @@ def simulate(
     reached = Progress(
         0,
         method.start(federation),
-        Totals(time.perf_counter() - began, left_out=() if plan is None else (0,) * len(REASONS)),
+        Totals(
+            time.perf_counter() - began,
+            left_out=() if plan is None else (0,) * len(REASONS),
+            epsilon=collector.epsilon(0),
+        ),
     )
     books = Books(method, federation, clients, metrics, evaluated, best_by)
     earlier = None
@@ -173,7 +196,7 @@ def simulate(
             "metrics": ", ".join(metrics),
             "readable": is_readable(readable),
             "faults": given,
-        }
+        } | collector.options()
         run, types = fingerprint(method, federation, seed, options), classes_for(method, reached.state)
         earlier = keeper.go_on(run, types, rounds)
     if earlier is None:
@@ -201,7 +224,7 @@ def simulate(
             while not (reached.number % record_every == 0 and is_stopped()) and reached.number < rounds:
                 cohort = draw_cohort(seed, reached.number + 1, federation.n_clients, cohort_size)
                 with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-                    played = play_round(method, reached, crowd, federation.weights, cohort, seed, plan)
+                    played = play_round(method, reached, crowd, federation.weights, cohort, seed, plan, collector)
                     # One assignment: wherever Ctrl-C comes, `reached` is a whole round.
                     reached = books.record(played) if played.number % record_every == 0 else played
                 if keeper and keeper.due(reached):

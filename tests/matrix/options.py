@@ -74,7 +74,7 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         axes |= {"solver": SOLVERS, "radius": ("none", "tight"), "sparsity": COUNTED}
     elif method == "SharedSupportGradMP":
         axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
-        axes |= {"batch": ("full",), "sent": ("default", "one", "all")}
+        axes |= {"batch": ("full",), "sent": ("default", "sketch", "largest", "one", "all")}
     elif method == "polish":
         axes |= {"solver": on_support, "radius": ("none", "tight"), "sparsity": COUNTED}
     elif method in ("FedHT", "FedIterHT"):

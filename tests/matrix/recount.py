@@ -178,9 +178,11 @@ def most_bytes(run: Run) -> tuple[int, int]:
     if case.method == "FedGradMP":
         return model(tau + spared), model(tau + spared)
     if case.method == "SharedSupportGradMP":
-        sent = {"default": 2 * tau, "one": 1 if case.sparsity.startswith("joint") else C, "all": everything}[case.sent]
+        one = 1 if case.sparsity.startswith("joint") else C
+        entries = {"largest": 4 * tau, "one": one, "all": everything}.get(case.sent, 0)
+        sent = model(entries + spared) if entries else whole  # a sketch is never longer than the gradient
         down, up = _on_support(case.solver, min(3 * tau + spared, everything), v)
-        return model(tau + spared) + down, model(sent + spared) + up
+        return 4 + model(tau + spared) + down, sent + up
     if case.method == "polish":
         return _on_support(case.solver, min(tau + spared, everything), v)
     return {

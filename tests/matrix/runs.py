@@ -206,6 +206,16 @@ def _selection(case: Case, whole: Any) -> Any:
     return kinds[case.sparsity.removesuffix("-spared")]((whole(0),) if case.sparsity.endswith("spared") else ())
 
 
+def _identification(case: Case, whole: Any) -> Any:
+    return {
+        "default": lambda: fgmp.CountSketch(),
+        "sketch": lambda: fgmp.CountSketch(whole(1), whole(2 * sparsity(case))),
+        "largest": lambda: fgmp.LargestEntries(),
+        "one": lambda: fgmp.LargestEntries(whole(1)),
+        "all": lambda: fgmp.LargestEntries(whole(1000)),
+    }[case.sent]()
+
+
 def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
     whole, real = numbers.whole, numbers.real
     tau, dictionary, selection = whole(sparsity(case)), _dictionary(case, problem), _selection(case, whole)
@@ -214,8 +224,9 @@ def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
         solver = _solver(case.solver, problem, numbers)
         return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, selection)
     if case.method == "SharedSupportGradMP":
-        sent = {"default": None, "one": whole(1), "all": whole(1000)}[case.sent]
-        return fgmp.SharedSupportGradMP(tau, sent, _on_support(case, problem, numbers), dictionary, radius, selection)
+        return fgmp.SharedSupportGradMP(
+            tau, _identification(case, whole), _on_support(case, problem, numbers), dictionary, radius, selection
+        )
     name = "FedIterHT" if case.method == "polish" else case.method
     assert name in FIRST_ORDER
     options = {"learning_rate": real(0.25 / problem.steepness), "local_iterations": whole(LOCAL), "batch_size": batch}

@@ -6,10 +6,12 @@ import pytest
 import fgmp
 from fgmp.federation import Client
 from fgmp.losses import SquaredLoss
+from fgmp.methods import shared_support
 from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
 from fgmp.running import rounds as ROUND
 from fgmp.running import simulation as LOOP
+from fgmp.running import summing as SUMMING
 from fgmp.selection import Selection
 from fgmp.sparse_features import SparseFeatures
 
@@ -65,6 +67,11 @@ def one_coefficient_too_many(patch):
     patch.setattr(fgmp.StandardBasis, "approximate_model", lambda self, m, tau, s: chosen(self, m, tau + 1, s))
 
 
+def one_atom_too_few_eliminated(patch):
+    chosen = shared_support.eliminated
+    patch.setattr(shared_support, "eliminated", lambda b, h, before, tau, s: chosen(b, h, before, tau + 1, s))
+
+
 def one_entry_too_many_at_the_server(patch):
     hard = Selection.hard
     patch.setattr(Selection, "hard", lambda self, v, tau: hard(self, v, tau + 1))
@@ -88,8 +95,8 @@ def no_ball(patch):
 
 
 def everyone_alike(patch):
-    reply = ROUND.Reply
-    patch.setattr(ROUND, "Reply", lambda weight, message: reply(0.25, message))
+    reply = SUMMING.Reply
+    patch.setattr(SUMMING, "Reply", lambda weight, message: reply(0.25, message))
 
 
 def everybody_in_the_cohort(patch):
@@ -142,7 +149,8 @@ FAULTS = [
     (values_in_float64, IN_BALL, "bytes"),
     (one_coefficient_too_many, IN_BALL, "support"),
     (one_coefficient_too_many, IN_BALL, "bytes"),
-    (one_coefficient_too_many, SHARED, "support"),
+    (one_coefficient_too_many, SHARED._replace(solver="conjugate-gradients"), "support"),
+    (one_atom_too_few_eliminated, SHARED, "support"),
     (one_entry_too_many_at_the_server, HT, "support"),
     (clients_in_the_order_given, AVERAGE, "order of clients"),
     (no_ball, IN_BALL, "radius"),

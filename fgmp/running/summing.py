@@ -1,0 +1,152 @@
+"""What the server is handed of a cohort's answers: each of them, their sum, a secure sum, or a sum with noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..methods.contract import Exchange, Method, Reply, State
+from ..models import Array, Message, message_bytes
+from .privacy import Accounted, GaussianNoise, accounted, check_private, spent
+from .secure_sums import SecureSum, check_secure
+
+__all__ = ["Collected", "Collector", "check_additive", "collector_for"]
+
+
+class Collected(NamedTuple):
+    """The state after an exchange, and the bytes that the answers took."""
+
+    state: State
+    bytes_up: int
+    bytes_down: int
+
+
+class Collector:
+    """Hands the answers of an exchange to the server.
+
+    Parameters
+    ----------
+    secure : SecureSum or None
+    private : Accounted or None
+        Both only for additive exchanges: `check_additive`.
+    shape : tuple of int
+        What the accounting needs of a run: the size of a cohort, and the number of exchanges in a round.
+    """
+
+    def __init__(
+        self, secure: SecureSum | None = None, private: Accounted | None = None, shape: tuple[int, int] = (1, 1)
+    ) -> None:
+        self.secure, self.private, self.shape = secure, private, shape
+
+    def epsilon(self, number: int) -> float | None:
+        """What `number` rounds have spent; None without noise."""
+        if self.private is None:
+            return None
+        noise, multiplier, n_clients = self.private
+        return spent(multiplier, n_clients, *self.shape, number, noise.delta)
+
+    def options(self) -> dict[str, Any]:
+        """What makes a run another run, by name; empty without secure sums and noise."""
+        named: dict[str, Any] = {"secure": self.secure} if self.secure is not None else {}
+        return named if self.private is None else named | self.private._asdict()
+
+    def collect(
+        self,
+        exchange: Exchange,
+        state: State,
+        weights: Array,
+        answers: Sequence[Message],
+        taken: Array,
+        place: tuple[int, int, int],
+    ) -> Collected:
+        """What the server makes of the answers that are taken.
+
+        Parameters
+        ----------
+        exchange : Exchange
+        state : object
+        weights : ndarray, shape (L,)
+            The p_i of the cohort, not yet scaled.
+        answers : sequence of message
+            Of the cohort.
+        taken : ndarray of bool, shape (L,)
+            Those to be used: with some weight.
+        place : (seed, round, exchange)
+            That the noise is keyed by.
+        """
+        up, members = sum(message_bytes(answer) for answer in answers), np.flatnonzero(taken).tolist()
+        if self.secure is None and self.private is None:
+            total = weights[taken].sum()
+            replies = [Reply(float(weights[i] / total), answers[i]) for i in members]
+            if exchange.sum is not None:
+                replies = [Reply(1.0, exchange.sum.of(state, replies))]
+            return Collected(exchange.combine(state, replies), up, 0)
+        assert exchange.sum is not None
+        laid = {i: exchange.sum.laid_out(state, answers[i]) for i in members}
+        like = next(iter(laid.values()))
+        length = sum(array.size for array in like.values())
+        vectors = [_flat(laid[i]) if i in laid else np.zeros(length) for i in range(len(answers))]
+        shares, scale, centre = weights / weights.sum(), float(weights[taken].sum() / weights.sum()), np.zeros(length)
+        if self.private is not None:
+            centre = _flat(exchange.sum.centre(state, like))
+            vectors = [
+                self.private.clipped(p, vector - centre, place[2]) for p, vector in zip(weights, vectors, strict=True)
+            ]
+            shares, scale = np.full(len(answers), 1 / len(answers)), 1.0
+        down, added = 0, sum(shares[i] * vectors[i] for i in laid)
+        if self.secure is not None:
+            parts = [self.secure.encoded(vector, share) for vector, share in zip(vectors, shares, strict=True)]
+            outcome = self.secure.summed(parts, taken)
+            added, up, down = self.secure.decoded(outcome.total), outcome.bytes_up, outcome.bytes_down
+        if self.private is not None:
+            added = added + self.private.noise_on_sum(length, len(answers), place)
+        message = _shaped(centre + added / scale, like)
+        return Collected(exchange.combine(state, [Reply(1.0, message)]), up, down)
+
+
+def collector_for(
+    method: Method,
+    n_clients: int,
+    cohort_size: int,
+    rounds: int,
+    secure: SecureSum | None,
+    private: GaussianNoise | None,
+) -> Collector:
+    """Who hands over the answers in a run; an error where that does not fit the method or the cohort."""
+    check_secure(secure)
+    check_private(private)
+    for what, option in (("secure", secure), ("private", private)):
+        if option is not None:
+            check_additive(method, what)
+    if secure is not None:
+        secure.needed(cohort_size)
+    if private is None:
+        return Collector(secure)
+    shape = cohort_size, len(method.exchanges())
+    return Collector(secure, accounted(private, n_clients, *shape, rounds), shape)
+
+
+def check_additive(method: Method, what: str) -> None:
+    """Raise a ValueError where an exchange of a method is no sum, and `what` needs one."""
+    for index, exchange in enumerate(method.exchanges()):
+        if exchange.sum is None:
+            raise ValueError(
+                f"{what} is given, and exchange {index + 1} of {type(method).__name__} is no sum; expected an additive "
+                "method: SharedSupportGradMP with CountSketch, FedGradMP or a first-order method, with Mean()"
+            )
+
+
+def _flat(message: Message) -> Array:
+    """The arrays of a message one after another, in float64."""
+    return np.concatenate([np.asarray(array, np.float64).reshape(-1) for array in message.values()])
+
+
+def _shaped(flat: Array, like: Message) -> Message:
+    """The inverse of `_flat`, in the shapes and the precision of another message."""
+    message, start = {}, 0
+    for name, array in like.items():
+        message[name] = flat[start : start + array.size].reshape(array.shape).astype(array.dtype)
+        start += array.size
+    return message
