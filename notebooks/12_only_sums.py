@@ -98,7 +98,7 @@ views = {
 fig, axes = panels(3, width=3.6, height=2.8)
 missing = np.setdiff1d(np.flatnonzero(toy.truth), np.flatnonzero(x))
 for ax, (title, view) in zip(axes, views.items(), strict=True):
-    ax.plot(view, color="0.7", linewidth=0.6)
+    ax.plot(view, color="0.5", linewidth=0.6)
     ax.plot(missing, view[missing], "o", color=WINE, markersize=5)
     ax.set(title=title, xlabel="atom", ylabel="entry")
 plt.show()
@@ -542,8 +542,8 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
 #
 # On real writers it is not level: with 50 weights a digit the accuracy is 0.81 against 0.85 in the same bytes, with 100
 # it is 0.87 against 0.88. In the same rounds it is ahead, 0.86 against 0.85 and 0.88 against 0.88 (two seeds, 150
-# rounds of FedGradMP, learning rate 1; `notebooks/paper.yaml` has a longer run). The whole gradient of 7840 numbers, which is
-# what a sketch of ten outputs comes to there, costs more than it tells.
+# rounds of FedGradMP, learning rate 1; `notebooks/paper.yaml` has a longer run). The whole gradient of 7840 numbers,
+# which is what a sketch of ten outputs comes to there, costs more than it tells.
 
 # %%
 paper = digits != "digits"
