@@ -121,7 +121,7 @@ def _numbers(name: str, column: Any) -> Array:
 
 def _takes_labels(loss: Any) -> bool:
     """Whether the targets of a loss are labels, of which `from_arrays` says what they have to be."""
-    return loss == "logistic" or isinstance(loss, LogisticLoss)
+    return (isinstance(loss, str) and loss == "logistic") or isinstance(loss, LogisticLoss)
 
 
 def _labels(name: str, column: Any) -> Array:

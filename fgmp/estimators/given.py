@@ -79,7 +79,10 @@ def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
     n_samples = X.shape[0]
     if groups is None:
         return np.zeros(1, np.intp), np.zeros(n_samples, np.intp)
-    shape = np.shape(groups)
+    try:
+        shape = np.shape(groups)
+    except ValueError:
+        raise ValueError(f"groups should be a 1d array, got {shown(groups)} instead.") from None
     if len(shape) != 1 and not (len(shape) == 2 and shape[1] == 1):
         raise ValueError(f"groups should be a 1d array, got {shown(groups)} of shape {shape} instead.")
     groups = column_or_1d(np.asarray(groups), input_name="groups")

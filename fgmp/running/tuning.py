@@ -223,7 +223,12 @@ def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation
     else:
         named = check_sequence("held_out", held_out, expected)
         sites = dict(zip(federation.site_names or (), keys, strict=False))
-        chosen = {sites[name] if name in sites else check_integer("held_out", name, at_least=0) for name in named}
+        chosen = {
+            sites[name]
+            if isinstance(name, str | int | float) and name in sites
+            else check_integer("held_out", name, at_least=0)
+            for name in named
+        }
         if strange := sorted(chosen - set(keys), key=repr):
             raise ValueError(f"held_out names {strange[0]!r}; expected keys of the clients, such as {keys[0]}")
     judging = np.array([key in chosen for key in keys])
