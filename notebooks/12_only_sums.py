@@ -62,7 +62,7 @@ from fgmp.book.opening import begin
 from fgmp.methods.contract import Reply
 
 names = "heterogeneity samples sparsities client_counts private_clients epsilons digits_sparsity digits_rates".split()
-_, *settled = begin(globals(), *names)
+claim, *settled = begin(globals(), *names)
 heterogeneity, samples, sparsities, client_counts, private_clients, epsilons, digits_sparsity, digits_rates = settled
 recovered = 1e-6  # relative error that counts as exact recovery
 few = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
@@ -180,14 +180,7 @@ for alpha, table in zip(heterogeneity, circles, strict=True):
 
 # %%
 circled = circles[..., 0] == 1
-fgmp.claim(
-    "sums-circles",
-    f"on every seed on which pooled GradMP circles, alpha in {heterogeneity}, elimination recovers exactly",
-    f"{(circles[..., 1] * circled).sum()} of {circled.sum()} seeds",
-    circles[..., 1][circled] == 1 if circled.any() else [True],
-    source="ours, SharedSupportGradMP",
-    expected="all",
-)
+claim("sums-circles", holds=circles[..., 1][circled] == 1 if circled.any() else [True])
 
 
 # %% [markdown]
@@ -247,16 +240,7 @@ plt.show()
 
 # %%
 exact = outcome[:, :, 0, 0]
-fgmp.claim(
-    "sums-five-samples",
-    f"SharedSupportGradMP recovers exactly with {n_samples} samples at each of {n_clients} clients, alpha in "
-    f"{heterogeneity}, p = {variance_decay:g}, from sums only",
-    ", ".join(f"{row.sum():.0f} of {row.size} seeds" for row in exact),
-    exact == 1,
-    source="ours, SharedSupportGradMP",
-    expected="every seed",
-    parameters={way: outcome[:, :, i, 0].sum(axis=1) for i, way in enumerate(WAYS)},
-)
+claim("sums-five-samples", ", ".join(f"{row.sum():.0f} of {row.size} seeds" for row in exact), exact == 1)
 
 # %%
 taken = outcome[:, :, 0, 1]
@@ -306,7 +290,8 @@ for row, alpha, table in zip(axes, (0, 1), shares, strict=True):
         ax.set_xticklabels([f"{N}, {tau}" for N, tau in columns], rotation=60)
         ax.grid(False)
     row[0].set_ylabel(f"alpha = {alpha}\nsamples a client")
-[ax.set_xlabel("clients, sparsity") for ax in axes[-1]]
+for ax in axes[-1]:
+    ax.set_xlabel("clients, sparsity")
 fig.colorbar(picture, ax=axes, label="recovered exactly")
 plt.show()
 
@@ -327,20 +312,15 @@ def passes_half(hit):
 # %%
 contours = np.apply_along_axis(passes_half, 2, shares).reshape(-1, len(MAPPED))
 ratios = contours[:, :-1] / contours[:, -1:]
-for i, (name, way) in enumerate((("sums-contour", "default"), ("sums-contour-half", "5 x 20 sketch"))):
-    ratio = ratios[:, i][~np.isnan(ratios[:, i])]
-    if not ratio.size:
-        print(f"{way}: no column crosses 50 % inside this grid, so nothing is claimed")
-        continue
-    fgmp.claim(
-        name,
-        f"SharedSupportGradMP, {way}: the 50 % contour is within 10 % of that of pooled GradMP, or below",
-        f"{(ratio <= 1.1).sum()} of {ratio.size} columns",
-        ratio <= 1.1,
-        source="ours, SharedSupportGradMP",
-        expected="at least 12 of 14 columns",
-        parameters=dict(ratios=ratio, samples=samples, seeds=n_map_seeds),
-    )
+crossing = [column[~np.isnan(column)] for column in ratios.T]
+
+
+def columns_near(ratio):
+    return f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1 if ratio.size else "undecided"
+
+
+claim("sums-contour", *columns_near(crossing[0]))
+claim("sums-contour-half", *columns_near(crossing[1]))
 
 
 # %% [markdown]
@@ -371,14 +351,7 @@ def atoms_found(seed):
 
 # %%
 first_form, new = np.array(each(atoms_found, [(seed,) for seed in range(n_seeds)])).T
-fgmp.claim(
-    "sums-logistic",
-    "logistic loss, five rounds: true atoms found, of 10, are no fewer with the new default than with 2 tau entries",
-    {"with sketches,": new, "with 2 tau entries,": first_form},
-    new >= first_form,
-    source="ours, SharedSupportGradMP",
-    expected="no fewer on any seed",
-)
+claim("sums-logistic", {"with sketches,": new, "with 2 tau entries,": first_form}, new >= first_form)
 
 # %% [markdown]
 # ## A round of secure sums, by hand
@@ -450,14 +423,8 @@ megabytes = np.array([[(run["bytes_up"] + run["bytes_down"])[-1] / 1e6 for run i
 print(f"megabytes in ten rounds: {megabytes[0, 0]:.3g} under masks, {megabytes[0, 1]:.3g} in the open")
 
 # %%
-fgmp.claim(
-    "sums-secure",
-    "under masks, with a tenth of the clients lost in every round, recovery is exact where it is in the open",
-    f"{np.sum(np.array(masked) <= recovered)} and {np.sum(np.array(plain) <= recovered)} of {len(masked)} seeds",
-    [(error <= recovered) == (other <= recovered) for error, other in zip(masked, plain, strict=True)],
-    source="ours, SecureSum",
-    expected="the same on every seed",
-)
+exact_masked, exact_plain = (np.array(errors) <= recovered for errors in (masked, plain))
+claim("sums-secure", holds=exact_masked == exact_plain)
 
 # %% [markdown]
 # That the unmasked total is the plain sum of integers bit for bit, whoever is lost, and that what the server holds of
@@ -515,7 +482,8 @@ for column, N in zip(axes.T, private_clients, strict=True):
             curve(ax, epsilons, runs, name, **METHODS[name])
     column[0].set(title=f"{N} clients", ylim=(-0.05, 1.05))
     column[1].set(xscale="log", yscale="log", xlabel="epsilon of the run", ylim=(0.001, 30))
-    column[1].set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons]), column[1].minorticks_off()
+    column[1].set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
+    column[1].minorticks_off()
 axes[0, 0].set_ylabel("true atoms found")
 axes[1, 0].set_ylabel("relative error")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
@@ -591,15 +559,8 @@ level = 0.01 if paper else 0.02
 for tau, table in same.items():
     print(f"tau = {tau}: accuracy on unseen clients {np.median(table[:, 0]):.2f} (ours), {np.median(table[:, 1]):.2f}")
 behind = {tau: (table[:, 1] - table[:, 0]) for tau, table in same.items()}
-fgmp.claim(
-    "sums-digits",
-    f"{digits}, the same bytes: accuracy on unseen clients, SharedSupportGradMP at least level with FedGradMP (paired)",
-    {f"tau = {tau}, behind by": gap.round(4) for tau, gap in behind.items()},
-    [np.median(gap) <= level for gap in behind.values()],
-    source="ours, SharedSupportGradMP",
-    expected=f"at most {level}",
-    within=0.1,
-)
+near = [np.median(gap) <= level for gap in behind.values()]
+claim("sums-digits", {f"tau = {tau}, behind by": gap.round(4) for tau, gap in behind.items()}, near)
 
 # %% [markdown]
 # ## The answer

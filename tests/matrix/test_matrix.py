@@ -70,6 +70,8 @@ def test_every_option_makes_another_run(case):
             continue
         if case.loss == "squared":
             options = [option for option in options if option not in ("default", "newton")]  # both are "exact" there
+        if axis == "sent":  # n is small: the default sends the whole gradient, and 4 tau entries are all there are
+            options = [option for option in options if option not in ("default", "largest")]
         results = [run(case._replace(**{axis: option})).result for option in options]
         for one, other in combinations(results, 2):
             assert not np.array_equal(one.coefficients, other.coefficients), (axis, options)
