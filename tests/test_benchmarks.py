@@ -233,10 +233,10 @@ def test_too_little_memory_is_said(monkeypatch):
 
 
 def test_quick_benchmarks_run_through():
-    for name in ("precision", "memory", "restricted", "importing", "sparse", "many"):
+    for name in ("precision", "memory", "restricted", "importing", "sparse", "many", "sketch"):
         finding = run.BENCHMARKS[name](QUICK)
         assert finding.rows and all(row.values for row in finding.rows), name
-    assert set(run.TARGETS.values()) == set(range(1, 10))
+    assert set(run.TARGETS.values()) == set(range(1, 11))
 
 
 def test_the_figures_and_files_that_the_readme_names_are_there():
