@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from test_kernels import Clipped, Twice, client_of, name_of
 
 import fgmp
+from fgmp.linear_systems import least_squares
 from fgmp.local.compiled import compiled_descent, compiled_pursuit, compiling_pays
 from fgmp.local.exact_pursuit import refine_by_least_squares
-from fgmp.local.loops import candidates, mark
+from fgmp.local.loops import candidates, mark, normal_equations
 from fgmp.methods.kernels import kernel_for
 from fgmp.models import SparseModel
 from fgmp.selection import mark_largest
@@ -70,6 +71,41 @@ def test_candidates_are_those_of_the_product(shape, seed, dtype, data):
     gradient = A[rows].T @ weights
     expected = np.union1d(np.argsort(-np.abs(gradient), kind="stable")[:count], support)
     np.testing.assert_array_equal(candidates(A, rows, weights, count, support), expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 7), st.booleans(), seeds)
+def test_normal_equations_are_solved_to_machine_precision_or_not_at_all(k, more, exponent, is_exact, seed):
+    """Conditioned up to 10^7, as columns of any unit, against the singular value decomposition."""
+    rng = np.random.default_rng(seed)
+    left, right = np.linalg.qr(rng.standard_normal((k + more, k)))[0], np.linalg.qr(rng.standard_normal((k, k)))[0]
+    columns = (left * np.logspace(0, -exponent, k)) @ right * 2.0 ** rng.integers(-20, 20)
+    x = rng.standard_normal(k)
+    y = columns @ x if is_exact else columns @ x + np.abs(columns).max() * rng.standard_normal(k + more)
+    found, solved = normal_equations(np.ascontiguousarray(columns.T), y, 2.0**-52, 2.0**-39)
+    assert solved or exponent > 4
+    if solved:
+        expected = least_squares(columns, y)
+        rounding = 1e-15 * 10**exponent * (1 if is_exact else 10**exponent)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e3 * rounding * np.linalg.norm(expected))
+        if is_exact:
+            np.testing.assert_allclose(columns @ found, y, rtol=0, atol=1e-13 * np.linalg.norm(y))
+
+
+def test_dependent_columns_are_not_solved():
+    columns = np.random.default_rng(0).standard_normal((4, 9))
+    columns[3] = columns[0] + columns[1]
+    assert not normal_equations(columns, np.ones(9), 2.0**-52, 2.0**-39)[1]
+    assert not normal_equations(np.zeros((2, 9)), np.ones(9), 2.0**-52, 2.0**-39)[1]
+
+
+@pytest.mark.parametrize(("shape", "tau"), [((150, 200), 40), ((8, 200), 5), ((20, 12), 12)])
+def test_many_merged_columns_are_solved_for_too(shape, tau):
+    client, rng = client_of(shape, "squared", 3), np.random.default_rng(3)
+    start, batches = SparseModel.zero((shape[1],), np.dtype(float)), [None, rng.permutation(shape[0])[:7], None]
+    found, expected = (f(client, start, batches, tau) for f in (compiled_pursuit, refine_by_least_squares))
+    np.testing.assert_array_equal(found.support, expected.support)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-12)
 
 
 @settings(deadline=None, max_examples=60)

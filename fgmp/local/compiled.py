@@ -48,22 +48,23 @@ def compiled_pursuit(
     client: Client, x: SparseModel, minibatches: Iterable[Support | None], sparsity: int
 ) -> SparseModel:
     """The model after one local iteration of Algorithm 1 for each minibatch; as `refine_by_least_squares`."""
-    from .loops import candidates
+    from .loops import pursue
 
-    A, y, count = client.features_by_row, client.targets, min(2 * sparsity, client.n_features)
-    support, values, columns = x.support.astype(np.intp), x.values, client.columns(x.support).T
-    everything = np.arange(len(y))
+    A, y, by_column = client.features_by_row, np.array(client.targets), client.features.T
+    precision = float(np.finfo(A.dtype).eps)
+    support, values = x.support.astype(np.intp), np.array(x.values, A.dtype)
+    columns, everything = np.ascontiguousarray(client.columns(x.support).T), np.arange(len(y))
     for rows in minibatches:
-        residual = values @ columns
-        residual -= y
-        weights = residual if rows is None else residual[rows]
-        merged = candidates(A, everything if rows is None else rows, weights, count, support)  # Gamma u Lambda
-        columns = client.columns(merged).T
-        b = least_squares(columns.T, y)
-        if not np.isfinite(b).all():
-            return SparseModel(merged, b, x.shape)
-        kept = largest(np.abs(b), sparsity)  # Lambda
-        support, values, columns = merged[kept], b[kept], columns[kept]
+        batch = everything if rows is None else rows
+        support, values, columns, solved = pursue(
+            A, by_column, y, batch, support, values, columns, sparsity, precision, precision**0.75
+        )
+        if not solved:
+            b = least_squares(columns.T, y)
+            if not np.isfinite(b).all():
+                return SparseModel(support, b, x.shape)
+            kept = largest(np.abs(b), sparsity)  # Lambda
+            support, values, columns = support[kept], b[kept], columns[kept]
     return SparseModel(support, values, x.shape)
 
 
