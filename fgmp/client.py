@@ -172,11 +172,11 @@ class Client:
         """A_i x; a model with few nonzeros touches their columns only, unless sparse features are smaller."""
         if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
             x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
-        if self.n_outputs == 1:
-            if self._by_column and isinstance(x, np.ndarray):
-                support = x.nonzero()[0]
-                x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
-            product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
+        if self._by_column and isinstance(x, np.ndarray):
+            support = x.nonzero()[0]
+            x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
+        if isinstance(x, SparseModel) and self.n_outputs == 1:
+            product: Array = self.columns(x.support) @ x.values
             return product
         features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x
         if isinstance(x, SparseModel) and 2 * len(x.atoms) < self.n_features:
@@ -189,13 +189,14 @@ class Client:
         With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
         """
-        if rows is not None and self.n_outputs > 1:
+        gathered = rows is not None and self.n_outputs > 1
+        if gathered:
             features, targets = self.features.take(rows, axis=0), self.targets[rows]
             predictions = _by_output(x.dense() if isinstance(x, SparseModel) else x, features)
         else:
             features, targets, predictions = self.features, self.targets, self.predictions(x)
         derivative = self.loss.derivative(predictions, targets)
-        if rows is None or self.n_outputs > 1:
+        if rows is None or gathered:
             weighted = derivative * self.loss.row_weight(len(targets))
         else:
             weighted = np.zeros_like(derivative)
@@ -240,9 +241,8 @@ def check_features(name: str, features: Any) -> Any:
 
 def _by_output(coefficients: Array, features: Array) -> Array:
     """The product features @ coefficients, one contiguous column for each output."""
-    if isinstance(features, SparseFeatures):
-        return features @ coefficients
-    product: Array = (coefficients.T @ features.T).T
+    product: Array
+    product = (coefficients.T @ features.T).T if isinstance(features, np.ndarray) else features @ coefficients
     return product
 
 
