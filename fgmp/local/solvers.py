@@ -84,11 +84,7 @@ class _Iterative:
 
     steps: int | None = None
     accuracy: float | None = None
-
-    @property
-    def orthonormal(self) -> bool:
-        """Always: the accuracy is a distance between signals."""
-        return True
+    orthonormal = True  # the accuracy is a distance between signals
 
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:

@@ -83,11 +83,6 @@ class FedDualAvg(FedMid):
         """S(z, lambda eta_s eta_c K r) after r rounds."""
         return self.selection.soft(state.dual, self.l1_weight * self.length * state.rounds)
 
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
-
 
 class FastDualState(NamedTuple):
     """Sums of gradients G and of iterates X, the model w, and the number of rounds so far."""
