@@ -321,6 +321,6 @@ def inner(left: Array, right: Array) -> float:
 
 
 def _product(left: Array, right: Array) -> Array:
-    """Left @ right in the precision of the data, although coordinates are float64."""
+    """left @ right in the precision of the data, although coordinates are float64."""
     product: Array = (left @ right).astype(min(left.dtype, right.dtype), copy=False)
     return product

@@ -261,7 +261,7 @@ def minimise_on(
     start: SparseModel,
     rng: np.random.Generator,
 ) -> SparseModel:
-    """B = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
+    """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
     problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)

@@ -170,7 +170,7 @@ class FedAvg(FirstOrderMethod):
         settle_number(self, "server_learning_rate", above=0)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
-        """Return w + eta_s Delta."""
+        """w + eta_s Delta."""
         return state + self.server_learning_rate * (self.combined(replies, state.shape) - state)
 
 

@@ -42,7 +42,7 @@ class FedDualAvg(FedMid):
     additive = True
 
     def start(self, federation: Federation) -> DualState:
-        """Start from z = 0."""
+        """z = 0."""
         return DualState(super().start(federation), 0)
 
     def broadcast(self, state: DualState) -> Message:
@@ -67,7 +67,7 @@ class FedDualAvg(FedMid):
         return FirstOrderMethod.step(self, w, gradient)
 
     def combine(self, state: DualState, replies: list[Reply]) -> DualState:
-        """Return z + eta_s Delta."""
+        """z + eta_s Delta."""
         delta = self.combined(replies, state.dual.shape) - state.dual
         return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
 
