@@ -172,11 +172,11 @@ class Client:
         """A_i x; a model with few nonzeros touches their columns only, unless sparse features are smaller."""
         if isinstance(self.features, SparseFeatures) and isinstance(x, SparseModel):
             x = x.dense() if self.n_samples * len(x.atoms) > self.features.n_stored else x
-        if self._by_column and isinstance(x, np.ndarray):
-            support = x.nonzero()[0]
-            x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
-        if isinstance(x, SparseModel) and self.n_outputs == 1:
-            product: Array = self.columns(x.support) @ x.values
+        if self.n_outputs == 1:
+            if self._by_column and isinstance(x, np.ndarray):
+                support = x.nonzero()[0]
+                x = SparseModel(support, x[support], x.shape) if _FEW * len(support) < len(x) else x
+            product: Array = self.columns(x.support) @ x.values if isinstance(x, SparseModel) else self.features @ x
             return product
         features, coefficients = self.features, x.dense() if isinstance(x, SparseModel) else x
         if isinstance(x, SparseModel) and 2 * len(x.atoms) < self.n_features:
@@ -241,8 +241,9 @@ def check_features(name: str, features: Any) -> Any:
 
 def _by_output(coefficients: Array, features: Array) -> Array:
     """The product features @ coefficients, one contiguous column for each output."""
-    product: Array
-    product = (coefficients.T @ features.T).T if isinstance(features, np.ndarray) else features @ coefficients
+    if isinstance(features, SparseFeatures):
+        return features @ coefficients
+    product: Array = (coefficients.T @ features.T).T
     return product
 
 
