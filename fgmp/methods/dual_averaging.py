@@ -14,7 +14,7 @@ from ..checks import settle_number
 from ..federation import Client, Federation
 from ..models import Array, Message, decode, encode
 from .answers import check_model
-from .baselines import FedMid, FirstOrderMethod
+from .baselines import FedAvg, FedMid, FirstOrderMethod
 from .contract import Reply
 
 __all__ = ["FastFedDualAvg", "FedDualAvg"]
@@ -68,8 +68,7 @@ class FedDualAvg(FedMid):
 
     def combine(self, state: DualState, replies: list[Reply]) -> DualState:
         """z + eta_s Delta."""
-        delta = self.combined(replies, state.dual.shape) - state.dual
-        return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
+        return DualState(FedAvg.combine(self, state.dual, replies), state.rounds + 1)
 
     def known(self, state: DualState) -> Array:
         """What was broadcast: z."""
@@ -147,10 +146,7 @@ class FastFedDualAvg(FirstOrderMethod):
 
     def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
         """G and X averaged, and the model they give."""
-        G, X = (
-            self.combined([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
-            for part in _PARTS
-        )
+        G, X = self.total(state, replies).values()
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
         return FastDualState(G, X + w, w, state.rounds + 1)
 
