@@ -61,7 +61,7 @@ class Shape:
     rows : sequence of int, shape (n_clients,)
         |D_i|: at least 1 each.
     keys : sequence of int, optional
-        Who the clients are, increasing; 0, 1, ... by default.
+        Who the clients are; 0, 1, ... by default.
     weights : array_like, shape (n_clients,), default |D_i| / sum |D_i|
         The p_i, scaled to sum to one.
     dtype : dtype, default float64
@@ -96,9 +96,9 @@ class Shape:
             raise ValueError("rows is empty; expected at least one client")
         named = range(len(counts)) if self.keys is None else check_sequence("keys", self.keys, "a key for each client")
         keys = tuple(check_integer("keys", key, at_least=0) for key in named)
-        if len(keys) != len(counts) or any(first >= second for first, second in zip(keys, keys[1:], strict=False)):
+        if len(keys) != len(counts) or len(set(keys)) < len(keys):
             raise ValueError(
-                f"keys is {shown(list(keys))}; expected {len(counts)} increasing numbers, one for each entry of rows"
+                f"keys is {shown(list(keys))}; expected {len(counts)}, one for each entry of rows, and none twice"
             )
         settled = {
             "n_features": check_integer("n_features", self.n_features),
