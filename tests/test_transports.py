@@ -106,6 +106,7 @@ HOSTILE = {
     "malformed": lambda answer: {**answer, "more": np.zeros(1)},
     "not_finite": lambda answer: {**answer, "values": np.full_like(answer["values"], np.nan)},
     "indices": lambda answer: {**answer, "support": answer["support"][::-1].copy()},
+    "weight": lambda answer: Missed("weight", answer),
     "too_many": lambda answer: {"support": np.arange(40, dtype=np.int32), "values": np.ones(40)},
 }
 

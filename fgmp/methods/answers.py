@@ -14,7 +14,7 @@ from ..selection import PER_OUTPUT, Selection
 __all__ = ["REASONS", "Missed", "Refused", "check_arrays", "check_model", "check_sparse_model", "reason_against"]
 
 # Why a server does without an answer.
-REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "weight")
 
 
 class Refused(ValueError):

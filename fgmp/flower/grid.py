@@ -1,0 +1,304 @@
+"""A transport over Flower's Grid: a server with shapes only asks its clients, waits for them, and trusts none."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..advice import AdviceWarning, advise
+from ..checks import check_integer, check_mapping, check_number, check_option
+from ..losses import Loss, check_loss
+from ..methods.answers import REASONS, Missed
+from ..methods.contract import Method
+from ..methods.written import to_json
+from ..models import Array, SparseModel, Support, message_bytes
+from ..models import Message as Arrays
+from ..running.fingerprints import Fingerprint, fingerprint_of_shape
+from ..shapes import Shape
+from .wire import array_record, message_of, wire_bytes
+
+if TYPE_CHECKING:
+    from flwr.app import RecordDict
+    from flwr.serverapp import Grid
+
+__all__ = ["OverFlower", "Traffic"]
+
+# Seconds between two looks for replies: short at first, and longer where clients take long anyway.
+_SHORTEST, _LONGEST = 0.01, 0.25
+_KINDS = {"who": "query", "answer": "train", "objective": "evaluate"}
+
+
+class Traffic(NamedTuple):
+    """What has travelled in exchanges: the bytes of the arrays, as histories count them, and those that Flower sent.
+
+    Attributes
+    ----------
+    arrays_down, arrays_up : int
+    sent_down, sent_up : int
+        With all names, frames and the method, before the transport encrypts them; objectives are not among them.
+    """
+
+    arrays_down: int = 0
+    arrays_up: int = 0
+    sent_down: int = 0
+    sent_up: int = 0
+
+
+class OverFlower:
+    """The clients of a Flower grid, as `fgmp.federate` talks to them.
+
+    It waits for so many clients and asks who they are: how many rows and features each has. That is the shape; who
+    says something else than numbers that fit is turned away and counted.
+
+    Parameters
+    ----------
+    grid : Grid
+        As the main function of a ServerApp gets it.
+    loss : Loss
+        Of every client.
+    n_clients : int
+        How many have to be there to begin. Who comes later has no part in the run.
+    settings : mapping of str, optional
+        What clients need to know to read their rows (names of columns, units): values that JSON holds.
+    wait : float, default 120
+        Seconds to wait for the clients to come, and again for them to say who they are.
+    deadline : float, default 60
+        Seconds to wait for an answer. Who missed one is asked again, but not waited for, until an answer comes.
+    weights : {"rows", "equal"}
+        Whether a client weighs as many rows as it says it has, or as much as any other.
+    most_rows : int, default 10,000,000
+        Who says that it has more is turned away: its weight would be all there is.
+
+    Attributes
+    ----------
+    shape : Shape
+    nodes : list of int
+        The nodes of the clients, in the order of their keys.
+    refused : dict of int to str
+        Nodes turned away, and why.
+    traffic : Traffic
+
+    Raises
+    ------
+    ValueError
+        Where an argument is out of its range.
+    TimeoutError
+        Where too few clients came, or were taken.
+    """
+
+    truth: Array | None = None
+    clients: Sequence[Any] = ()
+
+    def __init__(
+        self,
+        grid: Grid,
+        loss: Loss,
+        n_clients: int,
+        *,
+        settings: Mapping[str, Any] | None = None,
+        wait: float = 120.0,
+        deadline: float = 60.0,
+        weights: str = "rows",
+        most_rows: int = 10_000_000,
+    ) -> None:
+        self.grid, self.loss = grid, check_loss("loss", loss)
+        self.settings = json.dumps(check_mapping("settings", settings or {}, "a mapping that JSON holds"))
+        self.deadline = check_number("deadline", deadline, above=0)
+        self.n_clients = check_integer("n_clients", n_clients)
+        self.weights = check_option("weights", weights, ("rows", "equal"))
+        self.most_rows = check_integer("most_rows", most_rows)
+        self.traffic, self.refused, self.left_out = Traffic(), {}, (0,) * len(REASONS)  # type: ignore[var-annotated]
+        self._told: set[int] = set()
+        self._silent: set[int] = set()
+        self._pending: dict[str, int] = {}
+        self._method: dict[str, Any] = {}
+        self._written: Arrays = {}
+        self.nodes: list[int] = []
+        self._meet(check_number("wait", wait, at_least=0))
+
+    def fingerprint(self) -> Fingerprint:
+        """Of the shape: a server knows no data."""
+        return fingerprint_of_shape(self.shape, {})
+
+    def prepare(self, method: Method, seed: int) -> None:
+        """The method travels with the first question to each client."""
+        written, loss = to_json(method), to_json(self.loss).text
+        named = hashlib.sha256(json.dumps([written.text, loss, self.settings]).encode()).hexdigest()[:16]
+        self._method = {"run": named, "method": written.text, "loss": loss, "settings": self.settings}
+        self._written, self._told = written.arrays, set()
+
+    def __enter__(self) -> OverFlower:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        pass
+
+    def answers(self, cohort: Support, message: Arrays, seed: int, number: int, index: int) -> list[Any]:
+        """What comes back of a cohort."""
+        asked = {"ask": "answer", "seed": str(seed), "round": str(number), "exchange": str(index)}
+        replies = self._ask([int(i) for i in cohort], asked, message)
+        arrived = [_answer_in(reply) for reply in replies]
+        payload, sent = _sizes(arrived, replies)
+        self.traffic = self.traffic._replace(
+            arrays_down=self.traffic.arrays_down + len(cohort) * message_bytes(message),
+            arrays_up=self.traffic.arrays_up + payload,
+            sent_up=self.traffic.sent_up + sent,
+        )
+        return arrived
+
+    def objectives(self, places: Support, model: Array | SparseModel) -> list[float | None]:
+        """f_i of a model; None of who does not say a number, or one that no loss has."""
+        message = model.message() if isinstance(model, SparseModel) else {"dense": model}
+        replies = self._ask([int(i) for i in places], {"ask": "objective"}, message)
+        told = [_objective_in(reply) for reply in replies]
+        # Where a model has diverged everybody says so; where one client does, it is the client.
+        finite = any(value is not None and np.isfinite(value) for value in told)
+        return [value if value is None or not finite or np.isfinite(value) else None for value in told]
+
+    def _ask(self, places: list[int], asked: dict[str, Any], message: Arrays) -> list[Any]:
+        """The contents of the replies, in the order of the places; `Missed` where there is none."""
+        contents = {place: self._content(place, asked, message) for place in places}
+        of_nodes = {self.nodes[place]: content for place, content in contents.items()}
+        found = self._exchange(of_nodes, asked["ask"], self.deadline)
+        forgot = [place for place in places if _forgot(found[self.nodes[place]])]
+        if forgot:  # a node that was started again knows nothing of the run
+            self._told -= set(forgot)
+            again = {self.nodes[place]: self._content(place, asked, message) for place in forgot}
+            found |= self._exchange(again, asked["ask"], self.deadline)
+        return [found[self.nodes[place]] for place in places]
+
+    def _content(self, place: int, asked: dict[str, Any], message: Arrays) -> RecordDict:
+        from flwr.app import ConfigRecord, RecordDict
+
+        key, dtype = str(self.shape.keys[place]), self.shape.dtype.name
+        first = place not in self._told
+        question = asked | {"run": self._method["run"], "key": key, "dtype": dtype} | (self._method if first else {})
+        content = RecordDict({"fgmp": ConfigRecord(question), "message": array_record(message)})
+        if first:
+            content["arrays"] = array_record(self._written)
+            self._told.add(place)
+        if asked["ask"] == "answer":
+            self.traffic = self.traffic._replace(sent_down=self.traffic.sent_down + wire_bytes(content))
+        return content
+
+    def _exchange(self, contents: Mapping[int, RecordDict], ask: str, deadline: float) -> dict[int, Any]:
+        """What the nodes reply, waited for until the deadline; who is known to be silent is not waited for."""
+        from flwr.app import Message
+
+        ends = time.monotonic() + deadline
+        messages = [
+            Message(content, dst_node_id=node, message_type=_KINDS[ask], ttl=2 * deadline + 60)
+            for node, content in contents.items()
+        ]
+        self.grid.push_messages(messages)
+        mine = {message.metadata.message_id: message.metadata.dst_node_id for message in messages}
+        self._pending |= mine
+        found: dict[int, Any] = {}
+        pause = _SHORTEST
+        while True:
+            for reply in self.grid.pull_messages(list(self._pending)):
+                node = self._pending.pop(reply.metadata.reply_to_message_id, None)
+                if node is None:
+                    continue
+                alive = reply.has_content()
+                if alive:
+                    self._silent.discard(node)
+                if reply.metadata.reply_to_message_id in mine:
+                    found[node] = reply.content if alive else Missed("missing", reply.error.reason)
+            waited_for = set(contents) - set(found) - self._silent
+            if not waited_for or time.monotonic() >= ends:
+                break
+            time.sleep(pause)
+            pause = min(1.5 * pause, _LONGEST)
+        self._silent |= set(contents) - set(found)
+        return {node: found.get(node, Missed("late", f"no reply in {deadline:g} seconds")) for node in contents}
+
+    def _meet(self, wait: float) -> None:
+        """Wait for the clients, ask who they are, and make a shape of what they say."""
+        from flwr.app import ConfigRecord, RecordDict
+
+        ends = time.monotonic() + wait
+        while len(nodes := sorted(self.grid.get_node_ids())) < self.n_clients:
+            if time.monotonic() >= ends:
+                raise TimeoutError(f"{len(nodes)} clients came in {wait:g} seconds; expected {self.n_clients}")
+            time.sleep(_LONGEST)
+        asked = ConfigRecord({"ask": "who", "loss": to_json(self.loss).text, "settings": self.settings})
+        replies = self._exchange({node: RecordDict({"fgmp": asked}) for node in nodes}, "who", max(wait, self.deadline))
+        known = {node: _who_in(reply, self.most_rows) for node, reply in replies.items()}
+        features = [who["features"] for who in known.values() if isinstance(who, dict)]
+        usual = max(sorted(set(features)), key=features.count, default=0)
+        for node, who in known.items():
+            if isinstance(who, dict) and who["features"] != usual:
+                known[node] = Missed("malformed", f"{who['features']} features; others have {usual}")
+        self.refused = {node: str(who.answer) for node, who in known.items() if isinstance(who, Missed)}
+        turned_away = [who.reason for who in known.values() if isinstance(who, Missed)]
+        self.left_out = tuple(turned_away.count(reason) for reason in REASONS)
+        taken = {node: who for node, who in known.items() if isinstance(who, dict)}
+        if self.refused:
+            advise(f"clients turned away: {self.refused}", ClientRefusedWarning)
+        if len(taken) < self.n_clients:
+            raise TimeoutError(f"{len(taken)} clients said who they are; expected {self.n_clients}: {self.refused}")
+        keys = _keys_of(taken)
+        self.nodes = sorted(taken, key=keys.__getitem__)
+        rows = [taken[node]["rows"] for node in self.nodes]
+        dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
+        shares = np.array(rows, float) if self.weights == "rows" else np.ones(len(rows))
+        self.shape = Shape(usual, self.loss, rows, [keys[node] for node in self.nodes], shares, dtype)  # type: ignore[arg-type]
+
+
+class ClientRefusedWarning(AdviceWarning):
+    """A client said something of itself that no client can have, and has no part in the run."""
+
+
+def _keys_of(taken: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
+    """A key for each node: the one it says, where nobody before it says the same; else one above all that are said."""
+    keys: dict[int, int] = {}
+    said = {node: who["key"] for node, who in taken.items() if who["key"] is not None}
+    for node in sorted(said, key=lambda node: (said[node], node)):
+        if said[node] not in keys.values():
+            keys[node] = said[node]
+    for node in sorted(set(taken) - set(keys)):
+        keys[node] = max(keys.values(), default=-1) + 1
+    return keys
+
+
+def _who_in(reply: Any, most_rows: int) -> Any:
+    """What a client says of itself, or `Missed` with the reason."""
+    if isinstance(reply, Missed):
+        return reply
+    said = reply.config_records.get("fgmp")
+    if said is None:
+        return Missed("malformed", "a reply without numbers")
+    rows, features, key = said.get("rows"), said.get("features"), said.get("key")
+    if type(rows) is not int or not 1 <= rows <= most_rows:
+        return Missed("weight", f"rows {rows!r}; expected 1 to {most_rows}")
+    if type(features) is not int or not 1 <= features < 2**31 or said.get("dtype") not in ("float32", "float64"):
+        return Missed("malformed", f"features {features!r} of type {said.get('dtype')!r}")
+    fits = type(key) is int and 0 <= key < 2**31
+    return {"rows": rows, "features": features, "dtype": said["dtype"], "key": key if fits else None}
+
+
+def _answer_in(reply: Any) -> Any:
+    return reply if isinstance(reply, Missed) else message_of(reply.array_records.get("message"))
+
+
+def _objective_in(reply: Any) -> float | None:
+    if isinstance(reply, Missed):
+        return None
+    said = reply.config_records.get("fgmp")
+    value = None if said is None else said.get("objective")
+    return value if type(value) is float and not value < 0 else None
+
+
+def _forgot(reply: Any) -> bool:
+    return not isinstance(reply, Missed) and "unknown" in reply.config_records.get("fgmp", {})
+
+
+def _sizes(arrived: Sequence[Any], replies: Sequence[Any]) -> tuple[int, int]:
+    payload = sum(message_bytes(answer) for answer in arrived)
+    return payload, sum(wire_bytes(reply) for reply in replies if not isinstance(reply, Missed))
