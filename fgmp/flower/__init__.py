@@ -7,8 +7,8 @@ imports nothing of Flower.
 May import: the ground floor, methods, running.
 """
 
-from .apps import apps, client_app, server_app
 from .engine import on_engine, simulate_on_engine
 from .grid import OverFlower
+from .serving import apps, client_app, server_app
 
 __all__ = ["OverFlower", "apps", "client_app", "on_engine", "server_app", "simulate_on_engine"]

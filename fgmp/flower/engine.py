@@ -17,8 +17,8 @@ from ..federation import Federation, check_federation
 from ..methods.contract import Method
 from ..running.loop import federate
 from ..running.results import Result
-from .apps import client_app
 from .grid import OverFlower
+from .serving import client_app
 
 if TYPE_CHECKING:
     from flwr.app import Context
