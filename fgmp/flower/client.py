@@ -11,7 +11,7 @@ import hashlib
 import json
 import os
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +47,13 @@ class _Told:
     settings: Mapping[str, Any]
 
 
-def reply_to(message: Message, context: Context, load: Load, keep: str | os.PathLike[str] | None = None) -> Any:
+def reply_to(
+    message: Message,
+    context: Context,
+    load: Load,
+    keep: str | os.PathLike[str] | None = None,
+    kinds: Iterable[type] = (),
+) -> Any:
     """The content of the reply to a server's question.
 
     Parameters
@@ -59,6 +65,8 @@ def reply_to(message: Message, context: Context, load: Load, keep: str | os.Path
         Reads the client's own rows.
     keep : path-like, optional
         A folder of the client's for what was made of them.
+    kinds : iterable of type
+        Dataclasses of your own that methods are made of.
 
     Raises
     ------
@@ -76,7 +84,7 @@ def reply_to(message: Message, context: Context, load: Load, keep: str | os.Path
         who: dict[str, Any] = {"rows": client.n_samples, "features": client.n_features, "dtype": client.dtype.name}
         key = context.node_config.get("partition-id")
         return RecordDict({"fgmp": ConfigRecord(who | ({"key": key} if isinstance(key, int) else {}))})
-    told = _told(message, context)
+    told = _told(message, context, kinds)
     if told is None:
         return RecordDict({"fgmp": ConfigRecord({"unknown": str(asked["run"])})})
     client = _prepared(context, load, told, int(str(asked["key"])), np.dtype(str(asked["dtype"])), keep)
@@ -93,7 +101,7 @@ def reply_to(message: Message, context: Context, load: Load, keep: str | os.Path
         return RecordDict({"message": array_record(answer_of(exchange, client)(client, received, rng))})
 
 
-def _told(message: Message, context: Context) -> _Told | None:
+def _told(message: Message, context: Context, kinds: Iterable[type]) -> _Told | None:
     """What the server says of the run, or has said before; None where it has not."""
     from flwr.app import ConfigRecord
 
@@ -106,7 +114,7 @@ def _told(message: Message, context: Context) -> _Told | None:
     if said.get("run") != asked["run"]:
         return None
     arrays = message_of(state.array_records["fgmp.arrays"])
-    method, loss = from_json(str(said["method"]), arrays), from_json(str(said["loss"]))
+    method, loss = from_json(str(said["method"]), arrays, kinds), from_json(str(said["loss"]))
     return _Told(str(said["run"]), method, loss, json.loads(str(said["settings"])))
 
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..advice import AdviceWarning, advise
-from ..checks import check_integer, check_mapping, check_number, check_option
+from ..checks import check_integer, check_mapping, check_number, check_option, check_truth
 from ..losses import Loss, check_loss
 from ..methods.answers import REASONS, Missed
 from ..methods.contract import Method
@@ -74,6 +75,11 @@ class OverFlower:
     most_rows : int, default 10,000,000
         Who says that it has more is turned away: its weight would be all there is.
 
+    kinds : iterable of type
+        Dataclasses of your own that methods are made of, which the ClientApp knows too.
+    ask_objectives : bool, default True
+        Whether clients are asked for their objective, once more in every recorded round; the history has nan instead.
+
     Attributes
     ----------
     shape : Shape
@@ -105,6 +111,8 @@ class OverFlower:
         deadline: float = 60.0,
         weights: str = "rows",
         most_rows: int = 10_000_000,
+        kinds: Iterable[type] = (),
+        ask_objectives: bool = True,
     ) -> None:
         self.grid, self.loss = grid, check_loss("loss", loss)
         self.settings = json.dumps(check_mapping("settings", settings or {}, "a mapping that JSON holds"))
@@ -112,6 +120,7 @@ class OverFlower:
         self.n_clients = check_integer("n_clients", n_clients)
         self.weights = check_option("weights", weights, ("rows", "equal"))
         self.most_rows = check_integer("most_rows", most_rows)
+        self.kinds, self.ask_objectives = tuple(kinds), check_truth("ask_objectives", ask_objectives)
         self.traffic, self.refused, self.left_out = Traffic(), {}, (0,) * len(REASONS)  # type: ignore[var-annotated]
         self._told: set[int] = set()
         self._silent: set[int] = set()
@@ -121,13 +130,30 @@ class OverFlower:
         self.nodes: list[int] = []
         self._meet(check_number("wait", wait, at_least=0))
 
+    def again(self, **changes: Any) -> OverFlower:
+        """The same clients with other settings, or another deadline: nobody is asked who it is again.
+
+        Parameters
+        ----------
+        settings : mapping of str
+        deadline : float
+        ask_objectives : bool
+        """
+        other = copy.copy(self)
+        if "settings" in changes:
+            given = check_mapping("settings", changes.pop("settings"), "a mapping that JSON holds")
+            other.settings = json.dumps(given)
+        for name, value in changes.items():
+            setattr(other, check_option("changes", name, ("deadline", "ask_objectives")), value)
+        return other
+
     def fingerprint(self) -> Fingerprint:
         """Of the shape: a server knows no data."""
         return fingerprint_of_shape(self.shape, {})
 
     def prepare(self, method: Method, seed: int) -> None:
         """The method travels with the first question to each client."""
-        written, loss = to_json(method), to_json(self.loss).text
+        written, loss = to_json(method, self.kinds), to_json(self.loss).text
         named = hashlib.sha256(json.dumps([written.text, loss, self.settings]).encode()).hexdigest()[:16]
         self._method = {"run": named, "method": written.text, "loss": loss, "settings": self.settings}
         self._written, self._told = written.arrays, set()
@@ -153,6 +179,8 @@ class OverFlower:
 
     def objectives(self, places: Support, model: Array | SparseModel) -> list[float | None]:
         """f_i of a model; None of who does not say a number, or one that no loss has."""
+        if not self.ask_objectives:
+            return [None] * len(places)
         message = model.message() if isinstance(model, SparseModel) else {"dense": model}
         replies = self._ask([int(i) for i in places], {"ask": "objective"}, message)
         told = [_objective_in(reply) for reply in replies]

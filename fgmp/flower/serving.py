@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..losses import Loss
@@ -94,7 +94,9 @@ def server_app(
     return app
 
 
-def client_app(load: Load, keep: str | os.PathLike[str] | None = None, *, mods: Sequence[Any] = ()) -> ClientApp:
+def client_app(
+    load: Load, keep: str | os.PathLike[str] | None = None, *, mods: Sequence[Any] = (), kinds: Iterable[type] = ()
+) -> ClientApp:
     """The client's half of `apps`: it knows its rows, and learns the rest from the server.
 
     Parameters
@@ -106,6 +108,8 @@ def client_app(load: Load, keep: str | os.PathLike[str] | None = None, *, mods: 
         starts a process for each. Files of an ended run may be removed at any time.
     mods : sequence of callable, optional
         Flower's mods, around every message.
+    kinds : iterable of type
+        Dataclasses of your own that methods are made of: nothing else is made of what a server sends.
 
     Raises
     ------
@@ -119,7 +123,7 @@ def client_app(load: Load, keep: str | os.PathLike[str] | None = None, *, mods: 
     app = ClientApp(mods=list(mods))
 
     def reply(message: Message, context: Context) -> Message:
-        return FlowerMessage(reply_to(message, context, load, keep), reply_to=message)
+        return FlowerMessage(reply_to(message, context, load, keep, kinds), reply_to=message)
 
     for register in (app.query, app.train, app.evaluate):
         register()(reply)
