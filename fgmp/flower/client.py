@@ -23,7 +23,9 @@ from ..methods.contract import Method
 from ..methods.kernels import answer_of
 from ..methods.written import from_json
 from ..models import Array, SparseModel
+from ..models import Message as Arrays
 from ..running.workers import client_generator
+from .secure import laid_out, reply_to_trip, start_of
 from .wire import array_record, message_of
 
 if TYPE_CHECKING:
@@ -90,15 +92,29 @@ def reply_to(
     client = _prepared(context, load, told, int(str(asked["key"])), np.dtype(str(asked["dtype"])), keep)
     received = message_of(message.content.array_records["message"])
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; the server leaves its answer out
+        if question == "secure":
+            return reply_to_trip(asked, context, lambda: _laid_out(asked, told.method, client, received))
         if question == "objective":
             value = client.objective(_model(received, told.method, client))
             return RecordDict({"fgmp": ConfigRecord({"objective": value})})
         if question != "answer":
             raise ValueError(f"ask is {question!r}; expected 'who', 'answer' or 'objective'")
-        number, index = int(str(asked["round"])), int(str(asked["exchange"]))
-        exchange = told.method.exchanges()[index]
-        rng = client_generator(int(str(asked["seed"])), number, index, client)
-        return RecordDict({"message": array_record(answer_of(exchange, client)(client, received, rng))})
+        return RecordDict({"message": array_record(_answer(asked, told.method, client, received))})
+
+
+def _answer(asked: Any, method: Method, client: Client, received: Any) -> Arrays:
+    number, index = int(str(asked["round"])), int(str(asked["exchange"]))
+    exchange = method.exchanges()[index]
+    rng = client_generator(int(str(asked["seed"])), number, index, client)
+    return answer_of(exchange, client)(client, received, rng)
+
+
+def _laid_out(asked: Any, method: Method, client: Client, received: Any) -> tuple[Arrays, str]:
+    """An answer that may be added up, or why it may not: under masks nobody else can look."""
+    answer = _answer(asked, method, client, received)
+    if not all(np.isfinite(array).all() for array in answer.values()):
+        return {}, "not_finite"
+    return laid_out(method.exchanges()[int(str(asked["exchange"]))], start_of(method, client), answer), ""
 
 
 def _told(message: Message, context: Context, kinds: Iterable[type]) -> _Told | None:

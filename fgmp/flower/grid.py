@@ -20,7 +20,9 @@ from ..methods.written import to_json
 from ..models import Array, SparseModel, Support, message_bytes
 from ..models import Message as Arrays
 from ..running.fingerprints import Fingerprint, fingerprint_of_shape
+from ..running.secure_sums import SecureSum
 from ..shapes import Shape
+from .secure import Summed, secure_sum
 from .wire import array_record, message_of, wire_bytes
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ __all__ = ["OverFlower", "Traffic"]
 
 # Seconds between two looks for replies: short at first, and longer where clients take long anyway.
 _SHORTEST, _LONGEST = 0.01, 0.25
-_KINDS = {"who": "query", "answer": "train", "objective": "evaluate"}
+_KINDS = {"who": "query", "answer": "train", "objective": "evaluate", "secure": "train"}
 
 
 class Traffic(NamedTuple):
@@ -177,6 +179,20 @@ class OverFlower:
         )
         return arrived
 
+    def secure_sum(
+        self, cohort: Support, message: Arrays, place: tuple[int, int, int], shares: Array, secure: SecureSum
+    ) -> Summed:
+        """The sum of a cohort's answers under masks, as `fgmp.flower.secure` has it."""
+        seed, number, index = (str(part) for part in place)
+        asked = {"seed": seed, "round": number, "exchange": index}
+        return secure_sum(self, [int(i) for i in cohort], message, asked, shares, secure)
+
+    def ask_each(self, places: Mapping[int, Mapping[str, Any]], message: Arrays) -> dict[int, Any]:
+        """What clients reply to questions of their own, by their place; `Missed` where one does not."""
+        contents = {place: self._content(place, dict(asked), message) for place, asked in places.items()}
+        found = self._exchange({self.nodes[p]: content for p, content in contents.items()}, "secure", self.deadline)
+        return {place: found[self.nodes[place]] for place in places}
+
     def objectives(self, places: Support, model: Array | SparseModel) -> list[float | None]:
         """f_i of a model; None of who does not say a number, or one that no loss has."""
         if not self.ask_objectives:
@@ -210,7 +226,7 @@ class OverFlower:
         if first:
             content["arrays"] = array_record(self._written)
             self._told.add(place)
-        if asked["ask"] == "answer":
+        if asked["ask"] != "objective":
             self.traffic = self.traffic._replace(sent_down=self.traffic.sent_down + wire_bytes(content))
         return content
 

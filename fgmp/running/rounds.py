@@ -61,17 +61,25 @@ def play_round(
     for index, exchange in enumerate(method.exchanges()):
         began = time.perf_counter()
         message = exchange.broadcast(state)
-        answers = transport.answers(cohort, message, seed, number, index)
-        reasons = [reason_against(exchange.check, state, answer) for answer in answers]
-        arrived = [answer.answer if isinstance(answer, Missed) else answer for answer in answers]
-        taken = np.array([not reason for reason in reasons])
-        always &= taken
-        total = weights[cohort[taken]].sum()
-        if total > 0:
-            place = (seed, number, index)
-            collected = collector.collect(exchange, state, weights[cohort], arrived, taken, place)
+        place = (seed, number, index)
+        if collector.secure is not None and hasattr(transport, "secure_sum"):
+            shares = weights[cohort] / weights[cohort].sum()
+            summed = transport.secure_sum(cohort, message, place, shares, collector.secure)
+            reasons = summed.reasons
+            taken = np.array([not reason for reason in reasons])
+            total = weights[cohort[taken]].sum()
+            collected = collector.collect_sum(exchange, state, total / weights[cohort].sum(), summed)
         else:
-            collected = Collected(state, sum(message_bytes(answer) for answer in arrived), 0)
+            answers = transport.answers(cohort, message, seed, number, index)
+            reasons = [reason_against(exchange.check, state, answer) for answer in answers]
+            arrived = [answer.answer if isinstance(answer, Missed) else answer for answer in answers]
+            taken = np.array([not reason for reason in reasons])
+            total = weights[cohort[taken]].sum()
+            if total > 0:
+                collected = collector.collect(exchange, state, weights[cohort], arrived, taken, place)
+            else:
+                collected = Collected(state, sum(message_bytes(answer) for answer in arrived), 0)
+        always &= taken
         state = collected.state
         seconds += time.perf_counter() - began
         bytes_down += len(cohort) * message_bytes(message) + collected.bytes_down
