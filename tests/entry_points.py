@@ -280,6 +280,7 @@ ENTRIES = {
     "Lie": Entry(fgmp.Lie, WHOM | {"factor": -1.0}, then=strikes),
     "SecureSum": Entry(fgmp.SecureSum, {"bits": 32, "resolution": 2.0**-16, "threshold": 2}),
     "GaussianNoise": Entry(fgmp.GaussianNoise, {"epsilon": 1.0, "clip": 1.0, "delta": 1e-5}),
+    "model_of": Entry(estimators.model_of, {"coefficients": [0.0, 1.0], "intercept": 1.0, "feature_names": ["a", "b"]}),
     "federate": Entry(
         fgmp.federate,
         {name: value for name, value in RUN.items() if name not in ("federation", "workers", "readable", "faults")}
@@ -424,6 +425,7 @@ RESULTS = {"Best", "KSVDFit", "Result", "Trial", "Tuning", "ConvergenceBound", "
 RESULTS |= {"Bootstrap", "SparsityPath", "Outcome", "Point", "Source", "Written"}
 NO_ARGUMENTS = {"Exact", "Mean", "Median", "NormalEquations", "StandardBasis", "data_folder"}
 ELSEWHERE = {"run_sweep": "test_sweeping", "write_table": "test_sweeping"}
+ELSEWHERE |= dict.fromkeys(("load_model", "predict_rows", "save_model"), "test_written_models")
 
 
 def public_names():

@@ -2,9 +2,9 @@
 
 Shamir's scheme and the key agreement are those that Flower's own primitives wrap; the masks are a stream of ChaCha20,
 where Flower's `pseudo_rand_gen` draws them from a generator of 32 bits of state, which can be tried out. What a client
-has to keep between trips stays in the run's state of its node. It opens its shares once, and never both of one client. The
-public keys go through the server: one that follows the protocol learns the sum only, one that hands out keys of its own
-is not defended against.
+has to keep between trips stays in the state of the run. It opens its shares once, and never both of one client. Public
+keys go through the server: one that follows the protocol learns the sum only; one that hands out keys of its own is not
+defended against.
 """
 
 from __future__ import annotations
