@@ -114,8 +114,8 @@ def check_rows(coefficients: int, rows: Sequence[int]) -> None:
         advise(
             f"every client solves for {coefficients} coefficients (at most 3 tau), and {_of(small, rows)} fewer rows, "
             f"the smallest {min(small)}: they fit whatever they hold, and their average finds fewer of the right "
-            "atoms; SharedSupportGradMP is made for such clients, or take a smaller sparsity, or "
-            "solver=GradientDescent(steps=1)",
+            'atoms; SharedSupportGradMP (method="shared" of an estimator) is made for such clients, or take a smaller '
+            "sparsity, or solver=GradientDescent(steps=1)",
             FewRowsWarning,
         )
 

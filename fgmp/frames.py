@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .checks import check_sequence, shown
-from .losses import LogisticLoss, Loss
+from .labels import takes_labels
+from .losses import Loss
 from .models import Array
 
 if TYPE_CHECKING:
     from .federation import Federation
 
-__all__ = ["federation_from_frame"]
+__all__ = ["federation_from_frame", "floats_of", "kind_of"]
 
 _NAMES = (str, int, tuple)
 
@@ -94,34 +95,40 @@ def federation_from_frame(
     except TypeError:
         raise ValueError(f"column {site!r} mixes kinds of values; expected sites that can be sorted") from None
     A = np.column_stack([_numbers(name, frame[name]) for name in names])
-    y = _labels(target, frame[target]) if _takes_labels(loss) else _numbers(target, frame[target])
+    y = _labels(target, frame[target]) if takes_labels(loss) else _numbers(target, frame[target])
     rows = [np.flatnonzero(codes == code) for code in range(len(labels))]
     built = cls.from_arrays([A[own] for own in rows], [y[own] for own in rows], loss, weights)
     return replace(built, feature_names=tuple(map(str, names)), site_names=tuple(labels.tolist()))
 
 
-def _numbers(name: str, column: Any) -> Array:
-    """The values of a column as floats."""
+def floats_of(column: Any) -> Array | None:
+    """The values of a narwhals column as floats; None where it holds none: a date is no number of nanoseconds."""
+    if column.dtype.is_temporal():
+        return None
     try:
-        if column.dtype.is_temporal():
-            raise TypeError("a number of nanoseconds is no feature")
         values = np.asarray(column.to_numpy())
-        values = values if values.dtype == np.float32 else values.astype(np.float64)
+        return values if values.dtype == np.float32 else values.astype(np.float64)
     except (TypeError, ValueError):
-        present = column.drop_nulls()
-        example = f", {present[0]!r} for one" if len(present) else ""
-        raise ValueError(f"column {name!r} is {column.dtype}{example}; expected numbers") from None
+        return None
+
+
+def kind_of(column: Any) -> str:
+    """What a narwhals column holds, for messages: its type and one of its values."""
+    present = column.drop_nulls()
+    return f"{column.dtype}, {present[0]!r} for one" if len(present) else str(column.dtype)
+
+
+def _numbers(name: str, column: Any) -> Array:
+    """The values of a column as finite floats."""
+    values = floats_of(column)
+    if values is None:
+        raise ValueError(f"column {name!r} is {kind_of(column)}; expected numbers")
     missing = np.isnan(values)
     if missing.any():
         raise ValueError(f"column {name!r} has {missing.sum()} missing values; expected a number in every row")
     if not np.isfinite(values).all():
         raise ValueError(f"column {name!r} has {np.isinf(values).sum()} infinite values; expected finite numbers")
     return values
-
-
-def _takes_labels(loss: Any) -> bool:
-    """Whether the targets of a loss are labels, of which `from_arrays` says what they have to be."""
-    return (isinstance(loss, str) and loss == "logistic") or isinstance(loss, LogisticLoss)
 
 
 def _labels(name: str, column: Any) -> Array:

@@ -12,7 +12,7 @@ from .checks import check_array, check_real, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
 
-__all__ = ["Labels", "code_labels", "coded_for", "labels_behind"]
+__all__ = ["Labels", "code_labels", "coded_for", "labels_behind", "takes_labels"]
 
 Labels = tuple[Any, Any]
 
@@ -55,9 +55,14 @@ def code_labels(ys: Sequence[Any], labels: Sequence[Any] | None = None) -> tuple
     return coded, chosen
 
 
+def takes_labels(loss: Any) -> bool:
+    """Whether the targets of a loss are labels of any kind: those of the logistic loss are."""
+    return isinstance(loss, LogisticLoss) or (isinstance(loss, str) and loss == "logistic")
+
+
 def coded_for(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[Sequence[Any], Labels | None]:
     """`code_labels` for the logistic loss; for others the targets as they are, and no labels."""
-    if isinstance(loss, LogisticLoss) or (isinstance(loss, str) and loss == "logistic"):
+    if takes_labels(loss):
         return code_labels(ys, labels)
     if labels is not None:
         raise ValueError(f"labels is {shown(labels)}; expected None, because the loss is {loss!r}, no logistic one")

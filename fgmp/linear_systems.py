@@ -6,6 +6,8 @@ left over where they are dependent is the solution of minimum norm, in the units
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
@@ -91,17 +93,10 @@ def least_squares(columns: Array, targets: Array) -> Array:
     ndarray, shape (k,)
     """
     n_rows, n_columns = columns.shape
-    if 0 < n_columns <= n_rows:
-        gram, right = columns.T @ columns, columns.T @ targets
-        solved = solve_definite(gram, right)
-        if solved is not None:
-            refined = _refined(*solved, gram.diagonal(), columns, targets)
-            if refined is not None:
-                return refined
-    elif 0 < n_rows < n_columns:
-        shortest = _by_rows(columns, targets)
-        if shortest is not None:
-            return shortest
+    if n_rows and n_columns:
+        solution = (_by_columns if n_columns <= n_rows else _by_rows)(columns, targets)
+        if solution is not None:
+            return solution
     return _by_singular_values(columns, targets)
 
 
@@ -133,40 +128,53 @@ def newton_direction(hessian: Array, gradient: Array) -> Array:
     return -(solve_semidefinite(hessian, gradient) if solved is None else solved[1])
 
 
-def _refined(factor: Array, solution: Array, squares: Array, columns: Array, targets: Array) -> Array | None:
-    """The solution after as many refinements as it needs; None where a few do not suffice.
+def _by_columns(columns: Array, targets: Array) -> Array | None:
+    """The solution from the products of the columns; None where a few refinements do not suffice.
 
-    Sizes are those of the columns' contributions, which have no unit: `squares` are the squared lengths of the columns.
+    Sizes are those of the columns' contributions, which have no unit.
     """
-    _, potrs = _CHOLESKY[columns.dtype]
-    precision, size = _PRECISION[columns.dtype], squares.dot(solution * solution)
-    left = fraction = 0.0
-    for refinement in range(_REFINEMENTS):
-        correction = potrs(factor, columns.T @ (targets - columns @ solution))[0]
-        solution = solution + correction
-        if refinement == 0:
-            left = fraction = float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
-        left *= fraction
-        if left <= precision:
-            return solution
-    return None
+    gram = columns.T @ columns
+    solved = solve_definite(gram, columns.T @ targets)
+    if solved is None:
+        return None
+    (factor, solution), squares, (_, potrs) = solved, gram.diagonal(), _CHOLESKY[columns.dtype]
+
+    def correction(residual: Array) -> Array:
+        found: Array = potrs(factor, columns.T @ residual)[0]
+        return found
+
+    return _refined(solution, columns, targets, correction, lambda x: squares.dot(x * x))
 
 
 def _by_rows(columns: Array, targets: Array) -> Array | None:
     """The solution of minimum norm from the products of the rows; None where a few refinements do not suffice."""
-    _, potrs = _CHOLESKY[columns.dtype]
     solved = solve_definite(columns @ columns.T, targets)
     if solved is None:
         return None
-    factor, z = solved
-    solution: Array = columns.T @ z
-    precision, size = _PRECISION[columns.dtype], solution.dot(solution)
+    (factor, z), (_, potrs) = solved, _CHOLESKY[columns.dtype]
+
+    def correction(residual: Array) -> Array:
+        found: Array = columns.T @ potrs(factor, residual)[0]
+        return found
+
+    return _refined(columns.T @ z, columns, targets, correction, lambda x: x.dot(x))
+
+
+def _refined(
+    solution: Array,
+    columns: Array,
+    targets: Array,
+    correction_of: Callable[[Array], Array],
+    square: Callable[[Array], float],
+) -> Array | None:
+    """The solution after as many refinements as it needs, in a size of which `square` is the square; else None."""
+    precision, size = _PRECISION[columns.dtype], square(solution)
     left = fraction = 0.0
     for refinement in range(_REFINEMENTS):
-        correction = columns.T @ potrs(factor, targets - columns @ solution)[0]
+        correction = correction_of(targets - columns @ solution)
         solution = solution + correction
         if refinement == 0:
-            left = fraction = float(correction.dot(correction) / size) ** 0.5 if size else 0.0
+            left = fraction = float(square(correction) / size) ** 0.5 if size else 0.0
         left *= fraction
         if left <= precision:
             return solution

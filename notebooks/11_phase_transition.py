@@ -34,13 +34,14 @@
 # %% tags=["parameters"]
 n_features = 200  # n in the maps (at least max(sparsities))
 n_clients = 20  # N in the first map (at least 1)
-samples = [1, 2, 3, 5, 8, 14, 30]  # rows of a client in the maps (increasing, each at least 1)
+samples = [1, 2, 3, 5, 8, 14, 20, 30]  # rows of a client in the maps (increasing, each at least 1)
 sparsities = [2, 4, 7, 10]  # tau in the first map (increasing, each at least 1)
 client_counts = [2, 5, 10, 20]  # N in the second map (increasing, each at least 1)
 map_sparsity = 5  # tau in the second map (1 to n_features)
 heterogeneity = [0.0, 1.0]  # alpha, the variance of the clients' means, one row of maps each (each at least 0)
 variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any number)
 rounds = 10  # rounds that a method may take (at least 1)
+patience = 4  # rounds in a row without progress, after which a run of the maps has failed (at least 1)
 recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of every cell and every claim (at least 5)
 few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few (four values, each at least 1)
@@ -162,7 +163,8 @@ print("the same as GradMP on the pooled data:", np.allclose(*errors, rtol=0, ato
 # ## Where recovery succeeds
 #
 # Every cell is a federation: so many samples a client, so many atoms (or clients). The data are noiseless, so a method
-# either finds the signal or fails. Six ways:
+# either finds the signal or fails: after ten rounds, or after four in a row that did not lower its error by 1 %. Six
+# ways:
 #
 # - *one client alone*: GradMP on the data of the first client, without a federation;
 # - *FedGradMP*, with 3 local iterations;
@@ -180,7 +182,8 @@ def omp(fed, tau):
 
 # %%
 def iterate(method, fed):
-    return fgmp.simulate(method, fed, rounds, rng=0, callback=fgmp.stop_at(recovered)).x
+    found, stalled = fgmp.stop_at(recovered), fgmp.stop_when_stalled(patience, "relative_error", improvement=0.01)
+    return fgmp.simulate(method, fed, rounds, rng=0, callback=lambda history: found(history) or stalled(history)).x
 
 
 # %%

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -301,6 +301,16 @@ ENTRIES = {
         fgmp.polish,
         {"result": RESULT, "federation": FED, "dictionary": fgmp.StandardBasis(), "solver": fgmp.NormalEquations()}
         | {"radius": 1.0, "cohort_size": 2, "rng": 0, "metrics": {}},
+    ),
+    "polish (a result that somebody made)": Entry(
+        lambda **fields: fgmp.polish(replace(RESULT, **fields), FED),
+        {name: getattr(RESULT, name) for name in ("coefficients", "history", "best", "objective_on")},
+        called=dict.fromkeys(("coefficients", "history", "best"), "result"),
+    ),
+    "polish (a best model that somebody made)": Entry(
+        lambda **fields: fgmp.polish(replace(RESULT, best=replace(RESULT.best, **fields)), FED),
+        {"value": RESULT.best.value, "column": "objective"},
+        called=dict.fromkeys(("value", "column"), "result"),
     ),
     "tune": Entry(
         fgmp.tune,

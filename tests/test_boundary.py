@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import traceback
@@ -60,6 +61,23 @@ def test_an_entry_point_takes_what_fits(name):
     arguments = {key: value() if key in MADE else value for key, value in ENTRIES[name].given.items()}
     if name not in ("load_video", "fetch"):
         ENTRIES[name].then(ENTRIES[name].call(**arguments))
+
+
+@pytest.mark.parametrize("name", sorted(RESULTS))
+def test_a_record_holds_what_it_is_given(name):
+    """Results are made by functions; made by hand, they compute nothing, and what takes one checks it (`polish`)."""
+    kind = dict(public_names())[name]
+    fields = list(inspect.signature(kind).parameters)
+
+    @settings(max_examples=max(EXAMPLES // 10, 1), derandomize=EXAMPLES <= 100, suppress_health_check=list(HealthCheck))
+    @given(st.lists(anything(), min_size=len(fields), max_size=len(fields)))
+    def look(values):
+        before = picture(values)
+        record = kind(*values)
+        assert all(getattr(record, name) is value for name, value in zip(fields, values, strict=True))
+        assert picture(values) == before
+
+    look()
 
 
 @st.composite

@@ -76,7 +76,7 @@ def test_estimates_fail_no_more_often_than_the_bound_says(rows, columns, error):
 
 def test_the_bound_of_the_default_is_the_one_of_the_documentation():
     for tau in (5, 10, 100):
-        assert fgmp.CountSketch().failure_probability(tau**-0.5, tau) == pytest.approx(0.016, abs=5e-4)
+        assert fgmp.CountSketch().failure_probability(tau**-0.5, tau) == pytest.approx(3 / 14**2 - 2 / 14**3, rel=1e-12)
     assert fgmp.CountSketch(5, 10).failure_probability(0.1) == 1
 
 

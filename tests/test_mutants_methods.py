@@ -248,7 +248,7 @@ def test_the_exchange_of_a_rival_refuses_a_model_of_another_shape(method, fed):
         (fgmp.FedGradMP(2), {"local_iterations": 3, "batch_size": None, "radius": None, "selection": fgmp.PerOutput()}),
         (
             fgmp.SharedSupportGradMP(2),
-            {"identify": fgmp.CountSketch(5), "pruning": "elimination", "radius": None, "selection": fgmp.PerOutput()},
+            {"identify": fgmp.CountSketch(3), "pruning": "elimination", "radius": None, "selection": fgmp.PerOutput()},
         ),
         (fgmp.FedAvg(learning_rate=1), {"local_iterations": 1, "batch_size": None, "selection": fgmp.PerOutput()}),
         (fgmp.FedAvg(learning_rate=1), {"server_learning_rate": 1.0}),

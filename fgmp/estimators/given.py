@@ -12,6 +12,7 @@ from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
 from ..checks import shown
+from ..frames import floats_of, kind_of
 from ..models import Array, Support
 
 __all__ = [
@@ -61,17 +62,11 @@ def check_columns(X: Any) -> None:
     for name, column in zip(frame.columns, frame.iter_columns(), strict=True):
         if column.dtype.is_numeric() or column.dtype == nw.Boolean:
             continue
-        try:
-            if column.dtype.is_temporal():
-                raise TypeError("a number of nanoseconds is no feature")
-            np.asarray(column.to_numpy(), dtype=np.float64)
-        except (TypeError, ValueError):
-            values = column.drop_nulls()
-            example = f", {values[0]!r} for one" if len(values) else ""
+        if floats_of(column) is None:
             raise ValueError(
-                f"could not convert column {name!r} of X to float: it is {column.dtype}{example}. Drop it or encode "
-                "it (sklearn.preprocessing.OneHotEncoder)."
-            ) from None
+                f"could not convert column {name!r} of X to float: it is {kind_of(column)}. Drop it or encode it "
+                "(sklearn.preprocessing.OneHotEncoder)."
+            )
 
 
 def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
@@ -87,7 +82,8 @@ def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
         raise ValueError(f"groups should be a 1d array, got {shown(groups)} of shape {shape} instead.")
     groups = column_or_1d(np.asarray(groups), input_name="groups")
     check_consistent_length(X, groups)
-    for value in groups if groups.dtype.kind in "fO" else ():
+    missing = np.isnan(groups).any() if groups.dtype.kind == "f" else False
+    for value in groups if missing or groups.dtype.kind == "O" else ():
         if _is_missing(value):
             raise ValueError(f"Input groups contains {_name_of(value)}: every row needs a group.")
     try:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..advice import quiet
-from ..checks import Seed, check_kind, settle_number
+from ..checks import Seed, check_array, check_kind, check_mapping, check_real, settle_number, shown
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
@@ -29,6 +29,8 @@ from .results import Best, Result, whole
 from .simulation import simulate
 
 __all__ = ["polish"]
+
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down")
 
 
 def polish(
@@ -94,12 +96,10 @@ def polish(
     >>> better.support.tolist() == result.support.tolist()
     True
     """
-    check_kind("result", result, Result, "a Result, as simulate returns it")
+    _check_result(result)
     check_federation("federation", federation)
-    if not len(result.support):
-        raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     default = NormalEquations() if isinstance(federation.loss, SquaredLoss) else PooledNewton()
-    start, objective = SparseModel.of(result.coefficients), result.history["objective"]
+    start, objective = SparseModel.of(np.asarray(result.coefficients)), result.history["objective"]
     if len(objective) > 1 and not objective[-1] < objective[0]:
         start = replace(start, values=np.zeros_like(start.values))
     basis = StandardBasis() if dictionary is None else check_dictionary(dictionary)
@@ -145,6 +145,24 @@ class _Closing(InDictionary):
         return self.dictionary.into_ball(state.model, self.radius).dense()
 
 
+def _check_result(result: Any) -> None:
+    """What polish needs of a result, which anyone can make or change."""
+    check_kind("result", result, Result, "a Result, as simulate returns it")
+    if not np.any(check_array("result.coefficients", result.coefficients)):
+        raise ValueError("result has an empty support; expected at least one nonzero coefficient")
+    columns = check_mapping("result.history", result.history, "columns by their names")
+    lengths = {name: check_real("result.history", column).shape for name, column in columns.items()}
+    if len(set(lengths.values())) != 1 or any(len(shape) != 1 or not shape[0] for shape in lengths.values()):
+        raise ValueError(f"result.history has columns of shapes {shown(lengths)}; expected an entry for each round")
+    best = check_kind("result.best", result.best, Best, "the Best of a run")
+    if check_real("result.best.value", best.value).ndim:
+        raise ValueError(f"result.best.value is {shown(best.value)}; expected a number")
+    column = check_kind("result.best.column", best.column, str, "the name of a column of the history")
+    missing = [name for name in (*_TOTALS, "objective", column) if name not in columns]
+    if missing:
+        raise ValueError(f"result.history has no {shown(missing[0])}; expected the columns of a run")
+
+
 def _say_where_it_did_not_converge(solver: PooledSolver, memory: Any) -> None:
     if isinstance(memory, Unfinished):
         from sklearn.exceptions import ConvergenceWarning
@@ -168,7 +186,6 @@ def _better(best: Best, closed: Result, history: dict[str, Array]) -> Best:
 
 def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
     """The history with the last entry of the closing exchange appended."""
-    totals = ("round", "seconds", "bytes_up", "bytes_down")
     ends = {name: closing[name][-1] if name in closing else np.nan for name in history}
-    ends |= {name: history[name][-1] + closing[name][-1] for name in totals}
+    ends |= {name: history[name][-1] + closing[name][-1] for name in _TOTALS}
     return {name: np.append(column, ends[name]) for name, column in history.items()}
