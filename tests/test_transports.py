@@ -1,6 +1,8 @@
 """The round loop over transports: the same bits whatever carries the messages, and nothing that it trusts."""
 
 import io
+import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -179,3 +181,14 @@ def test_simulate_is_the_loop_over_a_transport_in_the_process():
 def test_a_shape_that_does_not_fit_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
         fgmp.Shape(**{"n_features": 5, "loss": fgmp.SquaredLoss(), "rows": [3, 2], **given})
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_the_loop_of_contributing_ends_in_the_bits_of_simulate(method):
+    text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()
+    (block,) = [part for part in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "draw_cohort" in part]
+    clients = [method.prepare(client) for client in FED.clients]
+    names = dict(method=method, shape=FED.shape, clients=clients, seed=3, rounds=4, cohort_size=4)
+    exec(block, names)
+    here = fgmp.simulate(method, FED, 4, 4, rng=3)
+    np.testing.assert_array_equal(method.estimate(names["state"]), here.x)
