@@ -171,10 +171,10 @@ ax.set(xlabel="round", ylabel="distance to the truth", xticks=range(rounds + 1))
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
+
 # %% [markdown]
 # *Lines: `simulate`. Circles: Flower.* They do not only look the same. Model, objective, bytes and clients of every
 # round:
-
 
 # %%
 def same(there, here):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ..advice import AdviceWarning, advise
+from ..advice import advise
 from ..checks import check_integer, check_mapping, check_number, check_option, check_truth
 from ..losses import Loss, check_loss
 from ..methods.answers import REASONS, Missed
@@ -22,8 +22,9 @@ from ..models import Message as Arrays
 from ..running.fingerprints import Fingerprint, fingerprint_of_shape
 from ..running.secure_sums import SecureSum
 from ..shapes import Shape
+from .replies import ClientRefusedWarning, answer_in, forgot, keys_of, objective_in, sizes_of, who_in
 from .secure import Summed, secure_sum
-from .wire import array_record, message_of, wire_bytes
+from .wire import array_record, wire_bytes
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -33,6 +34,9 @@ __all__ = ["OverFlower", "Traffic"]
 
 # Seconds between two looks for replies: short at first, and longer where clients take long anyway.
 _SHORTEST, _LONGEST = 0.01, 0.25
+_MOST_PENDING = 8
+# What Flower raises where somebody sent bytes that are no message.
+_UNREADABLE = (ValueError, TypeError, KeyError, AttributeError, IndexError)
 _KINDS = {"who": "query", "answer": "train", "objective": "evaluate", "secure": "train"}
 
 
@@ -169,9 +173,9 @@ class OverFlower:
     def answers(self, cohort: Support, message: Arrays, seed: int, number: int, index: int) -> list[Any]:
         """What comes back of a cohort."""
         asked = {"ask": "answer", "seed": str(seed), "round": str(number), "exchange": str(index)}
-        replies = self._ask([int(i) for i in cohort], asked, message)
-        arrived = [_answer_in(reply) for reply in replies]
-        payload, sent = _sizes(arrived, replies)
+        replies = self._ask_all(cohort, asked, message)
+        arrived = [answer_in(reply) for reply in replies]
+        payload, sent = sizes_of(arrived, replies)
         self.traffic = self.traffic._replace(
             arrays_down=self.traffic.arrays_down + len(cohort) * message_bytes(message),
             arrays_up=self.traffic.arrays_up + payload,
@@ -190,7 +194,12 @@ class OverFlower:
     def ask_each(self, places: Mapping[int, Mapping[str, Any]], message: Arrays) -> dict[int, Any]:
         """What clients reply to questions of their own, by their place; `Missed` where one does not."""
         contents = {place: self._content(place, dict(asked), message) for place, asked in places.items()}
-        found = self._exchange({self.nodes[p]: content for p, content in contents.items()}, "secure", self.deadline)
+        found = self._exchange({self.nodes[p]: content for p, content in contents.items()}, self.deadline)
+        lost = [place for place in places if forgot(found[self.nodes[place]])]
+        if lost:  # a node that was started again knows nothing of the run
+            self._told -= set(lost)
+            again = {self.nodes[place]: self._content(place, dict(places[place]), message) for place in lost}
+            found |= self._exchange(again, self.deadline)
         return {place: found[self.nodes[place]] for place in places}
 
     def objectives(self, places: Support, model: Array | SparseModel) -> list[float | None]:
@@ -198,23 +207,15 @@ class OverFlower:
         if not self.ask_objectives:
             return [None] * len(places)
         message = model.message() if isinstance(model, SparseModel) else {"dense": model}
-        replies = self._ask([int(i) for i in places], {"ask": "objective"}, message)
-        told = [_objective_in(reply) for reply in replies]
+        replies = self._ask_all(places, {"ask": "objective"}, message)
+        told = [objective_in(reply) for reply in replies]
         # Where a model has diverged everybody says so; where one client does, it is the client.
         finite = any(value is not None and np.isfinite(value) for value in told)
         return [value if value is None or not finite or np.isfinite(value) else None for value in told]
 
-    def _ask(self, places: list[int], asked: dict[str, Any], message: Arrays) -> list[Any]:
-        """The contents of the replies, in the order of the places; `Missed` where there is none."""
-        contents = {place: self._content(place, asked, message) for place in places}
-        of_nodes = {self.nodes[place]: content for place, content in contents.items()}
-        found = self._exchange(of_nodes, asked["ask"], self.deadline)
-        forgot = [place for place in places if _forgot(found[self.nodes[place]])]
-        if forgot:  # a node that was started again knows nothing of the run
-            self._told -= set(forgot)
-            again = {self.nodes[place]: self._content(place, asked, message) for place in forgot}
-            found |= self._exchange(again, asked["ask"], self.deadline)
-        return [found[self.nodes[place]] for place in places]
+    def _ask_all(self, places: Support, asked: Mapping[str, Any], message: Arrays) -> list[Any]:
+        replies = self.ask_each({int(place): asked for place in places}, message)
+        return [replies[int(place)] for place in places]
 
     def _content(self, place: int, asked: dict[str, Any], message: Arrays) -> RecordDict:
         from flwr.app import ConfigRecord, RecordDict
@@ -230,13 +231,13 @@ class OverFlower:
             self.traffic = self.traffic._replace(sent_down=self.traffic.sent_down + wire_bytes(content))
         return content
 
-    def _exchange(self, contents: Mapping[int, RecordDict], ask: str, deadline: float) -> dict[int, Any]:
+    def _exchange(self, contents: Mapping[int, RecordDict], deadline: float) -> dict[int, Any]:
         """What the nodes reply, waited for until the deadline; who is known to be silent is not waited for."""
         from flwr.app import Message
 
         ends = time.monotonic() + deadline
         messages = [
-            Message(content, dst_node_id=node, message_type=_KINDS[ask], ttl=2 * deadline + 60)
+            Message(content, dst_node_id=node, message_type=_kind_of(content), ttl=2 * deadline + 60)
             for node, content in contents.items()
         ]
         self.grid.push_messages(messages)
@@ -245,22 +246,42 @@ class OverFlower:
         found: dict[int, Any] = {}
         pause = _SHORTEST
         while True:
-            for reply in self.grid.pull_messages(list(self._pending)):
-                node = self._pending.pop(reply.metadata.reply_to_message_id, None)
+            for name, content in self._pulled().items():
+                node = self._pending.pop(name, None)
                 if node is None:
                     continue
-                alive = reply.has_content()
-                if alive:
+                if not isinstance(content, Missed):
                     self._silent.discard(node)
-                if reply.metadata.reply_to_message_id in mine:
-                    found[node] = reply.content if alive else Missed("missing", reply.error.reason)
+                if name in mine:
+                    found[node] = content
             waited_for = set(contents) - set(found) - self._silent
             if not waited_for or time.monotonic() >= ends:
                 break
             time.sleep(pause)
             pause = min(1.5 * pause, _LONGEST)
         self._silent |= set(contents) - set(found)
+        while len(self._pending) > _MOST_PENDING * len(contents):  # of clients that never answer
+            self._pending.pop(next(iter(self._pending)))
         return {node: found.get(node, Missed("late", f"no reply in {deadline:g} seconds")) for node in contents}
+
+    def _pulled(self) -> dict[str, Any]:
+        """What has come: contents by the question that they reply to; `Missed` where one cannot even be read."""
+
+        def read(names: list[str]) -> dict[str, Any]:
+            replies = self.grid.pull_messages(names)
+            return {reply.metadata.reply_to_message_id: _content_of(reply) for reply in replies}
+
+        names = list(self._pending)
+        try:
+            return read(names)
+        except _UNREADABLE:
+            found: dict[str, Any] = {}
+            for name in names:
+                try:
+                    found |= read([name])
+                except _UNREADABLE as error:
+                    found[name] = Missed("malformed", f"unreadable: {error}")
+            return found
 
     def _meet(self, wait: float) -> None:
         """Wait for the clients, ask who they are, and make a shape of what they say."""
@@ -272,8 +293,8 @@ class OverFlower:
                 raise TimeoutError(f"{len(nodes)} clients came in {wait:g} seconds; expected {self.n_clients}")
             time.sleep(_LONGEST)
         asked = ConfigRecord({"ask": "who", "loss": to_json(self.loss).text, "settings": self.settings})
-        replies = self._exchange({node: RecordDict({"fgmp": asked}) for node in nodes}, "who", max(wait, self.deadline))
-        known = {node: _who_in(reply, self.most_rows) for node, reply in replies.items()}
+        replies = self._exchange({node: RecordDict({"fgmp": asked}) for node in nodes}, max(wait, self.deadline))
+        known = {node: who_in(reply, self.most_rows) for node, reply in replies.items()}
         features = [who["features"] for who in known.values() if isinstance(who, dict)]
         usual = max(sorted(set(features)), key=features.count, default=0)
         for node, who in known.items():
@@ -287,7 +308,7 @@ class OverFlower:
             advise(f"clients turned away: {self.refused}", ClientRefusedWarning)
         if len(taken) < self.n_clients:
             raise TimeoutError(f"{len(taken)} clients said who they are; expected {self.n_clients}: {self.refused}")
-        keys = _keys_of(taken)
+        keys = keys_of(taken)
         self.nodes = sorted(taken, key=keys.__getitem__)
         rows = [taken[node]["rows"] for node in self.nodes]
         dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
@@ -295,54 +316,9 @@ class OverFlower:
         self.shape = Shape(usual, self.loss, rows, [keys[node] for node in self.nodes], shares, dtype)  # type: ignore[arg-type]
 
 
-class ClientRefusedWarning(AdviceWarning):
-    """A client said something of itself that no client can have, and has no part in the run."""
+def _kind_of(content: RecordDict) -> str:
+    return _KINDS[str(content.config_records["fgmp"]["ask"])]
 
 
-def _keys_of(taken: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
-    """A key for each node: the one it says, where nobody before it says the same; else one above all that are said."""
-    keys: dict[int, int] = {}
-    said = {node: who["key"] for node, who in taken.items() if who["key"] is not None}
-    for node in sorted(said, key=lambda node: (said[node], node)):
-        if said[node] not in keys.values():
-            keys[node] = said[node]
-    for node in sorted(set(taken) - set(keys)):
-        keys[node] = max(keys.values(), default=-1) + 1
-    return keys
-
-
-def _who_in(reply: Any, most_rows: int) -> Any:
-    """What a client says of itself, or `Missed` with the reason."""
-    if isinstance(reply, Missed):
-        return reply
-    said = reply.config_records.get("fgmp")
-    if said is None:
-        return Missed("malformed", "a reply without numbers")
-    rows, features, key = said.get("rows"), said.get("features"), said.get("key")
-    if type(rows) is not int or not 1 <= rows <= most_rows:
-        return Missed("weight", f"rows {rows!r}; expected 1 to {most_rows}")
-    if type(features) is not int or not 1 <= features < 2**31 or said.get("dtype") not in ("float32", "float64"):
-        return Missed("malformed", f"features {features!r} of type {said.get('dtype')!r}")
-    fits = type(key) is int and 0 <= key < 2**31
-    return {"rows": rows, "features": features, "dtype": said["dtype"], "key": key if fits else None}
-
-
-def _answer_in(reply: Any) -> Any:
-    return reply if isinstance(reply, Missed) else message_of(reply.array_records.get("message"))
-
-
-def _objective_in(reply: Any) -> float | None:
-    if isinstance(reply, Missed):
-        return None
-    said = reply.config_records.get("fgmp")
-    value = None if said is None else said.get("objective")
-    return value if type(value) is float and not value < 0 else None
-
-
-def _forgot(reply: Any) -> bool:
-    return not isinstance(reply, Missed) and "unknown" in reply.config_records.get("fgmp", {})
-
-
-def _sizes(arrived: Sequence[Any], replies: Sequence[Any]) -> tuple[int, int]:
-    payload = sum(message_bytes(answer) for answer in arrived)
-    return payload, sum(wire_bytes(reply) for reply in replies if not isinstance(reply, Missed))
+def _content_of(reply: Any) -> Any:
+    return reply.content if reply.has_content() else Missed("missing", reply.error.reason)

@@ -9,7 +9,7 @@ from here import Here, assert_same_run, grid_of, over, spoiling
 
 import fgmp
 from fgmp.flower import OverFlower
-from fgmp.flower.grid import ClientRefusedWarning
+from fgmp.flower.replies import ClientRefusedWarning
 from fgmp.flower.wire import array_record, message_of
 from fgmp.methods.answers import REASONS
 
@@ -220,3 +220,31 @@ def test_a_reply_to_nothing_is_passed_over():
     grid.__class__ = Chatty
     there = fgmp.federate(METHOD, transport, 2, rng=0)
     assert there.history["left_out_late"][-1] >= 1
+
+
+class Garbled(Here):
+    """Flower cannot read what client 2 sent."""
+
+    def pull_messages(self, ids):
+        bad = [name for name in ids if name in self.replies and self.replies[name].metadata.src_node_id == 100 + LIAR]
+        if bad and self.replies[bad[0]].metadata.message_type == "train":
+            if len(ids) == 1:
+                del self.replies[bad[0]]
+            raise ValueError("Unexpected set of children")
+        return super().pull_messages(ids)
+
+
+def test_bytes_that_flower_cannot_read_take_nobody_else_with_them():
+    grid = grid_of(FED)
+    grid.__class__ = Garbled
+    there = fgmp.federate(METHOD, OverFlower(grid, FED.loss, 6), 3, rng=0)
+    assert counts(there.history) == dict.fromkeys(REASONS, 0) | {"malformed": 3}
+    silent = fgmp.simulate(METHOD, FED, 3, rng=0, faults=fgmp.DropOut(clients=[LIAR]))
+    np.testing.assert_array_equal(there.x, silent.x)
+
+
+def test_questions_that_nobody_answers_do_not_pile_up():
+    transport = over(FED, deadline=0.05)
+    transport.grid.gone.add(LIAR)
+    fgmp.federate(METHOD, transport, 60, rng=0, record_every=60)
+    assert len(transport._pending) <= 8 * 6

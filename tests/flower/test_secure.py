@@ -170,3 +170,15 @@ def test_a_client_that_diverged_says_so_itself():
 def test_a_method_that_is_no_sum_is_refused():
     with pytest.raises(ValueError, match="is no sum"):
         fgmp.federate(fgmp.SharedSupportGradMP(3, fgmp.LargestEntries()), over(FED), 1, rng=4, secure=SECURE)
+
+
+def test_a_node_that_was_started_again_between_two_rounds_is_told_again():
+    transport = over(FED)
+
+    def restart(history):
+        transport.grid.restarted.add(LOST)
+        return False
+
+    there = fgmp.federate(METHODS[2], transport, 3, rng=4, secure=SECURE, callback=restart)
+    here = fgmp.simulate(METHODS[2], FED, 3, rng=4, secure=SECURE)
+    np.testing.assert_array_equal(there.x, here.x)
