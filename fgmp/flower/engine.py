@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,7 +19,7 @@ from ..methods.contract import Method
 from ..running.loop import federate
 from ..running.results import Result
 from .grid import OverFlower
-from .serving import client_app
+from .serving import check_flower, client_app
 
 if TYPE_CHECKING:
     from flwr.app import Context
@@ -59,9 +60,11 @@ def on_engine(serve: Callable[[Grid], T], app: ClientApp, n_clients: int, proces
     Exception
         Whatever `serve` raises.
     """
+    check_flower()
     processes = check_integer("processes", processes)
     n_clients = check_integer("n_clients", n_clients)
     with _quiet():
+        _import_ray()
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 
@@ -137,6 +140,20 @@ def load_stored(context: Context, settings: Mapping[str, Any]) -> tuple[Any, Any
     """A client's rows, as `stored` wrote them."""
     with np.load(Path(settings["folder"]) / f"{context.node_config['partition-id']}.npz") as file:
         return file["features"], file["targets"]
+
+
+def _import_ray() -> None:
+    """Import Ray without what it says of packages that it would like to have in notebooks."""
+    disabled = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            import ray  # noqa: F401
+    except ImportError:
+        raise ImportError('the simulation engine needs ray: pip install "fgmp[flower]"') from None
+    finally:
+        logging.disable(disabled)
 
 
 @contextmanager

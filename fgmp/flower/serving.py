@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
-__all__ = ["apps", "client_app", "server_app"]
+__all__ = ["apps", "check_flower", "client_app", "server_app"]
 
 
 def apps(
@@ -81,7 +81,7 @@ def server_app(
 
     Parameters and errors as in `apps`.
     """
-    _check_flower()
+    check_flower()
     from flwr.serverapp import ServerApp
 
     app = ServerApp()
@@ -116,7 +116,7 @@ def client_app(
     ImportError
         Where Flower is not installed.
     """
-    _check_flower()
+    check_flower()
     from flwr.app import Message as FlowerMessage
     from flwr.clientapp import ClientApp
 
@@ -130,7 +130,8 @@ def client_app(
     return app
 
 
-def _check_flower() -> None:
+def check_flower() -> None:
+    """Raise an ImportError that says what to install, where Flower is not there."""
     try:
         import flwr  # noqa: F401
     except ImportError:
