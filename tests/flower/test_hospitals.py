@@ -49,9 +49,13 @@ class Machine:
         quiet = block("export FLWR_TELEMETRY_ENABLED").split()[1:]
         given = dict(word.replace("$PWD", str(folder)).split("=", 1) for word in quiet)
         assert given["FLWR_TELEMETRY_ENABLED"] == "0"
-        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-        house = str(EXAMPLE.parents[1])
-        self.environment = os.environ | given | {"PATH": path, "PYTHONPATH": house, "PYTHONWARNINGS": "ignore"}
+        # Of another environment, such as one made by the README alone: FGMP_EXAMPLE_BIN=/path/to/.venv/bin.
+        bin = os.environ.get("FGMP_EXAMPLE_BIN", str(Path(sys.executable).parent))
+        path = os.pathsep.join([bin, os.environ["PATH"]])
+        self.environment = os.environ | given | {"PATH": path, "PYTHONWARNINGS": "ignore"}
+        self.environment.pop("PYTHONPATH", None)
+        if "FGMP_EXAMPLE_BIN" not in os.environ:
+            self.environment["PYTHONPATH"] = str(EXAMPLE.parents[1])
 
     def with_ports(self, line):
         for port in PORTS:
