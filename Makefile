@@ -53,7 +53,7 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 
 test-flower: .venv/installed  ## every test of federation on Flower, and the notebook of it
-	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest tests/flower
+	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 --dist loadscope tests/flower
 	FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
 

@@ -1,4 +1,4 @@
-"""What runs a method on this machine: rounds, workers, books, tuning, and the polishing of a result.
+"""What runs a method: the round loop over a transport, the one within this process, books, tuning and polishing.
 
 May import: the ground floor, methods.
 """
