@@ -48,7 +48,7 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MPLBACKEND=agg $(BIN)/python -m pytest -n 2 tests --ignore tests/flower
+	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
 	$(if $(NOTEBOOKS),FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 
