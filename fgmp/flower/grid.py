@@ -6,7 +6,9 @@ import copy
 import hashlib
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import Future, wait
+from threading import Thread
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -72,7 +74,7 @@ class OverFlower:
         How many have to be there to begin. Who comes later has no part in the run.
     settings : mapping of str, optional
         What clients need to know to read their rows (names of columns, units): values that JSON holds.
-    wait : float, default 120
+    wait_for : float, default 120
         Seconds to wait for the clients to come, and again for them to say who they are.
     deadline : float, default 60
         Seconds to wait for an answer. Who missed one is asked again, but not waited for, until an answer comes.
@@ -113,7 +115,7 @@ class OverFlower:
         n_clients: int,
         *,
         settings: Mapping[str, Any] | None = None,
-        wait: float = 120.0,
+        wait_for: float = 120.0,
         deadline: float = 60.0,
         weights: str = "rows",
         most_rows: int = 10_000_000,
@@ -131,10 +133,11 @@ class OverFlower:
         self._told: set[int] = set()
         self._silent: set[int] = set()
         self._pending: dict[str, int] = {}
+        self._pulls: dict[str, Future[dict[str, Any]]] = {}
         self._method: dict[str, Any] = {}
         self._written: Arrays = {}
         self.nodes: list[int] = []
-        self._meet(check_number("wait", wait, at_least=0))
+        self._meet(check_number("wait_for", wait_for, at_least=0))
 
     def again(self, **changes: Any) -> OverFlower:
         """The same clients with other settings, or another deadline: nobody is asked who it is again.
@@ -265,35 +268,39 @@ class OverFlower:
         return {node: found.get(node, Missed("late", f"no reply in {deadline:g} seconds")) for node in contents}
 
     def _pulled(self) -> dict[str, Any]:
-        """What has come: contents by the question that they reply to; `Missed` where one cannot even be read."""
+        """What has come: contents by the question that they reply to; `Missed` where one cannot even be read.
 
-        def read(names: list[str]) -> dict[str, Any]:
-            replies = self.grid.pull_messages(names)
-            return {reply.metadata.reply_to_message_id: _content_of(reply) for reply in replies}
+        Over a network each reply is fetched in a thread of its own: of a client that is killed while it sends, Flower
+        waits for the rest, up to three minutes, and longer than any deadline.
+        """
+        for name in self._pending:
+            if name not in self._pulls:
+                self._pulls[name] = _begun(lambda name=name: self._read(name))  # type: ignore[misc]
+        wait(list(self._pulls.values()), timeout=_SHORTEST)
+        found: dict[str, Any] = {}
+        for name in [name for name, pull in self._pulls.items() if pull.done()]:
+            found |= self._pulls.pop(name).result()
+        return found
 
-        names = list(self._pending)
+    def _read(self, name: str) -> dict[str, Any]:
+        """The reply to one question, where it has come."""
         try:
-            return read(names)
-        except _UNREADABLE:
-            found: dict[str, Any] = {}
-            for name in names:
-                try:
-                    found |= read([name])
-                except _UNREADABLE as error:
-                    found[name] = Missed("malformed", f"unreadable: {error}")
-            return found
+            replies = list(self.grid.pull_messages([name]))
+            return {reply.metadata.reply_to_message_id: _content_of(reply) for reply in replies}
+        except _UNREADABLE as error:
+            return {name: Missed("malformed", f"unreadable: {error}")}
 
-    def _meet(self, wait: float) -> None:
+    def _meet(self, patience: float) -> None:
         """Wait for the clients, ask who they are, and make a shape of what they say."""
         from flwr.app import ConfigRecord, RecordDict
 
-        ends = time.monotonic() + wait
+        ends = time.monotonic() + patience
         while len(nodes := sorted(self.grid.get_node_ids())) < self.n_clients:
             if time.monotonic() >= ends:
-                raise TimeoutError(f"{len(nodes)} clients came in {wait:g} seconds; expected {self.n_clients}")
+                raise TimeoutError(f"{len(nodes)} clients came in {patience:g} seconds; expected {self.n_clients}")
             time.sleep(_LONGEST)
         asked = ConfigRecord({"ask": "who", "loss": to_json(self.loss).text, "settings": self.settings})
-        replies = self._exchange({node: RecordDict({"fgmp": asked}) for node in nodes}, max(wait, self.deadline))
+        replies = self._exchange({node: RecordDict({"fgmp": asked}) for node in nodes}, max(patience, self.deadline))
         known = {node: who_in(reply, self.most_rows) for node, reply in replies.items()}
         features = [who["features"] for who in known.values() if isinstance(who, dict)]
         usual = max(sorted(set(features)), key=features.count, default=0)
@@ -314,6 +321,20 @@ class OverFlower:
         dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
         shares = np.array(rows, float) if self.weights == "rows" else np.ones(len(rows))
         self.shape = Shape(usual, self.loss, rows, [keys[node] for node in self.nodes], shares, dtype)  # type: ignore[arg-type]
+
+
+def _begun(function: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
+    """What a function returns, from a thread that keeps nobody from ending."""
+    future: Future[dict[str, Any]] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
 
 
 def _kind_of(content: RecordDict) -> str:

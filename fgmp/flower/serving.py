@@ -49,7 +49,7 @@ def apps(
     finished : callable (Result, Context) -> None
         What the server does with the result.
     over : mapping, optional
-        More of `OverFlower`: settings, wait, deadline, weights, most_rows.
+        More of `OverFlower`: settings, wait_for, deadline, weights, most_rows.
     keep : path-like, optional
         As in `client_app`.
     **options

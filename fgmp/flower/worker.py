@@ -1,10 +1,8 @@
 """A SuperExec for a SuperNode that starts no interpreter for each message: it forks one that has everything imported.
 
-Flower's deployment engine starts `flwr-clientapp` anew for every message, and that spends its time importing. With
-``flower-supernode --isolation process`` a SuperNode starts nothing by itself, and this takes the place of
-``flower-superexec`` beside it, with the same arguments:
-
-    python -m fgmp.flower.worker --insecure --runtime-api-address 127.0.0.1:9094 --superexec-auth-secret-file secret
+Flower's deployment engine starts `flwr-clientapp` anew for every message, and that spends its time importing.
+`fgmp.flower.node` starts this in the place of ``flower-superexec``, with the same arguments; so may whoever runs
+``flower-supernode --isolation process``.
 
 Each message still has a process of its own, which ends with it. It stands on modules inside of flwr 1.41, and needs a
 system that forks.

@@ -160,7 +160,7 @@ def test_settings_reach_the_client_that_loads():
 
 def test_too_few_clients_is_an_error_that_says_so():
     with pytest.raises(TimeoutError, match="6 clients came in 0 seconds; expected 7"):
-        OverFlower(grid_of(SQUARED), SQUARED.loss, 7, wait=0.0)
+        OverFlower(grid_of(SQUARED), SQUARED.loss, 7, wait_for=0.0)
 
 
 @pytest.mark.parametrize(
@@ -169,7 +169,7 @@ def test_too_few_clients_is_an_error_that_says_so():
         ({"deadline": 0}, "deadline is 0"),
         ({"weights": "mine"}, "weights is 'mine'; expected one of 'rows', 'equal'"),
         ({"most_rows": 0}, "most_rows is 0"),
-        ({"wait": -1.0}, "wait is -1.0"),
+        ({"wait_for": -1.0}, "wait_for is -1.0"),
         ({"settings": 3}, "settings is 3"),
     ],
 )

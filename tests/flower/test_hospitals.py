@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
@@ -98,13 +99,24 @@ class Machine:
             time.sleep(0.1)
 
     def end(self):
-        """By their ids: each led a session of its own, and what it has started is in there."""
-        for process in reversed(self.started.values()):
-            for each in (signal.SIGTERM, signal.SIGKILL):
+        """By their ids: what was started here, with all that it has started, in sessions of their own or not."""
+        family = set()
+        for process in self.started.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                leader = psutil.Process(process.pid)
+                family |= {leader, *leader.children(recursive=True)}
+        for each in (signal.SIGTERM, signal.SIGKILL):
+            for process in self.started.values():  # those whose parent was killed are still of its group
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, each)
+            for member in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.send_signal(each)
+            for process in self.started.values():
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(3)
+            psutil.wait_procs(family, 3)
+        assert not [member for member in family if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.fixture
@@ -131,18 +143,17 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machi
     machine.wait_for(lambda: is_open(machine.ports["8443"]))
     began = time.monotonic()
     machine.run(block("supernode register"))
-    deadline = max(6.0, 2 * (time.monotonic() - began))  # three commands: what this machine takes now
+    deadline = min(max(6.0, time.monotonic() - began), 40.0)  # three commands: what this machine takes now
 
-    lines = block("flower-supernode").strip().splitlines()
-    names = ["north", "north-worker", "coast", "coast-worker", "valley", "valley-worker"]
-    for name, line in zip(names, lines, strict=True):
+    lines = block("fgmp.flower.node").strip().splitlines()
+    for name, line in zip(("north", "coast", "valley"), lines, strict=True):
         machine.start(name, line)
     stranger = (
         lines[0].replace("keys/north", "keys/stranger").replace("--port 9101", f"--port {machine.ports['stranger']}")
     )
     refused = machine.start("stranger", stranger)
 
-    line = block("flwr run").strip().replace('--run-config "', f'--run-config "deadline={deadline} rounds=4 ')
+    line = block("flwr run").strip().replace('--run-config "', f'--run-config "deadline={deadline} ')
     machine.start("run", line)
     replies = "[Fleet.PushMessages] Push replies from"
     machine.wait_for(lambda: machine.log("superlink").count(replies) >= 9)  # who, and two exchanges for the units
@@ -154,7 +165,7 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machi
     history = json.loads(written.read_text())
     assert history["path"]["clients"][-1] == history["model"]["clients"][-1] == 2
     assert history["path"]["left_out_late"][-1] + history["path"]["left_out_missing"][-1] >= 1
-    assert history["model"]["left_out_late"][-1] + history["model"]["left_out_missing"][-1] == 4
+    assert history["model"]["left_out_late"][-1] + history["model"]["left_out_missing"][-1] == 3
     model = json.loads((machine.folder / "model.json").read_text())
     assert model["coefficients"].keys() == EFFECTS.keys() and history["sparsity"] == 4
     for name, effect in EFFECTS.items():

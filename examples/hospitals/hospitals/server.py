@@ -44,8 +44,9 @@ def main(grid, context):
     tau = taus[chosen(losses[:, 0], losses[:, 1:])]
 
     everyone = first.again(settings=settings, ask_objectives=True)
-    method, kept = fgmp.FedGradMP(tau), given["checkpoint"] or None
-    result = fgmp.federate(method, everyone, given["rounds"], rng=given["seed"], record_every=1, checkpoint=kept)
+    method, rounds, kept = fgmp.FedGradMP(tau), given["rounds"], given["checkpoint"] or None
+    # The objective is a question of its own: here it is asked at the start and at the end.
+    result = fgmp.federate(method, everyone, rounds, rng=given["seed"], record_every=rounds, checkpoint=kept)
     coefficients = result.best.x / units["scales"]
     intercept = units["target"] - float(coefficients @ np.array(units["means"]))
     save_model(model_of(coefficients, intercept, names), given["model"])
