@@ -39,7 +39,6 @@ __all__ = [
     "check_truth",
     "precision_of",
     "settle_integer",
-    "settle_kind",
     "settle_number",
     "settle_truth",
     "shown",
@@ -282,11 +281,6 @@ def settle_number(parameters: Any, name: str, *, optional: bool = False, **bound
     value = getattr(parameters, name)
     if value is not None or not optional:
         object.__setattr__(parameters, name, check_number(name, value, **bounds))
-
-
-def settle_kind(parameters: Any, name: str, kind: type, expected: str) -> None:
-    """Check in the ``__post_init__`` of a dataclass that a field is an instance of `kind`."""
-    check_kind(name, getattr(parameters, name), kind, expected)
 
 
 def settle_truth(parameters: Any, name: str) -> None:

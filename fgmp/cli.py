@@ -38,10 +38,8 @@ def data() -> None:
 @data.command("list")
 def list_data() -> None:
     """List the data sets: files, licences, and what is there."""
-    try:
+    with _clear_errors():
         folder = data_folder()
-    except ValueError as error:
-        raise click.ClickException(str(error)) from error
     rows = [("set", "file", "licence", "state")]
     rows += [("digits", "8 x 8, in scikit-learn", "CC BY 4.0", "there")]
     rows += [(name, file.name, file.licence, _state(file, folder)) for name in DOWNLOADS for file in DOWNLOADS[name]]
@@ -56,10 +54,8 @@ def list_data() -> None:
 @click.argument("name", type=click.Choice(list(DOWNLOADS)))
 def fetch_data(name: str) -> None:
     """Download what is missing of the data set NAME, and check it."""
-    try:
+    with _clear_errors():
         folder = fetch(name)
-    except (OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
     click.echo(f"{name} is complete in {folder}")
     for file in DOWNLOADS[name]:
         click.echo(f"  {file.name}: {file.what}. Licence: {file.licence}")

@@ -189,13 +189,14 @@ class Client:
         With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
         """
-        if rows is not None and self.n_outputs > 1:
+        gathered = rows is not None and self.n_outputs > 1
+        if gathered:
             features, targets = self.features.take(rows, axis=0), self.targets[rows]
             predictions = _by_output(x.dense() if isinstance(x, SparseModel) else x, features)
         else:
             features, targets, predictions = self.features, self.targets, self.predictions(x)
         derivative = self.loss.derivative(predictions, targets)
-        if rows is None or self.n_outputs > 1:
+        if rows is None or gathered:
             weighted = derivative * self.loss.row_weight(len(targets))
         else:
             weighted = np.zeros_like(derivative)

@@ -74,24 +74,10 @@ class SquaredLoss:
     """
 
     averaged: bool = True
+    smoothness, shift_invariant, local_solver = 1.0, False, "exact"
 
     def __post_init__(self) -> None:
         settle_truth(self, "averaged")
-
-    @property
-    def smoothness(self) -> float:
-        """Always 1."""
-        return 1.0
-
-    @property
-    def shift_invariant(self) -> bool:
-        """Never: predictions are numbers."""
-        return False
-
-    @property
-    def local_solver(self) -> str:
-        """``"exact"``: least squares."""
-        return "exact"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows, or 1 where the loss is a sum."""
@@ -141,6 +127,7 @@ class LogisticLoss:
     """
 
     margin: float = 1.0
+    shift_invariant, local_solver = False, "damped"  # rows that can be separated leave no minimiser
 
     def __post_init__(self) -> None:
         settle_number(self, "margin", above=0)
@@ -149,16 +136,6 @@ class LogisticLoss:
     def smoothness(self) -> float:
         """The largest curvature, c^2 / 4, at z = 0."""
         return self.margin**2 / 4
-
-    @property
-    def shift_invariant(self) -> bool:
-        """Never: predictions are numbers."""
-        return False
-
-    @property
-    def local_solver(self) -> str:
-        """``"damped"``: rows that can be separated leave no minimiser."""
-        return "damped"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""
@@ -215,24 +192,11 @@ class SoftmaxLoss:
     """
 
     n_classes: int
+    # 1/2 is the largest eigenvalue that diag(p) - p p' can have; probabilities depend on differences of predictions.
+    smoothness, shift_invariant, local_solver = 0.5, True, "damped"
 
     def __post_init__(self) -> None:
         settle_integer(self, "n_classes", at_least=2)
-
-    @property
-    def smoothness(self) -> float:
-        """1/2, the largest eigenvalue that diag(p) - p p' can have."""
-        return 0.5
-
-    @property
-    def shift_invariant(self) -> bool:
-        """Always: probabilities depend on differences of predictions."""
-        return True
-
-    @property
-    def local_solver(self) -> str:
-        """``"damped"``: rows that can be separated leave no minimiser."""
-        return "damped"
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows."""

@@ -156,6 +156,7 @@ def example(class_name, module):
 def test_the_method_of_contributing_works():
     names, line = example("FedClip", baselines)
     method = eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01, local_iterations=2)
+    assert type(method) is names["FedClip"]  # the line says so
     fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
     history = fgmp.simulate(method, fed, rounds=5).history
     assert history["objective"][-1] < history["objective"][0]

@@ -69,8 +69,8 @@ def test_nothing_imports_theory_but_the_face():
 
 def test_no_module_has_the_name_of_a_public_function():
     modules = {name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(HOUSE)], "fgmp.")}
-    public = {name for package in ("fgmp", *(f"fgmp.{room}" for room in ROOMS)) for name in names_of(package)}
-    assert not modules & public
+    offered = names_of("fgmp").union(*(names_of(name) for _, name, _ in pkgutil.walk_packages([str(HOUSE)], "fgmp.")))
+    assert not modules & offered
 
 
 def names_of(package):
@@ -91,7 +91,15 @@ def test_what_a_file_refers_to_is_there(path):
         pkgutil.resolve_name(name)
 
 
-def test_the_readme_names_every_room():
-    readme = (HOUSE.parent / "README.md").read_text()
-    missing = [room for room in ROOMS if f"fgmp/{room}" not in readme]
+@pytest.mark.parametrize("document", ["README.md", "CONTRIBUTING.md"])
+def test_the_documents_name_every_room(document):
+    words = (HOUSE.parent / document).read_text()
+    missing = [room for room in ROOMS if f"[fgmp/{room}](fgmp/{room}/__init__.py)" not in words]
     assert not missing
+
+
+def test_the_readme_names_every_module():
+    """A room's table leads to each of its files."""
+    words = (HOUSE.parent / "README.md").read_text()
+    missing = [str(path) for path in FILES if f"({path.relative_to(HOUSE.parent)})" not in words]
+    assert not [path for path in missing if not path.endswith("fgmp/__init__.py")]

@@ -1,4 +1,4 @@
-"""What the notebooks share: their opening, claims with their verdicts, and the style of the figures.
+"""What the notebooks share: opening, parameters, claims with their verdicts, and the style of figures.
 
 May import: the ground floor.
 """

@@ -16,13 +16,13 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.contract import Exchange, Method, seeded
 from ..methods.fedgradmp import FedGradMP
 from ..methods.identification import LargestEntries
-from ..methods.in_dictionary import InDictionary
-from ..methods.pooled import Point, PooledSolver
+from ..methods.pooled import PooledSolver
 from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..methods.shared_support import SharedSupportGradMP
 from ..models import Array, SparseModel, Support
 from ..running.books import History
+from ..running.polishing import OnSupport, with_closing_round
 from ..running.results import whole
 from ..running.simulation import simulate
 from ..running.stopping import stop_when_stalled
@@ -98,27 +98,6 @@ class StartingFrom:
         """As the method."""
         estimate: Array = self.method.estimate(state)
         return estimate
-
-
-@dataclass(frozen=True)
-class _OnSupport(InDictionary):
-    """The closing exchanges: minimise f on a support, which may hold coefficients that are zero at the start."""
-
-    model: SparseModel
-    solver: PooledSolver
-    dictionary: StandardBasis
-
-    def check(self, federation: Shaped) -> None:
-        self.solver.check(federation)
-
-    def start(self, federation: Shaped) -> Point:
-        return Point(self.model)
-
-    def exchanges(self) -> Sequence[Exchange]:
-        return self.solver.exchanges(self.dictionary, None)
-
-    def coefficients(self, state: Point) -> Array:
-        return state.model.dense()
 
 
 @dataclass(frozen=True, eq=False)
@@ -226,9 +205,9 @@ class Recipe:
         solver = _pooled_solver_for(federation.loss, self.ridge)
         for passed in range(1 if squared else _PASSES):
             with quiet():
-                on_support = _OnSupport(model, solver, StandardBasis())
+                on_support = OnSupport(model, solver, StandardBasis())
                 closed = whole(simulate(on_support, small, 1, self.cohort_size, self.seed))
-            history = _continued(history, closed.history)
+            history = with_closing_round(history, closed.history)
             before, model = model.values, replace(model, values=closed.coefficients.reshape(-1))
             if squared or (_is_still(before, model.values, closed.history["objective"]) and passed > 0):
                 break
@@ -258,12 +237,3 @@ def _is_still(before: Array, after: Array, objectives: Array) -> bool:
     gained = abs(objectives[0] - objectives[-1])
     moved = np.max(np.abs(after - before))
     return bool(gained <= 4 * eps * objectives[-1] or moved <= eps**0.625 * np.max(np.abs(after)))
-
-
-def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
-    """The history with the closing round appended."""
-    totals = ("round", "seconds", "bytes_up", "bytes_down")
-    return {
-        name: np.append(column, closing[name][-1] + (column[-1] if name in totals else 0))
-        for name, column in history.items()
-    }

@@ -1,4 +1,4 @@
-"""What one client computes: the restricted problem, its solvers, and fast loops over gradient steps.
+"""What one client computes: the restricted problem, its solvers, and the fast loops behind `kernel_for`.
 
 May import: the ground floor.
 """

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -27,27 +27,18 @@ class RestrictedProblem:
 
     Parameters
     ----------
-    columns : ndarray, shape (m, u)
-        With one output, the columns of the data in the coordinates z; with several, those of the atoms used.
+    columns : ndarray, shape (m, k)
+        The data in the coordinates z.
     targets : ndarray, shape (m,)
     loss : Loss
-    places : ndarray of int or None
-        For a model with several outputs, where the coefficients stand in the flattened (u, n_outputs) matrix that
-        `columns` multiplies; None where there is one output and the coefficients are that vector.
-    n_outputs : int
     coordinates : Coordinates or None
         The map from z to the coefficients of the merged atoms; None is the identity.
-    gram : ndarray, shape (k, k), or None
-        Inner products of the atoms of all k coefficients, where there are coordinates and several outputs.
     """
 
     columns: Array
     targets: Array
     loss: Loss
-    places: Support | None = None
-    n_outputs: int = 1
     coordinates: Coordinates | None = None
-    gram: Array | None = None
 
     @classmethod
     def of(cls, client: Client, merged: Support, dictionary: StandardBasis, *, orthonormal: bool) -> RestrictedProblem:
@@ -64,30 +55,22 @@ class RestrictedProblem:
             Whether z are orthonormal coordinates of the span, or the coefficients themselves, which saves a
             factorisation where the atoms are not orthonormal.
         """
-        shape = client.model_shape
-        if len(shape) == 1:
-            columns = client.columns(merged)
-            coordinates = dictionary.coordinates(merged) if orthonormal else None
-            if coordinates is not None:
-                columns = _product(columns, coordinates.to_coefficients)
-            return cls(columns, client.targets, client.loss, coordinates=coordinates)
-        atoms, outputs = np.divmod(merged, shape[1])
-        used = np.zeros(shape[0], bool)
-        used[atoms] = True
-        if 2 * np.count_nonzero(used) < shape[0] or isinstance(client.features, SparseFeatures):
-            columns, places = client.columns(np.flatnonzero(used)), (used.cumsum() - 1)[atoms] * shape[1] + outputs
-        else:
-            columns, places = client.features, merged
-        coordinates = _blocks(dictionary, atoms, outputs, shape[1]) if orthonormal else None
-        gram = None if coordinates is None else dictionary.inner_products(atoms)
-        return cls(columns, client.targets, client.loss, places, shape[1], coordinates, gram)
+        if client.n_outputs > 1:
+            return _SeveralOutputs.on(client, merged, dictionary, orthonormal)
+        columns, coordinates = client.columns(merged), dictionary.coordinates(merged) if orthonormal else None
+        if coordinates is not None:
+            columns = _product(columns, coordinates.to_coefficients)
+        return cls(columns, client.targets, client.loss, coordinates)
 
     @property
     def size(self) -> int:
         """Number of coordinates k."""
-        if self.coordinates is not None:
-            return int(self.coordinates.to_coefficients.shape[1])
-        return int(self.columns.shape[1]) if self.places is None else len(self.places)
+        return int(self.columns.shape[1])
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """Shape of the predictions."""
+        return (len(self.targets),)
 
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
@@ -99,21 +82,12 @@ class RestrictedProblem:
 
     def predictions(self, z: Array) -> Array:
         """The predictions on all rows; they are linear in z."""
-        if self.places is None:
-            product: Array = self.columns @ z
-            return product
-        matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
-        matrix.reshape(-1)[self.places] = self.coefficients(z)
-        product = (matrix.T @ self.columns.T).T  # one contiguous column for each output
+        product: Array = self.columns @ z
         return product
 
     def pull_back(self, derivative: Array) -> Array:
         """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
         gradient: Array = self.columns.T @ derivative
-        if self.places is not None:
-            gradient = gradient.reshape(-1)[self.places]
-            if self.coordinates is not None:
-                gradient = _product(self.coordinates.to_coefficients.T, gradient)
         return gradient
 
     @property
@@ -143,47 +117,14 @@ class RestrictedProblem:
 
     def hessian(self, predictions: Array) -> Array:
         """The Hessian of h, shape (k, k), from the predictions."""
-        if self.places is None:
-            curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
-            hessian: Array = self.columns.T @ (self.columns * (curvature * self.row_weight)[:, None])
-            return hessian
-        return self._hessian_by_output(self.places, predictions)
-
-    def _hessian_by_output(self, places: Support, predictions: Array) -> Array:
-        """Blocks of B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in prediction c'."""
-        atoms, outputs = np.divmod(places, self.n_outputs)
-        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
-        blocks = np.zeros((len(places), len(places)), self.columns.dtype)
-        for second, own in enumerate(members):
-            towards = np.zeros_like(predictions)
-            towards[:, second] = self.row_weight
-            bent = self.loss.curvature(predictions, self.targets, towards)
-            for first, others in enumerate(members[: second + 1]):
-                weighted = self.columns[:, atoms[own]] * bent[:, first, None]
-                block = self.columns[:, atoms[others]].T @ weighted
-                blocks[np.ix_(others, own)] = block
-                blocks[np.ix_(own, others)] = block.T
-        if self.coordinates is None:
-            return blocks
-        forth = self.coordinates.to_coefficients
-        return (forth.T @ blocks @ forth).astype(blocks.dtype, copy=False)
+        curvature = self.loss.curvature(predictions, self.targets, np.ones_like(predictions))
+        hessian: Array = self.columns.T @ (self.columns * (curvature * self.row_weight)[:, None])
+        return hessian
 
     @property
     def shifts(self) -> Array:
-        """Orthonormal directions of z that change all outputs alike, shape (k, s).
-
-        Losses that do not notice have no curvature along them; s is zero for others. In coordinates z = (z_1 .. z_C)
-        with signals Q_c z_c these are the z with equal signals, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most
-        there can be.
-        """
-        if self.places is None or not self.loss.shift_invariant:
-            return np.zeros((self.size, 0))
-        if self.coordinates is None or self.gram is None:
-            return shift_directions(self.places, self.n_outputs)
-        forth = self.coordinates.to_coefficients
-        energies, directions = np.linalg.eigh(forth.T @ self.gram @ forth)
-        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
-        return found
+        """Orthonormal directions of z that the loss does not notice, shape (k, s): none where there is one output."""
+        return np.zeros((self.size, 0))
 
     def step_length(self, predictions: Array, image: Array, slope: float) -> float:
         """How far to go along a direction d of descent, given its image in predictions and grad h' d < 0.
@@ -221,8 +162,7 @@ class RestrictedProblem:
 
         Zero where the problem has no curvature at all.
         """
-        rows = (len(self.targets),) if self.places is None else (len(self.targets), self.n_outputs)
-        vector = self.pull_back(np.ones(rows, self.columns.dtype))
+        vector = self.pull_back(np.ones(self.answers, self.columns.dtype))
         if not vector.any():
             vector = np.ones_like(vector)
         for _ in range(iterations):
@@ -233,16 +173,112 @@ class RestrictedProblem:
         largest = length_of(vector) * self.loss.smoothness * self.row_weight
         return 1.05 * largest
 
-    def steepest_row(self) -> float:
-        """An upper bound of the curvature of any single row, times the number of rows: of m w l."""
-        columns = self.columns
-        if self.places is not None:  # the columns may be more than the problem's
-            columns = columns[:, np.unique(self.places // self.n_outputs)]
-        norms = np.einsum("ij,ij->i", columns, columns)
-        stretch = 1.0
-        if self.places is not None and self.coordinates is not None:
-            stretch = float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
+    def steepest_row(self, stretch: float = 1.0) -> float:
+        """An upper bound of the curvature of any single row, times the number of rows: of m w l.
+
+        `stretch` is the largest squared length of what multiplies the columns, for ||z|| = 1.
+        """
+        norms = np.einsum("ij,ij->i", self.columns, self.columns)
         return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
+
+
+@dataclass(frozen=True, eq=False)
+class _SeveralOutputs(RestrictedProblem):
+    """The same for a model with several outputs, whose coefficients are some entries of an (u, n_outputs) matrix.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, u)
+        Of the atoms used, or of all atoms: what the matrix is multiplied by.
+    places : ndarray of int, shape (k,)
+        Where the coefficients stand in the flattened matrix.
+    n_outputs : int
+    gram : ndarray, shape (k, k), or None
+        Inner products of the atoms of all k coefficients, where there are coordinates.
+    """
+
+    places: Support = field(kw_only=True)
+    n_outputs: int = field(kw_only=True)
+    gram: Array | None = field(kw_only=True)
+
+    @classmethod
+    def on(cls, client: Client, merged: Support, dictionary: StandardBasis, orthonormal: bool) -> _SeveralOutputs:
+        """As `RestrictedProblem.of`."""
+        n_atoms, n_outputs = client.model_shape
+        atoms, outputs = np.divmod(merged, n_outputs)
+        used = np.zeros(n_atoms, bool)
+        used[atoms] = True
+        if 2 * np.count_nonzero(used) < n_atoms or isinstance(client.features, SparseFeatures):
+            columns, places = client.columns(np.flatnonzero(used)), (used.cumsum() - 1)[atoms] * n_outputs + outputs
+        else:
+            columns, places = client.features, merged
+        coordinates = _blocks(dictionary, atoms, outputs, n_outputs) if orthonormal else None
+        gram = None if coordinates is None else dictionary.inner_products(atoms)
+        return cls(columns, client.targets, client.loss, coordinates, places=places, n_outputs=n_outputs, gram=gram)
+
+    @property
+    def size(self) -> int:
+        """Number of coordinates k."""
+        return len(self.places) if self.coordinates is None else int(self.coordinates.to_coefficients.shape[1])
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """Shape of the predictions."""
+        return (len(self.targets), self.n_outputs)
+
+    def predictions(self, z: Array) -> Array:
+        """The predictions on all rows, one contiguous column for each output."""
+        matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
+        matrix.reshape(-1)[self.places] = self.coefficients(z)
+        product: Array = (matrix.T @ self.columns.T).T
+        return product
+
+    def pull_back(self, derivative: Array) -> Array:
+        """The transpose of `predictions`."""
+        gradient = super().pull_back(derivative).reshape(-1)[self.places]
+        return gradient if self.coordinates is None else _product(self.coordinates.to_coefficients.T, gradient)
+
+    def hessian(self, predictions: Array) -> Array:
+        """Blocks of B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in prediction c'."""
+        atoms, outputs = np.divmod(self.places, self.n_outputs)
+        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
+        blocks = np.zeros((len(outputs), len(outputs)), self.columns.dtype)
+        for second, own in enumerate(members):
+            towards = np.zeros_like(predictions)
+            towards[:, second] = self.row_weight
+            bent = self.loss.curvature(predictions, self.targets, towards)
+            for first, others in enumerate(members[: second + 1]):
+                weighted = self.columns[:, atoms[own]] * bent[:, first, None]
+                block = self.columns[:, atoms[others]].T @ weighted
+                blocks[np.ix_(others, own)] = block
+                blocks[np.ix_(own, others)] = block.T
+        if self.coordinates is None:
+            return blocks
+        forth = self.coordinates.to_coefficients
+        return (forth.T @ blocks @ forth).astype(blocks.dtype, copy=False)
+
+    @property
+    def shifts(self) -> Array:
+        """Orthonormal directions of z that change all outputs alike, where the loss does not notice these.
+
+        In coordinates z = (z_1 .. z_C) with signals Q_c z_c these are the z with equal signals, for which
+        || sum_c Q_c z_c ||^2 = C ||z||^2, the most there can be.
+        """
+        if not self.loss.shift_invariant:
+            return super().shifts
+        if self.coordinates is None or self.gram is None:
+            return shift_directions(self.places, self.n_outputs)
+        forth = self.coordinates.to_coefficients
+        energies, directions = np.linalg.eigh(forth.T @ self.gram @ forth)
+        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
+        return found
+
+    def steepest_row(self, stretch: float = 1.0) -> float:
+        """As `RestrictedProblem`, of the columns that predictions depend on."""
+        if self.coordinates is not None:
+            stretch *= float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
+        used = self.columns[:, np.unique(self.places // self.n_outputs)]
+        return RestrictedProblem(used, self.targets, self.loss).steepest_row(stretch)
 
 
 def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:
@@ -285,6 +321,6 @@ def inner(left: Array, right: Array) -> float:
 
 
 def _product(left: Array, right: Array) -> Array:
-    """Left @ right in the precision of the data, although coordinates are float64."""
+    """left @ right in the precision of the data, although coordinates are float64."""
     product: Array = (left @ right).astype(min(left.dtype, right.dtype), copy=False)
     return product

@@ -6,7 +6,7 @@ on their coefficients, one for each row and output.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -53,25 +53,17 @@ def steps_in_the_row_span(
     -------
     ndarray, of the client's model shape
     """
-    targets, derivative, gram = client.targets, _derivative_by_output(client), client.row_products
-    first = np.atleast_2d(client.predictions(w).T)
+    targets, loss, gram = client.targets, client.loss, client.row_products
+    first = client.predictions(w).T  # one row for each output, if there are several
     combination, predictions = np.zeros(first.shape, first.dtype), np.empty(first.shape, first.dtype)
     for rows in minibatches:
         n_rows = len(targets) if rows is None else len(rows)
         weights = np.zeros(len(targets), first.dtype)
-        weights[slice(None) if rows is None else rows] = learning_rate * client.loss.row_weight(n_rows)
+        weights[slice(None) if rows is None else rows] = learning_rate * loss.row_weight(n_rows)
         np.matmul(combination, gram, out=predictions)
         np.subtract(first, predictions, out=predictions)
-        change = derivative(predictions, targets)
+        change = loss.derivative(predictions.T, targets).T
         change *= weights
         combination += change
-    moved: Array = client.features.T @ combination.T
-    return w - moved.reshape(w.shape)
-
-
-def _derivative_by_output(client: Client) -> Callable[[Array, Array], Array]:
-    """The loss's l' for predictions of shape (n_outputs, n_rows), in the same shape."""
-    derivative = client.loss.derivative
-    if client.n_outputs == 1:
-        return lambda predictions, targets: derivative(predictions[0], targets)[None]
-    return lambda predictions, targets: derivative(predictions.T, targets).T
+    moved: Array = w - client.features.T @ combination.T
+    return moved

@@ -1,7 +1,6 @@
 """The client's loop of Algorithm 2 without its abstractions, for SGD and several outputs in orthonormal atoms.
 
-`FedGradMP.refine` is the readable form, and the tests compare the two. What is saved is not arithmetic but calls and
-copies: between its products with the data, an iteration here creates no model and passes no layer.
+`FedGradMP.refine` is the readable form, and the tests compare the two; saved are calls and copies, see `exact_pursuit`.
 """
 
 from __future__ import annotations

@@ -84,11 +84,7 @@ class _Iterative:
 
     steps: int | None = None
     accuracy: float | None = None
-
-    @property
-    def orthonormal(self) -> bool:
-        """Always: the accuracy is a distance between signals."""
-        return True
+    orthonormal = True  # the accuracy is a distance between signals
 
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:
@@ -265,7 +261,7 @@ def minimise_on(
     start: SparseModel,
     rng: np.random.Generator,
 ) -> SparseModel:
-    """B = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
+    """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
     problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)

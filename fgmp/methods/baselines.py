@@ -171,7 +171,7 @@ class FedAvg(FirstOrderMethod):
         settle_number(self, "server_learning_rate", above=0)
 
     def combine(self, state: State, replies: list[Reply]) -> State:
-        """Return w + eta_s Delta."""
+        """w + eta_s Delta."""
         return state + self.server_learning_rate * (self.combined(replies, state.shape) - state)
 
 
@@ -261,5 +261,9 @@ class FedMid(FedAvg):
 
     def combine(self, state: State, replies: list[Reply]) -> State:
         """S(w + eta_s Delta, eta_s eta_c K lambda)."""
-        length = self.server_learning_rate * self.learning_rate * self.local_iterations
-        return self.selection.soft(super().combine(state, replies), length * self.l1_weight)
+        return self.selection.soft(super().combine(state, replies), self.length * self.l1_weight)
+
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return self.server_learning_rate * self.learning_rate * self.local_iterations

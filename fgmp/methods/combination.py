@@ -120,7 +120,8 @@ class TrimmedMean(Combination):
         inside = np.clip(np.minimum(ends, 1 - self.share) - np.maximum(begins, self.share), 0, None)
         inside[inside <= _ROUNDING] = 0  # what is cut has no say, however large
         inside /= inside.sum(axis=0)
-        return _weighted_sum(inside, ordered)
+        means: Array = np.einsum("ij,ij->j", inside, ordered)
+        return means
 
 
 MEAN = Mean()
@@ -138,8 +139,3 @@ def _in_order(values: Array, weights: Array) -> tuple[Array, Array, Array]:
     each = weights[order]
     ends = np.cumsum(each, axis=0)
     return np.take_along_axis(values, order, axis=0), ends - each, ends
-
-
-def _weighted_sum(weights: Array, values: Array) -> Array:
-    total: Array = np.einsum("ij,ij->j", weights, values)
-    return total

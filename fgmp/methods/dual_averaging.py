@@ -15,7 +15,7 @@ from ..federation import Client
 from ..models import Array, Message, decode, encode
 from ..shapes import Shaped
 from .answers import check_model
-from .baselines import FedMid, FirstOrderMethod
+from .baselines import FedAvg, FedMid, FirstOrderMethod
 from .contract import Reply
 
 __all__ = ["FastFedDualAvg", "FedDualAvg"]
@@ -43,7 +43,7 @@ class FedDualAvg(FedMid):
     additive = True
 
     def start(self, federation: Shaped) -> DualState:
-        """Start from z = 0."""
+        """z = 0."""
         return DualState(super().start(federation), 0)
 
     def broadcast(self, state: DualState) -> Message:
@@ -68,9 +68,8 @@ class FedDualAvg(FedMid):
         return FirstOrderMethod.step(self, w, gradient)
 
     def combine(self, state: DualState, replies: list[Reply]) -> DualState:
-        """Return z + eta_s Delta."""
-        delta = self.combined(replies, state.dual.shape) - state.dual
-        return DualState(state.dual + self.server_learning_rate * delta, state.rounds + 1)
+        """z + eta_s Delta."""
+        return DualState(FedAvg.combine(self, state.dual, replies), state.rounds + 1)
 
     def known(self, state: DualState) -> Array:
         """What was broadcast: z."""
@@ -83,11 +82,6 @@ class FedDualAvg(FedMid):
     def coefficients(self, state: DualState) -> Array:
         """S(z, lambda eta_s eta_c K r) after r rounds."""
         return self.selection.soft(state.dual, self.l1_weight * self.length * state.rounds)
-
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
 
 
 class FastDualState(NamedTuple):
@@ -153,10 +147,7 @@ class FastFedDualAvg(FirstOrderMethod):
 
     def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
         """G and X averaged, and the model they give."""
-        G, X = (
-            self.combined([Reply(reply.weight, _part(reply.message, part)) for reply in replies], state.model.shape)
-            for part in _PARTS
-        )
+        G, X = self.total(state, replies).values()
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
         return FastDualState(G, X + w, w, state.rounds + 1)
 

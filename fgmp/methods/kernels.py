@@ -69,8 +69,7 @@ def kernel_for(exchange: Exchange, client: Client) -> Kernel | None:
     """The kernel that serves a client in an exchange; None where the printed form does.
 
     A kernel stands for the functions that it was written for and no others: where a method overrides one of them, the
-    printed form serves, as on sparse features. Each earns at least 1.15 times the speed of whole rounds (see
-    benchmarks/README.md).
+    printed form serves, as on sparse features. benchmarks/README.md has what each earns.
     """
     method, function = getattr(exchange.answer, "__self__", None), getattr(exchange.answer, "__func__", None)
     if not isinstance(client.features, np.ndarray):

@@ -96,7 +96,7 @@ class PooledConjugateGradient:
             return Point(point.model, (descent, descent))
 
         def ask(point: Point) -> Message:
-            direction = point.memory[1]
+            _, direction = point.memory
             return {"support": point.model.message()["support"], "direction": direction * unit_of(direction)}
 
         def product(client: Client, message: Message, rng: np.random.Generator) -> Message:

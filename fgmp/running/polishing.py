@@ -28,7 +28,7 @@ from .books import Metric
 from .results import Best, Result, whole
 from .simulation import simulate
 
-__all__ = ["polish"]
+__all__ = ["OnSupport", "polish", "with_closing_round"]
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down")
 
@@ -103,23 +103,23 @@ def polish(
     if len(objective) > 1 and not objective[-1] < objective[0]:
         start = replace(start, values=np.zeros_like(start.values))
     basis = StandardBasis() if dictionary is None else check_dictionary(dictionary)
-    method = _Closing(start, default if solver is None else solver, basis, radius)
+    method = OnSupport(start, default if solver is None else solver, basis, radius)
     with quiet():  # the run itself has said what there was to say
         clients = result.objective_on
         closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))
     _say_where_it_did_not_converge(method.solver, closed.state.memory)
-    history = _continued(result.history, closed.history)
+    history = with_closing_round(result.history, closed.history)
     return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))
 
 
 @dataclass(frozen=True)
-class _Closing(InDictionary):
-    """A method of one round that keeps its support."""
+class OnSupport(InDictionary):
+    """A method of one round that keeps its support, which may hold coefficients that are zero at the start."""
 
     model: SparseModel
     solver: PooledSolver
     dictionary: StandardBasis
-    radius: float | None
+    radius: float | None = None
 
     def __post_init__(self) -> None:
         settle_number(self, "radius", optional=True, above=0)
@@ -184,7 +184,7 @@ def _better(best: Best, closed: Result, history: dict[str, Array]) -> Best:
     return Best(closed.x, closed.support, closed.coefficients, int(history["round"][-1]), value, best.column)
 
 
-def _continued(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
+def with_closing_round(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
     """The history with the last entry of the closing exchange appended."""
     ends = {name: closing[name][-1] if name in closing else np.nan for name in history}
     ends |= {name: history[name][-1] + closing[name][-1] for name in _TOTALS}

@@ -21,13 +21,13 @@ try:
 except ImportError:  # no locks of this kind: then leftovers stay
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["processes", "remove_leftovers", "shared_folder"]
+__all__ = ["remove_leftovers", "shared_folder", "worker_pool"]
 
 _PREFIX, _LOCK = "fgmp-", "fgmp.lock"
 _PAUSE = 1.0
 
 
-def processes(count: int, **options: Any) -> Any:
+def worker_pool(count: int, **options: Any) -> Any:
     """A `joblib.Parallel` of `count` processes that end with this one, on whatever backend is active.
 
     Parameters

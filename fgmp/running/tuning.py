@@ -17,7 +17,7 @@ from ..checks import Seed, check_integer, check_kind, check_mapping, check_numbe
 from ..federation import Federation, check_federation
 from ..methods.contract import Method, check_method
 from .books import History, column_of
-from .processes import processes
+from .processes import worker_pool
 from .results import whole
 from .simulation import simulate
 
@@ -176,7 +176,7 @@ def tune(
     candidates = list(ParameterGrid(values))
     methods = [check_method("make_method returned", make_method(**parameters)) for parameters in candidates]
     options |= {"cohort_size": cohort_size, "rng": seed}
-    runs = processes(workers)(
+    runs = worker_pool(workers)(
         delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
     )
     count = len(tasks)

@@ -18,7 +18,7 @@ from ..federation import Client
 from ..methods.contract import Method
 from ..methods.kernels import answer_of
 from ..models import Message, Support
-from .processes import processes, shared_folder
+from .processes import shared_folder, worker_pool
 
 __all__ = ["Alone", "Workers", "client_generator"]
 
@@ -68,7 +68,7 @@ class Workers:
         with ExitStack() as stack:
             self.path = str(stack.enter_context(shared_folder()) / "clients")
             _write(self.path, (wrap_non_picklable_objects(self.method), list(self.clients), self.readable))
-            self.pool = stack.enter_context(processes(self.count, batch_size=1, pre_dispatch="all"))
+            self.pool = stack.enter_context(worker_pool(self.count, batch_size=1, pre_dispatch="all"))
             self.open = stack.pop_all()
         return self
 

@@ -103,7 +103,7 @@ def times_theta_squared(values: Array, theta: ArrayLike) -> Array:
 
 
 def check_theta(theta: ArrayLike) -> Array:
-    """Theta as floats above 0, or infinite."""
+    """theta as floats above 0, or infinite."""
     array = as_array("theta", theta)
     if array.dtype.kind not in "fiu" or not (array > 0).all():
         raise ValueError(f"theta is {shown(theta)}; expected numbers above 0, or infinity")
