@@ -110,7 +110,7 @@ clean:  ## remove the environment, the builds and the caches
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) \
-	  -e '.[notebooks,video,femnist,secure,privacy,cluster,flower,test,bench]'
+	  -e '.[notebooks,fast,video,femnist,secure,privacy,cluster,flower,test,bench]'
 	@touch $@
 
 .venv/mutmut: .venv/installed

@@ -140,6 +140,17 @@ class Client:
         """Whether a dense matrix has its columns contiguous: not where a cache holds it, for rows are what comes."""
         return self.n_outputs == 1 and isinstance(self.features, np.ndarray) and self.features.size > _SMALL
 
+    @cached_property
+    def features_by_row(self) -> Array:
+        """Dense features with contiguous rows: themselves, or a copy that the client keeps and does not pickle.
+
+        Only compiled loops ask for it (`fgmp.local.compiled`); the data then take twice their memory.
+        """
+        return np.ascontiguousarray(self.features)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "features_by_row"}
+
     @property
     def row_products(self) -> Array:
         """A_i A_i', the inner products of the client's rows, shape (n_samples, n_samples)."""

@@ -229,6 +229,7 @@ def test_the_readable_form_is_the_methods_own():
 )
 def test_the_row_span_is_taken_where_it_is_less_work(shape, outputs, steps, size, pays, monkeypatch):
     """Multiplications by hand: plain 2 K b n C, in the span K m^2 C + 2 m n C, the products m^2 n / 2."""
+    monkeypatch.setenv("FGMP_NUMBA", "0")
     rng = np.random.default_rng(0)
     targets = rng.standard_normal(shape[0]) if outputs == 1 else rng.integers(0, outputs, shape[0])
     loss = "squared" if outputs == 1 else fgmp.SoftmaxLoss(outputs)

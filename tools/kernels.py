@@ -38,7 +38,7 @@ def oldest_environment() -> Path:
         lowest = {name: min(s.version for s in bounds[name] if s.operator == ">=") for name in ("numpy", "scipy")}
         pins = [f"{name}=={version}" for name, version in lowest.items()]
         subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-        extras = f"{ROOT}[notebooks,video,femnist,secure,privacy,test,bench]"
+        extras = f"{ROOT}[notebooks,fast,video,femnist,secure,privacy,test,bench]"
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *pins, "-e", extras]
         subprocess.run(install, check=True)
         (folder / "installed").touch()

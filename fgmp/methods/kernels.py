@@ -1,6 +1,8 @@
 """Which fast loop serves a client in place of what its method prints, if any: the one place that decides.
 
-A method that overrides what a kernel stands for runs as printed; ``FGMP_READABLE=1`` makes all of them do so.
+A method that overrides what a kernel stands for runs as printed; ``FGMP_READABLE=1`` makes all of them do so. Kernels
+that Numba compiles serve where it is installed and the data are large (`fgmp.local.compiled.compiling_pays`), unless
+the environment has ``FGMP_NUMBA=0``.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..federation import Client
+from ..local.compiled import compiled_descent, compiled_pursuit, compiling_pays, has_compiled_derivative
 from ..local.exact_pursuit import refine_by_least_squares
 from ..local.row_span import row_span_pays, steps_in_the_row_span
 from ..local.sgd_pursuit import refine_by_sgd
@@ -21,8 +24,9 @@ from ..local.solvers import SGD, Exact
 from ..losses import SquaredLoss
 from ..models import Message, SparseModel, decode, encode
 from ..selection import Overall, PerAtom, PerOutput
-from .baselines import FirstOrderMethod
+from .baselines import FedIterHT, FedMid, FirstOrderMethod
 from .contract import Exchange
+from .dual_averaging import FedDualAvg
 from .fedgradmp import FedGradMP
 
 __all__ = ["Kernel", "answer_of", "is_readable", "kernel_for"]
@@ -77,7 +81,9 @@ def kernel_for(exchange: Exchange, client: Client) -> Kernel | None:
     if isinstance(method, FedGradMP) and function is FedGradMP.refine:
         return _refinement(method, client)
     if isinstance(method, FirstOrderMethod) and function is FirstOrderMethod.train:
-        return _plain_steps(method, client)
+        return _plain_steps(method, client) or _compiled_steps(method, client)
+    if isinstance(method, FedDualAvg) and function is FedDualAvg.train:
+        return _compiled_steps(method, client)
     return None
 
 
@@ -88,6 +94,8 @@ def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
     if type(selection) not in ((PerOutput,) if several else (PerOutput, PerAtom, Overall)):  # one output: all the same
         return None
     if isinstance(client.loss, SquaredLoss) and type(solver) is Exact and method.radius is None:
+        if compiling_pays(client):
+            return Kernel("compiled least squares", partial(_by_compiled_least_squares, method))
         return Kernel("least squares", partial(_by_least_squares, method))
     if several and type(solver) is SGD and solver.learning_rate is not None:
         return Kernel("sgd", partial(_by_sgd, method, solver, solver.learning_rate))
@@ -98,6 +106,14 @@ def _by_least_squares(method: FedGradMP, client: Client, message: Message, rng: 
     x = SparseModel.from_message(message, client.model_shape)
     minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
     return refine_by_least_squares(client, x, minibatches, method.sparsity).message()
+
+
+def _by_compiled_least_squares(
+    method: FedGradMP, client: Client, message: Message, rng: np.random.Generator
+) -> Message:
+    x = SparseModel.from_message(message, client.model_shape)
+    minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
+    return compiled_pursuit(client, x, minibatches, method.sparsity).message()
 
 
 def _by_sgd(
@@ -120,6 +136,38 @@ def _plain_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
 def _in_the_row_span(method: FirstOrderMethod, client: Client, message: Message, rng: np.random.Generator) -> Message:
     w, minibatches = decode(message, client.model_shape), method.minibatches(client, rng)
     return encode(steps_in_the_row_span(client, w, method.learning_rate, minibatches))
+
+
+# What thresholds do between the gradient steps, by the functions of a method that say so.
+_BETWEEN_STEPS: dict[tuple[Any, Any], Callable[[Any, Message], dict[str, Any]]] = {
+    (FirstOrderMethod.train, FirstOrderMethod.step): lambda method, message: {},
+    (FirstOrderMethod.train, FedIterHT.step): lambda method, message: {"keep": method.sparsity},
+    (FirstOrderMethod.train, FedMid.step): lambda method, message: {"after": method.learning_rate * method.l1_weight},
+    (FedDualAvg.train, FedDualAvg.step): lambda method, message: {"before": method.thresholds(message)},
+}
+
+
+def _compiled_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
+    between = _BETWEEN_STEPS.get((type(method).train, type(method).step))
+    if between is None or not _same(method, FirstOrderMethod, "minibatches"):
+        return None
+    if type(method.selection) not in (PerOutput, PerAtom, Overall) or method.selection.always:  # one output: all alike
+        return None
+    if not compiling_pays(client) or not has_compiled_derivative(client):
+        return None
+    return Kernel("compiled steps", partial(_by_compiled_steps, method, between))
+
+
+def _by_compiled_steps(
+    method: FirstOrderMethod,
+    between: Callable[[Any, Message], dict[str, Any]],
+    client: Client,
+    message: Message,
+    rng: np.random.Generator,
+) -> Message:
+    start = decode({name: part for name, part in message.items() if name != "round"}, client.model_shape)
+    minibatches, thresholds = method.minibatches(client, rng), between(method, message)
+    return encode(compiled_descent(client, start, minibatches, method.learning_rate, **thresholds))
 
 
 def _same(method: Any, owner: type, *names: str) -> bool:

@@ -1,0 +1,281 @@
+"""Compiled loops end where the printed forms do, with Numba and, as plain Python, without it."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_kernels import Clipped, Twice, client_of, name_of
+
+import fgmp
+from fgmp.linear_systems import least_squares
+from fgmp.local.compiled import compiled_descent, compiled_pursuit, compiling_pays
+from fgmp.local.exact_pursuit import refine_by_least_squares
+from fgmp.local.loops import candidates, mark, normal_equations
+from fgmp.methods.kernels import kernel_for
+from fgmp.models import SparseModel
+from fgmp.selection import mark_largest
+
+ROOT = Path(fgmp.__file__).parents[1]
+LARGE = (100, 700)
+shapes = st.tuples(st.integers(1, 12), st.integers(1, 60))
+seeds = st.integers(0, 2**32 - 1)
+STEPS = {"learning_rate": 0.05, "local_iterations": 4}
+
+
+def method_of(name, batch, n=60):
+    tau = {"sparsity": min(5, n)}
+    return {
+        "FedAvg": fgmp.FedAvg(batch_size=batch, **STEPS),
+        "FedHT": fgmp.FedHT(batch_size=batch, **tau, **STEPS),
+        "FedIterHT": fgmp.FedIterHT(batch_size=batch, **tau, **STEPS),
+        "FedMid": fgmp.FedMid(l1_weight=0.3, batch_size=batch, **STEPS),
+        "FedDualAvg": fgmp.FedDualAvg(l1_weight=0.3, batch_size=batch, **STEPS),
+    }[name]
+
+
+NAMES = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg")
+
+
+@pytest.fixture
+def numba(monkeypatch):
+    monkeypatch.delenv("FGMP_NUMBA", raising=False)
+    return pytest.importorskip("numba")
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.lists(st.integers(-4, 4) | st.just(np.nan) | st.just(-np.inf), min_size=1, max_size=40), st.data())
+def test_the_largest_are_those_of_the_selection(values, data):
+    vector = np.array(values, float)
+    numbers = np.count_nonzero(~np.isnan(vector))
+    count = data.draw(st.integers(1, max(numbers, 1)))
+    found = np.zeros(len(vector), bool)
+    mark(vector, count, found)
+    expected = mark_largest(np.where(np.isnan(vector), -1, np.abs(vector))[None], min(count, numbers))[0]
+    np.testing.assert_array_equal(found, expected & ~np.isnan(vector))
+
+
+@settings(deadline=None, max_examples=100)
+@given(shapes, seeds, st.sampled_from([np.float32, np.float64]), st.data())
+def test_candidates_are_those_of_the_product(shape, seed, dtype, data):
+    """Whole numbers, so that the sums are exact and ties many."""
+    rng = np.random.default_rng(seed)
+    A = rng.integers(-2, 3, shape).astype(dtype)
+    rows = rng.permutation(shape[0])[: data.draw(st.integers(1, shape[0]))]
+    weights, count = rng.integers(-2, 3, len(rows)).astype(dtype), data.draw(st.integers(1, shape[1]))
+    support = np.sort(rng.permutation(shape[1])[: data.draw(st.integers(0, shape[1]))])
+    gradient = A[rows].T @ weights
+    expected = np.union1d(np.argsort(-np.abs(gradient), kind="stable")[:count], support)
+    np.testing.assert_array_equal(candidates(A, rows, weights, count, support), expected)
+
+
+@settings(deadline=None, max_examples=100)
+@given(st.integers(1, 12), st.integers(0, 20), st.integers(0, 7), st.booleans(), seeds)
+def test_normal_equations_are_solved_to_machine_precision_or_not_at_all(k, more, exponent, is_exact, seed):
+    """Conditioned up to 10^7, as columns of any unit, against the singular value decomposition."""
+    rng = np.random.default_rng(seed)
+    left, right = np.linalg.qr(rng.standard_normal((k + more, k)))[0], np.linalg.qr(rng.standard_normal((k, k)))[0]
+    columns = (left * np.logspace(0, -exponent, k)) @ right * 2.0 ** rng.integers(-20, 20)
+    x = rng.standard_normal(k)
+    y = columns @ x if is_exact else columns @ x + np.abs(columns).max() * rng.standard_normal(k + more)
+    found, solved = normal_equations(np.ascontiguousarray(columns.T), y, 2.0**-52, 2.0**-39)
+    assert solved or exponent > 4
+    if solved:
+        expected = least_squares(columns, y)
+        rounding = 1e-15 * 10**exponent * (1 if is_exact else 10**exponent)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e3 * rounding * np.linalg.norm(expected))
+        if is_exact:
+            np.testing.assert_allclose(columns @ found, y, rtol=0, atol=1e-13 * np.linalg.norm(y))
+
+
+def test_dependent_columns_are_not_solved():
+    columns = np.random.default_rng(0).standard_normal((4, 9))
+    columns[3] = columns[0] + columns[1]
+    assert not normal_equations(columns, np.ones(9), 2.0**-52, 2.0**-39)[1]
+    assert not normal_equations(np.zeros((2, 9)), np.ones(9), 2.0**-52, 2.0**-39)[1]
+
+
+@pytest.mark.parametrize(("shape", "tau"), [((150, 200), 40), ((8, 200), 5), ((20, 12), 12)])
+def test_many_merged_columns_are_solved_for_too(shape, tau):
+    client, rng = client_of(shape, "squared", 3), np.random.default_rng(3)
+    start, batches = SparseModel.zero((shape[1],), np.dtype(float)), [None, rng.permutation(shape[0])[:7], None]
+    found, expected = (f(client, start, batches, tau) for f in (compiled_pursuit, refine_by_least_squares))
+    np.testing.assert_array_equal(found.support, expected.support)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-12)
+
+
+@settings(deadline=None, max_examples=60)
+@given(shapes, st.integers(1, 12), seeds)
+def test_the_compiled_pursuit_ends_where_the_other_does(shape, sparsity, seed):
+    client, rng = client_of(shape, "squared", seed), np.random.default_rng(seed)
+    tau = min(sparsity, shape[1])
+    batches = [None, *(rng.permutation(shape[0])[: rng.integers(1, shape[0] + 1)] for _ in range(4))]
+    start = SparseModel(np.arange(tau), rng.standard_normal(tau), (shape[1],))
+    found = compiled_pursuit(client, start, batches, tau)
+    expected = refine_by_least_squares(client, start, batches, tau)
+    np.testing.assert_array_equal(found.support, expected.support)
+    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("loss", ["squared", "logistic", fgmp.LogisticLoss(2.0), fgmp.SquaredLoss(averaged=False)])
+@settings(deadline=None, max_examples=25)
+@given(shape=shapes, seed=seeds, dtype=st.sampled_from([np.float32, np.float64]))
+def test_compiled_steps_end_where_the_printed_ones_do(name, loss, shape, seed, dtype):
+    rng = np.random.default_rng(seed)
+    one = client_of(shape, "logistic" if "ogistic" in str(loss) else "squared", seed)
+    features, targets = one.features.astype(dtype), one.targets.astype(dtype)
+    (client,) = fgmp.Federation.from_arrays([features], [targets], loss).clients
+    method = method_of(name, 1 + seed % shape[0], shape[1])
+    start = rng.standard_normal(shape[1]).astype(dtype)
+    message = {"dense": start} | ({"round": np.array([3], np.int32)} if name == "FedDualAvg" else {})
+    expected = method.train(client, message, np.random.default_rng(seed))
+    thresholds = {
+        "FedIterHT": {"keep": getattr(method, "sparsity", 0)},
+        "FedMid": {"after": 0.05 * 0.3},
+        "FedDualAvg": {"before": method.thresholds(message) if name == "FedDualAvg" else 0},
+    }.get(name, {})
+    batches = method.minibatches(client, np.random.default_rng(seed))
+    found = compiled_descent(client, start, batches, method.learning_rate, **thresholds)
+    assert found.dtype == dtype
+    expected = SparseModel.from_message(expected, start.shape).dense() if "dense" not in expected else expected["dense"]
+    tolerance = 1e-3 if dtype == np.float32 else 1e-9
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * (1 + np.abs(expected).max()))
+
+
+def test_a_divergence_shows_in_compiled_steps(recwarn):
+    client = client_of((6, 30), "squared")
+    start = np.full(30, 1e200)
+    with np.errstate(all="ignore"):
+        for thresholds in ({}, {"keep": 4}, {"after": 0.1}, {"before": 0.1}):
+            assert not np.isfinite(compiled_descent(client, start, [None] * 4, 1e200, **thresholds)).all()
+        start[3] = np.nan
+        for thresholds in ({"keep": 4}, {"after": 0.1}):
+            assert np.isnan(compiled_descent(client, start, [None], 0.1, **thresholds)).all()
+
+
+@pytest.mark.parametrize(
+    ("method", "loss", "expected"),
+    [
+        (fgmp.FedGradMP(3), "squared", "compiled least squares"),
+        (fgmp.FedGradMP(3), "logistic", None),
+        (fgmp.FedGradMP(3, radius=1.0), "squared", None),
+        (fgmp.FedAvg(learning_rate=0.1), "squared", "compiled steps"),
+        (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "squared", "row span"),
+        (method_of("FedIterHT", 5), "squared", "compiled steps"),
+        (method_of("FedMid", 5), "logistic", "compiled steps"),
+        (method_of("FedDualAvg", 5), "logistic", "compiled steps"),
+        (method_of("FedMid", 5), "softmax", None),
+        (fgmp.FedIterHT(sparsity=3, selection=fgmp.PerAtom(), **STEPS), "squared", "compiled steps"),
+        (fgmp.FedIterHT(sparsity=3, selection=fgmp.PerAtom((1,)), **STEPS), "squared", None),
+        (fgmp.FedIterHT(sparsity=3, selection=Twice(), **STEPS), "squared", None),
+        (fgmp.FastFedDualAvg(l1_weight=0.1, **STEPS), "squared", None),
+        (Clipped(learning_rate=0.1), "squared", None),
+    ],
+    ids=lambda value: repr(value)[:60],
+)
+def test_which_kernel_serves_large_data(method, loss, expected, numba, monkeypatch):
+    client = client_of(LARGE, loss)
+    assert name_of(method, client) == expected
+    monkeypatch.setenv("FGMP_NUMBA", "0")
+    assert "compiled" not in str(name_of(method, client))
+
+
+def test_a_loss_of_somebody_else_has_no_compiled_derivative(numba):
+    class Doubled(fgmp.SquaredLoss):
+        def derivative(self, predictions, targets):
+            return 2 * (predictions - targets)
+
+    one = client_of(LARGE)
+    (client,) = fgmp.Federation.from_arrays([one.features], [one.targets], Doubled()).clients
+    assert name_of(method_of("FedIterHT", 5), client) is None
+
+
+def test_sizes_decide(numba):
+    assert compiling_pays(client_of((64, 1024)))
+    assert not compiling_pays(client_of((64, 1023)))
+
+
+@pytest.mark.parametrize("name", [*NAMES, "FedGradMP"])
+@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.filterwarnings("ignore::fgmp.advice.AdviceWarning")  # these targets are noise
+def test_whole_runs_agree_with_numba_without_it_and_as_printed(name, loss, numba, monkeypatch):
+    parts = [client_of(LARGE, loss, seed) for seed in range(3)]
+    federation = fgmp.Federation.from_arrays([c.features for c in parts], [c.targets for c in parts], parts[0].loss)
+    method = fgmp.FedGradMP(5, batch_size=40) if name == "FedGradMP" else method_of(name, 40)
+    fast = fgmp.simulate(method, federation, 3, rng=0)
+    np.testing.assert_array_equal(fgmp.simulate(method, federation, 3, rng=0, workers=2).x, fast.x)
+    printed = fgmp.simulate(method, federation, 3, rng=0, readable=True)
+    monkeypatch.setenv("FGMP_NUMBA", "0")
+    for other in (printed, fgmp.simulate(method, federation, 3, rng=0)):
+        np.testing.assert_allclose(fast.x, other.x, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(fast.support, other.support)
+
+
+def test_the_second_copy_is_made_where_a_compiled_loop_serves_and_not_pickled(numba, monkeypatch):
+    client = client_of(LARGE)
+    method = fgmp.FedGradMP(3)
+    message = SparseModel.zero(client.model_shape).message()
+    monkeypatch.setenv("FGMP_NUMBA", "0")
+    kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(0))
+    assert "features_by_row" not in vars(client)
+    monkeypatch.delenv("FGMP_NUMBA")
+    kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(0))
+    assert vars(client)["features_by_row"].flags.c_contiguous
+    assert "features_by_row" not in client.__getstate__()
+
+
+def ran(program, **environment):
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])} | environment,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+SMALL_RUN = """
+import sys, fgmp
+federation = fgmp.make_sparse_regression(3, 20, 100, 4, rng=0)
+fgmp.simulate(fgmp.FedGradMP(4), federation, 2, rng=0)
+print("numba" in sys.modules)
+"""
+
+
+def test_numba_is_not_imported_before_it_serves(numba):
+    assert ran(SMALL_RUN) == "False\n"
+
+
+WITHOUT = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from fgmp.local.loops import candidates
+A = np.arange(12.0).reshape(3, 4)
+print(candidates(A, np.array([0, 2]), np.array([1.0, -1.0]), 1, np.array([3])).tolist())
+"""
+
+
+def test_without_numba_the_loops_are_plain_python():
+    assert ran(WITHOUT) == "[0, 3]\n"
+
+
+NOWHERE = """
+import numba.core.caching as caching
+caching.CacheImpl._locator_classes = []
+import numpy as np
+from fgmp.local.loops import candidates
+A = np.arange(12.0).reshape(3, 4)
+print(candidates(A, np.array([0, 2]), np.array([1.0, -1.0]), 1, np.array([3])).tolist())
+"""
+
+
+@pytest.mark.slow
+def test_where_no_folder_can_be_written_it_compiles_anew(numba):
+    assert ran(NOWHERE) == "[0, 3]\n"
