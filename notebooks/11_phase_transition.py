@@ -41,7 +41,6 @@ map_sparsity = 5  # tau in the second map (1 to n_features)
 heterogeneity = [0.0, 1.0]  # alpha, the variance of the clients' means, one row of maps each (each at least 0)
 variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any number)
 rounds = 10  # rounds that a method may take (at least 1)
-patience = 4  # rounds in a row without progress, after which a run of the maps has failed (at least 1)
 recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
 n_seeds = 20  # seeds of every cell and every claim (at least 5)
 few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few (four values, each at least 1)
@@ -182,7 +181,7 @@ def omp(fed, tau):
 
 # %%
 def iterate(method, fed):
-    found, stalled = fgmp.stop_at(recovered), fgmp.stop_when_stalled(patience, "relative_error", improvement=0.01)
+    found, stalled = fgmp.stop_at(recovered), fgmp.stop_when_stalled(4, "relative_error", improvement=0.01)
     return fgmp.simulate(method, fed, rounds, rng=0, callback=lambda history: found(history) or stalled(history)).x
 
 

@@ -313,15 +313,11 @@ def passes_half(hit):
 contours = np.apply_along_axis(passes_half, 2, shares).reshape(-1, len(MAPPED))
 ratios = contours[:, :-1] / contours[:, -1:]
 crossing = [column[~np.isnan(column)] for column in ratios.T]
-
-
-def columns_near(ratio):
-    return f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1 if ratio.size else "undecided"
-
-
-claim("sums-contour", *columns_near(crossing[0]))
-claim("sums-contour-half", *columns_near(crossing[1]))
-
+for name, ratio in zip(("sums-contour", "sums-contour-half"), crossing, strict=True):
+    if not ratio.size:
+        print("no column crosses 50 % inside this grid, so nothing is claimed")
+        continue
+    claim(name, f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1)
 
 # %% [markdown]
 # Columns in which one of the two does not cross 50 % inside the grid are left out. The default is at or below pooled

@@ -24,6 +24,10 @@ def resident():
         return int(file.read().split()[1]) * 4096 / 2**20
 
 
+def federation():
+    return fgmp.make_sparse_regression(6, 30, 100, 4, 0.5, noise_variance=0.01, rng=0)
+
+
 def main(path, rounds, name):
     rounds = int(rounds)
 
@@ -32,8 +36,8 @@ def main(path, rounds, name):
         if number % (rounds // 40) == 0:
             print(number, f"{resident():.2f} {time.process_time():.4f}", flush=True)
 
-    fed = fgmp.make_sparse_regression(6, 30, 100, 4, 0.5, noise_variance=0.01, rng=0)
-    fgmp.simulate(METHODS[name], fed, rounds, rng=0, checkpoint=path, every=100, faults=FAULTS, callback=report)
+    options = dict(rng=0, checkpoint=path, every=100, faults=FAULTS, callback=report)
+    fgmp.simulate(METHODS[name], federation(), rounds, **options)
 
 
 if __name__ == "__main__":
