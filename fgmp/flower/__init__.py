@@ -1,8 +1,8 @@
 """Any method as a Flower app: the clients on other machines, the server with a shape and no data, the same bits.
 
 `apps` gives the ServerApp and the ClientApp; `client_app` and `OverFlower` are the two halves, for a server of your
-own; `on_engine` runs them on Flower's simulation engine. It needs `pip install "fgmp[flower]"`, and importing this room
-imports nothing of Flower.
+own; `on_engine` runs them on Flower's simulation engine; `python -m fgmp.flower.node` is a SuperNode that answers at
+once. It needs `pip install "fgmp[flower]"`, and importing this room imports nothing of Flower.
 
 May import: the ground floor, methods, running.
 """

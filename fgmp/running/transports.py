@@ -1,7 +1,7 @@
 """How messages get to clients and back: what the round loop asks of a transport, and the one within a process.
 
-`InProcess` is what `simulate` runs over. Whatever a transport
-brings is checked by the loop: it may hand over anything that somebody sent.
+`InProcess` is what `simulate` runs over. Whatever a transport brings is checked by the loop: it may hand over anything
+that somebody sent.
 """
 
 from __future__ import annotations
