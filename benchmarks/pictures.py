@@ -9,6 +9,7 @@ from fgmp.book.figures import gradation, panels, use_style
 
 TITLES = {
     "iteration": "FedGradMP, squared loss",
+    "microseconds": "Local iteration",
     "flat": "FedGradMP as clients are added",
     "one_client": "One client, full batch",
     "fedavg": "FedAvg, softmax",

@@ -26,6 +26,7 @@ import bench_fedavg
 import bench_fedgradmp
 import bench_growth
 import bench_kernels
+import bench_microseconds
 import bench_one_client
 import bench_sizes
 import bench_sketch
@@ -39,6 +40,8 @@ BUILD = HERE.parent / "build" / "bench"
 
 BENCHMARKS = {
     "iteration": bench_fedgradmp.iteration,
+    "microseconds": bench_microseconds.microseconds,
+    "whole": bench_fedgradmp.whole_runs,
     "flat": bench_fedgradmp.flat,
     "recovery": bench_one_client.recovery,
     "client-work": bench_fedavg.client_work,
@@ -56,7 +59,7 @@ BENCHMARKS = {
     "many": bench_sizes.many_clients,
     "sketch": bench_sketch.sketches,
 }
-TARGETS = dict(zip(BENCHMARKS, (1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10), strict=True))
+TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10), strict=True))
 
 
 def about() -> dict[str, Any]:

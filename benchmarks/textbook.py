@@ -17,17 +17,39 @@ def draw_rows(n_rows: int, batch_size: int, count: int, rng: np.random.Generator
 def gradient_matching_pursuit(
     A: np.ndarray, y: np.ndarray, x: np.ndarray, sparsity: int, batches: Iterable[np.ndarray]
 ) -> np.ndarray:
-    """A client's round of FedGradMP for the squared loss: gathered rows, dense residual, `lstsq`, full sorts."""
+    """A client's round of FedGradMP for the squared loss: gathered rows, dense residual, `argpartition`, `lstsq`."""
     for rows in batches:
         A_rows, y_rows = A[rows], y[rows]
         gradient = A_rows.T @ (A_rows @ x - y_rows) / len(rows)
-        candidates = np.argsort(-np.abs(gradient))[: 2 * sparsity]
+        candidates = np.argpartition(-np.abs(gradient), 2 * sparsity)[: 2 * sparsity]
         merged = np.union1d(candidates, np.flatnonzero(x))
         b = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
-        kept = np.argsort(-np.abs(b))[:sparsity]
+        kept = np.argpartition(-np.abs(b), sparsity)[:sparsity]
         x = np.zeros_like(x)
         x[merged[kept]] = b[kept]
     return x
+
+
+def gradient_matching_pursuit_rounds(
+    data: list[tuple[np.ndarray, np.ndarray]],
+    truth: np.ndarray,
+    sparsity: int,
+    rounds: int,
+    steps: int,
+    batch: int,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, list[tuple[float, float]]]:
+    """Rounds of all clients, with relative error and objective after each."""
+    x, history = np.zeros_like(truth), []
+    for _ in range(rounds):
+        ends = [gradient_matching_pursuit(A, y, x, sparsity, draw_rows(len(y), batch, steps, rng)) for A, y in data]
+        mean = sum(ends) / len(ends)
+        kept = np.argpartition(-np.abs(mean), sparsity)[:sparsity]
+        x = np.zeros_like(truth)
+        x[kept] = mean[kept]
+        objective = np.mean([np.mean((A @ x - y) ** 2) / 2 for A, y in data])
+        history.append((float(np.linalg.norm(x - truth) / np.linalg.norm(truth)), float(objective)))
+    return x, history
 
 
 def softmax_gradient(X: np.ndarray, labels: np.ndarray, w: np.ndarray) -> np.ndarray:

@@ -64,6 +64,25 @@ def test_the_textbook_descent_is_the_library_s(images):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+def test_the_textbook_rounds_are_simulate_s(client):
+    """With the full batch, where nothing is drawn."""
+    federation = fgmp.make_sparse_regression(4, 40, 60, 3, rng=0)
+    data = [(np.ascontiguousarray(c.features), c.targets) for c in federation.clients]
+    rng = np.random.default_rng(0)
+    x, history = textbook.gradient_matching_pursuit_rounds(data, federation.truth, 3, 2, 2, 40, rng)
+    result = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=2), federation, 2, rng=0)
+    np.testing.assert_allclose(x, result.x, atol=1e-12)
+    errors, objectives = zip(*history, strict=True)
+    np.testing.assert_allclose(errors, result.history["relative_error"][1:], rtol=1e-6, atol=1e-14)
+    np.testing.assert_allclose(objectives, result.history["objective"][1:], rtol=1e-6, atol=1e-14)
+
+
+def test_what_must_be_read_and_multiplied():
+    rows, columns = np.full((2, 3), 2.0), np.ones((4, 5))
+    assert floors.must_read(rows, columns) == 6 * 4 + 20
+    assert floors.must_multiply(n=7, m=5, batch=2, tau=1) == 14 + 5 + 6 * 5 + 45 + 4 + 18
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_the_floor_of_a_pursuit_does_the_whole_work(client, dtype):
     A, y = np.asfortranarray(client.features, dtype), client.targets.astype(dtype)
