@@ -115,6 +115,7 @@ class Books:
         """Those whose objective is recorded, where the transport has them at hand."""
         return [self.transport.clients[i] for i in self.evaluated] if self.transport.clients else []
 
+    @np.errstate(over="ignore", invalid="ignore")  # a model may be as large as it likes: its history says so
     def record(self, progress: Progress) -> Progress:
         """The progress with one more row, which is written, and with what leads after it."""
         x = self.method.estimate(progress.state)
