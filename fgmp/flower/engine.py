@@ -30,10 +30,13 @@ __all__ = ["load_stored", "on_engine", "simulate_on_engine", "stored"]
 
 T = TypeVar("T")
 
-_QUIET = {
+_ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or else Ray warns of what it will do in future
+    # A busy machine takes longer to start than the 30 and 60 seconds that Ray waits.
+    "RAY_raylet_start_wait_time_s": "300",
+    "RAY_gcs_server_request_timeout_seconds": "300",
 }
 
 
@@ -158,9 +161,9 @@ def _import_ray() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Telemetry off, which Flower looks at when it is imported, and no chatter."""
-    before = {name: os.environ.get(name) for name in (*_QUIET, "PYTHONPATH")}
-    os.environ.update(_QUIET)
+    """Telemetry off, which Flower looks at when it is imported, no chatter, and patience."""
+    before = {name: os.environ.get(name) for name in (*_ENVIRONMENT, "PYTHONPATH")}
+    os.environ.update(_ENVIRONMENT)
     logger = logging.getLogger("flwr")
     level, logger.level = logger.level, logging.ERROR
     try:
