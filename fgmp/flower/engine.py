@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
@@ -30,10 +31,12 @@ __all__ = ["load_stored", "on_engine", "simulate_on_engine", "stored"]
 
 T = TypeVar("T")
 
-_QUIET = {
+_TRIES = 4
+_ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",  # or else Ray warns of what it will do in future
+    "RAY_gcs_server_request_timeout_seconds": "300",  # of a busy machine
 }
 
 
@@ -64,7 +67,7 @@ def on_engine(serve: Callable[[Grid], T], app: ClientApp, n_clients: int, proces
     processes = check_integer("processes", processes)
     n_clients = check_integer("n_clients", n_clients)
     with _quiet():
-        _import_ray()
+        _start_ray(processes)
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 
@@ -81,15 +84,7 @@ def on_engine(serve: Callable[[Grid], T], app: ClientApp, n_clients: int, proces
             server,
             app,
             num_supernodes=n_clients,
-            backend_config={
-                "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-                "init_args": {
-                    "num_cpus": processes,
-                    "include_dashboard": False,
-                    "log_to_driver": False,
-                    "logging_level": "ERROR",
-                },
-            },
+            backend_config={"client_resources": {"num_cpus": 1, "num_gpus": 0.0}},
         )
     if raised:
         raise raised[0]
@@ -142,14 +137,32 @@ def load_stored(context: Context, settings: Mapping[str, Any]) -> tuple[Any, Any
         return file["features"], file["targets"]
 
 
-def _import_ray() -> None:
-    """Import Ray without what it says of packages that it would like to have in notebooks."""
+def _start_ray(processes: int) -> None:
+    """Have the engine find a Ray that runs already: it gives up after 30 seconds, which a busy machine may need."""
     disabled = logging.root.manager.disable
-    logging.disable(logging.WARNING)
+    logging.disable(logging.WARNING)  # Ray says what packages it would like to have in notebooks
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            import ray  # noqa: F401
+            import ray
+
+            if ray.is_initialized():
+                return
+            paths = os.pathsep.join(filter(None, [*sys.path, os.environ.get("PYTHONPATH")]))
+            for left in reversed(range(_TRIES)):
+                try:
+                    ray.init(
+                        num_cpus=processes,
+                        include_dashboard=False,
+                        log_to_driver=False,
+                        logging_level="ERROR",
+                        runtime_env={"env_vars": {"PYTHONPATH": paths}},
+                    )
+                    return
+                except Exception:
+                    ray.shutdown()
+                    if not left:
+                        raise
     except ImportError:
         raise ImportError('the simulation engine needs ray: pip install "fgmp[flower]"') from None
     finally:
@@ -158,9 +171,9 @@ def _import_ray() -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Telemetry off, which Flower looks at when it is imported, and no chatter."""
-    before = {name: os.environ.get(name) for name in (*_QUIET, "PYTHONPATH")}
-    os.environ.update(_QUIET)
+    """Telemetry off, which Flower looks at when it is imported, no chatter, and patience."""
+    before = {name: os.environ.get(name) for name in (*_ENVIRONMENT, "PYTHONPATH")}
+    os.environ.update(_ENVIRONMENT)
     logger = logging.getLogger("flwr")
     level, logger.level = logger.level, logging.ERROR
     try:
