@@ -1,5 +1,7 @@
 """Target 4: what each fast loop earns in whole rounds, over the loop that its method prints."""
 
+import time
+
 import numpy as np
 from harness import AT_LEAST, Finding, Row, Scale, interleaved
 from images import COHORT, contestant, images_by_writer
@@ -38,7 +40,9 @@ def kernels(scale: Scale) -> Finding:
         def run(readable: bool, method=method, federation=federation, options=options) -> None:
             fgmp.simulate(method, federation, 2, readable=readable, **options)
 
-        seconds = interleaved({"kernel": lambda: run(False), "printed": lambda: run(True)}, scale.pick(2, 15, 40))
+        seconds = interleaved(
+            {"kernel": lambda: run(False), "printed": lambda: run(True)}, scale.pick(2, 15, 40), time.process_time
+        )
         ratios = (np.array(seconds["printed"]) / seconds["kernel"]).tolist()
         note = f"kernel {kernel.name!r}" + (f"; {data}" if federation is digits else "")
         rows.append(

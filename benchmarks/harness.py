@@ -89,12 +89,14 @@ class Finding:
     curves: list[Curve] = field(default_factory=list)
 
 
-def interleaved(runs: Mapping[str, Callable[[], object]], repetitions: int) -> dict[str, np.ndarray]:
+def interleaved(
+    runs: Mapping[str, Callable[[], object]], repetitions: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, np.ndarray]:
     """Seconds of each run, in each of `repetitions` rounds in which all of them take turns.
 
     Whatever else the machine does in a moment then touches all of them alike, and the ratios of a round are fair. Every
     other round goes backwards, so that nobody always finds the caches of the same neighbour. One untimed call each
-    comes first; the garbage collector waits.
+    comes first; the garbage collector waits. `time.process_time` as the clock leaves out who else had the processor.
     """
     for run in runs.values():
         run()
@@ -105,9 +107,9 @@ def interleaved(runs: Mapping[str, Callable[[], object]], repetitions: int) -> d
     try:
         for number in range(repetitions):
             for name in list(runs) if number % 2 == 0 else reversed(list(runs)):
-                began = time.perf_counter()
+                began = clock()
                 runs[name]()
-                seconds[name].append(time.perf_counter() - began)
+                seconds[name].append(clock() - began)
     finally:
         if collecting:
             gc.enable()

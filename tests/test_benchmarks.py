@@ -191,7 +191,7 @@ def test_publishing_writes_table_results_and_figures(tmp_path):
     run_all({"steps": lambda scale: some_finding(), "flat": broken}, QUICK, records, tell=lambda words: None)
     lines = run.publish(records, run.about(), QUICK, folder)
     assert "| 1 | flat |  | failed with OSError: no such thing | not measured |" in lines
-    assert "Not run: iteration, recovery" in lines
+    assert "Not run: iteration, microseconds, whole, recovery" in lines
     assert lines in (folder / "README.md").read_text()
     assert json.loads((folder / "results.json").read_text())["rows"][1]["verdict"] == "met"
     assert {path.name for path in (folder / "figures").iterdir()} == {"targets.png", "bars.png", "lines.png"}

@@ -16,7 +16,7 @@ from numpy.random.bit_generator import ISpawnableSeedSequence
 
 from ..models import Array
 
-__all__ = ["generators", "place_of"]
+__all__ = ["client_generators", "place_of"]
 
 _WORD = 2**32
 # The constants of O'Neill's seed_seq as NumPy has it: two rows of multipliers, and how two words are mixed.
@@ -32,7 +32,7 @@ def place_of(number: int, exchange: int, key: int) -> tuple[int, ...]:
     return (1, number, exchange, key)
 
 
-def generators(seed: int, number: int, exchange: int, keys: Sequence[int]) -> Iterator[Generator]:
+def client_generators(seed: int, number: int, exchange: int, keys: Sequence[int]) -> Iterator[Generator]:
     """A generator for each client's key, with the bits of ``default_rng(SeedSequence(seed, spawn_key=place))``.
 
     Parameters

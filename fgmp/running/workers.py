@@ -18,7 +18,7 @@ from ..federation import Client
 from ..methods.contract import Method
 from ..methods.kernels import answer_of
 from ..models import Message, Support
-from .generators import generators
+from .generators import client_generators
 from .processes import shared_folder, worker_pool
 
 __all__ = ["Alone", "Workers", "client_generator"]
@@ -39,7 +39,7 @@ class Alone:
     def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
         """The answers of a cohort in exchange `index` of round `number`, in the order of the cohort."""
         exchange, members = self.method.exchanges()[index], [self.clients[i] for i in cohort]
-        randoms = generators(seed, number, index, [client.key for client in members])
+        randoms = client_generators(seed, number, index, [client.key for client in members])
         return [
             answer_of(exchange, client, self.readable)(client, message, rng)
             for client, rng in zip(members, randoms, strict=True)
@@ -87,7 +87,7 @@ class Workers:
 
 def client_generator(seed: int, number: int, exchange: int, client: Client) -> np.random.Generator:
     """The random numbers of one client in one exchange of one round."""
-    return next(generators(seed, number, exchange, [client.key]))
+    return next(client_generators(seed, number, exchange, [client.key]))
 
 
 def _share(path: str, cohort: Support, message: Message, seed: int, number: int, index: int) -> list[Message]:
