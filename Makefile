@@ -17,7 +17,8 @@ BENCH ?=
 FGMP_REPOSITORY ?=
 
 BIN := .venv/bin
-NOTEBOOKS := $(wildcard notebooks/[0-9][0-9]_*.ipynb)
+FLOWER_NOTEBOOKS := $(wildcard notebooks/14_*.ipynb)
+NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
 
 # One thread each, because two notebooks run at a time and sums must not depend on the number of cores.
 export OMP_NUM_THREADS := 1
@@ -26,12 +27,16 @@ export MKL_NUM_THREADS := 1
 # The kernel `python3` is this environment's, whatever else is installed for the user.
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
+# Nothing that is run here tells anybody that it runs.
+export FLWR_TELEMETRY_ENABLED := 0
+export RAY_USAGE_STATS_ENABLED := 0
+
 # nbval runs in the folder of the notebooks.
 ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-matrix test-reruns test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-flower test-matrix test-reruns test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -43,9 +48,14 @@ test: .venv/installed  ## lint, types, unit tests, then every notebook against i
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
-	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests
+	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
 	$(if $(NOTEBOOKS),FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
+
+test-flower: .venv/installed  ## every test of federation on Flower, and the notebook of it
+	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 --dist loadscope tests/flower
+	FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest \
+	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
 
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
@@ -100,7 +110,7 @@ clean:  ## remove the environment, the builds and the caches
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) \
-	  -e '.[notebooks,fast,video,femnist,secure,privacy,cluster,test,bench]'
+	  -e '.[notebooks,fast,video,femnist,secure,privacy,cluster,flower,test,bench]'
 	@touch $@
 
 .venv/mutmut: .venv/installed

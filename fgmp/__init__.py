@@ -33,7 +33,9 @@ from .methods.local_averages import LocalSteps
 from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
 from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
+from .methods.written import Written, from_json, to_json
 from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
+from .running.loop import federate
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
 from .running.privacy import GaussianNoise
@@ -43,6 +45,7 @@ from .running.simulation import simulate
 from .running.stopping import stop_at, stop_when_stalled
 from .running.tuning import Trial, Tuning, tune
 from .selection import Overall, PerAtom, PerOutput
+from .shapes import Shape
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor
@@ -97,6 +100,7 @@ __all__ = [
     "RisingObjectiveWarning",
     "SecureSum",
     "SeparationWarning",
+    "Shape",
     "SharedSupportGradMP",
     "SmallSiteWarning",
     "SoftmaxLoss",
@@ -107,13 +111,16 @@ __all__ = [
     "TrimmedMean",
     "Tuning",
     "WrongShape",
+    "Written",
     "accuracy",
     "accuracy_on",
     "approx_tau",
     "claim",
     "datasets",
     "digits_by_writer",
+    "federate",
     "fit_ksvd",
+    "from_json",
     "gaussian_dictionary",
     "ksvd",
     "make_sensing",
@@ -123,6 +130,7 @@ __all__ = [
     "stop_at",
     "stop_when_stalled",
     "theory",
+    "to_json",
     "tune",
 ]
 

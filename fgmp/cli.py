@@ -1,12 +1,14 @@
-"""The command line: ``fgmp data``, ``fgmp run`` and ``fgmp sweep`` of a notebook, ``fgmp claims``."""
+"""The command line: ``fgmp data``, ``fgmp run`` and ``fgmp sweep`` of a notebook, ``fgmp claims``, ``fgmp predict``."""
 
 from __future__ import annotations
 
+import csv
 import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import click
 
@@ -145,6 +147,24 @@ def claims(folder: Path | None) -> None:
             click.echo(summary(outcome.claims) + "\n")
         if not outcomes:
             click.echo(summary(read_claims(folder)))
+
+
+@main.command()
+@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("table", type=click.File(encoding="utf-8"))
+def predict(model: Path, table: TextIO) -> None:
+    """Print predictions of MODEL, a JSON file, for the rows of the CSV file TABLE (- is what comes in).
+
+    The columns are found by their names. A classifier's probabilities stand beside its predictions.
+    """
+    from .estimators import load_model, predict_rows
+
+    with _clear_errors():
+        rows = predict_rows(load_model(model), table)
+    if rows:
+        writer = csv.DictWriter(sys.stdout, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 def _report(outcome: Outcome) -> None:

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel
+from .shapes import Shape, scaled
 from .sparse_features import SparseFeatures, stacked
 
 __all__ = ["Client", "Federation", "check_federation"]
@@ -61,19 +61,10 @@ class Federation:
         keys = [client.key for client in clients]
         if len(set(keys)) < len(keys):
             raise ValueError(f"clients have keys {keys}; expected no key twice")
-        weights = check_array("weights", self.weights, ndim=1).astype(np.float64)
-        if len(weights) != len(clients):
-            raise ValueError(f"weights has {len(weights)} entries; expected one for each of {len(clients)} clients")
-        if weights.min() < 0:
-            raise ValueError(f"weights[{weights.argmin()}] is {weights.min():g}; expected no negative weight")
-        with np.errstate(over="ignore"):
-            if not 0 < weights.sum() < np.inf:
-                raise ValueError(f"weights sum to {weights.sum():g}; expected at least one positive, and a finite sum")
+        weights = scaled(self.weights, len(clients))
         order = np.argsort(keys)
         object.__setattr__(self, "clients", tuple(clients[i] for i in order))
-        total = math.fsum(weights)
-        scaled = weights if abs(total - 1) <= 4 * np.finfo(float).eps else weights / total
-        object.__setattr__(self, "weights", scaled[order])
+        object.__setattr__(self, "weights", weights[order])
         if self.truth is not None:
             truth = check_array("truth", self.truth)
             if truth.shape != self.model_shape:
@@ -190,6 +181,17 @@ class Federation:
         """float32 or float64, as the data."""
         return self.clients[0].dtype
 
+    @property
+    def rows(self) -> tuple[int, ...]:
+        """|D_i|, the rows of each client."""
+        return tuple(client.n_samples for client in self.clients)
+
+    @property
+    def shape(self) -> Shape:
+        """What a server knows of the federation: all that `start` and `check` of a method need."""
+        keys = tuple(client.key for client in self.clients)
+        return Shape(self.n_features, self.loss, self.rows, keys, self.weights, self.dtype)
+
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
         if not isinstance(x, SparseModel):
@@ -238,9 +240,7 @@ class Federation:
 
     def check_cohort(self, cohort_size: int | None) -> int:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
-        if cohort_size is None:
-            return self.n_clients
-        return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
+        return self.shape.check_cohort(cohort_size)
 
 
 def check_federation(name: str, federation: Any) -> Federation:

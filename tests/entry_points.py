@@ -15,6 +15,7 @@ import fgmp
 from fgmp import datasets, estimators, sweeping, theory
 from fgmp.book import bounds, claims, figures, parameters
 from fgmp.datasets import GaussianRows
+from fgmp.running.transports import InProcess
 
 RNG = np.random.default_rng(0)
 A, Y = RNG.standard_normal((5, 4)), RNG.standard_normal(5)
@@ -279,6 +280,22 @@ ENTRIES = {
     "Lie": Entry(fgmp.Lie, WHOM | {"factor": -1.0}, then=strikes),
     "SecureSum": Entry(fgmp.SecureSum, {"bits": 32, "resolution": 2.0**-16, "threshold": 2}),
     "GaussianNoise": Entry(fgmp.GaussianNoise, {"epsilon": 1.0, "clip": 1.0, "delta": 1e-5}),
+    "model_of": Entry(estimators.model_of, {"coefficients": [0.0, 1.0], "intercept": 1.0, "feature_names": ["a", "b"]}),
+    "federate": Entry(
+        fgmp.federate,
+        {name: value for name, value in RUN.items() if name not in ("federation", "workers", "readable", "faults")}
+        | {"transport": InProcess(FED)},
+        never=("progress", "transport"),
+    ),
+    "Shape": Entry(
+        fgmp.Shape,
+        {"n_features": 4, "loss": fgmp.SquaredLoss(), "rows": [3, 2], "keys": [0, 5], "weights": [1.0, 2.0]}
+        | {"dtype": np.dtype(np.float64)},
+        at_most={"n_features": 10**9},
+        never=("dtype",),
+    ),
+    "to_json": Entry(fgmp.to_json, {"thing": METHOD, "kinds": []}),
+    "from_json": Entry(fgmp.from_json, {"text": fgmp.to_json(METHOD).text, "arrays": {}, "kinds": []}),
     "simulate": Entry(fgmp.simulate, RUN, never=("progress",), at_most={"workers": 1}),
     "polish": Entry(
         fgmp.polish,
@@ -415,9 +432,10 @@ ENTRIES = {
 
 # What comes back from functions, what nobody makes; what takes no argument; and what has tests of its own.
 RESULTS = {"Best", "KSVDFit", "Result", "Trial", "Tuning", "ConvergenceBound", "RestrictedConstants", "DigitsByWriter"}
-RESULTS |= {"Bootstrap", "SparsityPath", "Outcome", "Point", "Source"}
+RESULTS |= {"Bootstrap", "SparsityPath", "Outcome", "Point", "Source", "Written"}
 NO_ARGUMENTS = {"Exact", "Mean", "Median", "NormalEquations", "StandardBasis", "data_folder"}
 ELSEWHERE = {"run_sweep": "test_sweeping", "write_table": "test_sweeping"}
+ELSEWHERE |= dict.fromkeys(("load_model", "predict_rows", "save_model"), "test_written_models")
 
 
 def public_names():

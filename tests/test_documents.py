@@ -120,7 +120,7 @@ def test_every_line_of_the_faults_names_tests_that_are_there():
     tables = [row for row in rows if "tested as" not in row and not re.match(r"\| (rows a client|\d)", row)]
     assert len(tables) > 40
     for row in tables:
-        named = re.findall(r"\[([^]]+)\]\((tests/\w+\.py)\)", row)
+        named = re.findall(r"\[([^]]+)\]\((tests/[\w/]+\.py)\)", row)
         assert named, row
         for words, path in named:
             name = f"def test_{words.replace(' ', '_')}("

@@ -18,6 +18,9 @@ EXAMPLES = {
 }
 MAIN = [
     fgmp.simulate,
+    fgmp.federate,
+    fgmp.to_json,
+    fgmp.Shape,
     fgmp.Federation.from_arrays,
     fgmp.FedGradMP,
     fgmp.SharedSupportGradMP,

@@ -27,6 +27,7 @@ from ..running.results import whole
 from ..running.simulation import simulate
 from ..running.stopping import stop_when_stalled
 from ..selection import PerAtom, PerOutput, Selection
+from ..shapes import Shaped
 from .weighted_loss import WeightedLoss
 
 __all__ = ["Fit", "Recipe", "StartingFrom", "log_odds_per_unit", "plain_loss"]
@@ -69,7 +70,7 @@ class StartingFrom:
         """As the method, with the same start."""
         return replace(self, method=seeded(self.method, seed))
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """As the method."""
         self.method.check(federation)
 
@@ -78,7 +79,7 @@ class StartingFrom:
         prepared: Client = self.method.prepare(client)
         return prepared
 
-    def start(self, federation: Federation) -> Any:
+    def start(self, federation: Shaped) -> Any:
         """The method's start, with the model in place of zero."""
         state = self.method.start(federation)
         return self.model if isinstance(state, SparseModel) else state._replace(model=self.model)

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..models import Array, Message
 from ..selection import PER_OUTPUT, Selection
 
-__all__ = ["REASONS", "Refused", "check_arrays", "check_model", "check_sparse_model", "reason_against"]
+__all__ = ["REASONS", "Missed", "Refused", "check_arrays", "check_model", "check_sparse_model", "reason_against"]
 
 # Why a server does without an answer.
-REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "weight")
 
 
 class Refused(ValueError):
@@ -32,6 +32,21 @@ class Refused(ValueError):
         self.reason = reason
 
 
+class Missed(NamedTuple):
+    """What stands in place of an answer that the server does not look at.
+
+    Attributes
+    ----------
+    reason : str
+        One of `REASONS`.
+    answer : object
+        What arrived all the same, and is counted among the bytes; None is nothing.
+    """
+
+    reason: str
+    answer: Any = None
+
+
 def reason_against(check: Callable[[Any, Message], None], state: Any, answer: Any) -> str:
     """Why an answer is not taken, one of `REASONS`; "" where it is a message of finite numbers that passes its check.
 
@@ -45,6 +60,8 @@ def reason_against(check: Callable[[Any, Message], None], state: Any, answer: An
     answer : object
         Whatever came; None is nothing.
     """
+    if isinstance(answer, Missed):
+        return answer.reason
     if answer is None:
         return "missing"
     if not isinstance(answer, dict) or not all(isinstance(array, np.ndarray) for array in answer.values()):

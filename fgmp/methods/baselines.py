@@ -15,9 +15,10 @@ import numpy as np
 from ..advice import check_batches
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Federation
+from ..federation import Client
 from ..models import Array, Message, Support, decode, encode
 from ..selection import PER_OUTPUT, Selection, check_selection
+from ..shapes import Shaped
 from .answers import check_model
 from .combination import MEAN, Combination, Mean, check_combination
 from .contract import Exchange, Reply, State, Sum, is_declared
@@ -62,12 +63,12 @@ class FirstOrderMethod(InDictionary):
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Raise a ValueError where the parameters do not fit the federation."""
         self.selection.check(None, self.shape(federation))
-        check_batches(self.batch_size, [client.n_samples for client in federation.clients])
+        check_batches(self.batch_size, federation.rows)
 
-    def start(self, federation: Federation) -> State:
+    def start(self, federation: Shaped) -> State:
         """The zero model."""
         return np.zeros(self.shape(federation), federation.dtype)
 
@@ -205,7 +206,7 @@ class FedHT(FirstOrderMethod):
         super().__post_init__()
         settle_integer(self, "sparsity")
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """As `FirstOrderMethod`, and tau at most what there is to count."""
         super().check(federation)
         self.selection.check(self.sparsity, self.shape(federation))

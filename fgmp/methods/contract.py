@@ -13,8 +13,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..checks import check_protocol
-from ..federation import Client, Federation
+from ..federation import Client
 from ..models import Array, Message
+from ..shapes import Shaped
 
 __all__ = ["Exchange", "Method", "Reply", "Sum", "check_method", "is_declared", "seeded", "weighted_sum"]
 
@@ -113,14 +114,14 @@ class Method(Protocol):
     class has a `seeded(seed)` that returns the method for a run of that seed.
     """
 
-    def check(self, federation: Federation) -> None:
-        """Raise a ValueError where the hyper-parameters do not fit the federation."""
+    def check(self, federation: Shaped) -> None:
+        """Raise a ValueError where the hyper-parameters do not fit, as far as the shape of a federation tells."""
 
     def prepare(self, client: Client) -> Client:
         """The client in the coordinates the method works in (once per client; B_i = A_i Psi)."""
 
-    def start(self, federation: Federation) -> State:
-        """The state the server starts from."""
+    def start(self, federation: Shaped) -> State:
+        """The state the server starts from: it knows a shape, and no data."""
 
     def exchanges(self) -> Sequence[Exchange]:
         """The exchanges of one round, in order."""

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..checks import settle_number
-from ..federation import Client, Federation
+from ..federation import Client
 from ..models import Array, Message, decode, encode
+from ..shapes import Shaped
 from .answers import check_model
 from .baselines import FedAvg, FedMid, FirstOrderMethod
 from .contract import Reply
@@ -41,7 +42,7 @@ class FedDualAvg(FedMid):
 
     additive = True
 
-    def start(self, federation: Federation) -> DualState:
+    def start(self, federation: Shaped) -> DualState:
         """z = 0."""
         return DualState(super().start(federation), 0)
 
@@ -123,7 +124,7 @@ class FastFedDualAvg(FirstOrderMethod):
         settle_number(self, "l1_weight", at_least=0)
         settle_number(self, "strong_convexity", at_least=0)
 
-    def start(self, federation: Federation) -> FastDualState:
+    def start(self, federation: Shaped) -> FastDualState:
         """No gradients yet, and w = x_0 = 0."""
         zero = super().start(federation)
         return FastDualState(zero, zero, zero, 0)

@@ -13,11 +13,12 @@ import numpy as np
 from ..advice import check_batches, check_rows
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Federation
+from ..federation import Client
 from ..local.defaults import solver_for
 from ..local.solvers import Exact, Solver, check_solver, minimise_on
 from ..models import Array, Message, SparseModel, average, union
 from ..selection import PER_OUTPUT, Selection, check_selection
+from ..shapes import Shaped
 from .answers import check_sparse_model
 from .combination import MEAN, Combination, Mean, check_combination
 from .contract import Exchange, Reply, Sum, is_declared
@@ -116,15 +117,15 @@ class FedGradMP(InDictionary):
         if self.solver is not None:
             check_solver(self.solver)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Raise a ValueError where sparsity or batch size do not fit the federation; warn of clients with few rows."""
-        shape, rows = self.shape(federation), [client.n_samples for client in federation.clients]
+        shape, rows = self.shape(federation), federation.rows
         self.selection.check(self.sparsity, shape)
         check_batches(self.batch_size, rows)
-        if isinstance(self.solver_for(federation.clients[0]), Exact):
+        if isinstance(self.solver_for(federation), Exact):
             check_rows(min(3 * self.sparsity, shape[0]), rows)
 
-    def start(self, federation: Federation) -> SparseModel:
+    def start(self, federation: Shaped) -> SparseModel:
         """x_0 = 0, with an empty support."""
         return SparseModel.zero(self.shape(federation), federation.dtype)
 
@@ -174,7 +175,7 @@ class FedGradMP(InDictionary):
         support = self.dictionary.approximate_model(mean, self.sparsity, self.selection)
         return self.into_ball(self.dictionary.project(mean, support))
 
-    def solver_for(self, client: Client) -> Solver:
+    def solver_for(self, client: Client | Shaped) -> Solver:
         """How a client minimises: with `solver`, or as its loss asks for."""
         return solver_for(client.loss) if self.solver is None else self.solver
 

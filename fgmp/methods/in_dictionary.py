@@ -6,8 +6,9 @@ Clients work with B_i = A_i Psi once and for all, and the estimate is x = Psi al
 from __future__ import annotations
 
 from ..dictionaries import StandardBasis
-from ..federation import Client, Federation
+from ..federation import Client
 from ..models import Array
+from ..shapes import Shaped
 from .contract import State
 
 __all__ = ["InDictionary"]
@@ -22,7 +23,7 @@ class InDictionary:
         """The client in coefficient space: B_i = A_i Psi."""
         return self.dictionary.prepare(client)
 
-    def shape(self, federation: Federation) -> tuple[int, ...]:
+    def shape(self, federation: Shaped) -> tuple[int, ...]:
         """Shape of the coefficients alpha; a ValueError where the atoms have another dimension than the data."""
         return federation.loss.model_shape(self.dictionary.n_atoms(federation.n_features))
 

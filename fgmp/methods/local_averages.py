@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..dictionaries import StandardBasis
-from ..federation import Client, Federation
+from ..federation import Client
 from ..local.solvers import Solver, check_solver, minimise_on
 from ..models import Message, SparseModel
+from ..shapes import Shaped
 from .contract import Exchange, Reply, Sum, weighted_sum
 from .pooled import VECTOR, Point, ask_at_point, expects
 
@@ -35,7 +36,7 @@ class LocalSteps:
     def __post_init__(self) -> None:
         check_solver(self.solver)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Every loss fits."""
 
     def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:

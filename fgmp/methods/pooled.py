@@ -19,8 +19,8 @@ import numpy as np
 
 from ..checks import shown
 from ..dictionaries import StandardBasis
-from ..federation import Federation
 from ..models import Array, Message, SparseModel, Support
+from ..shapes import Shaped
 from .answers import check_arrays
 from .contract import Exchange
 
@@ -70,7 +70,7 @@ class Unfinished(NamedTuple):
 class PooledSolver(Protocol):
     """What `SharedSupportGradMP` and `polish` need of a way to minimise on a shared support."""
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Raise a ValueError where it does not fit the federation."""
 
     def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:

@@ -14,11 +14,12 @@ import numpy as np
 
 from ..checks import settle_integer
 from ..dictionaries import StandardBasis
-from ..federation import Client, Federation
+from ..federation import Client
 from ..linear_systems import solve_definite, solve_semidefinite
 from ..local.restricted import inner
 from ..losses import SquaredLoss
 from ..models import Array, Message, SparseModel, unit_of
+from ..shapes import Shaped
 from .contract import Exchange, Reply, Sum, weighted_sum
 from .pooled import MOST_STEPS, SQUARE, VECTOR, Point, ask_at_point, expects, support_of, symmetric, upper
 
@@ -40,7 +41,7 @@ class NormalEquations:
     further round on the same support leaves the same fraction of the error.
     """
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Squared loss only."""
         _only_squared(federation, self)
 
@@ -78,7 +79,7 @@ class PooledConjugateGradient:
     def __post_init__(self) -> None:
         settle_integer(self, "steps", at_most=MOST_STEPS)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Squared loss only."""
         _only_squared(federation, self)
 
@@ -132,7 +133,7 @@ def _solved(model: SparseModel, gram: Array, right: Array, dictionary: StandardB
     return replace(model, values=forth @ solve_semidefinite(forth.T @ gram @ forth, forth.T @ right))
 
 
-def _only_squared(federation: Federation, solver: Any) -> None:
+def _only_squared(federation: Shaped, solver: Any) -> None:
     if not isinstance(federation.loss, SquaredLoss):
         raise ValueError(
             f"solver is {type(solver).__name__}, for the squared loss, and the loss is {federation.loss!r}; expected "

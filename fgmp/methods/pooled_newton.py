@@ -13,11 +13,12 @@ import numpy as np
 
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis
-from ..federation import Client, Federation
+from ..federation import Client
 from ..linear_systems import fill_shifts, newton_direction
 from ..local.restricted import RestrictedProblem, inner
 from ..losses import misclassified
 from ..models import Array, Message, SparseModel
+from ..shapes import Shaped
 from .contract import Exchange, Reply, Sum, weighted_sum
 from .pooled import (
     MOST_STEPS,
@@ -74,7 +75,7 @@ class PooledNewton:
         settle_integer(self, "steps", at_most=MOST_STEPS)
         settle_number(self, "ridge", at_least=0)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Every loss fits."""
 
     def exchanges(self, dictionary: StandardBasis, radius: float | None) -> Sequence[Exchange]:

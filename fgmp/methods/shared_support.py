@@ -13,9 +13,10 @@ import numpy as np
 
 from ..checks import check_option, settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Federation
+from ..federation import Client
 from ..models import Array, Message, SparseModel, union
 from ..selection import PER_OUTPUT, Selection, check_selection
+from ..shapes import Shaped
 from .contract import Exchange, Reply, Sum
 from .identification import CountSketch, Identification, Question, check_identification
 from .in_dictionary import InDictionary
@@ -115,7 +116,7 @@ class SharedSupportGradMP(InDictionary):
         check_dictionary(self.dictionary)
         check_selection(self.selection)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit the federation."""
         self.selection.check(self.sparsity, self.shape(federation))
         self.identify.check(self.sparsity, self.shape(federation))
@@ -125,7 +126,7 @@ class SharedSupportGradMP(InDictionary):
         """The method with the seed of a run for its sketches, unless it has one."""
         return self if self.seed is not None else replace(self, seed=seed)
 
-    def start(self, federation: Federation) -> SharedState:
+    def start(self, federation: Shaped) -> SharedState:
         """x_0 = 0, with an empty support."""
         return SharedState(SparseModel.zero(self.shape(federation), federation.dtype))
 

@@ -6,16 +6,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..checks import shown
-from ..federation import Client, Federation
+from ..federation import Client
 from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
 from .columns import Column
+
+if TYPE_CHECKING:
+    from .transports import Transport
 
 __all__ = ["Books", "History", "Lead", "Metric", "Progress", "Totals", "column_of"]
 
@@ -84,9 +87,8 @@ class Books:
     Parameters
     ----------
     method : Method
-    federation : Federation
-    clients : sequence of Client
-        Prepared, in the order of the federation.
+    transport : Transport
+        Who tells the objective; it may know the truth.
     metrics : mapping of str to callable
     evaluated : ndarray of int
         The clients whose mean objective is recorded.
@@ -97,18 +99,23 @@ class Books:
     def __init__(
         self,
         method: Method,
-        federation: Federation,
-        clients: list[Client],
+        transport: Transport,
         metrics: Mapping[str, Metric],
         evaluated: Support,
         best_by: str,
     ) -> None:
-        self.method, self.truth, self.metrics, self.best_by = method, federation.truth, dict(metrics), best_by
-        self.clients = [clients[i] for i in evaluated]
-        weights = federation.weights[evaluated]
-        self.weights = weights if len(weights) == len(clients) else weights / weights.sum()
+        self.method, self.transport, self.metrics, self.best_by = method, transport, dict(metrics), best_by
+        self.truth, self.evaluated = transport.truth, evaluated
+        weights = transport.shape.weights[evaluated]
+        self.weights = weights if len(weights) == transport.shape.n_clients else weights / weights.sum()
         self._columns: dict[str, Column] = {}
 
+    @property
+    def clients(self) -> list[Client]:
+        """Those whose objective is recorded, where the transport has them at hand."""
+        return [self.transport.clients[i] for i in self.evaluated] if self.transport.clients else []
+
+    @np.errstate(over="ignore", invalid="ignore")  # a model may be as large as it likes: its history says so
     def record(self, progress: Progress) -> Progress:
         """The progress with one more row, which is written, and with what leads after it."""
         x = self.method.estimate(progress.state)
@@ -143,7 +150,13 @@ class Books:
     def _objective(self, coefficients: Array) -> float:
         sparse = SparseModel.of(coefficients)
         model = sparse if 4 * len(sparse.support) < coefficients.size else coefficients
-        return float(self.weights @ np.array([client.objective(model) for client in self.clients]))
+        told = self.transport.objectives(self.evaluated, model)
+        present = [i for i, value in enumerate(told) if value is not None]
+        if len(present) == len(told):
+            return float(self.weights @ np.array(told))
+        if not self.weights[present].sum() > 0:
+            return float("nan")
+        return float(self.weights[present] @ np.array([told[i] for i in present]) / self.weights[present].sum())
 
     def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:

@@ -29,12 +29,14 @@ def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: A
     ----------
     method : Method
     clients : sequence of Client
-        Prepared: those whose objective is recorded.
+        Prepared: those whose objective is recorded; empty where they are elsewhere, and nothing is known of their rows.
     coefficients : ndarray
         Of the last model.
     history : dict of ndarray
     """
     objective = history["objective"]
+    if np.isnan(objective).all():  # nobody says it
+        return
     if has_risen(objective) and has_risen(objective, _scale(clients, coefficients)):
         with np.errstate(invalid="ignore"):
             low = int(np.nanargmin(objective))
@@ -45,7 +47,7 @@ def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: A
             "local steps (learning_rate, local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)",
             RisingObjectiveWarning,
         )
-    elif _is_unbounded(method) and len(objective) > 1 and separates(clients, coefficients):
+    elif clients and _is_unbounded(method) and len(objective) > 1 and separates(clients, coefficients):
         advise(
             f"the model of {type(method).__name__} classifies all rows without error: its loss has no minimiser, "
             "and coefficients grow with every round; a radius bounds them",
@@ -62,7 +64,7 @@ def _is_unbounded(method: Method) -> bool:
 def _scale(clients: Sequence[Client], coefficients: Array) -> float:
     """The objective of the zero model, over the clients alike: the scale of a rise after a warm start."""
     zero = np.zeros_like(coefficients)
-    return float(np.mean([client.objective(zero) for client in clients]))
+    return float(np.mean([client.objective(zero) for client in clients])) if clients else 0.0
 
 
 def has_risen(objective: Array, scale: float = 0.0) -> bool:

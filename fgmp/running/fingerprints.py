@@ -18,16 +18,17 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..federation import Federation
 from ..methods.contract import Method
+from ..shapes import Shape
 
-__all__ = ["Fingerprint", "differences", "fingerprint"]
+__all__ = ["Fingerprint", "differences", "fingerprint", "fingerprint_of", "fingerprint_of_shape"]
 
 Fingerprint = dict[str, str]
 
 _DEEPEST = 6
 
 
-def fingerprint(method: Method, federation: Federation, seed: int, options: Mapping[str, Any]) -> Fingerprint:
-    """A run as texts by name.
+def fingerprint(method: Method, seed: int, options: Mapping[str, Any]) -> Fingerprint:
+    """A run as texts by name, but for the federation.
 
     Parameters
     ----------
@@ -35,32 +36,47 @@ def fingerprint(method: Method, federation: Federation, seed: int, options: Mapp
         By its class and its parameters: those of a dataclass are its fields, those of another object what its
         constructor takes and it keeps under the same names, or else all public attributes. Functions count by their
         names, and by what they enclose.
-    federation : Federation
-        By all its numbers. Of a LinearOperator only the shape and the type are known.
     seed : int
     options : mapping
         Whatever else decides what a round does or what is recorded.
     """
-    clients = federation.clients
+    return _texts({"method": method, "seed": seed, **options})
+
+
+def fingerprint_of(federation: Federation, options: Mapping[str, Any]) -> Fingerprint:
+    """A federation as texts by name: all its numbers, but of a LinearOperator only the shape and the type.
+
+    Parameters
+    ----------
+    federation : Federation
+    options : mapping
+        What decides which answers arrive.
+    """
     data = hashlib.sha256()
-    for client in clients:
+    for client in federation.clients:
         streamed = isinstance(client.features, LinearOperator)
         for part in (client.features, client.targets):
             texts = [("", _text(part))] if streamed else _described("", part, _DEEPEST)
             data.update("".join(text for _, text in texts).encode())
+    found = fingerprint_of_shape(federation.shape, {"federation.truth": federation.truth, **options})
+    return found | {"federation.data": f"sha256 {data.hexdigest()[:16]}"}
+
+
+def fingerprint_of_shape(shape: Shape, options: Mapping[str, Any]) -> Fingerprint:
+    """What a server knows of a federation as texts by name."""
     whole = {
-        "method": method,
-        "seed": seed,
-        "federation.clients": len(clients),
-        "federation.features": federation.n_features,
-        "federation.loss": federation.loss,
-        "federation.keys": np.array([client.key for client in clients]),
-        "federation.weights": federation.weights,
-        "federation.truth": federation.truth,
+        "federation.clients": shape.n_clients,
+        "federation.features": shape.n_features,
+        "federation.loss": shape.loss,
+        "federation.keys": np.array(shape.keys),
+        "federation.weights": shape.weights,
         **options,
     }
-    found = {name: text for thing, value in whole.items() for name, text in _described(thing, value, _DEEPEST)}
-    return found | {"federation.data": f"sha256 {data.hexdigest()[:16]}"}
+    return _texts(whole)
+
+
+def _texts(whole: Mapping[str, Any]) -> Fingerprint:
+    return {name: text for thing, value in whole.items() for name, text in _described(thing, value, _DEEPEST)}
 
 
 def differences(before: Fingerprint, now: Fingerprint) -> list[str]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..models import Array
 
-__all__ = ["SHARING", "UNMASKING", "UPLOAD", "Unmasked", "masked_sum"]
+__all__ = ["SHARING", "UNMASKING", "UPLOAD", "Member", "Unmasked", "masked_sum", "unmasked_total"]
 
 # Before which trip a client may be lost; the first, publishing keys, is how it takes part at all.
 SHARING, UPLOAD, UNMASKING = 1, 2, 3
@@ -68,7 +68,7 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, int]
     K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
     """
     lost = lost or {}
-    everyone = [_Member(i, vector) for i, vector in enumerate(vectors)]
+    everyone = [Member(i, vector) for i, vector in enumerate(vectors)]
     up = down = 0
 
     there = list(everyone)
@@ -86,31 +86,78 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, int]
     up += sum(vector.nbytes for vector in masked.values())
 
     uploaded, there = [member.place for member in there], _left(there, lost, UNMASKING, threshold)
-    missing = [place for place in split if place not in masked]
     opened = {m.place: m.opened({u: sealed[u][m.place] for u in split if u != m.place}, keys, uploaded) for m in there}
     down += len(there) * 4 * len(uploaded)
     up += sum(len(share) for shares in opened.values() for share in shares.values())
 
-    total = np.zeros_like(vectors[0])
-    for vector in masked.values():
-        total += vector
-    for place in uploaded:
-        total -= _stream(_joined(opened, place, threshold), total)
-    for place in missing:
-        key = _key_of(_joined(opened, place, threshold))
-        for other in uploaded:
-            mask = _stream(_agreed(key, keys[other][1], b"mask"), total)
-            total += mask if other > place else -mask
+    total = unmasked_total(masked, split, opened, keys, threshold)
     present = np.isin(np.arange(len(vectors)), uploaded)
     return Unmasked(total, present, up, down, masked)
 
 
-class _Member:
-    """One client: its vector, its two keys, and the seed of its own mask."""
+def unmasked_total(
+    masked: Mapping[int, Array],
+    split: Sequence[int],
+    opened: Mapping[int, Mapping[int, bytes]],
+    keys: Mapping[int, Any],
+    threshold: int,
+) -> Array:
+    """The sum of the vectors that were uploaded, once their masks are known.
 
-    def __init__(self, place: int, vector: Array) -> None:
+    Parameters
+    ----------
+    masked : mapping of int to ndarray of unsigned int
+        What was uploaded, by the place of the client.
+    split : sequence of int
+        Who had shared secrets, and so who has masks with the others.
+    opened : mapping of int to mapping
+        What those still there opened of each of them.
+    keys : mapping of int to (bytes, bytes)
+        The public keys.
+    threshold : int
+        How many shares make a secret.
+    """
+    uploaded = sorted(masked)
+    total = np.zeros_like(masked[uploaded[0]])
+    for vector in masked.values():
+        total += vector
+    for place in uploaded:
+        total -= _stream(_joined(opened, place, threshold), total)
+    for place in split:
+        if place in masked:
+            continue
+        key = _key_of(_joined(opened, place, threshold))
+        for other in uploaded:
+            mask = _stream(_agreed(key, keys[other][1], b"mask"), total)
+            total += mask if other > place else -mask
+    return total
+
+
+class Member:
+    """One client: its vector, its two keys, and the seed of its own mask.
+
+    Parameters
+    ----------
+    place : int
+        In the cohort.
+    vector : ndarray of unsigned int
+    kept : (bytes, bytes, bytes), optional
+        The `secrets` of an earlier process; new ones by default.
+    """
+
+    def __init__(self, place: int, vector: Array, kept: tuple[bytes, bytes, bytes] | None = None) -> None:
         self.place, self.vector = place, vector
-        self.letters, self.seed, self.own = (secrets.token_bytes(_SECRET) for _ in range(3))
+        drawn = kept or tuple(secrets.token_bytes(_SECRET) for _ in range(3))
+        self.letters, self.seed, self.own = drawn
+
+    @property
+    def secrets(self) -> tuple[bytes, bytes, bytes]:
+        """What nobody else may see: the seeds of both keys and of its own mask."""
+        return self.letters, self.seed, self.own
+
+    def go_on(self, kept: bytes, others: Sequence[int]) -> None:
+        """Take up after `split`: its own shares, and who has the others."""
+        self.kept, self.numbers = kept, {place: i + 1 for i, place in enumerate(others)}
 
     def public(self) -> tuple[bytes, bytes]:
         """The public keys: one for letters to other clients, one that masks are agreed on with."""
@@ -143,7 +190,7 @@ class _Member:
         return _agreed(_key_of(self.letters), keys[other][0], b"letter %d %d" % (sender, receiver))
 
 
-def _left(there: list[_Member], lost: Mapping[int, int], trip: int, threshold: int) -> list[_Member]:
+def _left(there: list[Member], lost: Mapping[int, int], trip: int, threshold: int) -> list[Member]:
     """Those not lost before a trip; a ValueError where they are too few."""
     left = [member for member in there if lost.get(member.place, UNMASKING + 1) > trip]
     if len(left) < threshold:

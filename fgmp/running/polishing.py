@@ -23,6 +23,7 @@ from ..methods.pooled import Point, PooledSolver, Unfinished, check_pooled_solve
 from ..methods.pooled_least_squares import NormalEquations
 from ..methods.pooled_newton import PooledNewton
 from ..models import Array, SparseModel
+from ..shapes import Shaped
 from .books import Metric
 from .results import Best, Result, whole
 from .simulation import simulate
@@ -124,14 +125,14 @@ class OnSupport(InDictionary):
         settle_number(self, "radius", optional=True, above=0)
         check_pooled_solver(self.solver)
 
-    def check(self, federation: Federation) -> None:
+    def check(self, federation: Shaped) -> None:
         """The coefficients fit the federation."""
         shape = self.shape(federation)
         if self.model.shape != shape:
             raise ValueError(f"result has coefficients of shape {self.model.shape}; expected {shape}")
         self.solver.check(federation)
 
-    def start(self, federation: Federation) -> Point:
+    def start(self, federation: Shaped) -> Point:
         """The model of the result."""
         return Point(self.model)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import numpy as np
 
-from ..methods.answers import REASONS, reason_against
+from ..methods.answers import REASONS, Missed, reason_against
 from ..methods.contract import Method
-from ..models import Array, Message, Support, message_bytes
+from ..models import Array, Support, message_bytes
 from .books import Progress, Totals
-from .faults import Faults
 from .summing import Collected, Collector
-from .workers import Alone, Workers
+from .transports import Transport
 
 __all__ = ["draw_cohort", "play_round"]
 
@@ -29,37 +27,64 @@ def draw_cohort(seed: int, number: int, n_clients: int, cohort_size: int) -> Sup
 def play_round(
     method: Method,
     progress: Progress,
-    crowd: Alone | Workers,
+    transport: Transport,
     weights: Array,
     cohort: Support,
     seed: int,
-    faults: Faults | None = None,
     collector: Collector | None = None,
 ) -> Progress:
-    """The progress after one more round, not yet recorded."""
+    """The progress after one more round, not yet recorded.
+
+    Parameters
+    ----------
+    method : Method
+        Of the seed.
+    progress : Progress
+    transport : Transport
+        Prepared for the method.
+    weights : ndarray, shape (n_clients,)
+        The p_i; in an exchange they are scaled to sum to one over those whose answers are taken.
+    cohort : ndarray of int
+        As `draw_cohort` draws it.
+    seed : int
+    collector : Collector, optional
+        Who hands the answers to the server: each of them by default.
+
+    Returns
+    -------
+    Progress
+    """
     number, state, totals = progress.number + 1, progress.state, progress.totals
     seconds, bytes_up, bytes_down = totals.seconds, totals.bytes_up, totals.bytes_down
     collector = collector or Collector()
-    members = _Members(crowd, cohort, seed, number, faults)
     always, left_out = np.ones(len(cohort), bool), np.array(totals.left_out, np.int64)
     for index, exchange in enumerate(method.exchanges()):
         began = time.perf_counter()
         message = exchange.broadcast(state)
-        answers = members.answers(message, index)
-        reasons = [members.missed(i) or reason_against(exchange.check, state, answers[i]) for i in range(len(cohort))]
-        taken = np.array([not reason for reason in reasons])
-        always &= taken
-        total = weights[cohort[taken]].sum()
-        if total > 0:
-            place = (seed, number, index)
-            collected = collector.collect(exchange, state, weights[cohort], answers, taken, place)
+        place = (seed, number, index)
+        if collector.secure is not None and hasattr(transport, "secure_sum"):
+            shares = weights[cohort] / weights[cohort].sum()
+            summed = transport.secure_sum(cohort, message, place, shares, collector.secure)
+            reasons = summed.reasons
+            taken = np.array([not reason for reason in reasons])
+            total = weights[cohort[taken]].sum()
+            collected = collector.collect_sum(exchange, state, total / weights[cohort].sum(), summed)
         else:
-            collected = Collected(state, sum(message_bytes(answer) for answer in answers), 0)
+            answers = transport.answers(cohort, message, seed, number, index)
+            reasons = [reason_against(exchange.check, state, answer) for answer in answers]
+            arrived = [answer.answer if isinstance(answer, Missed) else answer for answer in answers]
+            taken = np.array([not reason for reason in reasons])
+            total = weights[cohort[taken]].sum()
+            if total > 0:
+                collected = collector.collect(exchange, state, weights[cohort], arrived, taken, place)
+            else:
+                collected = Collected(state, sum(message_bytes(answer) for answer in arrived), 0)
+        always &= taken
         state = collected.state
         seconds += time.perf_counter() - began
         bytes_down += len(cohort) * message_bytes(message) + collected.bytes_down
         bytes_up += collected.bytes_up
-        if faults:
+        if len(left_out):
             left_out += [reasons.count(reason) for reason in REASONS]
         if total <= 0:
             always[:] = False
@@ -67,26 +92,3 @@ def play_round(
     answered = int(np.count_nonzero(always))
     after = Totals(seconds, bytes_up, bytes_down, answered, tuple(left_out.tolist()), collector.epsilon(number))
     return progress._replace(number=number, state=state, totals=after)
-
-
-class _Members:
-    """The cohort of one round, with what the faults make of it."""
-
-    def __init__(self, crowd: Alone | Workers, cohort: Support, seed: int, number: int, faults: Faults | None) -> None:
-        self.crowd, self.cohort, self.seed, self.number = crowd, cohort, seed, number
-        self.struck = [faults.of(number, crowd.clients[i].key) for i in cohort] if faults else None
-
-    def answers(self, message: Message, index: int) -> list[Any]:
-        """What arrives of each member in exchange `index`, sooner or later; None is nothing."""
-        if self.struck is None:
-            return self.crowd.answers(self.cohort, message, self.seed, self.number, index)
-        present = [i for i, struck in enumerate(self.struck) if not struck.absent]
-        sent = self.crowd.answers(self.cohort[present], message, self.seed, self.number, index)
-        arrived: list[Any] = [None] * len(self.cohort)
-        for i, answer in zip(present, sent, strict=True):
-            arrived[i] = self.struck[i].answer(answer, self.crowd.clients[self.cohort[i]])
-        return arrived
-
-    def missed(self, i: int) -> str:
-        """Why the server does not look at what arrives of a member; "" where it does."""
-        return "late" if self.struck is not None and self.struck[i].late and not self.struck[i].absent else ""

@@ -1,39 +1,25 @@
-"""The round loop: draws cohorts, plays rounds, keeps the books and the checkpoints."""
+"""`simulate`: the round loop over a transport that stays in this process."""
 
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
-import numpy as np
-from tqdm import tqdm
-
-from ..advice import InterruptedWarning, advise
-from ..checks import Seed, check_integer, check_mapping, check_seed, check_sequence, check_truth, shown
+from ..checks import Seed, check_integer, check_truth
 from ..federation import Federation, check_federation
-from ..methods.answers import REASONS
-from ..methods.contract import Method, State, check_method, seeded
-from ..methods.kernels import is_readable
-from ..models import Array, Support
-from .books import Books, Metric, Progress, Totals
-from .checkpoints import Keeper
-from .closing import advise_at_the_end
-from .faults import Fault, Faults, check_faults
-from .fingerprints import fingerprint
+from ..methods.contract import Method
+from ..models import Support
+from .books import Metric
+from .faults import Fault, check_faults
+from .loop import federate
 from .privacy import GaussianNoise
-from .results import Best, Result
-from .rounds import draw_cohort, play_round
+from .results import Result
+from .rounds import draw_cohort
 from .secure_sums import SecureSum
-from .state_codec import classes_for
 from .stopping import Callback
-from .summing import collector_for
-from .workers import Alone, Workers
+from .transports import InProcess
 
-__all__ = ["simulate"]
+__all__ = ["draw_cohort", "simulate"]
 
 
 def simulate(
@@ -159,169 +145,23 @@ def simulate(
     >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
     True
     """
-    method, federation = check_method("method", method), check_federation("federation", federation)
-    rounds = check_integer("rounds", rounds, at_least=0)
-    record_every = check_integer("record_every", record_every)
-    cohort_size = federation.check_cohort(cohort_size)
-    keeper = _keeper(checkpoint, every)
-    seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
-    method = seeded(method, seed)
-    method.check(federation)
-    workers = check_integer("workers", workers)
-    progress, readable = check_truth("progress", progress), check_truth("readable", readable)
-    callbacks = _callbacks(callback)
-    metrics = _metrics(metrics)
-    evaluated = _clients_evaluated(federation, objective_on, seed)
+    federation = check_federation("federation", federation)
     given = check_faults(faults)
-    collector = collector_for(method, federation.n_clients, cohort_size, rounds, secure, private)
-    plan = None if given is None else Faults(given, seed, [client.key for client in federation.clients])
-
-    began = time.perf_counter()
-    clients = [method.prepare(client) for client in federation.clients]
-    reached = Progress(
-        0,
-        method.start(federation),
-        Totals(
-            time.perf_counter() - began,
-            left_out=() if plan is None else (0,) * len(REASONS),
-            epsilon=collector.epsilon(0),
-        ),
+    transport = InProcess(federation, check_integer("workers", workers), check_truth("readable", readable), given)
+    return federate(
+        method,
+        transport,
+        rounds,
+        cohort_size,
+        rng,
+        record_every=record_every,
+        metrics=metrics,
+        callback=callback,
+        objective_on=objective_on,
+        best_by=best_by,
+        progress=progress,
+        checkpoint=checkpoint,
+        every=every,
+        secure=secure,
+        private=private,
     )
-    books = Books(method, federation, clients, metrics, evaluated, best_by)
-    earlier = None
-    if keeper:
-        options = {"cohort_size": cohort_size, "record_every": record_every, "objective_on": evaluated}
-        options |= {
-            "best_by": best_by,
-            "metrics": ", ".join(metrics),
-            "readable": is_readable(readable),
-            "faults": given,
-        } | collector.options()
-        run, types = fingerprint(method, federation, seed, options), classes_for(method, reached.state)
-        earlier = keeper.go_on(run, types, rounds)
-    if earlier is None:
-        reached = books.record(reached)
-    else:
-        reached = earlier[0]
-        books.take(earlier[1])
-
-    def keep() -> None:
-        if keeper:
-            keeper.save(reached, books.history(reached))
-            books.release()
-
-    def is_stopped() -> bool:
-        return reached.number > 0 and any(stop(books.history(reached)) for stop in callbacks)
-
-    interrupted = False
-    bar = tqdm(total=rounds, initial=reached.number, desc=type(method).__name__, unit="round", disable=not progress)
-    try:
-        keep()
-        with (
-            bar,
-            Alone(method, clients, readable) if workers == 1 else Workers(method, clients, workers, readable) as crowd,
-        ):
-            while not (reached.number % record_every == 0 and is_stopped()) and reached.number < rounds:
-                cohort = draw_cohort(seed, reached.number + 1, federation.n_clients, cohort_size)
-                with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-                    played = play_round(method, reached, crowd, federation.weights, cohort, seed, plan, collector)
-                    # One assignment: wherever Ctrl-C comes, `reached` is a whole round.
-                    reached = books.record(played) if played.number % record_every == 0 else played
-                if keeper and keeper.due(reached):
-                    keep()
-                bar.update()
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException:
-        with suppress(Exception):
-            keep()
-        raise
-    keep()
-    if reached.number % record_every:  # kept without this row, which a run of more rounds has not
-        reached = books.record(reached)
-        interrupted or is_stopped()
-    return _result(method, reached, books, seed, None if objective_on is None else evaluated, interrupted, rounds)
-
-
-def _result(
-    method: Method,
-    reached: Progress,
-    books: Books,
-    seed: int,
-    evaluated: Support | None,
-    interrupted: bool,
-    rounds: int,
-) -> Result:
-    """What the run leaves, and what it says at its end."""
-    x, support, coefficients = _model(method, reached.state)
-    history = {name: column.copy() for name, column in books.history(reached).items()}
-    assert reached.lead is not None
-    best = Best(*_model(method, reached.lead.state), reached.lead.round, reached.lead.value, books.best_by)
-    if interrupted:
-        advise(
-            f"Ctrl-C ended the run after round {reached.number} of {rounds}; the result is what there was",
-            InterruptedWarning,
-        )
-    else:
-        with np.errstate(over="ignore", invalid="ignore"):
-            advise_at_the_end(method, books.clients, coefficients, history)
-    return Result(x, support, coefficients, history, seed, reached.state, best, evaluated, interrupted)
-
-
-def _model(method: Method, state: State) -> tuple[Array, Support, Array]:
-    """Estimate, support and coefficients of a state."""
-    coefficients = np.array(method.coefficients(state))
-    return np.array(method.estimate(state)), np.flatnonzero(coefficients), coefficients
-
-
-def _keeper(checkpoint: Any, every: int | None) -> Keeper | None:
-    """Who keeps the checkpoints, where there are to be any."""
-    if every is not None:
-        every = check_integer("every", every)
-        if checkpoint is None:
-            raise ValueError(f"every is {every} and there is no checkpoint; expected a path as checkpoint")
-    if checkpoint is None:
-        return None
-    if not isinstance(checkpoint, (str, os.PathLike)) or Path(checkpoint).is_dir():
-        raise ValueError(f"checkpoint is {shown(checkpoint)}; expected the path of a file")
-    return Keeper(checkpoint, every)
-
-
-def _callbacks(callback: Any) -> list[Callback]:
-    """What is called after each recorded round."""
-    expected = "a callable, or several, such as fgmp.stop_at(1e-6)"
-    found = [callback] if callable(callback) else check_sequence("callback", callback, expected)
-    for each in found:
-        if not callable(each):
-            raise ValueError(f"callback has {shown(each)}; expected {expected}")
-    return found
-
-
-def _metrics(metrics: Any) -> dict[str, Metric]:
-    """More columns, by name."""
-    expected = "a mapping of names to callables"
-    found = check_mapping("metrics", {} if metrics is None else metrics, expected)
-    for name, metric in found.items():
-        if not isinstance(name, str) or not callable(metric):
-            raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
-    return found
-
-
-def _clients_evaluated(
-    federation: Federation, objective_on: int | Sequence[int] | Support | None, seed: int
-) -> Support:
-    """The clients whose mean objective is recorded, increasing."""
-    n_clients = federation.n_clients
-    if objective_on is None:
-        return np.arange(n_clients)
-    if isinstance(objective_on, (int, np.integer)) or not isinstance(objective_on, (Iterable, np.ndarray)):
-        count = check_integer("objective_on", objective_on, at_most=n_clients, why="the number of clients")
-        generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(2,)))
-        chosen = np.sort(generator.choice(n_clients, count, replace=False))
-    else:
-        places = check_sequence("objective_on", objective_on, "clients by their place, or how many of them")
-        named = [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in places]
-        chosen = np.unique(np.array(named, np.intp))
-    if not federation.weights[chosen].sum() > 0:
-        raise ValueError(f"objective_on names {len(chosen)} clients of weight 0; expected one with a positive weight")
-    return chosen

@@ -105,6 +105,27 @@ class Collector:
         message = _shaped(centre + added / scale, like)
         return Collected(exchange.combine(state, [Reply(1.0, message)]), up, down)
 
+    def collect_sum(self, exchange: Exchange, state: State, scale: float, summed: Any) -> Collected:
+        """What the server makes of a sum that came under masks over a transport.
+
+        Parameters
+        ----------
+        exchange : Exchange
+            Additive.
+        state : object
+        scale : float
+            The share of the cohort's weight that is in the sum.
+        summed : object
+            Its total, the layout that is added up, and the bytes: as `fgmp.flower.secure.Summed`.
+        """
+        assert self.secure is not None
+        if self.private is not None:
+            raise ValueError("private is given, and the answers are summed by the clients; expected one of the two")
+        if summed.total is None or not scale > 0:
+            return Collected(state, summed.bytes_up, summed.bytes_down)
+        message = _shaped(self.secure.decoded(summed.total) / scale, summed.like)
+        return Collected(exchange.combine(state, [Reply(1.0, message)]), summed.bytes_up, summed.bytes_down)
+
 
 def collector_for(
     method: Method,

@@ -9,8 +9,8 @@ from fgmp.losses import SquaredLoss
 from fgmp.methods import shared_support
 from fgmp.methods.baselines import FedHT
 from fgmp.models import SparseModel
+from fgmp.running import loop as LOOP
 from fgmp.running import rounds as ROUND
-from fgmp.running import simulation as LOOP
 from fgmp.running import summing as SUMMING
 from fgmp.selection import Selection
 from fgmp.sparse_features import SparseFeatures

@@ -1,0 +1,181 @@
+"""examples/hospitals in deployment mode on loopback, by the commands of its README: TLS, keys, a stranger, a kill.
+
+Every process is started in a session of its own and ended by its id, whatever happens.
+"""
+
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
+BLOCKS = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
+PORTS = ("8443", "9101", "9102", "9103")
+EFFECTS = {"age": 0.06, "crp": 0.03, "creatinine": 2.5, "lactate": 1.2}
+
+
+def block(words):
+    """The one block of the README with these words."""
+    (found,) = [text for text in BLOCKS if words in text]
+    return found
+
+
+def free_ports(count):
+    """Ports that nobody listens on."""
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [str(each.getsockname()[1]) for each in sockets]
+
+
+class Machine:
+    """A copy of the example, in which the lines of its README run, with ports that are free."""
+
+    def __init__(self, folder):
+        self.folder, self.started = folder, {}
+        shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
+        self.ports = dict(zip((*PORTS, "stranger"), free_ports(5), strict=True))
+        quiet = block("export FLWR_TELEMETRY_ENABLED").split()[1:]
+        given = dict(word.replace("$PWD", str(folder)).split("=", 1) for word in quiet)
+        assert given["FLWR_TELEMETRY_ENABLED"] == "0"
+        # Of another environment, such as one made by the README alone: FGMP_EXAMPLE_BIN=/path/to/.venv/bin.
+        bin = os.environ.get("FGMP_EXAMPLE_BIN", str(Path(sys.executable).parent))
+        path = os.pathsep.join([bin, os.environ["PATH"]])
+        self.environment = os.environ | given | {"PATH": path, "PYTHONWARNINGS": "ignore"}
+        self.environment.pop("PYTHONPATH", None)
+        if "FGMP_EXAMPLE_BIN" not in os.environ:
+            self.environment["PYTHONPATH"] = str(EXAMPLE.parents[1])
+
+    def with_ports(self, line):
+        for port in PORTS:
+            line = re.sub(rf"\b{port}\b", self.ports[port], line)
+        return line
+
+    def run(self, text, timeout=120):
+        """The lines of a block, one after another."""
+        done = subprocess.run(
+            ["bash", "-euc", self.with_ports(text)],
+            cwd=self.folder,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+        )
+        assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, name, line):
+        """A line that does not end by itself."""
+        log = open(self.folder / f"{name}.log", "w")
+        self.started[name] = subprocess.Popen(
+            ["bash", "-c", f"exec {self.with_ports(line)}"],
+            cwd=self.folder,
+            env=self.environment,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        return self.started[name]
+
+    def log(self, name):
+        return (self.folder / f"{name}.log").read_text()
+
+    def wait_for(self, what, seconds=120):
+        ends = time.monotonic() + seconds
+        while not what():
+            assert time.monotonic() < ends, "\n".join(f"--- {name}\n{self.log(name)[-3000:]}" for name in self.started)
+            time.sleep(0.1)
+
+    def end(self):
+        """By their ids: what was started here, with all that it has started, in sessions of their own or not."""
+        family = set()
+        for process in self.started.values():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                leader = psutil.Process(process.pid)
+                family |= {leader, *leader.children(recursive=True)}
+        for each in (signal.SIGTERM, signal.SIGKILL):
+            for process in self.started.values():  # those whose parent was killed are still of its group
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, each)
+            for member in family:
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    member.send_signal(each)
+            for process in self.started.values():
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(3)
+            psutil.wait_procs(family, 3)
+        assert not [member for member in family if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.fixture
+def machine(tmp_path):
+    made = Machine(tmp_path / "hospitals")
+    try:
+        yield made
+    finally:
+        made.end()
+    for process in made.started.values():
+        assert process.poll() is not None
+
+
+def is_open(port):
+    with socket.socket() as tried:
+        return tried.connect_ex(("127.0.0.1", int(port))) == 0
+
+
+def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machine):
+    for words in ("make_data.py", "openssl", "ssh-keygen"):
+        machine.run(block(words))
+    machine.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
+    machine.start("superlink", block("flower-superlink").strip())
+    machine.wait_for(lambda: is_open(machine.ports["8443"]))
+    began = time.monotonic()
+    machine.run(block("supernode register"))
+    deadline = min(max(6.0, time.monotonic() - began), 40.0)  # three commands: what this machine takes now
+
+    lines = block("fgmp.flower.node").strip().splitlines()
+    for name, line in zip(("north", "coast", "valley"), lines, strict=True):
+        machine.start(name, line)
+    stranger = (
+        lines[0].replace("keys/north", "keys/stranger").replace("--port 9101", f"--port {machine.ports['stranger']}")
+    )
+    refused = machine.start("stranger", stranger)
+
+    line = block("flwr run").strip().replace('--run-config "', f'--run-config "deadline={deadline} ')
+    machine.start("run", line)
+    replies = "[Fleet.PushMessages] Push replies from"
+    machine.wait_for(lambda: machine.log("superlink").count(replies) >= 9)  # who, and two exchanges for the units
+    os.kill(machine.started["valley"].pid, signal.SIGKILL)
+    written = machine.folder / "model.history.json"
+    machine.wait_for(written.exists, 300)
+    machine.wait_for(lambda: written.read_text().endswith("}\n"))
+
+    history = json.loads(written.read_text())
+    assert history["path"]["clients"][-1] == history["model"]["clients"][-1] == 2
+    assert history["path"]["left_out_late"][-1] + history["path"]["left_out_missing"][-1] >= 1
+    assert history["model"]["left_out_late"][-1] + history["model"]["left_out_missing"][-1] == 3
+    model = json.loads((machine.folder / "model.json").read_text())
+    assert model["coefficients"].keys() == EFFECTS.keys() and history["sparsity"] == 4
+    for name, effect in EFFECTS.items():
+        np.testing.assert_allclose(model["coefficients"][name], effect, rtol=0.1)
+
+    predicted = [float(line) for line in machine.run(block("fgmp predict")).splitlines()[1:]]
+    table = np.genfromtxt(machine.folder / "data" / "new.csv", delimiter=",", names=True)
+    truth = sum(effect * table[name] for name, effect in EFFECTS.items()) - 2
+    np.testing.assert_allclose(predicted, truth, atol=0.6)
+
+    machine.wait_for(lambda: refused.poll() is not None or "not" in machine.log("stranger").lower(), 30)
+    assert machine.log("superlink").count("Activated node_id") == 3
+    assert "SuperNode ID" not in machine.log("stranger")

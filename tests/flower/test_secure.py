@@ -1,0 +1,184 @@
+"""Secure sums over Flower's messages: masked on the wire, and in total what the plain fixed-point sums are."""
+
+import numpy as np
+import pytest
+from flwr.app import ConfigRecord
+from here import Here, grid_of, over, spoiling
+
+import fgmp
+from fgmp.flower import OverFlower
+from fgmp.flower.wire import array_record, message_of
+
+FED = fgmp.make_sparse_regression(5, 40, 30, 3, rng=0)
+SECURE = fgmp.SecureSum()
+METHODS = [
+    fgmp.FedGradMP(3, batch_size=10),
+    fgmp.SharedSupportGradMP(3),
+    fgmp.FedAvg(learning_rate=0.05, local_iterations=2),
+    fgmp.FedDualAvg(l1_weight=0.01, learning_rate=0.05),
+]
+LOST = 3
+
+
+def without_seconds(history):
+    skipped = ("seconds", "relative_error")
+    return {n: c.tolist() for n, c in history.items() if n not in skipped and not n.startswith("left_out")}
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize("cohort_size", [None, 3])
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_the_bits_of_the_secure_simulation(method, cohort_size, fresh):
+    """Masks cancel exactly, so that the sums are those of `simulate(secure=...)`, and so are the bytes."""
+    there = fgmp.federate(method, over(FED, fresh=fresh), 2, cohort_size, rng=4, secure=SECURE)
+    here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, secure=SECURE)
+    np.testing.assert_array_equal(there.x, here.x)
+    assert without_seconds(there.history) == without_seconds(here.history)
+    # And near the sums without masks, as near as the resolution.
+    plain = fgmp.simulate(method, FED, 2, cohort_size, rng=4)
+    np.testing.assert_allclose(there.x, plain.x, atol=1e-8)
+
+
+class Killing(Here):
+    """The node of one client is gone before a trip of the first secure sum, for good."""
+
+    at = ""
+
+    def push_messages(self, messages):
+        if any(message.content.config_records["fgmp"].get("trip") == self.at for message in messages):
+            self.gone.add(LOST)
+        return super().push_messages(messages)
+
+
+@pytest.mark.parametrize(("trip", "is_in"), [("keys", False), ("shares", False), ("upload", False), ("open", True)])
+def test_a_client_killed_between_the_stages(trip, is_in):
+    grid = grid_of(FED)
+    grid.__class__, grid.at = Killing, trip
+    transport = OverFlower(grid, FED.loss, 5, deadline=0.3)
+    there = fgmp.federate(METHODS[0], transport, 1, rng=4, secure=SECURE)
+    faults = [] if is_in else fgmp.DropOut(clients=[LOST])
+    here = fgmp.simulate(METHODS[0], FED, 1, rng=4, secure=SECURE, faults=faults)
+    np.testing.assert_array_equal(there.x, here.x)
+    assert there.history["clients"][-1] == (5 if is_in else 4)
+    assert there.history["left_out_late"][-1] == (0 if is_in else 1)
+
+
+def test_fewer_than_the_threshold_is_an_error():
+    transport = over(FED, deadline=0.3)
+    transport.grid.gone |= {1, 2}
+    with pytest.raises(ValueError, match="3 of 5 clients left; expected at least 4, the threshold"):
+        fgmp.federate(METHODS[0], transport, 1, rng=4, secure=SECURE)
+
+
+class Listening(Here):
+    """What the server could see of the uploads."""
+
+    def pull_messages(self, ids):
+        found = super().pull_messages(ids)
+        for reply in found:
+            arrays = reply.content.array_records.get("message") if reply.has_content() else None
+            if arrays is not None:
+                self.seen.append(message_of(arrays))
+        return found
+
+
+def test_the_server_sees_masks_only():
+    grid = grid_of(FED)
+    grid.__class__, grid.seen = Listening, []
+    transport = OverFlower(grid, FED.loss, 5)
+    method = fgmp.FedAvg(learning_rate=0.05)
+    fgmp.federate(method, transport, 1, rng=4, secure=SECURE)
+    assert len(grid.seen) == 5 and all(set(message) == {"masked"} for message in grid.seen)
+    plain = [method.exchanges()[0].answer(c, {"dense": np.zeros(30)}, None)["dense"] for c in FED.clients]
+    for message, answer in zip(grid.seen, plain, strict=True):
+        unmasked = SECURE.encoded(answer, 0.2)
+        assert not (message["masked"] == unmasked).any()
+        # Uniform on 64 bits: the mean of 30 is within 5 standard errors of the middle.
+        assert abs(message["masked"].astype(float).mean() / 2**64 - 0.5) < 5 * np.sqrt(1 / 12 / 30)
+
+
+class Asking(Here):
+    """A server that wants more than it should get: it asks for the shares twice, as if nobody had uploaded."""
+
+    def push_messages(self, messages):
+        trips = [message.content.config_records["fgmp"].get("trip") for message in messages]
+        if trips[0] == "open" and not self.errors:
+            super().push_messages(messages)
+            self.replies.clear()
+            for message in messages:
+                asked = message.content.config_records["fgmp"]
+                message.content["fgmp"] = ConfigRecord({**asked, "uploaded": [p for p in asked["uploaded"] if p != 0]})
+                place = message.metadata.dst_node_id - 100
+                self.errors.append(self.reply(place, message).error.reason)
+            return []
+        return super().push_messages(messages)
+
+
+def test_a_client_opens_its_shares_once():
+    grid = grid_of(FED)
+    grid.__class__, grid.errors = Asking, []
+    transport = OverFlower(grid, FED.loss, 5, deadline=0.3)
+    with pytest.raises(ValueError, match="clients left"):
+        fgmp.federate(METHODS[0], transport, 1, rng=4, secure=SECURE)
+    assert len(grid.errors) == 5 and all("opens its shares once" in error for error in grid.errors)
+
+
+def test_a_low_threshold_is_refused_by_the_clients():
+    """With half of them or fewer a server could play two halves against each other."""
+    with pytest.raises(ValueError, match="0 of 5 clients left"):
+        fgmp.federate(METHODS[0], over(FED), 1, rng=4, secure=fgmp.SecureSum(threshold=2))
+
+
+def longer(reply):
+    arrays = reply.content.array_records.get("message")
+    if arrays is not None:
+        message = message_of(arrays)
+        reply.content["message"] = array_record({"masked": np.append(message["masked"], np.uint64(7))})
+
+
+def told(**said):
+    def spoil(reply):
+        mine = reply.content.config_records["fgmp"]
+        if "layout" in mine:
+            reply.content["fgmp"] = ConfigRecord({**mine, **said})
+
+    return spoil
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [longer, told(layout="[]"), told(layout="x"), told(layout='[["dense", [-30], "<f8"]]'), told(layout=3)],
+)
+def test_an_upload_that_does_not_fit_is_left_out_and_its_masks_taken_away(spoil):
+    there = fgmp.federate(METHODS[2], over(FED, {LOST: [spoiling(spoil, "secure")]}), 2, rng=4, secure=SECURE)
+    here = fgmp.simulate(METHODS[2], FED, 2, rng=4, secure=SECURE, faults=fgmp.DropOut(clients=[LOST]))
+    np.testing.assert_array_equal(there.x, here.x)
+    assert there.history["left_out_malformed"].tolist() == [0, 1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_a_client_that_diverged_says_so_itself():
+    federation = fgmp.Federation(FED.clients[:4], np.ones(4))
+    huge = fgmp.Client(np.eye(30) * 1e150, np.ones(30), fgmp.SquaredLoss(), 4)
+    mixed = fgmp.Federation((*federation.clients, huge), np.ones(5))
+    method = fgmp.FedAvg(learning_rate=0.05, local_iterations=4)
+    there = fgmp.federate(method, over(mixed, weights="equal"), 1, rng=4, secure=SECURE)
+    assert there.history["left_out_not_finite"][-1] == 1
+    assert there.history["clients"][-1] == 4 and np.isfinite(there.x).all()
+
+
+def test_a_method_that_is_no_sum_is_refused():
+    with pytest.raises(ValueError, match="is no sum"):
+        fgmp.federate(fgmp.SharedSupportGradMP(3, fgmp.LargestEntries()), over(FED), 1, rng=4, secure=SECURE)
+
+
+def test_a_node_that_was_started_again_between_two_rounds_is_told_again():
+    transport = over(FED)
+
+    def restart(history):
+        transport.grid.restarted.add(LOST)
+        return False
+
+    there = fgmp.federate(METHODS[2], transport, 3, rng=4, secure=SECURE, callback=restart)
+    here = fgmp.simulate(METHODS[2], FED, 3, rng=4, secure=SECURE)
+    np.testing.assert_array_equal(there.x, here.x)
