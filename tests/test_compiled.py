@@ -114,11 +114,14 @@ def test_the_compiled_pursuit_ends_where_the_other_does(shape, sparsity, seed):
     client, rng = client_of(shape, "squared", seed), np.random.default_rng(seed)
     tau = min(sparsity, shape[1])
     batches = [None, *(rng.permutation(shape[0])[: rng.integers(1, shape[0] + 1)] for _ in range(4))]
-    start = SparseModel(np.arange(tau), rng.standard_normal(tau), (shape[1],))
-    found = compiled_pursuit(client, start, batches, tau)
-    expected = refine_by_least_squares(client, start, batches, tau)
-    np.testing.assert_array_equal(found.support, expected.support)
-    np.testing.assert_allclose(found.values, expected.values, rtol=1e-6, atol=1e-9)
+    model = SparseModel(np.arange(tau), rng.standard_normal(tau), (shape[1],))
+    for rows in batches:
+        found, model = (f(client, model, [rows], tau) for f in (compiled_pursuit, refine_by_least_squares))
+        np.testing.assert_array_equal(found.support, model.support)
+        np.testing.assert_allclose(found.values, model.values, rtol=1e-6, atol=1e-9)
+        residual = client.targets - client.predictions(model)
+        if np.linalg.norm(residual) < 1e-8 * np.linalg.norm(client.targets):
+            break  # all rows are fitted: the gradient is rounding, and so is what is largest in it
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -133,7 +133,7 @@ def stored(federation: Federation, folder: str | os.PathLike[str]) -> dict[str, 
 
 def load_stored(context: Context, settings: Mapping[str, Any]) -> tuple[Any, Any]:
     """A client's rows, as `stored` wrote them."""
-    with np.load(Path(settings["folder"]) / f"{context.node_config['partition-id']}.npz") as file:
+    with np.load(Path(settings["folder"]) / f"{context.node_config['partition-id']}.npz", allow_pickle=False) as file:
         return file["features"], file["targets"]
 
 
