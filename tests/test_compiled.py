@@ -117,8 +117,9 @@ def test_the_compiled_pursuit_ends_where_the_other_does(shape, sparsity, seed):
     model = SparseModel(np.arange(tau), rng.standard_normal(tau), (shape[1],))
     for rows in batches:
         found, model = (f(client, model, [rows], tau) for f in (compiled_pursuit, refine_by_least_squares))
-        np.testing.assert_array_equal(found.support, model.support)
-        np.testing.assert_allclose(found.values, model.values, rtol=1e-6, atol=1e-9)
+        np.testing.assert_allclose(found.dense(), model.dense(), rtol=1e-6, atol=1e-9)
+        if np.abs(model.values).min(initial=1) > 1e-9:  # smaller ones are rounding, and then chance who has a place
+            np.testing.assert_array_equal(found.support, model.support)
         residual = client.targets - client.predictions(model)
         if np.linalg.norm(residual) < 1e-8 * np.linalg.norm(client.targets):
             break  # all rows are fitted: the gradient is rounding, and so is what is largest in it
