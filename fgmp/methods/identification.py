@@ -266,7 +266,7 @@ class Hashes(NamedTuple):
     def sketch(self, gradient: Array) -> Array:
         """The signed sums, shape (rows, columns), or (rows, columns, n_outputs)."""
         sums: Array = self.matrix @ gradient
-        return sums.reshape(-1, self.columns, *gradient.shape[1:])
+        return sums.reshape((-1, self.columns) + gradient.shape[1:])
 
     def estimate(self, sketch: Array) -> Array:
         """The medians over the rows, shape (n_atoms,), or (n_atoms, n_outputs)."""
