@@ -35,6 +35,7 @@ DOCUMENTS = {
     "FAULTS.md": "FAULTS.md",
     "benchmarks/README.md": "benchmarks/README.md",
     "data/README.md": "data/README.md",
+    "examples/hospitals/README.md": "examples/hospitals/README.md",
 }
 
 
@@ -63,7 +64,7 @@ def contents(root: Path, books: list[str]) -> str:
         "The book": [book for book in books if "/results/" not in book],
         "Other runs": [book for book in books if "/results/" in book],
         "What came out": ["CLAIMS.md", "ERRATA.md", "benchmarks/README.md"],
-        "The module": ["reference/index", "parameters.md", "FAULTS.md"],
+        "The module": ["reference/index", "parameters.md", "FAULTS.md", "examples/hospitals/README.md"],
         "Working on it": ["CONTRIBUTING.md", "data/README.md"],
     }
     text = ""
