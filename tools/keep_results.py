@@ -105,7 +105,8 @@ def main() -> int:
         normalise(notebook)
         moved(notebook)
         of_paper = arguments.parameters.resolve() == PAPER
-        label = given[name].get("dataset", "more-seeds") if of_paper else arguments.parameters.stem
+        data = given[name].get("dataset", given[name].get("digits", "more-seeds"))
+        label = data if of_paper else arguments.parameters.stem
         usual = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)
         different(notebook, usual, name, label, given[name])
         normalise(notebook)
