@@ -147,7 +147,7 @@ def test_all_figures_of_a_notebook_are_there(visits, name):
     outputs = [output for cell in committed.cells for output in cell.get("outputs", [])]
     words = "".join(cell.source for cell in committed.cells if cell.cell_type == "markdown")
     drawn = sum("image/png" in output.get("data", {}) for output in outputs)
-    assert drawn > 0
+    assert drawn > 0 or "/results/" in name  # a run that differs in numbers alone shows these
     assert visits[name]["figures"] == drawn + words.count("![")
 
 
