@@ -505,8 +505,8 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
 # Learning rates by the accuracy on training clients of another deal.
 #
 # On real writers it is not level: [a kept run](results/12_only_sums-mnist-writers.ipynb), 300 rounds of FedGradMP and
-# three seeds, has 0.84 against 0.87 with 50 weights a digit, and 0.88 against 0.89 with 100, in the same bytes. A sketch
-# of ten outputs comes to the whole gradient of 7840 numbers there, which costs more than it tells.
+# three seeds, has 0.84 against 0.87 with 50 weights a digit, and 0.88 against 0.89 with 100, in the same bytes. A
+# sketch of ten outputs comes to the whole gradient of 7840 numbers there, which costs more than it tells.
 
 # %%
 paper = digits != "digits"
