@@ -58,7 +58,7 @@ def _states(seed: int, number: int, exchange: int, keys: Array) -> Array:
     for part in place_of(number, exchange, 0)[:-1]:
         words += _words(part)
     pool = SeedSequence(np.array(words, np.uint32)).pool
-    before = _POOL * (_POOL + len(words) - _POOL)  # words that were hashed so far: each with each entry of the pool
+    before = _POOL * len(words)  # words that were hashed so far: each with each entry of the pool
     hashed = _hash(keys[:, None], _multipliers(_ENTERING, _ENTERING_STEP, before, _POOL))
     pools: Any = _LEFT * pool - _RIGHT * hashed
     pools ^= pools >> _HALF
