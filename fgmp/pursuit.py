@@ -13,7 +13,7 @@ from .models import Array, Support
 __all__ = ["matching_pursuit", "simultaneous_pursuit"]
 
 # A residual below so many roundings of the signal is one.
-_ROUNDINGS = 64
+ROUNDINGS = 64
 
 
 def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
@@ -87,7 +87,7 @@ def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first:
 def _start(gram: Array, correlations: Array) -> tuple[Array, float]:
     """Inner products with normalised atoms, one row for each output, and what is rounding among them."""
     residuals = (correlations.reshape(len(gram), -1).T / np.sqrt(gram.diagonal())).astype(np.float64)
-    return residuals, float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    return residuals, float(ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
 
 
 class _Basis:
@@ -104,7 +104,7 @@ class _Basis:
             before = np.array(self.taken)
             direction = direction - before[:, atom] @ before
         left = direction[atom]
-        if not left > _ROUNDINGS * np.finfo(np.float64).eps:
+        if not left > ROUNDINGS * np.finfo(np.float64).eps:
             return None
         direction /= np.sqrt(left)
         return direction

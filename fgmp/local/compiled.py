@@ -7,13 +7,11 @@ them; for that the client keeps a second copy of its features, with contiguous r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from importlib.util import find_spec
 
 import numpy as np
 
+from ..compilation import numba_serves
 from ..federation import Client
 from ..linear_systems import least_squares
 from ..losses import LogisticLoss, SquaredLoss
@@ -36,12 +34,7 @@ def compiling_pays(client: Client) -> bool:
     features = client.features
     if not isinstance(features, np.ndarray) or features.size < _LEAST or client.n_outputs > 1:
         return False
-    return os.environ.get("FGMP_NUMBA") != "0" and _is_installed()
-
-
-@lru_cache(maxsize=1)
-def _is_installed() -> bool:
-    return find_spec("numba") is not None
+    return numba_serves()
 
 
 def compiled_pursuit(

@@ -1,49 +1,22 @@
 """Loops over the rows of a minibatch, compiled by Numba where it is installed; without it the same, in plain Python.
 
-Only `compiled` imports this module, and only where a loop serves: importing Numba takes about half a second. What is
-compiled is kept beside the byte code of this file, or in the user's cache where that folder cannot be written.
+Only `fgmp.local.compiled` imports this module, and only where a loop serves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from ..compilation import jit as _jit
+from ..compilation import jit_and_keep as _kept
 from ..models import Array, Support
-
-numba: Any
-try:
-    import numba
-except ImportError:
-    numba = None
 
 __all__ = ["candidates", "descend", "mark", "normal_equations", "pursue"]
 
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Sums may be taken in any order; what is not a number stays what it is.
-_ANY_ORDER = {"reassoc", "nsz", "contract"}
 _COLUMNS = 90  # with more, LAPACK is faster
-
-
-def _jit(function: Function) -> Function:
-    """A part of a loop, compiled with it."""
-    made: Function = function if numba is None else numba.njit(fastmath=_ANY_ORDER)(function)
-    return made
-
-
-def _kept(function: Function) -> Function:
-    """A loop, compiled when it is first called, and kept on disk."""
-    if numba is None:
-        return function
-    try:
-        made: Function = numba.njit(cache=True, fastmath=_ANY_ORDER)(function)
-    except RuntimeError:  # no folder that can be written: compiled anew in every process
-        made = _jit(function)
-    return made
 
 
 @_jit
