@@ -91,8 +91,8 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
        atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
        K-SVD) [1]_;
-    2. codes the frames again by matching pursuit, all at once [2]_, and keeps the old code of a frame that the new one would not
-       improve;
+    2. codes the frames again by matching pursuit, all at once [2]_, and keeps the old code of a frame that the new one
+       would not improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
 
     None of the three can raise the training error. An atom is not updated to a multiple of another one.

@@ -90,6 +90,8 @@ def test_the_first_of_equals_is_taken(form):
     found, coefficients = pursue(form, np.eye(5), np.array([[1.0, -2.0, 2.0, 2.0, -1.0]]).T, 4)
     np.testing.assert_array_equal(found, [[1, 2, 3, 0]])
     np.testing.assert_array_equal(coefficients, [[-2, 2, 2, 1]])
+    far_apart = np.where(np.isin(np.arange(300), [7, 70, 250]), -3.0, 1.0)
+    np.testing.assert_array_equal(pursue(form, np.eye(300), far_apart[:, None], 4)[0], [[7, 70, 250, 0]])
 
 
 @FORMS
