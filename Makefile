@@ -27,6 +27,9 @@ export MKL_NUM_THREADS := 1
 # The kernel `python3` is this environment's, whatever else is installed for the user.
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
+# A hundred processes import the same packages, which are compiled once and kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Nothing that is run here tells anybody that it runs.
 export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
