@@ -105,7 +105,8 @@ def compiled_descent(
     batches = np.array([everything if rows is None else rows for rows in minibatches])
     margin = client.loss.margin if isinstance(client.loss, LogisticLoss) else 0.0
     weight = client.loss.row_weight(batches.shape[1])
-    lengths = [np.array(np.broadcast_to(threshold, len(batches)), np.float64) for threshold in (before, after)]
+    lengths = np.empty((2, len(batches)))
+    lengths[0], lengths[1] = before, after
     targets, begin = np.array(client.targets, A.dtype), np.array(start, A.dtype)  # such as can be written
     return descend(A, targets, batches, begin, float(margin), float(weight), float(learning_rate), keep, *lengths)
 
