@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from .checks import check_array, check_integer, check_kind, check_sparse, check_squares, precision_of
 from .losses import Loss, check_loss
 from .models import Array, SparseModel, Support
+from .rounded import Rounded
 from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "check_client", "check_features", "minibatches"]
@@ -148,6 +149,21 @@ class Client:
         """
         return np.ascontiguousarray(self.features)
 
+    @cached_property
+    def rounded(self) -> Rounded:
+        """Dense features in float32 with contiguous rows, half as large, which the client keeps for rough gradients."""
+        if not isinstance(self.features, np.ndarray):
+            raise ValueError(
+                f"features of client {self.key} is a {type(self.features).__name__}; expected dense features to round "
+                "to float32, or a dictionary that makes them dense"
+            )
+        return Rounded.of(self.features)
+
+    def with_rounded(self) -> Client:
+        """The client itself, which has `rounded` from now on."""
+        vars(self)["rounded"] = self.rounded
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "features_by_row"}
 
@@ -194,8 +210,11 @@ class Client:
             features, coefficients = self.columns(x.atoms), coefficients[x.atoms]
         return _by_output(coefficients, features)
 
-    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
+    def gradient(self, x: Array | SparseModel, rows: Support | None = None, *, rough: bool = False) -> Array:
         """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
+
+        Where it may be `rough`, the derivatives of the loss are those of the features, and their product with the rows
+        is rounded to float32 (`fgmp.rounded`).
 
         With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
@@ -207,6 +226,9 @@ class Client:
         else:
             features, targets, predictions = self.features, self.targets, self.predictions(x)
         derivative = self.loss.derivative(predictions, targets)
+        if rough:
+            inside = derivative if rows is None or gathered else derivative[rows]
+            return self.rounded.gradient(inside * self.loss.row_weight(len(inside)), rows)
         if rows is None or gathered:
             weighted = derivative * self.loss.row_weight(len(targets))
         else:
