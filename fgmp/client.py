@@ -59,13 +59,36 @@ class Client:
 
     def __post_init__(self) -> None:
         self._settle("features", "targets")
+        self._arrange()
 
     @classmethod
     def named(cls, features: Any, targets: Any, loss: Loss, key: int, names: tuple[str, str]) -> Client:
         """A client whose features and targets have other names in messages."""
         made = cls._of(features, targets, loss, key)
         made._settle(*names)
+        made._arrange()
         return made
+
+    @classmethod
+    def alike(cls, features: Array, targets: Array, loss: Loss) -> list[Client]:
+        """Clients of as many rows each, with the keys 0, 1, ..: what they have in common is checked once for all.
+
+        Parameters
+        ----------
+        features : ndarray, shape (n_clients, n_samples, n_features)
+        targets : ndarray, shape (n_clients, n_samples)
+        """
+        n_clients, size, n_features = features.shape
+        whole = cls._of(features.reshape(-1, n_features), targets.reshape(-1), loss, 0)
+        whole._settle("As", "ys")
+        starts = range(0, n_clients * size, size)
+        rows = ((whole.features[start : start + size], whole.targets[start : start + size]) for start in starts)
+        clients = [cls._of(A, y, loss, key) for key, (A, y) in enumerate(rows)]
+        shared = {"n_outputs": clients[0].n_outputs, "_by_column": clients[0]._by_column}
+        for client in clients:
+            vars(client).update(shared)
+            client._arrange()
+        return clients
 
     def with_features(self, features: Any) -> Client:
         """The same client with other columns, which were made of its own and are not checked again."""
@@ -101,7 +124,6 @@ class Client:
         settled = {"features": features, "targets": targets, "key": check_integer("key", self.key, at_least=0)}
         for name, value in settled.items():
             object.__setattr__(self, name, value)
-        self._arrange()
 
     def _arrange(self) -> None:
         """Keep the features in the order in which they are read."""
