@@ -79,9 +79,12 @@ def many_clients(scale: Scale) -> Finding:
     length, whole = 3, fgmp.Federation.from_arrays(X, y)
     federations = {size: scattered(whole, size) for size in counts[:-1]} | {counts[-1]: [whole]}
     runs = {str(size): rounds(found, length) for size, found in federations.items()}
-    runs["in caches"] = rounds(federations[COHORT][:1], length)
     played = interleaved(runs, scale.pick(2, 120, 300), time.process_time)
     each = {name: 1e3 * seconds / length for name, seconds in played.items()}
+    many = scale.pick(2, 20, 20)  # of which one is not in the caches yet
+    runs = {"in no cache": rounds([whole], many), "in caches": rounds(federations[COHORT][:1], many)}
+    warm = interleaved(runs, scale.pick(2, 15, 40), time.process_time)
+    each |= {name: 1e3 * seconds / many for name, seconds in warm.items()}
     peaks = [(X[:size].nbytes + y[:size].nbytes) / 1e6 + memory(partial(start, size, 1)) for size in counts]
     return Finding(_rows(counts, once, each, peaks, note), _curves(counts, once, each, peaks))
 
@@ -92,7 +95,7 @@ def _rows(
     last, time_of = counts[-1], {name: float(np.median(values)) for name, values in (once | each).items()}
     what, size = f"a round of 100 of {last:,} clients over 100 of", f"{last:,} clients of {ROWS} x {FEATURES}"
     data_size = 8e-6 * last * ROWS * (FEATURES + 1)
-    hot, cold = each[str(last)] / each["in caches"], each[str(last)] / each[str(COHORT)]
+    hot, cold = each["in no cache"] / each["in caches"], each[str(last)] / each[str(COHORT)]
     took, ratio = f"{time_of[str(last)]:.3g} ms", once[f"start {last}"] / once[f"floor {last}"]
     words = f"{time_of[f'start {last}']:.0f} ms; construction from lists {time_of['as a list']:.0f} ms{note}"
     return [
