@@ -62,14 +62,17 @@ def _is_installed() -> bool:
 
 
 def compiled_pursuit(
-    client: Client, x: SparseModel, minibatches: Iterable[Support | None], sparsity: int
+    client: Client, x: SparseModel, minibatches: Iterable[Support | None], sparsity: int, rough: bool = False
 ) -> SparseModel:
-    """The model after one local iteration of Algorithm 1 for each minibatch; as `refine_by_least_squares`."""
+    """The model after one local iteration of Algorithm 1 for each minibatch; as `refine_by_least_squares`.
+
+    A rough gradient needs the rows in float32 and no others: half the data is kept beside them, not all of it.
+    """
     from .loops import pursue
 
-    A, y, by_column = client.features_by_row, np.array(client.targets), client.features.T
-    precision = float(np.finfo(A.dtype).eps)
-    support, values = x.support.astype(np.intp), np.array(x.values, A.dtype)
+    A = client.rounded.matrix if rough else client.features_by_row
+    y, by_column, precision = np.array(client.targets), client.features.T, float(np.finfo(client.dtype).eps)
+    support, values = x.support.astype(np.intp), np.array(x.values, client.dtype)
     columns, everything = np.ascontiguousarray(client.columns(x.support).T), np.arange(len(y))
     for rows in minibatches:
         batch = everything if rows is None else rows

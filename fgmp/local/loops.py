@@ -228,7 +228,7 @@ def pursue(
     Parameters
     ----------
     A, by_column : ndarray, shapes (m, n) and (n, m)
-        The features, and their columns one in each row.
+        The features, which may be rounded, times a positive factor, and their columns one in each row.
     targets, rows : ndarray, shapes (m,) and (b,)
     support, values, columns : ndarray, shapes (k,), (k,) and (k, m)
         Of the model before, and its columns one in each row.
@@ -239,10 +239,11 @@ def pursue(
     residual = -targets
     for i in range(len(values)):
         residual += values[i] * columns[i]
+    unit = math.ldexp(1.0, min(-math.frexp(np.abs(residual).max())[1], 1000))  # so that float32 holds the weights
     for i in range(len(rows)):
-        weights[i] = residual[rows[i]]
+        weights[i] = unit * residual[rows[i]]
     merged = candidates(A, rows, weights, min(2 * sparsity, len(by_column)), support)
-    gathered = np.empty((len(merged), len(targets)), A.dtype)
+    gathered = np.empty((len(merged), len(targets)), targets.dtype)
     for i in range(len(merged)):
         gathered[i] = by_column[merged[i]]
     if len(merged) > min(_COLUMNS, len(targets)):
