@@ -1,17 +1,13 @@
-"""Target 9: many features in sparse matrices, and many clients of which a round visits a few."""
-
-from functools import partial
+"""Target 9: many features in sparse matrices."""
 
 import numpy as np
 from bench_growth import memory
 from harness import AT_MOST, Finding, Row, Scale, interleaved
-from machine import available_gigabytes
 from scipy import sparse
 
 import fgmp
 
 FEATURES, ROWS, PER_ROW, TAU = 100_000, 1000, 50, 10
-COHORT = 100
 
 
 def sparse_clients(count: int, loss: str) -> list[tuple[sparse.csr_array, np.ndarray]]:
@@ -47,44 +43,3 @@ def sparse_features(scale: Scale) -> Finding:
         beyond = [1e6 * memory(run) / data]
         rows.append(Row(9, f"{what}: peak memory beyond the data, over it", beyond, (AT_MOST, 2), "x"))
     return Finding(rows)
-
-
-def many_clients(scale: Scale) -> Finding:
-    """Clients of 20 rows and 200 features: memory over the data, and a round of 100 of them over that of only 100."""
-    count, rounds = scale.pick(2000, 100_000, 100_000), scale.pick(2, 20, 20)
-    needed = 1.5 * count * 20 * 200 * 8 / 1e9
-    note = f"{count:,} clients"
-    if available_gigabytes() < needed:
-        count = max(1000, int(count * available_gigabytes() / needed / 2))
-        note = f"{count:,} clients, because {available_gigabytes():.0f} GB are there"
-    rng, truth = np.random.default_rng(0), np.zeros(200)
-    truth[:5] = 1
-    X = rng.standard_normal((20 * count, 200))
-    As = [X[start : start + 20] for start in range(0, len(X), 20)]
-    ys = [A @ truth + 0.1 * rng.standard_normal(20) for A in As]
-    method, options = fgmp.FedGradMP(5), {"rng": 0, "objective_on": COHORT}
-
-    def start_and_round() -> fgmp.Result:
-        return fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 1, COHORT, **options)
-
-    whole = (X.nbytes + 1e6 * memory(start_and_round)) / X.nbytes
-    counts = sorted({COHORT, min(10_000, count // 2), count})
-    federations = {number: fgmp.Federation.from_arrays(As[:number], ys[:number]) for number in counts}
-
-    def rounds_of(number: int, length: int) -> fgmp.Result:
-        return fgmp.simulate(method, federations[number], length, COHORT, record_every=max(length, 1), **options)
-
-    runs = {f"{number} {length}": partial(rounds_of, number, length) for number in counts for length in (0, rounds)}
-    seconds = interleaved(runs, scale.pick(2, 9, 25))
-    each = {number: (seconds[f"{number} {rounds}"] - seconds[f"{number} 0"]) / rounds for number in counts}
-    start = 1e3 * float(np.median(seconds[f"{count} 0"]))
-    words = f"{1e3 * np.median(each[count]):.3g} ms; the start takes {start:.3g} ms; data of 100 stay in the caches"
-    what = f"a round of 100 of {count:,} clients over 100 of"
-    first, middle, _ = counts
-    return Finding(
-        [
-            Row(9, "memory of a run over its data, 20 rows x 200 features", [whole], (AT_MOST, 1.5), "x", note),
-            Row(9, f"{what} {first}", list(each[count] / each[first]), (AT_MOST, 1.1), "x", words),
-            Row(9, f"{what} {middle:,}", list(each[count] / each[middle])),
-        ]
-    )

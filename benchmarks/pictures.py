@@ -11,6 +11,7 @@ TITLES = {
     "iteration": "FedGradMP, squared loss",
     "microseconds": "Local iteration",
     "flat": "FedGradMP as clients are added",
+    "many_clients": "Clients of 20 x 200, of which a round visits 100",
     "one_client": "One client, full batch",
     "fedavg": "FedAvg, softmax",
     "steps": "Steps on images",
@@ -63,13 +64,19 @@ def bars(group: str, curves: list[Curve], path: Path) -> Path:
 
 
 def lines(group: str, curves: list[Curve], path: Path) -> Path:
-    """Log-log lines; one panel where all share their axis, else one panel each."""
-    shared = len({curve.xlabel for curve in curves}) == 1
-    count = 1 if shared else len(curves)
-    figure, axes = panels(count, width=3.2 if count > 1 else 5, height=3, squeeze=False, sharey=True)
-    for place, (curve, style) in enumerate(zip(curves, gradation(len(curves)), strict=True)):
-        ax = axes.flat[0 if shared else place]
+    """Log-log lines; one panel for all that share their axes; a floor beside others is dashed."""
+    places = list(dict.fromkeys((curve.xlabel, curve.ylabel) for curve in curves))
+    alike = len({ylabel for _, ylabel in places}) == 1
+    width = 5 if len(places) == 1 else 3.2 if alike else 4.2
+    figure, axes = panels(len(places), width=width, height=3, squeeze=False, sharey=alike)
+    styles = iter(gradation(sum(not curve.label.startswith("floor:") for curve in curves)))
+    for curve in curves:
+        ax = axes.flat[places.index((curve.xlabel, curve.ylabel))]
+        floor = {"color": "0.35", "linestyle": (0, (5, 3))}
+        style = floor if curve.label.startswith("floor:") else next(styles)
         ax.plot(curve.x, curve.y, label=curve.label, **style)
+        if not alike:
+            ax.set(ylabel=curve.ylabel)
         ax.set(xscale="log", yscale="log", xlabel=curve.xlabel)
         ax.set_xticks(curve.x, [f"{value:,}" for value in curve.x], fontsize=8)
         ax.minorticks_off()

@@ -21,6 +21,7 @@ from typing import Any
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
 import bench_books
+import bench_clients
 import bench_cores
 import bench_dictionaries
 import bench_fedavg
@@ -57,7 +58,7 @@ BENCHMARKS = {
     "growth": bench_growth.growth,
     "memory": bench_growth.beyond_data,
     "sparse": bench_sizes.sparse_features,
-    "many": bench_sizes.many_clients,
+    "many": bench_clients.many_clients,
     "sketch": bench_sketch.sketches,
     "dictionaries": bench_dictionaries.dictionaries,
 }

@@ -164,11 +164,13 @@ def check_path(name: str, value: Any, expected: str = "a path") -> Path:
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
     """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
     array = as_array(name, value)
-    with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
-        array = array.astype(precision_of(name, array.dtype), copy=False)
+    precision = precision_of(name, array.dtype)
+    if array.dtype != precision:
+        with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
+            array = array.astype(precision)
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
-    if not math.isfinite(_largest(array)):
+    if not _is_moderate(array) and not math.isfinite(_largest(array)):
         _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
     return array
 
@@ -191,12 +193,24 @@ def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[
 
 def check_squares(name: str, array: NDArray[Any]) -> None:
     """Raise a ValueError where the sum of the squares of a finite array would overflow, as its Gram matrix might."""
+    if _is_moderate(array):
+        return
     largest, limit = _largest(array), math.sqrt(float(np.finfo(array.dtype).max) / max(array.size, 1))
     if not largest <= limit:
         raise ValueError(
             f"{name} holds {largest:.3g}; expected magnitudes of at most {limit:.3g}, whose squares have a finite sum "
             f"in {array.dtype}"
         )
+
+
+def _is_moderate(array: NDArray[Any]) -> bool:
+    """Whether one fast pass shows that all entries are finite, and their largest square times their number too."""
+    if not (array.flags.c_contiguous or array.flags.f_contiguous):
+        return False
+    entries = array.ravel(order="K")
+    with np.errstate(over="ignore", invalid="ignore"):
+        squares = float(np.dot(entries, entries))
+    return 2 * entries.size * squares <= float(np.finfo(entries.dtype).max)
 
 
 def _largest(array: NDArray[Any]) -> float:

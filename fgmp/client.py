@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from .checks import check_array, check_integer, check_kind, check_sparse, check_squares, precision_of
 from .losses import Loss, check_loss
 from .models import Array, SparseModel, Support
+from .rounded import Rounded
 from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "check_client", "check_features", "minibatches"]
@@ -58,13 +59,36 @@ class Client:
 
     def __post_init__(self) -> None:
         self._settle("features", "targets")
+        self._arrange()
 
     @classmethod
     def named(cls, features: Any, targets: Any, loss: Loss, key: int, names: tuple[str, str]) -> Client:
         """A client whose features and targets have other names in messages."""
         made = cls._of(features, targets, loss, key)
         made._settle(*names)
+        made._arrange()
         return made
+
+    @classmethod
+    def alike(cls, features: Array, targets: Array, loss: Loss) -> list[Client]:
+        """Clients of as many rows each, with the keys 0, 1, ..: what they have in common is checked once for all.
+
+        Parameters
+        ----------
+        features : ndarray, shape (n_clients, n_samples, n_features)
+        targets : ndarray, shape (n_clients, n_samples)
+        """
+        n_clients, size, n_features = features.shape
+        whole = cls._of(features.reshape(-1, n_features), targets.reshape(-1), loss, 0)
+        whole._settle("As", "ys")
+        starts = range(0, n_clients * size, size)
+        rows = ((whole.features[start : start + size], whole.targets[start : start + size]) for start in starts)
+        clients = [cls._of(A, y, loss, key) for key, (A, y) in enumerate(rows)]
+        shared = {"n_outputs": clients[0].n_outputs, "_by_column": clients[0]._by_column}
+        for client in clients:
+            vars(client).update(shared)
+            client._arrange()
+        return clients
 
     def with_features(self, features: Any) -> Client:
         """The same client with other columns, which were made of its own and are not checked again."""
@@ -100,7 +124,6 @@ class Client:
         settled = {"features": features, "targets": targets, "key": check_integer("key", self.key, at_least=0)}
         for name, value in settled.items():
             object.__setattr__(self, name, value)
-        self._arrange()
 
     def _arrange(self) -> None:
         """Keep the features in the order in which they are read."""
@@ -148,6 +171,21 @@ class Client:
         """
         return np.ascontiguousarray(self.features)
 
+    @cached_property
+    def rounded(self) -> Rounded:
+        """Dense features in float32 with contiguous rows, half as large, which the client keeps for rough gradients."""
+        if not isinstance(self.features, np.ndarray):
+            raise ValueError(
+                f"features of client {self.key} is a {type(self.features).__name__}; expected dense features to round "
+                "to float32, or a dictionary that makes them dense"
+            )
+        return Rounded.of(self.features)
+
+    def with_rounded(self) -> Client:
+        """The client itself, which has `rounded` from now on."""
+        vars(self)["rounded"] = self.rounded
+        return self
+
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "features_by_row"}
 
@@ -194,8 +232,11 @@ class Client:
             features, coefficients = self.columns(x.atoms), coefficients[x.atoms]
         return _by_output(coefficients, features)
 
-    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
+    def gradient(self, x: Array | SparseModel, rows: Support | None = None, *, rough: bool = False) -> Array:
         """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
+
+        Where it may be `rough`, the derivatives of the loss are those of the features, and their product with the rows
+        is rounded to float32 (`fgmp.rounded`).
 
         With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
@@ -207,6 +248,9 @@ class Client:
         else:
             features, targets, predictions = self.features, self.targets, self.predictions(x)
         derivative = self.loss.derivative(predictions, targets)
+        if rough:
+            inside = derivative if rows is None or gathered else derivative[rows]
+            return self.rounded.gradient(inside * self.loss.row_weight(len(inside)), rows)
         if rows is None or gathered:
             weighted = derivative * self.loss.row_weight(len(targets))
         else:

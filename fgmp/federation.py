@@ -65,6 +65,9 @@ class Federation:
         order = np.argsort(keys)
         object.__setattr__(self, "clients", tuple(clients[i] for i in order))
         object.__setattr__(self, "weights", weights[order])
+        rows, first = tuple(client.n_samples for client in self.clients), clients[0]
+        shape = Shape(first.n_features, first.loss, rows, tuple(sorted(keys)), self.weights, first.dtype)
+        object.__setattr__(self, "_shape", shape)
         if self.truth is not None:
             truth = check_array("truth", self.truth)
             if truth.shape != self.model_shape:
@@ -101,7 +104,8 @@ class Federation:
         As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
             in Fortran order (C order for softmax, and for at most 8,192 entries) is not copied, any other is copied
-            once. SciPy's sparse matrices and arrays stay sparse, and CSR is not copied.
+            once. SciPy's sparse matrices and arrays stay sparse, and CSR is not copied. One array of shape
+            (n_clients, n_samples, n_features) is checked in one pass: faster where clients are many and small.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -133,24 +137,14 @@ class Federation:
         """
         if sparse.issparse(As):
             raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
-        As = check_sequence("As", As, "a sequence of matrices, one for each client")
+        block, As = As, check_sequence("As", As, "a sequence of matrices, one for each client")
         ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
         ys, kept = coded_for(loss, ys, labels)
-        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
-        loss = loss_named(loss, targets)
-        pairs = enumerate(zip(As, targets, strict=True))
-        clients = [Client.named(A, y, loss, i, (f"As[{i}]", f"ys[{i}]")) for i, (A, y) in pairs]
-        for client in clients:
-            if client.n_features != clients[0].n_features:
-                raise ValueError(
-                    f"As[{client.key}] has {client.n_features} features; expected {clients[0].n_features}, as As[0]"
-                )
-        precision = np.result_type(*(client.dtype for client in clients))
-        clients = [_with_precision(client, precision) for client in clients]
+        clients = _clients_at_once(block, ys, loss) or _clients_one_by_one(As, ys, loss)
         given: Any = [client.n_samples for client in clients] if weights is None else weights
         return cls(tuple(clients), given, truth, kept)  # type: ignore[arg-type]
 
@@ -184,13 +178,13 @@ class Federation:
     @property
     def rows(self) -> tuple[int, ...]:
         """|D_i|, the rows of each client."""
-        return tuple(client.n_samples for client in self.clients)
+        return self.shape.rows
 
     @property
     def shape(self) -> Shape:
         """What a server knows of the federation: all that `start` and `check` of a method need."""
-        keys = tuple(client.key for client in self.clients)
-        return Shape(self.n_features, self.loss, self.rows, keys, self.weights, self.dtype)
+        shape: Shape = vars(self)["_shape"]
+        return shape
 
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
@@ -258,6 +252,33 @@ def _check_alike(clients: Sequence[Client]) -> None:
                 f"clients have models of shape {first.model_shape} and, that with key {client.key}, "
                 f"{client.model_shape}; expected one shape"
             )
+
+
+def _clients_at_once(As: Any, ys: Any, loss: str | Loss) -> list[Client] | None:
+    """Clients whose rows are one array; None where they are not, or where one is wrong: who, `Client.named` says."""
+    if not isinstance(As, np.ndarray) or isinstance(As, np.ma.MaskedArray) or As.ndim != 3 or not As.flags.c_contiguous:
+        return None
+    try:
+        targets = check_array("ys", ys, ndim=2)
+        if targets.shape != As.shape[:2]:
+            return None
+        return Client.alike(As, targets, loss_named(loss, [targets]))
+    except ValueError:
+        return None
+
+
+def _clients_one_by_one(As: Sequence[Any], ys: Sequence[Any], loss: str | Loss) -> list[Client]:
+    targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
+    loss = loss_named(loss, targets)
+    pairs = enumerate(zip(As, targets, strict=True))
+    clients = [Client.named(A, y, loss, i, (f"As[{i}]", f"ys[{i}]")) for i, (A, y) in pairs]
+    for client in clients:
+        if client.n_features != clients[0].n_features:
+            raise ValueError(
+                f"As[{client.key}] has {client.n_features} features; expected {clients[0].n_features}, as As[0]"
+            )
+    precision = np.result_type(*(client.dtype for client in clients))
+    return [_with_precision(client, precision) for client in clients]
 
 
 def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:

@@ -91,11 +91,11 @@ class Shape:
     def __post_init__(self) -> None:
         check_loss("loss", self.loss)
         rows = check_sequence("rows", self.rows, "the rows of each client")
-        counts = tuple(check_integer("rows", count) for count in rows)
+        counts = _integers("rows", rows, at_least=1)
         if not counts:
             raise ValueError("rows is empty; expected at least one client")
         named = range(len(counts)) if self.keys is None else check_sequence("keys", self.keys, "a key for each client")
-        keys = tuple(check_integer("keys", key, at_least=0) for key in named)
+        keys = _integers("keys", list(named), at_least=0)
         if len(keys) != len(counts) or len(set(keys)) < len(keys):
             raise ValueError(
                 f"keys is {shown(list(keys))}; expected {len(counts)}, one for each entry of rows, and none twice"
@@ -125,6 +125,13 @@ class Shape:
         if cohort_size is None:
             return self.n_clients
         return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
+
+
+def _integers(name: str, values: list[Any], at_least: int) -> tuple[int, ...]:
+    """Each checked, and all at once where they are plain ones that fit: there may be many."""
+    if set(map(type, values)) == {int} and min(values) >= at_least:
+        return tuple(values)
+    return tuple(check_integer(name, value, at_least=at_least) for value in values)
 
 
 def scaled(weights: Array | Sequence[float], n_clients: int) -> Array:

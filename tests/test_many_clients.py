@@ -1,12 +1,20 @@
 """Federations of many small clients: no copy of their data, and a round that visits its cohort alone."""
 
 import tracemalloc
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import fgmp
+from fgmp.checks import check_array, check_squares
 from fgmp.federation import Client, Federation
+from fgmp.running.books import Progress, Totals
+from fgmp.running.rounds import draw_cohort, play_round
+from fgmp.running.transports import InProcess
+from fgmp.shapes import Shape
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -57,3 +65,114 @@ def test_polishing_goes_on_with_the_clients_of_the_objective():
     some = Federation(tuple(federation.clients[i] for i in (2, 7)), np.ones(2))
     np.testing.assert_allclose(polished.history["objective"][-1], some.objective(polished.x))
     np.testing.assert_array_equal(polished.objective_on, [2, 7])
+
+
+def alike(found, expected):
+    """Whether two federations have the same clients, stored alike."""
+    assert [client.key for client in found.clients] == [client.key for client in expected.clients]
+    np.testing.assert_array_equal(found.weights, expected.weights)
+    assert (found.labels, found.loss) == (expected.labels, expected.loss)
+    for one, other in zip(found.clients, expected.clients, strict=True):
+        for a, b in ((one.features, other.features), (one.targets, other.targets)):
+            np.testing.assert_array_equal(a, b)
+            assert a.dtype == b.dtype
+        assert one.features.flags.f_contiguous == other.features.flags.f_contiguous
+
+
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)])
+@pytest.mark.parametrize("shape", [(7, 5, 4), (3, 50, 200), (2, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
+def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
+    rng = np.random.default_rng(0)
+    X, kinds = (9 * rng.standard_normal(shape)).astype(dtype), np.arange(shape[0] * shape[1]).reshape(shape[:2])
+    y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
+    expected = Federation.from_arrays(list(X), list(y), loss)
+    for block in (X, np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)):
+        alike(Federation.from_arrays(block, y, loss), expected)
+        alike(Federation.from_arrays(block, y.tolist(), loss), expected)
+
+
+def test_one_array_of_small_clients_is_not_copied():
+    X, _, ys = blocks(1000)
+    tracemalloc.start()
+    federation = Federation.from_arrays(X.reshape(1000, 20, 200), np.array(ys))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.05 * X.nbytes
+    assert all(np.shares_memory(client.features, X) for client in federation.clients)
+
+
+def spoiled(array, place, value):
+    changed = np.array(array, dtype=float)
+    changed[place] = value
+    return changed
+
+
+X, Y = np.ones((4, 3, 2)), np.ones((4, 3))
+WRONG = {
+    "no number": (spoiled(X, (2, 1, 0), np.nan), Y, "squared"),
+    "infinite": (X, spoiled(Y, (3, 0), np.inf), "squared"),
+    "too large": (spoiled(X, (1, 1, 1), 1e154), Y, "squared"),
+    "no label": (X, spoiled(Y, (2, 2), 0.5), "softmax"),
+    "three labels": (X, np.arange(12.0).reshape(4, 3) % 3, "logistic"),
+    "targets short": (X, Y[:, :2], "squared"),
+    "clients short": (X, Y[:3], "squared"),
+    "targets deep": (X, Y[:, :, None], "squared"),
+    "masked": (np.ma.array(X, mask=X > 0), Y, "squared"),
+    "no rows": (X[:, :0], Y[:, :0], "squared"),
+    "no clients": (X[:0], Y[:0], "squared"),
+    "complex": (X + 1j, Y, "squared"),
+    "no loss": (X, Y, "cubed"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_a_client_is_said_as_of_a_list(name):
+    As, ys, loss = WRONG[name]
+    with pytest.raises(ValueError, match=".") as expected:
+        Federation.from_arrays(list(As), list(ys), loss)
+    with pytest.raises(ValueError, match=".") as found:
+        Federation.from_arrays(As, ys, loss)
+    assert str(found.value) == str(expected.value)
+
+
+@settings(deadline=None, max_examples=200)
+@given(st.integers(1, 30), st.sampled_from([np.float32, np.float64]), st.floats(0.3, 3.0), st.booleans(), st.data())
+def test_numbers_are_moderate_where_their_largest_square_times_their_number_is(size, dtype, part, strided, data):
+    """At the border, for one large entry, many, or one that is no number."""
+    limit = np.sqrt(float(np.finfo(dtype).max) / size)
+    array = np.zeros(2 * size, dtype)[:: 2 if strided else 1][:size]
+    array[: data.draw(st.integers(1, size))] = data.draw(st.sampled_from([-1, 1])) * min(
+        part * limit, 0.9 * float(np.finfo(dtype).max)
+    )
+    fits = np.abs(array).max() <= limit
+    with nullcontext() if fits else pytest.raises(ValueError, match="expected magnitudes of at most"):
+        check_squares("array", array)
+    assert check_array("array", array) is array
+    array[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
+    with pytest.raises(ValueError, match="array holds 1 values that are not finite"):
+        check_array("array", array)
+
+
+@pytest.mark.parametrize("rows", [[2, True], [2, 2.0], [2, 0], [2, "3"]])
+def test_rows_are_whole_and_positive(rows):
+    with pytest.raises(ValueError, match="rows is .*; expected an integer of at least 1"):
+        Shape(3, fgmp.SquaredLoss(), rows)
+    assert Shape(3, fgmp.SquaredLoss(), np.array([2, 1])).rows == (2, 1)
+    with pytest.raises(ValueError, match="keys is -1; expected an integer of at least 0"):
+        Shape(3, fgmp.SquaredLoss(), [1, 1], [-1, 2])
+
+
+def test_a_round_allocates_nothing_for_those_who_take_no_part():
+    n_clients = 40_000
+    federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
+    method, transport = fgmp.FedGradMP(1), InProcess(federation)
+    transport.prepare(method, 0)
+    progress = Progress(0, method.start(federation), Totals())
+    for _ in range(2):  # the first time more is made, once
+        tracemalloc.start()
+        cohort = draw_cohort(0, 1, n_clients, 10)
+        play_round(method, progress, transport, federation.weights, cohort, 0)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < n_clients

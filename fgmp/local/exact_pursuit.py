@@ -19,7 +19,7 @@ __all__ = ["refine_by_least_squares"]
 
 
 def refine_by_least_squares(
-    client: Client, x: SparseModel, minibatches: Iterable[Support | None], sparsity: int
+    client: Client, x: SparseModel, minibatches: Iterable[Support | None], sparsity: int, rough: bool = False
 ) -> SparseModel:
     """The model after one local iteration of Algorithm 1 for each minibatch.
 
@@ -33,6 +33,8 @@ def refine_by_least_squares(
         The rows of each iteration; None is all rows.
     sparsity : int
         tau.
+    rough : bool, default False
+        Whether the gradient may be rounded to float32, as in `Client.gradient`.
 
     Returns
     -------
@@ -40,15 +42,18 @@ def refine_by_least_squares(
     """
     by_column, y = client.features.T, client.targets
     support, values, columns = x.support, x.values, client.columns(x.support).T
-    correlations = np.empty((1, len(by_column)), y.dtype)
+    correlations = np.empty((1, len(by_column)), np.float32 if rough else y.dtype)
     for rows in minibatches:
         residual = values @ columns
         residual -= y
-        if rows is not None:  # rows outside the minibatch get weight zero
-            inside = residual[rows]
-            residual.fill(0)
-            residual[rows] = inside
-        np.dot(by_column, residual, out=correlations[0])  # r, up to a positive factor
+        inside = residual if rows is None else residual[rows]
+        if rough:
+            correlations[0] = client.rounded.product(inside, rows)
+        else:
+            if rows is not None:  # rows outside the minibatch get weight zero
+                residual.fill(0)
+                residual[rows] = inside
+            np.dot(by_column, residual, out=correlations[0])  # r, up to a positive factor
         np.abs(correlations, out=correlations)
         member = mark_largest(correlations, 2 * sparsity)[0]  # Gamma
         member[support] = True  # Gamma-hat = Gamma u Lambda

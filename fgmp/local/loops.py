@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compilation import jit as _jit
-from ..compilation import jit_and_keep as _kept
+from ..compilation import kept_on_disk
 from ..models import Array, Support
 
 __all__ = ["candidates", "descend", "mark", "normal_equations", "pursue"]
@@ -40,7 +40,7 @@ def _sink(values: Array, places: Support, here: int) -> None:
     values[here], places[here] = value, place
 
 
-@_kept
+@kept_on_disk
 def mark(vector: Array, count: int, marked: Array) -> None:
     """Set `marked` where the `count` largest magnitudes stand, ties towards the lower index; never what is no number.
 
@@ -75,7 +75,7 @@ def _add_four(total: Array, A: Array, places: tuple[Any, Any, Any, Any], p: Any,
         total[j] += p * a[j] + q * b[j] + r * c[j] + s * d[j]
 
 
-@_kept
+@kept_on_disk
 def candidates(A: Array, rows: Support, weights: Array, count: int, support: Support) -> Support:
     """The support, and with it where A[rows]' weights has its `count` largest entries; increasing.
 
@@ -139,7 +139,7 @@ def _solve(factor: Array, x: Array) -> None:
             x[j] -= x[i] * factor[i, j]
 
 
-@_kept
+@kept_on_disk
 def normal_equations(columns: Array, targets: Array, precision: float, share: float) -> tuple[Array, bool]:
     """`fgmp.linear_systems.least_squares` by a Cholesky factor; and whether its refinements reached the precision.
 
@@ -181,7 +181,7 @@ def normal_equations(columns: Array, targets: Array, precision: float, share: fl
     return x, False
 
 
-@_kept
+@kept_on_disk
 def pursue(
     A: Array,
     by_column: Array,
@@ -201,7 +201,7 @@ def pursue(
     Parameters
     ----------
     A, by_column : ndarray, shapes (m, n) and (n, m)
-        The features, and their columns one in each row.
+        The features, which may be rounded, times a positive factor, and their columns one in each row.
     targets, rows : ndarray, shapes (m,) and (b,)
     support, values, columns : ndarray, shapes (k,), (k,) and (k, m)
         Of the model before, and its columns one in each row.
@@ -212,10 +212,11 @@ def pursue(
     residual = -targets
     for i in range(len(values)):
         residual += values[i] * columns[i]
+    unit = math.ldexp(1.0, min(-math.frexp(np.abs(residual).max())[1], 1000))  # so that float32 holds the weights
     for i in range(len(rows)):
-        weights[i] = residual[rows[i]]
+        weights[i] = unit * residual[rows[i]]
     merged = candidates(A, rows, weights, min(2 * sparsity, len(by_column)), support)
-    gathered = np.empty((len(merged), len(targets)), A.dtype)
+    gathered = np.empty((len(merged), len(targets)), targets.dtype)
     for i in range(len(merged)):
         gathered[i] = by_column[merged[i]]
     if len(merged) > min(_COLUMNS, len(targets)):
@@ -267,7 +268,7 @@ def _shorten(v: Array, threshold: Any, w: Array) -> None:
             w[j] = v[j] * 0  # what is not a number stays
 
 
-@_kept
+@kept_on_disk
 def descend(
     A: Array,
     y: Array,
