@@ -20,17 +20,17 @@ _LEAST = 2**24  # products that are worth half a second, which Numba takes to im
 def pursue_signals(gram: Array, correlations: Array, sparsity: int) -> tuple[Support, Array]:
     """Atoms and coefficients that orthogonal matching pursuit finds for each signal.
 
-    Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
-    equals). With q what the atoms before it leave of that atom a, the projection of the signal x onto q is the next
-    part p = (<a, x> / ||q||^2) q, and <p, a_j> for all atoms a_j follows from row a of the Gram matrix less those of
+    Each step takes the atom a, scaled to norm one, that has the largest inner product with the residual r (the first of
+    equals). With q what the atoms before it leave of a, the projection of the signal onto q is the next part
+    p = (<a, r> / ||q||^2) q, and <p, a_j> for all atoms a_j follows from the row of a in the Gram matrix less those of
     the parts before: a progressive Cholesky factor, continued over all columns (Rubinstein, Zibulevsky and Elad,
     Efficient implementation of the K-SVD algorithm using Batch Orthogonal Matching Pursuit, 2008). The parts add up to
     the approximation, and a triangular system turns them into coefficients. A step costs k d multiplications for d
     atoms; of the Gram matrix only the rows of the atoms taken are read. Computed in float64.
 
-    Signals advance together, a block at a time, and each ends on its own: where its residual is
-    rounding, or the next atom depends on those that it has. Large problems are served by
-    `fgmp.batch_pursuit_loops` where Numba is installed, with the same result but for rounding.
+    Signals advance together, a block at a time, and each ends on its own: where its residual is rounding, or the next
+    atom depends on those that it has. Large problems are served by `fgmp.batch_pursuit_loops` where Numba is installed,
+    with the same result but for rounding.
 
     Parameters
     ----------

@@ -196,5 +196,5 @@ def test_sizes_decide_and_the_environment(monkeypatch, flag, shape, serves):
         return batch_pursuit._advance(*arguments)
 
     monkeypatch.setattr(batch_pursuit_loops, "advance", advance)
-    pursue_signals(np.eye(64), np.random.default_rng(0).standard_normal((64, 64 * shape // 64)), 128)
+    pursue_signals(np.eye(64), np.random.default_rng(0).standard_normal((64, shape)), 128)
     assert bool(called) == serves
