@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .compilation import jit as _jit
-from .compilation import kept_on_disk
+from .compilation import jit_and_keep as _kept
 from .models import Array, Support
 
 __all__ = ["advance"]
@@ -49,7 +49,7 @@ def _subtract_parts(row: Array, parts: Array, weights: Array) -> None:
             row[j] -= a * last[j]
 
 
-@kept_on_disk
+@_kept
 def advance(
     gram: Array, norms: Array, residuals: Array, atoms: Support, space: Array, rounding: Any, dependent: Any
 ) -> Array:

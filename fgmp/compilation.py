@@ -11,7 +11,7 @@ from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
-__all__ = ["jit", "kept_on_disk", "numba_serves"]
+__all__ = ["jit", "jit_and_keep", "numba_serves"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -36,7 +36,7 @@ def jit(function: Function) -> Function:
     return made
 
 
-def kept_on_disk(function: Function) -> Function:
+def jit_and_keep(function: Function) -> Function:
     """A loop, compiled when it is first called, and kept on disk; without Numba the function itself.
 
     It is kept beside the byte code of its file, or in the user's cache where that folder cannot be written.

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..compilation import jit as _jit
-from ..compilation import kept_on_disk
+from ..compilation import jit_and_keep as _kept
 from ..models import Array, Support
 
 __all__ = ["candidates", "descend", "mark", "normal_equations", "pursue"]
@@ -40,7 +40,7 @@ def _sink(values: Array, places: Support, here: int) -> None:
     values[here], places[here] = value, place
 
 
-@kept_on_disk
+@_kept
 def mark(vector: Array, count: int, marked: Array) -> None:
     """Set `marked` where the `count` largest magnitudes stand, ties towards the lower index; never what is no number.
 
@@ -75,7 +75,7 @@ def _add_four(total: Array, A: Array, places: tuple[Any, Any, Any, Any], p: Any,
         total[j] += p * a[j] + q * b[j] + r * c[j] + s * d[j]
 
 
-@kept_on_disk
+@_kept
 def candidates(A: Array, rows: Support, weights: Array, count: int, support: Support) -> Support:
     """The support, and with it where A[rows]' weights has its `count` largest entries; increasing.
 
@@ -139,7 +139,7 @@ def _solve(factor: Array, x: Array) -> None:
             x[j] -= x[i] * factor[i, j]
 
 
-@kept_on_disk
+@_kept
 def normal_equations(columns: Array, targets: Array, precision: float, share: float) -> tuple[Array, bool]:
     """`fgmp.linear_systems.least_squares` by a Cholesky factor; and whether its refinements reached the precision.
 
@@ -181,7 +181,7 @@ def normal_equations(columns: Array, targets: Array, precision: float, share: fl
     return x, False
 
 
-@kept_on_disk
+@_kept
 def pursue(
     A: Array,
     by_column: Array,
@@ -268,7 +268,7 @@ def _shorten(v: Array, threshold: Any, w: Array) -> None:
             w[j] = v[j] * 0  # what is not a number stays
 
 
-@kept_on_disk
+@_kept
 def descend(
     A: Array,
     y: Array,

@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
-from ..compilation import kept_on_disk
+from ..compilation import jit_and_keep
 from ..models import Array, Support
 
 __all__ = ["softmax_combination"]
 
 
-@kept_on_disk
+@jit_and_keep
 def softmax_combination(
     gram: Array, first: Array, labels: Support, batches: Support, weight: float, lowest: float
 ) -> Array:
