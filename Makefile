@@ -27,6 +27,9 @@ export MKL_NUM_THREADS := 1
 # The kernel `python3` is this environment's, whatever else is installed for the user.
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
+# A hundred processes import the same packages, which are compiled once and kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Nothing that is run here tells anybody that it runs.
 export FLWR_TELEMETRY_ENABLED := 0
 export RAY_USAGE_STATS_ENABLED := 0
@@ -36,7 +39,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-flower test-matrix test-reruns test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-flower test-matrix test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -59,9 +62,6 @@ test-flower: .venv/installed  ## every test of federation on Flower, and the not
 
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
-
-test-reruns: .venv/installed  ## rerun every notebook with the parameters of notebooks/small.yaml, and look at its figures (two minutes)
-	FGMP_RERUNS=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 -q tests/test_reruns.py
 
 test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
@@ -92,7 +92,7 @@ site: .venv/site  ## make the site of the book in build/site/html, from the note
 	  build/site/sources build/site/html
 
 test-site: site  ## make the site and open every page of it in a browser (Chromium or Chrome)
-	$(BIN)/python -m pytest -q docs
+	$(BIN)/python -m pytest -q -rs docs
 
 bench: .venv/peers  ## measure speed against floors and peers, at most 10 minutes (BENCH="name ... --resume")
 	$(BIN)/python benchmarks/run.py $(BENCH)

@@ -82,6 +82,8 @@ def address():
 @pytest.fixture(scope="module")
 def browser():
     found = os.environ.get("FGMP_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
+    if found is None:
+        pytest.skip("no Chromium or Chrome is installed; FGMP_BROWSER names one elsewhere")
     quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
     with sync_playwright() as playwright:
         one = playwright.chromium.launch(executable_path=found, args=quiet)

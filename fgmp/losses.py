@@ -221,7 +221,7 @@ class SoftmaxLoss:
         """-z_y + log sum exp(z), without overflow."""
         shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
         own = shifted[np.arange(len(targets)), targets]
-        np.maximum(shifted, _LOWEST[shifted.dtype], out=shifted)  # as in `_softmax`
+        np.maximum(shifted, LOWEST[shifted.dtype], out=shifted)  # as in `_softmax`
         values: Array = np.log(np.add.reduce(np.exp(shifted, out=shifted), axis=1)) - own
         return values
 
@@ -239,7 +239,7 @@ class SoftmaxLoss:
 
 
 _MOST_CLASSES = 2**20
-_LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
+LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
 
 
 def _softmax(predictions: Array) -> Array:
@@ -249,7 +249,7 @@ def _softmax(predictions: Array) -> Array:
     denormal numbers, which are ten times as slow.
     """
     p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
-    np.maximum(p, _LOWEST[p.dtype], out=p)
+    np.maximum(p, LOWEST[p.dtype], out=p)
     np.exp(p, out=p)
     p /= np.add.reduce(p, axis=1, keepdims=True)
     return p

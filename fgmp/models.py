@@ -91,9 +91,10 @@ class SparseModel:
 
 def encode(coefficients: Array) -> Message:
     """The message that carries dense coefficients: whole, or as indices and values where that is shorter."""
-    sparse = SparseModel.of(coefficients).message()
-    whole = {"dense": np.ascontiguousarray(coefficients)}
-    return sparse if message_bytes(sparse) < message_bytes(whole) else whole
+    each = coefficients.itemsize + np.dtype(np.int32).itemsize
+    if np.count_nonzero(coefficients) * each < coefficients.nbytes:
+        return SparseModel.of(coefficients).message()
+    return {"dense": np.ascontiguousarray(coefficients)}
 
 
 def decode(message: Message, shape: tuple[int, ...]) -> Array:

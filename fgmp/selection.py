@@ -136,7 +136,8 @@ class Selection:
 
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
-        clipped: Array = np.minimum(np.maximum(v, -threshold), threshold)
+        clipped: Array = np.maximum(v, -threshold)
+        np.minimum(clipped, threshold, out=clipped)
         if self.always:
             clipped[list(self.always)] = 0
         return np.subtract(v, clipped, out=clipped)

@@ -44,7 +44,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from fgmp.book.figures import BLUE, WINE, panels
+from fgmp.book.figures import BLUE, METHODS, WINE, panels
 from fgmp.book.opening import begin
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.flower.engine import load_stored, stored
@@ -87,7 +87,7 @@ except ValueError as error:
 
 # %%
 first_order = dict(learning_rate=learning_rate, local_iterations=2)
-METHODS = {
+runners = {
     "FedGradMP": method,
     "FedIterHT": fgmp.FedIterHT(sparsity=sparsity, **first_order),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(sparsity),
@@ -111,12 +111,12 @@ def lying(message, context, call_next):
 def serve(grid):
     clients = OverFlower(grid, fed.loss, n_clients, settings=settings)
     runs, traffic = {}, {}
-    for name, each in METHODS.items():
+    for name, each in runners.items():
         before = clients.traffic
         runs[name] = fgmp.federate(each, clients, rng=seed, **plan)
         traffic[name] = np.subtract(clients.traffic, before)
     runs["liar"] = fgmp.federate(method, clients, rounds, rng=99)
-    runs["secure"] = fgmp.federate(METHODS["FedAvg"], clients, rounds, rng=seed, secure=secure)
+    runs["secure"] = fgmp.federate(runners["FedAvg"], clients, rounds, rng=seed, secure=secure)
     return runs, traffic
 
 
@@ -162,18 +162,19 @@ claim("flower-bytes", round(float(ratio), 1), ratio >= 20)
 # ## The engine beside `simulate`
 
 # %%
-here = {name: fgmp.simulate(each, fed, rng=seed, **plan) for name, each in METHODS.items()}
+here = {name: fgmp.simulate(each, fed, rng=seed, **plan) for name, each in runners.items()}
 fig, ax = panels(width=6.4, height=3.2)
-for (name, run), style in zip(here.items(), ("-", "--", ":", "-."), strict=True):
-    (line,) = ax.semilogy(run.history["round"], run.history["error"], style, label=name)
-    ax.plot(runs[name].history["round"], runs[name].history["error"], "o", color=line.get_color(), mfc="none")
+for name, run in here.items():
+    color = METHODS[name]["color"]
+    ax.semilogy(run.history["round"], run.history["error"], color=color, label=name)
+    ax.plot(runs[name].history["round"], runs[name].history["error"], METHODS[name]["marker"], color=color, mfc="none")
 ax.set(xlabel="round", ylabel="distance to the truth", xticks=range(rounds + 1))
 ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 plt.show()
 
 
 # %% [markdown]
-# *Lines: `simulate`. Circles: Flower.* They do not only look the same. Model, objective, bytes and clients of every
+# *Lines: `simulate`. Symbols: Flower.* They do not only look the same. Model, objective, bytes and clients of every
 # round:
 
 # %%
@@ -185,7 +186,7 @@ def same(there, here):
 
 
 # %%
-alike = [same(runs[name], here[name]) for name in METHODS]
+alike = [same(runs[name], here[name]) for name in runners]
 claim("flower-same-bits", f"{sum(alike)} of {len(alike)} methods", alike)
 
 # %% [markdown]
@@ -206,8 +207,8 @@ claim("flower-liar", holds=np.array_equal(runs["liar"].x, silent.x))
 # and the server holds noise and a total.
 
 # %%
-masked = fgmp.simulate(METHODS["FedAvg"], fed, rounds, rng=seed, secure=secure)
-plain = fgmp.simulate(METHODS["FedAvg"], fed, rounds, rng=seed)
+masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, secure=secure)
+plain = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed)
 print("near the sums in the open, to 1e-9:", np.allclose(masked.x, plain.x, rtol=0, atol=1e-9))
 print(f"bytes up of a run: {masked.history['bytes_up'][-1]} under masks, {plain.history['bytes_up'][-1]} in the open")
 claim("flower-secure", holds=[np.array_equal(runs["secure"].x, masked.x), same(runs["secure"], masked)])

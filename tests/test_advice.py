@@ -7,6 +7,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fgmp
+from fgmp.running.closing import is_above_its_start
 
 
 def said(method, fed, rounds=3, **options):
@@ -83,7 +84,29 @@ def test_a_run_that_ends_above_its_start_says_so():
     objective = result.history["objective"]
     assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word[1]
     assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word[1] and "result.best" in word[1]
+    np.testing.assert_array_equal(result.x, result.best.x)
+    assert fed.objective(result.last.x) == pytest.approx(objective[-1])
     assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []
+
+
+@pytest.mark.parametrize("last, above", [(1.0, False), (1 + 1e-12, False), (1.1, True), (np.nan, True), (np.inf, True)])
+def test_what_is_above_the_start(last, above):
+    assert is_above_its_start([], np.zeros(2), np.array([1.0, 0.5, last])) == above
+    assert not is_above_its_start([], np.zeros(2), np.array([np.nan, last]))
+
+
+def test_a_last_estimate_below_the_start_is_the_result_though_an_earlier_one_was_better():
+    fed, method = labelled(sizes=(25,) * 8, noise=1.0, n_features=30), fgmp.FedGradMP(5, solver=fgmp.GradientDescent(3))
+    result = said(method, fed, 8)[1]
+    np.testing.assert_array_equal(result.x, result.last.x)
+    assert not np.array_equal(result.x, result.best.x)
+
+
+def test_rounding_after_a_warm_start_is_no_rise():
+    fed = regression((30, 30))
+    tiny = np.array([1e-30, 1e-29])
+    assert not is_above_its_start(fed.clients, np.zeros(fed.n_features), tiny)
+    assert is_above_its_start([], np.zeros(fed.n_features), tiny)
 
 
 def test_a_run_that_gives_back_a_tenth_says_so():
@@ -189,7 +212,9 @@ def test_newton_steps_come_back_too():
     fed, result = runaway()
     from dataclasses import replace
 
-    unknown = replace(result, history=result.history | {"objective": result.history["objective"][::-1]})
+    reversed_ = result.history | {"objective": result.history["objective"][::-1]}
+    unknown = replace(result, coefficients=result.last.coefficients, history=reversed_)
+    assert np.any(unknown.coefficients)
     closed = fgmp.polish(unknown, fed, solver=fgmp.PooledNewton(steps=10))
     assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
 

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,13 @@ from test_kernels import Clipped, Twice, client_of, name_of
 
 import fgmp
 from fgmp.linear_systems import least_squares
-from fgmp.local.compiled import compiled_descent, compiled_pursuit, compiling_pays
+from fgmp.local.compiled import (
+    compiled_descent,
+    compiled_pursuit,
+    compiled_span,
+    compiling_pays,
+    span_compiling_pays,
+)
 from fgmp.local.exact_pursuit import refine_by_least_squares
 from fgmp.local.loops import candidates, mark, normal_equations
 from fgmp.methods.kernels import kernel_for
@@ -172,6 +179,7 @@ def test_a_divergence_shows_in_compiled_steps(recwarn):
         (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "squared", "row span"),
         (method_of("FedIterHT", 5), "squared", "compiled steps"),
         (method_of("FedMid", 5), "logistic", "compiled steps"),
+        (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "softmax", "compiled row span"),
         (method_of("FedDualAvg", 5), "logistic", "compiled steps"),
         (method_of("FedMid", 5), "softmax", None),
         (fgmp.FedIterHT(sparsity=3, selection=fgmp.PerAtom(), **STEPS), "squared", "compiled steps"),
@@ -189,6 +197,34 @@ def test_which_kernel_serves_large_data(method, loss, expected, numba, monkeypat
     assert "compiled" not in str(name_of(method, client))
 
 
+@settings(deadline=None, max_examples=100)
+@given(st.tuples(st.integers(1, 12), st.integers(13, 40)), st.integers(2, 5), st.sampled_from([0.01, 3.0, 1e4]), seeds)
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+def test_softmax_steps_in_the_span_end_where_plain_steps_do(kind, shape, n_classes, scale, seed):
+    rng = np.random.default_rng(seed)
+    A, labels = rng.standard_normal(shape).astype(kind), rng.integers(0, n_classes, shape[0])
+    (client,) = fgmp.Federation.from_arrays([A], [labels], fgmp.SoftmaxLoss(n_classes)).clients
+    start = np.asfortranarray(scale * rng.standard_normal(client.model_shape), kind)
+    size = rng.integers(1, shape[0] + 1)
+    batches = [rng.permutation(shape[0])[:size] if size < shape[0] else None for _ in range(4)]
+    expected, tolerance = start.copy(), (1e-11, 2e-4)[kind is np.float32]
+    for rows in batches:
+        expected = expected - kind(0.5) * client.gradient(expected, rows)
+    found = compiled_span(client, start, 0.5, batches)
+    assert found.dtype == kind
+    np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance * max(1.0, np.abs(expected).max()))
+
+
+def test_a_softmax_loss_of_somebody_else_is_not_compiled(numba):
+    class Doubled(fgmp.SoftmaxLoss):
+        def derivative(self, predictions, targets):
+            return 2 * super().derivative(predictions, targets)
+
+    one = client_of(LARGE, "softmax")
+    (client,) = fgmp.Federation.from_arrays([one.features], [one.targets], Doubled(one.loss.n_classes)).clients
+    assert name_of(fgmp.FedAvg(learning_rate=0.1, local_iterations=20), client) == "row span"
+
+
 def test_a_loss_of_somebody_else_has_no_compiled_derivative(numba):
     class Doubled(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
@@ -200,12 +236,15 @@ def test_a_loss_of_somebody_else_has_no_compiled_derivative(numba):
 
 
 def test_sizes_decide(numba):
+    assert span_compiling_pays(client_of((16, 1024), "softmax"))
+    assert not span_compiling_pays(client_of((16, 1023), "softmax"))
     assert compiling_pays(client_of((64, 1024)))
     assert not compiling_pays(client_of((64, 1023)))
 
 
-@pytest.mark.parametrize("name", [*NAMES, "FedGradMP"])
-@pytest.mark.parametrize("loss", ["squared", "logistic"])
+@pytest.mark.parametrize(
+    "name, loss", [*product((*NAMES, "FedGradMP"), ("squared", "logistic")), ("FedAvg", "softmax")]
+)
 @pytest.mark.filterwarnings("ignore::fgmp.advice.AdviceWarning")  # these targets are noise
 def test_whole_runs_agree_with_numba_without_it_and_as_printed(name, loss, numba, monkeypatch):
     parts = [client_of(LARGE, loss, seed) for seed in range(3)]

@@ -52,7 +52,7 @@ def zero_objective(fed):
 
 @limits(max_examples=200)
 @given(federations(), st.data())
-def test_no_default_has_a_best_model_above_the_zero_model_and_none_ends_above_it_without_a_word(fed, data):
+def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_word(fed, data):
     tau = data.draw(st.integers(1, fed.n_features))
     batch_size = data.draw(st.sampled_from([None, 1, 3]))
     batch_size = batch_size and min(batch_size, max(client.n_samples for client in fed.clients))
@@ -60,12 +60,13 @@ def test_no_default_has_a_best_model_above_the_zero_model_and_none_ends_above_it
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = fgmp.simulate(method, fed, data.draw(st.integers(0, 6)), rng=0)
-    zero, rounding = zero_objective(fed), 1 + 1e-9
+    zero, rounding = zero_objective(fed), 1 + 2e-9
+    assert fed.objective(result.x) <= zero * rounding
     assert fed.objective(result.best.x) <= zero * rounding
     assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=1e-300)
     spoke = [w for w in said if issubclass(w.category, fgmp.RisingObjectiveWarning)]
     assert len(spoke) <= 1
-    if fed.objective(result.x) > zero * (1 + 1e-5):
+    if fed.objective(result.last.x) > zero * (1 + 1e-5):
         assert spoke and "result.best" in str(spoke[0].message)
 
 

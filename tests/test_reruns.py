@@ -1,6 +1,5 @@
 """Every notebook runs through with the other parameters of notebooks/small.yaml, and its figures can be read."""
 
-import os
 from pathlib import Path
 
 import jupytext
@@ -14,9 +13,7 @@ from fgmp.sweeping.sources import check_parameters, parameters_of
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 SMALL = yaml.safe_load((NOTEBOOKS / "small.yaml").read_text())
-QUICK = ("03_linear_convergence", "09_local_iterations", "10_cohort_size", "17_errata_checked")
-QUICKLY = "FGMP_RERUNS" not in os.environ
-RUNS = [(name, number) for name, sets in SMALL.items() for number in range(len(sets)) if name in QUICK or not QUICKLY]
+RUNS = [(name, number) for name, sets in SMALL.items() for number in range(len(sets))]
 
 
 def test_every_notebook_has_other_parameters():

@@ -153,7 +153,7 @@ class Recipe:
             result = whole(simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop))
         rounds = int(result.history["round"][-1])
         # A smaller model to start from may be the best on record; a step of the path is to add to it.
-        found = result.coefficients if start is not None and result.best.round == 0 else result.best.coefficients
+        found = result.last.coefficients if start is not None and result.best.round == 0 else result.best.coefficients
         if not self.polish:
             return Fit(found, rounds, result.history, name)
         coefficients, history = self._closed(federation, found, result.history, base)

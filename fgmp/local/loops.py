@@ -20,7 +20,7 @@ try:
 except ImportError:
     numba = None
 
-__all__ = ["candidates", "descend", "mark", "normal_equations", "pursue"]
+__all__ = ["candidates", "descend", "kept_on_disk", "mark", "normal_equations", "pursue"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -35,7 +35,7 @@ def _jit(function: Function) -> Function:
     return made
 
 
-def _kept(function: Function) -> Function:
+def kept_on_disk(function: Function) -> Function:
     """A loop, compiled when it is first called, and kept on disk."""
     if numba is None:
         return function
@@ -67,7 +67,7 @@ def _sink(values: Array, places: Support, here: int) -> None:
     values[here], places[here] = value, place
 
 
-@_kept
+@kept_on_disk
 def mark(vector: Array, count: int, marked: Array) -> None:
     """Set `marked` where the `count` largest magnitudes stand, ties towards the lower index; never what is no number.
 
@@ -102,7 +102,7 @@ def _add_four(total: Array, A: Array, places: tuple[Any, Any, Any, Any], p: Any,
         total[j] += p * a[j] + q * b[j] + r * c[j] + s * d[j]
 
 
-@_kept
+@kept_on_disk
 def candidates(A: Array, rows: Support, weights: Array, count: int, support: Support) -> Support:
     """The support, and with it where A[rows]' weights has its `count` largest entries; increasing.
 
@@ -166,7 +166,7 @@ def _solve(factor: Array, x: Array) -> None:
             x[j] -= x[i] * factor[i, j]
 
 
-@_kept
+@kept_on_disk
 def normal_equations(columns: Array, targets: Array, precision: float, share: float) -> tuple[Array, bool]:
     """`fgmp.linear_systems.least_squares` by a Cholesky factor; and whether its refinements reached the precision.
 
@@ -208,7 +208,7 @@ def normal_equations(columns: Array, targets: Array, precision: float, share: fl
     return x, False
 
 
-@_kept
+@kept_on_disk
 def pursue(
     A: Array,
     by_column: Array,
@@ -295,7 +295,7 @@ def _shorten(v: Array, threshold: Any, w: Array) -> None:
             w[j] = v[j] * 0  # what is not a number stays
 
 
-@_kept
+@kept_on_disk
 def descend(
     A: Array,
     y: Array,

@@ -16,13 +16,20 @@ from typing import Any
 import numpy as np
 
 from ..federation import Client
-from ..local.compiled import compiled_descent, compiled_pursuit, compiling_pays, has_compiled_derivative
+from ..local.compiled import (
+    compiled_descent,
+    compiled_pursuit,
+    compiled_span,
+    compiling_pays,
+    has_compiled_derivative,
+    span_compiling_pays,
+)
 from ..local.exact_pursuit import refine_by_least_squares
 from ..local.row_span import row_span_pays, steps_in_the_row_span
 from ..local.sgd_pursuit import refine_by_sgd
 from ..local.solvers import SGD, Exact
 from ..losses import SquaredLoss
-from ..models import Message, SparseModel, decode, encode
+from ..models import Array, Message, SparseModel, decode, encode
 from ..selection import Overall, PerAtom, PerOutput
 from .baselines import FedIterHT, FedMid, FirstOrderMethod
 from .contract import Exchange
@@ -130,12 +137,16 @@ def _plain_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
         return None
     if not row_span_pays(client, method.local_iterations, method.batch_size):
         return None
-    return Kernel("row span", partial(_in_the_row_span, method))
+    if span_compiling_pays(client):
+        return Kernel("compiled row span", partial(_in_the_row_span, compiled_span, method))
+    return Kernel("row span", partial(_in_the_row_span, steps_in_the_row_span, method))
 
 
-def _in_the_row_span(method: FirstOrderMethod, client: Client, message: Message, rng: np.random.Generator) -> Message:
+def _in_the_row_span(
+    steps: Callable[..., Array], method: FirstOrderMethod, client: Client, message: Message, rng: np.random.Generator
+) -> Message:
     w, minibatches = decode(message, client.model_shape), method.minibatches(client, rng)
-    return encode(steps_in_the_row_span(client, w, method.learning_rate, minibatches))
+    return encode(steps(client, w, method.learning_rate, minibatches))
 
 
 # What thresholds do between the gradient steps, by the functions of a method that say so.

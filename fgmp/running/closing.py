@@ -15,11 +15,13 @@ from ..methods.shared_support import SharedSupportGradMP
 from ..models import Array, SparseModel
 from .books import History
 
-__all__ = ["advise_at_the_end"]
+__all__ = ["advise_at_the_end", "is_above_its_start"]
 
 # A run has risen where it gave back more than this share of what it had gained.
 _SHARE = 0.1
 _ROUNDING = 1e-6
+# Values of an objective that differ by no more than this share of the zero model's are taken for the same.
+_EQUAL = 1e-9
 
 
 def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: Array, history: History) -> None:
@@ -40,11 +42,14 @@ def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: A
     if has_risen(objective) and has_risen(objective, _scale(clients, coefficients)):
         with np.errstate(invalid="ignore"):
             low = int(np.nanargmin(objective))
-        above = "" if objective[-1] <= objective[0] else f", above the {objective[0]:.3g} of the start"
+        above, kept = "", ""
+        if not objective[-1] <= objective[0]:
+            above, kept = f", above the {objective[0]:.3g} of the start", ", which is result.x too"
         advise(
             f"the objective of {type(method).__name__} ends at {objective[-1]:.3g}{above}; it was {objective[low]:.3g} "
-            f"in round {history['round'][low]}, and result.best keeps the best model. What helps: smaller or fewer "
-            "local steps (learning_rate, local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)",
+            f"in round {history['round'][low]}, and result.best keeps the best model{kept}. What helps: smaller or "
+            "fewer local steps (learning_rate, local_iterations, solver=None), a radius, an earlier stop "
+            "(stop_when_stalled)",
             RisingObjectiveWarning,
         )
     elif clients and _is_unbounded(method) and len(objective) > 1 and separates(clients, coefficients):
@@ -65,6 +70,22 @@ def _scale(clients: Sequence[Client], coefficients: Array) -> float:
     """The objective of the zero model, over the clients alike: the scale of a rise after a warm start."""
     zero = np.zeros_like(coefficients)
     return float(np.mean([client.objective(zero) for client in clients])) if clients else 0.0
+
+
+def is_above_its_start(clients: Sequence[Client], coefficients: Array, objective: Array) -> bool:
+    """Whether a run ended with an objective above its first, or not finite; False where nobody says the first.
+
+    Parameters
+    ----------
+    clients, coefficients
+        As in `advise_at_the_end`.
+    objective : ndarray
+        A column of the history.
+    """
+    first, last = objective[0], objective[-1]
+    if not np.isfinite(first) or last <= first:
+        return False
+    return not last - first <= _EQUAL * max(abs(first), _scale(clients, coefficients))
 
 
 def has_risen(objective: Array, scale: float = 0.0) -> bool:

@@ -15,14 +15,14 @@ from tqdm import tqdm
 from ..advice import InterruptedWarning, advise
 from ..checks import Seed, check_integer, check_mapping, check_protocol, check_seed, check_sequence, check_truth, shown
 from ..methods.contract import Method, State, check_method, seeded
-from ..models import Array, Support
+from ..models import Support
 from ..shapes import Shape
 from .books import Books, Metric, Progress, Totals
 from .checkpoints import Keeper
-from .closing import advise_at_the_end
+from .closing import advise_at_the_end, is_above_its_start
 from .fingerprints import fingerprint
 from .privacy import GaussianNoise
-from .results import Best, Result
+from .results import Best, Estimate, Result
 from .rounds import draw_cohort, play_round
 from .secure_sums import SecureSum
 from .state_codec import classes_for
@@ -164,10 +164,11 @@ def _result(
     rounds: int,
 ) -> Result:
     """What the run leaves, and what it says at its end."""
-    x, support, coefficients = _model(method, reached.state)
+    last = _model(method, reached.state)
     history = {name: column.copy() for name, column in books.history(reached).items()}
     assert reached.lead is not None
-    best = Best(*_model(method, reached.lead.state), reached.lead.round, reached.lead.value, books.best_by)
+    leading = _model(method, reached.lead.state)
+    best = Best(*leading, reached.lead.round, reached.lead.value, books.best_by)
     if interrupted:
         advise(
             f"Ctrl-C ended the run after round {reached.number} of {rounds}; the result is what there was",
@@ -175,14 +176,16 @@ def _result(
         )
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            advise_at_the_end(method, books.clients, coefficients, history)
-    return Result(x, support, coefficients, history, seed, reached.state, best, evaluated, interrupted)
+            advise_at_the_end(method, books.clients, last.coefficients, history)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
+    return Result(*ended, history, seed, reached.state, best, last, evaluated, interrupted)
 
 
-def _model(method: Method, state: State) -> tuple[Array, Support, Array]:
-    """Estimate, support and coefficients of a state."""
+def _model(method: Method, state: State) -> Estimate:
+    """What a state stands for."""
     coefficients = np.array(method.coefficients(state))
-    return np.array(method.estimate(state)), np.flatnonzero(coefficients), coefficients
+    return Estimate(np.array(method.estimate(state)), np.flatnonzero(coefficients), coefficients)
 
 
 def _keeper(checkpoint: Any, every: int | None) -> Keeper | None:

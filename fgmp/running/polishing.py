@@ -25,7 +25,7 @@ from ..methods.pooled_newton import PooledNewton
 from ..models import Array, SparseModel
 from ..shapes import Shaped
 from .books import Metric
-from .results import Best, Result, whole
+from .results import Best, Estimate, Result, whole
 from .simulation import simulate
 
 __all__ = ["OnSupport", "polish", "with_closing_round"]
@@ -82,8 +82,8 @@ def polish(
 
     Notes
     -----
-    Where the run ended no better than it started, the closing exchange starts from zero on the same support: Newton
-    steps do not lead back from where a loss is saturated.
+    Where nothing that the run recorded is better than the zero model, the closing exchange starts from zero on the
+    support of its last estimate: Newton steps do not lead back from where a loss is saturated.
 
     Examples
     --------
@@ -99,9 +99,10 @@ def polish(
     _check_result(result)
     check_federation("federation", federation)
     default = NormalEquations() if isinstance(federation.loss, SquaredLoss) else PooledNewton()
-    start, objective = SparseModel.of(np.asarray(result.coefficients)), result.history["objective"]
-    if len(objective) > 1 and not objective[-1] < objective[0]:
-        start = replace(start, values=np.zeros_like(start.values))
+    start = SparseModel.of(np.asarray(result.coefficients))
+    if not start.support.size:
+        last = SparseModel.of(np.asarray(result.last.coefficients))
+        start = replace(last, values=np.zeros_like(last.values))
     basis = StandardBasis() if dictionary is None else check_dictionary(dictionary)
     method = OnSupport(start, default if solver is None else solver, basis, radius)
     with quiet():  # the run itself has said what there was to say
@@ -148,7 +149,9 @@ class OnSupport(InDictionary):
 def _check_result(result: Any) -> None:
     """What polish needs of a result, which anyone can make or change."""
     check_kind("result", result, Result, "a Result, as simulate returns it")
-    if not np.any(check_array("result.coefficients", result.coefficients)):
+    last = check_kind("result.last", result.last, Estimate, "the last Estimate of a run")
+    found = check_array("result.coefficients", result.coefficients)
+    if not np.any(found) and not np.any(check_array("result.last.coefficients", last.coefficients)):
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     columns = check_mapping("result.history", result.history, "columns by their names")
     lengths = {name: check_real("result.history", column).shape for name, column in columns.items()}

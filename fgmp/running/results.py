@@ -1,14 +1,23 @@
-"""What a run leaves behind: `Result`, with the `Best` model that it recorded."""
+"""What a run leaves behind: `Result`, with its last `Estimate` and the `Best` model that it recorded."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from ..methods.contract import State
 from ..models import Array, Support
 from .books import History
 
-__all__ = ["Best", "Result", "whole"]
+__all__ = ["Best", "Estimate", "Result", "whole"]
+
+
+class Estimate(NamedTuple):
+    """A model as a signal, the positions of its nonzero coefficients, and these: as in `Result`."""
+
+    x: Array
+    support: Array
+    coefficients: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +50,8 @@ class Result:
     Attributes
     ----------
     x : ndarray
-        The last estimate, as the method has it, as a signal, shape (n_features,), or (n_features, n_outputs).
+        Where the run ended, as a signal, shape (n_features,), or (n_features, n_outputs): the last estimate, or that of
+        `best` where the last one's objective is above the start's, or not finite.
     support : ndarray of int
         Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
         the standard basis, atoms in a dictionary.
@@ -59,6 +69,8 @@ class Result:
         The server's last state, as the method defines it.
     best : Best
         The best model that was recorded, the start included: by the objective, it is never worse than the start.
+    last : Estimate
+        The last estimate in any case, as the method has it: x, support and coefficients.
     objective_on : ndarray of int or None
         The clients, by their place in the federation, over which the objective of the history is the weighted mean;
         None where these are all.
@@ -73,6 +85,7 @@ class Result:
     seed: int
     state: State = field(repr=False)
     best: Best
+    last: Estimate = field(repr=False)
     objective_on: Support | None = field(default=None, repr=False)
     interrupted: bool = False
 
