@@ -93,15 +93,15 @@ def _rows(
     counts: list[int], once: dict[str, np.ndarray], each: dict[str, np.ndarray], peaks: list[float], note: str
 ) -> list[Row]:
     last, time_of = counts[-1], {name: float(np.median(values)) for name, values in (once | each).items()}
-    what, size = f"a round of 100 of {last:,} clients over 100 of", f"{last:,} clients of {ROWS} x {FEATURES}"
+    what, size = f"a round of 100 of {last:,} clients over", f"{last:,} clients of {ROWS} x {FEATURES}"
     data_size = 8e-6 * last * ROWS * (FEATURES + 1)
     hot, cold = each["in no cache"] / each["in caches"], each[str(last)] / each[str(COHORT)]
     took, ratio = f"{time_of[str(last)]:.3g} ms", once[f"start {last}"] / once[f"floor {last}"]
     words = f"{time_of[f'start {last}']:.0f} ms; construction from lists {time_of['as a list']:.0f} ms{note}"
     return [
         Row(9, f"memory of a run over its data, {size}", [peaks[-1] / data_size], (AT_MOST, 1.5), note=note[2:]),
-        Row(9, f"{what} 100, data of both in no cache", cold.tolist(), (AT_MOST, 1.1), note=took),
-        Row(9, f"{what} the same 100 in every round, in the caches", hot.tolist(), (AT_MOST, 1.1)),
+        Row(9, f"{what} 100 of 100, data of both in no cache", cold.tolist(), (AT_MOST, 1.1), note=took),
+        Row(9, f"{what} the same 100 in every round, in caches", hot.tolist(), (AT_MOST, 1.1)),
         Row(9, f"construction and start over one pass over the data, {size}", ratio.tolist(), note=words),
         Row(9, f"the objective of all, {size}", once["objective"].tolist(), None, "ms", "objective_on names fewer"),
     ]
