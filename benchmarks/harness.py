@@ -32,7 +32,7 @@ class Row:
     Parameters
     ----------
     target : int
-        The target, 1 to 10; 0 where the benchmark broke before it could say.
+        The target, 1 to 11; 0 where the benchmark broke before it could say.
     what : str
         What was measured.
     values : list of float

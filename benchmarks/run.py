@@ -23,6 +23,7 @@ os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_
 import bench_books
 import bench_clients
 import bench_cores
+import bench_dictionaries
 import bench_fedavg
 import bench_fedgradmp
 import bench_growth
@@ -59,8 +60,9 @@ BENCHMARKS = {
     "sparse": bench_sizes.sparse_features,
     "many": bench_clients.many_clients,
     "sketch": bench_sketch.sketches,
+    "dictionaries": bench_dictionaries.dictionaries,
 }
-TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10), strict=True))
+TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10, 11), strict=True))
 
 
 def about() -> dict[str, Any]:

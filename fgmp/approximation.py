@@ -11,7 +11,9 @@ from math import comb
 from typing import NamedTuple
 
 import numpy as np
+from numpy.linalg import LinAlgError
 from numpy.typing import ArrayLike
+from scipy.linalg import cho_factor, cho_solve
 
 from .checks import check_array, check_integer
 from .dictionaries import Dictionary, StandardBasis, check_dictionary
@@ -22,6 +24,8 @@ from .selection import largest
 __all__ = ["Approximation", "approx_tau"]
 
 _EXHAUSTIVE = 20_000
+# An atom of which others leave less, as a share of its squared norm, depends on them.
+_DEPENDENT = 1e-10
 
 
 class Approximation(NamedTuple):
@@ -97,7 +101,7 @@ def _in_units(dictionary: StandardBasis, w: Array, sparsity: int) -> Approximati
     support = dictionary.approximate(correlations, sparsity)
     error = _distance(dictionary, w, support)
     exact = dictionary.orthonormal or comb(n_atoms, sparsity) <= _EXHAUSTIVE
-    if dictionary.orthonormal:
+    if dictionary.orthonormal or sparsity == 1:  # the largest inner product with an atom of norm one
         best = error
     elif exact:
         best = min(_distance(dictionary, w, np.array(s)) for s in combinations(range(n_atoms), sparsity))
@@ -105,7 +109,8 @@ def _in_units(dictionary: StandardBasis, w: Array, sparsity: int) -> Approximati
         cosines = dictionary.normalised(correlations)
         pursued = matching_pursuit(dictionary.gram, correlations, sparsity)
         starts = (support, pursued, largest(np.abs(cosines), sparsity))
-        best = min(_exchange_atoms(dictionary, w, start) for start in starts)
+        ends = {tuple(_exchange_atoms(dictionary, cosines, start)) for start in starts}
+        best = min(_distance(dictionary, w, np.array(end, np.intp)) for end in ends)
     best = min(best, error)
     rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
     return Approximation(support, error, best, error / best if error > rounding else 1.0, exact)
@@ -117,21 +122,39 @@ def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
     return float(np.linalg.norm(w - atoms @ solution))
 
 
-def _exchange_atoms(dictionary: Dictionary, w: Array, support: Support) -> float:
-    """Distance after exchanging single atoms for as long as that helps (energies from the Gram matrix alone)."""
-    correlations = dictionary.normalised(dictionary.atoms.T @ w)
-    gram = dictionary.gram / np.outer(dictionary.norms, dictionary.norms)
+def _exchange_atoms(dictionary: Dictionary, cosines: Array, support: Support) -> list[int]:
+    """The atoms after exchanging single ones for as long as that explains more of the signal.
 
-    def energy(atoms: tuple[int, ...]) -> float:
-        right = correlations[list(atoms)]
-        return float(right @ np.linalg.lstsq(gram[np.ix_(atoms, atoms)], right, rcond=None)[0])
+    All exchanges are tried at once, in k^2 d multiplications for k of d atoms. With G the inner products of the atoms
+    taken (norm one), g = G^-1 <a, w> their coefficients and H = G^-1: without atom i they explain g_i^2 / H_ii less,
+    <a_j, residual> grows by g_i b_ij / H_ii, and the squared norm that they leave of an atom a_j grows by
+    b_ij^2 / H_ii, where b_ij is the coefficient of atom i in the projection of a_j. Atoms that depend on one another
+    stay as they are.
 
-    current = tuple(int(atom) for atom in support)
-    captured = energy(current)
-    while True:
-        kept = (current[:i] + current[i + 1 :] for i in range(len(current)))
-        trials = [rest + (new,) for rest in kept for new in range(len(gram)) if new not in current]
-        best = max(trials, key=energy, default=current)
-        if energy(best) <= captured * (1 + 1e-12):
-            return _distance(dictionary, w, np.array(sorted(current), dtype=np.intp))
-        current, captured = best, energy(best)
+    Parameters
+    ----------
+    cosines : ndarray, shape (n_atoms,)
+        Inner products of the signal with the atoms scaled to norm one.
+    """
+    current, best, explained = np.sort(support), list(np.sort(support)), -1.0
+    while len(current):
+        rows = dictionary.gram[current] / np.outer(dictionary.norms[current], dictionary.norms)
+        try:
+            factor = cho_factor(rows[:, current])
+        except LinAlgError:
+            break
+        shares = 1 / cho_solve(factor, np.eye(len(current))).diagonal()  # of each atom, what the others leave
+        weights = cho_solve(factor, cosines[current])
+        energy = float(weights @ cosines[current])
+        if shares.min() < _DEPENDENT or energy <= explained * (1 + 1e-12):
+            break
+        best, explained = list(current), energy
+        projections = cho_solve(factor, rows)
+        left = 1 - np.einsum("ij,ij->j", rows, projections) + projections**2 * shares[:, None]
+        heights = cosines - weights @ rows + (weights * shares)[:, None] * projections
+        possible = left > _DEPENDENT
+        possible[:, current] = False
+        gains = np.divide(heights**2, left, out=np.zeros_like(left), where=possible) - (weights**2 * shares)[:, None]
+        old, new = np.unravel_index(gains.argmax(), gains.shape)
+        current = np.sort(np.append(np.delete(current, old), new))
+    return best

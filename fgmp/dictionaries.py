@@ -166,7 +166,8 @@ class Dictionary(StandardBasis):
         precision = float(np.finfo(self.atoms.dtype).eps)
         _refuse_duplicates(self.gram, self.norms, precision)
         rounding = 16 * precision * np.sqrt(self.atoms.shape[0])
-        self.orthonormal = bool(np.abs(self.gram - np.eye(len(self.gram))).max() <= rounding)
+        n_features, n_atoms = self.atoms.shape
+        self.orthonormal = n_atoms <= n_features and bool(np.abs(self.gram - np.eye(n_atoms)).max() <= rounding)
 
     def __repr__(self) -> str:
         kind = "orthonormal" if self.orthonormal else self.approximation

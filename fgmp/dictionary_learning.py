@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import qr
+from scipy.linalg import eigh, qr
 
+from .batch_pursuit import pursue_signals
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
-from .pursuit import matching_pursuit
 
 __all__ = ["KSVDFit", "fit_ksvd", "ksvd"]
 
@@ -89,10 +89,10 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     drawn at random add to it (with one atom per frame, from the frames themselves). One iteration
 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
-       atoms leave of the frames that use it (a singular value decomposition: exact, not the power step of approximate
+       atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
        K-SVD) [1]_;
-    2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
-       improve;
+    2. codes the frames again by matching pursuit, all at once [2]_, and keeps the old code of a frame that the new one
+       would not improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
 
     None of the three can raise the training error. An atom is not updated to a multiple of another one.
@@ -176,86 +176,110 @@ def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsi
 
 def _different(directions: Matrix, count: int) -> Matrix:
     """The first `count` directions that are not zero or multiples of one another."""
-    chosen: list[int] = []
-    for i, direction in enumerate(directions.T):
-        cosines = directions[:, chosen].T @ direction
-        if len(chosen) < count and direction.any() and np.all(np.abs(cosines) <= _PARALLEL):
-            chosen.append(i)
-    return np.asfortranarray(directions[:, chosen])
+    chosen, found = np.empty((len(directions), count), order="F"), 0
+    for direction in directions.T:
+        if found == count:
+            break
+        if direction.any() and np.all(np.abs(direction @ chosen[:, :found]) <= _PARALLEL):
+            chosen[:, found] = direction
+            found += 1
+    return chosen[:, :found]
 
 
 def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, Matrix, list[float]]:
-    codes = _code(signals, atoms, sparsity)
-    errors = [_relative_error(signals, atoms, codes)]
+    codes, size, rounding = _code(signals, atoms, sparsity), float(np.linalg.norm(signals)), _rounding(signals)
+    residuals = _residuals(signals, atoms, codes)
+    errors = [float(np.linalg.norm(residuals)) / size]
     for _ in range(iterations):
         for j in np.flatnonzero(codes.any(axis=1)):
-            _update_atom(signals, atoms, codes, int(j))
-        _code_again(signals, atoms, codes, sparsity)
-        _replace_unused(signals, atoms, codes)
-        errors.append(_relative_error(signals, atoms, codes))
+            _update_atom(residuals, atoms, codes, int(j), rounding)
+        codes, residuals = _code_again(signals, atoms, codes, residuals, sparsity)
+        _replace_unused(signals, atoms, codes, residuals)
+        errors.append(float(np.linalg.norm(residuals)) / size)
     return atoms, codes, errors
+
+
+def _residuals(signals: Matrix, atoms: Matrix, codes: Matrix) -> Matrix:
+    """What the codes leave of each signal, shape (n_signals, n_features)."""
+    left: Matrix = signals.T - codes.T @ atoms.T
+    return left
 
 
 def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     """Codes of at most `sparsity` atoms by orthogonal matching pursuit, which notices when a signal needs fewer."""
-    gram, correlations = atoms.T @ atoms, atoms.T @ _normalised(signals)
-    codes = np.zeros_like(correlations)
-    for signal, code, correlation in zip(signals.T, codes.T, correlations.T, strict=True):
-        support = matching_pursuit(gram, correlation, sparsity)
-        code[support] = np.linalg.lstsq(atoms[:, support], signal, rcond=None)[0]
+    sizes = np.linalg.norm(signals, axis=0)
+    chosen, coefficients = pursue_signals(atoms.T @ atoms, atoms.T @ _normalised(signals), sparsity)
+    codes, taken = np.zeros((atoms.shape[1], signals.shape[1])), chosen >= 0
+    codes[chosen[taken], taken.nonzero()[0]] = (coefficients * sizes[:, None])[taken]
     return codes
 
 
-def _update_atom(signals: Matrix, atoms: Matrix, codes: Matrix, j: int) -> None:
+def _update_atom(residuals: Matrix, atoms: Matrix, codes: Matrix, j: int, rounding: float) -> None:
     """Step 1, in place: the best rank-1 approximation of what the other atoms leave of the users of atom j."""
     users = np.flatnonzero(codes[j])
-    left = signals[:, users] - atoms @ codes[:, users] + np.outer(atoms[:, j], codes[j, users])
-    directions, sizes, _ = np.linalg.svd(left, full_matrices=False)
-    if sizes[0] <= _rounding(signals):
+    left = residuals[users] + np.outer(codes[j, users], atoms[:, j])
+    atom, size = _leading_direction(left)
+    if size <= rounding:
         codes[j] = 0
+        residuals[users] = left
         return
-    atom = directions[:, 0] if directions[:, 0] @ atoms[:, j] >= 0 else -directions[:, 0]
+    if atom @ atoms[:, j] < 0:
+        atom = -atom
     cosines = np.abs(atom @ atoms)
     cosines[j] = 0
     if cosines.max() <= _PARALLEL:
         atoms[:, j] = atom
-    codes[j, users] = atoms[:, j] @ left
+    codes[j, users] = left @ atoms[:, j]
+    residuals[users] = left - np.outer(codes[j, users], atoms[:, j])
 
 
-def _code_again(signals: Matrix, atoms: Matrix, codes: Matrix, sparsity: int) -> None:
-    """Step 2, in place: new codes where they are better."""
+def _leading_direction(rows: Matrix) -> tuple[Matrix, float]:
+    """The first right singular vector and its singular value, from the smaller of the two products of the matrix."""
+    n_rows, n_features = rows.shape
+    products = rows @ rows.T if n_rows < n_features else rows.T @ rows
+    last = len(products) - 1
+    value, vectors = eigh(products, subset_by_index=[last, last], check_finite=False)
+    direction = vectors[:, 0] @ rows if n_rows < n_features else vectors[:, 0]
+    return direction / (np.linalg.norm(direction) or 1.0), float(np.sqrt(max(value[0], 0.0)))
+
+
+def _code_again(
+    signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix, sparsity: int
+) -> tuple[Matrix, Matrix]:
+    """Step 2: new codes where they are better, and what they leave."""
     new = _code(signals, atoms, sparsity)
-    better = _errors(signals, atoms, new) < _errors(signals, atoms, codes)
-    codes[:, better] = new[:, better]
+    left = _residuals(signals, atoms, new)
+    kept = np.linalg.norm(left, axis=1) >= np.linalg.norm(residuals, axis=1)
+    new[:, kept], left[kept] = codes[:, kept], residuals[kept]
+    return new, left
 
 
-def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix) -> None:
+def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix) -> None:
     """Step 3, in place: atoms that no signal uses become the worst represented signals."""
-    directions, norms = _normalised(signals), np.linalg.norm(signals, axis=0)
-    while not codes.any(axis=1).all():
-        j = np.flatnonzero(~codes.any(axis=1))[0]
-        errors = _errors(signals, atoms, codes)
-        errors[np.abs(atoms.T @ directions).max(axis=0) > _PARALLEL] = 0
-        worst = errors.argmax()
-        if errors[worst] <= _rounding(signals):
+    users = np.count_nonzero(codes, axis=1)
+    if users.all():
+        return
+    directions, rounding = _normalised(signals), _rounding(signals)
+    alike = np.count_nonzero(np.abs(atoms.T @ directions) > _PARALLEL, axis=0)  # atoms that are like a signal
+    while not users.all():
+        j = int(users.argmin())
+        errors = np.linalg.norm(residuals, axis=1)
+        errors[alike > 0] = 0
+        worst = int(errors.argmax())
+        if errors[worst] <= rounding:
             return
+        alike -= np.abs(atoms[:, j] @ directions) > _PARALLEL
         atoms[:, j] = directions[:, worst]
-        codes[:, worst] = 0
-        codes[j, worst] = norms[worst]
+        alike += np.abs(atoms[:, j] @ directions) > _PARALLEL
+        users -= codes[:, worst] != 0
+        codes[:, worst], residuals[worst] = 0, 0
+        codes[j, worst] = np.linalg.norm(signals[:, worst])
+        users[j] = 1
 
 
 def _normalised(signals: Matrix) -> Matrix:
     norms = np.linalg.norm(signals, axis=0)
     return signals / np.where(norms > 0, norms, 1.0)
-
-
-def _errors(signals: Matrix, atoms: Matrix, codes: Matrix) -> Matrix:
-    norms: Matrix = np.linalg.norm(signals - atoms @ codes, axis=0)
-    return norms
-
-
-def _relative_error(signals: Matrix, atoms: Matrix, codes: Matrix) -> float:
-    return float(np.linalg.norm(signals - atoms @ codes) / np.linalg.norm(signals))
 
 
 def _rounding(signals: Matrix) -> float:

@@ -13,7 +13,7 @@ from .models import Array, Support
 __all__ = ["matching_pursuit", "simultaneous_pursuit"]
 
 # A residual below so many roundings of the signal is one.
-_ROUNDINGS = 64
+ROUNDINGS = 64
 
 
 def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
@@ -42,9 +42,9 @@ def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tup
     ndarray of int
         Positions in the flattened `correlations`, increasing.
     """
-    residuals, rounding = _start(gram, correlations)
+    norms, residuals, rounding = _start(gram, correlations)
     n_outputs = len(residuals)
-    bases = [_Basis(gram) for _ in range(n_outputs)]
+    bases = [_Basis(gram, norms) for _ in range(n_outputs)]
     chosen = [atom * n_outputs + output for atom in first for output in range(n_outputs)]
     for output, atom in ((output, atom) for output in range(n_outputs) for atom in first):
         _take(bases[output], residuals[output : output + 1], atom)
@@ -68,9 +68,9 @@ def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first:
     and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with the Euclidean norm). Parameters
     and result as `matching_pursuit`; the sparsity counts atoms.
     """
-    residuals, rounding = _start(gram, correlations)
+    norms, residuals, rounding = _start(gram, correlations)
     n_outputs = len(residuals)
-    basis, atoms = _Basis(gram), list(first)
+    basis, atoms = _Basis(gram, norms), list(first)
     for atom in first:
         _take(basis, residuals, atom)
     count = min(sparsity + len(atoms), len(gram))
@@ -84,17 +84,18 @@ def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first:
     return np.add.outer(np.sort(np.array(atoms, np.intp)) * n_outputs, np.arange(n_outputs)).reshape(-1)
 
 
-def _start(gram: Array, correlations: Array) -> tuple[Array, float]:
-    """Inner products with normalised atoms, one row for each output, and what is rounding among them."""
-    residuals = (correlations.reshape(len(gram), -1).T / np.sqrt(gram.diagonal())).astype(np.float64)
-    return residuals, float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+def _start(gram: Array, correlations: Array) -> tuple[Array, Array, float]:
+    """Norms, inner products with normalised atoms, one row for each output, and what is rounding among them."""
+    norms = np.sqrt(gram.diagonal())  # once: in a large matrix its entries are far apart
+    residuals = (correlations.reshape(len(gram), -1).T / norms).astype(np.float64)
+    return norms, residuals, float(ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
 
 
 class _Basis:
     """The atoms taken so far, orthonormalised: their inner products with all normalised atoms."""
 
-    def __init__(self, gram: Array) -> None:
-        self.gram, self.norms = gram, np.sqrt(gram.diagonal())
+    def __init__(self, gram: Array, norms: Array) -> None:
+        self.gram, self.norms = gram, norms
         self.taken: list[Array] = []
 
     def direction(self, atom: int) -> Array | None:
@@ -104,7 +105,7 @@ class _Basis:
             before = np.array(self.taken)
             direction = direction - before[:, atom] @ before
         left = direction[atom]
-        if not left > _ROUNDINGS * np.finfo(np.float64).eps:
+        if not left > ROUNDINGS * np.finfo(np.float64).eps:
             return None
         direction /= np.sqrt(left)
         return direction

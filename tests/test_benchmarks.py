@@ -4,6 +4,7 @@ import json
 import re
 
 import bench_cores
+import bench_dictionaries
 import bench_fedgradmp
 import floors
 import harness
@@ -251,11 +252,24 @@ def test_too_little_memory_is_said(monkeypatch):
     assert "5 GB are there" in row.note and "N=10 over N=5" in row.what
 
 
+def test_the_plain_ksvd_learns_the_same_atoms():
+    """Ours keeps the old code of a frame where it is better."""
+    rng = np.random.default_rng(0)
+    frames = bench_dictionaries.unit_columns(12, 200, rng).T
+    start = fgmp.ksvd(frames, 20, 3, iterations=0, rng=0).atoms
+    atoms, codes = bench_dictionaries.plain_ksvd(frames.T, start, 3, 1)
+    fit = fgmp.fit_ksvd(frames, 20, 3, iterations=1, rng=0)
+    np.testing.assert_allclose(np.abs(np.sum(atoms * fit.dictionary.atoms, axis=0)), 1, rtol=1e-9)
+    errors = np.linalg.norm(frames.T - atoms @ codes, axis=0)
+    ours = np.linalg.norm(frames.T - fit.dictionary.atoms @ fit.codes, axis=0)
+    assert np.all(ours <= errors + 1e-12) and np.mean(np.isclose(ours, errors, rtol=1e-9)) > 0.8
+
+
 def test_quick_benchmarks_run_through():
-    for name in ("precision", "memory", "restricted", "importing", "sparse", "many", "sketch"):
+    for name in ("precision", "memory", "restricted", "importing", "sparse", "many", "sketch", "dictionaries"):
         finding = run.BENCHMARKS[name](QUICK)
         assert finding.rows and all(row.values for row in finding.rows), name
-    assert set(run.TARGETS.values()) == set(range(1, 11))
+    assert set(run.TARGETS.values()) == set(range(1, 12))
 
 
 def test_the_figures_and_files_that_the_readme_names_are_there():

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
+from fgmp.approximation import _exchange_atoms
 from fgmp.models import SparseModel
 
 
@@ -139,3 +140,48 @@ def test_a_dictionary_travels_to_another_process():
     dictionary = fgmp.gaussian_dictionary(6, 9, rng=0)
     copied = pickle.loads(pickle.dumps(dictionary))
     np.testing.assert_array_equal(copied.atoms, dictionary.atoms)
+
+
+def exchanged_one_by_one(atoms, signal, support):
+    """Exchange the pair of atoms that lowers the distance most, for as long as one does; by least squares."""
+
+    def distance(chosen):
+        return np.linalg.norm(signal - atoms[:, chosen] @ np.linalg.lstsq(atoms[:, chosen], signal, rcond=None)[0])
+
+    current = sorted(support)
+    while True:
+        rests = [[atom for atom in current if atom != old] for old in current]
+        trials = [sorted([*rest, new]) for rest in rests for new in range(atoms.shape[1]) if new not in current]
+        best = min(trials, key=distance, default=current)
+        if distance(best) >= distance(current) * (1 - 1e-9):
+            return current
+        current = best
+
+
+@given(st.integers(0, 10_000), st.sampled_from([(8, 20, 3), (12, 18, 5), (7, 9, 4), (5, 4, 4)]))
+def test_exchanges_are_the_best_ones(seed, shape):
+    n_features, n_atoms, sparsity = shape
+    rng = np.random.default_rng(seed)
+    D, w = (
+        fgmp.Dictionary(rng.standard_normal(shape[:2]) * rng.uniform(0.1, 10, n_atoms)),
+        rng.standard_normal(shape[0]),
+    )
+    start = rng.choice(n_atoms, sparsity, replace=False)
+    found = _exchange_atoms(D, D.normalised(D.atoms.T @ w), start)
+    assert found == exchanged_one_by_one(D.atoms, w, start)
+
+
+def test_dependent_atoms_are_not_exchanged():
+    atoms = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    D = fgmp.Dictionary(atoms)
+    assert _exchange_atoms(D, D.normalised(atoms.T @ np.ones(3)), np.array([0, 1, 2])) == [0, 1, 2]
+    assert _exchange_atoms(D, D.normalised(atoms.T @ [0.0, 5.0, 3.0]), np.array([0, 3])) == [1, 3]
+
+
+def test_one_atom_of_many_is_the_best_one():
+    rng = np.random.default_rng(5)
+    D, w = fgmp.Dictionary(rng.standard_normal((9, 40)), "thresholding"), rng.standard_normal(9)
+    found = fgmp.approx_tau(D, w, 1)
+    errors = [np.linalg.norm(w - a * (a @ w) / (a @ a)) for a in D.atoms.T]
+    assert found.exact and found.eta == 1
+    assert found.error == pytest.approx(min(errors)) and found.support.tolist() == [np.argmin(errors)]

@@ -8,7 +8,7 @@ from sklearn.linear_model import orthogonal_mp
 
 from fgmp import dictionary_learning
 from fgmp.datasets.video import photo_clip
-from fgmp.dictionary_learning import _code, _replace_unused, _update_atom, fit_ksvd, ksvd
+from fgmp.dictionary_learning import _code, _leading_direction, _replace_unused, _update_atom, fit_ksvd, ksvd
 
 
 def relative_error(frames, fit):
@@ -121,6 +121,44 @@ def test_dark_frames_are_coded_as_well_as_bright_ones():
     assert np.all(np.linalg.norm(residual, axis=0) <= 1e-6 * np.linalg.norm(frames, axis=1))
 
 
+def plain_iteration(signals, atoms, codes, sparsity):
+    """K-SVD as one would write it first: residuals and singular values anew for each atom, each signal on its own."""
+    atoms, codes = atoms.copy(), codes.copy()
+    for j in range(atoms.shape[1]):
+        users = np.flatnonzero(codes[j])
+        codes[j] = 0
+        left, sizes, right = np.linalg.svd(signals[:, users] - atoms @ codes[:, users])
+        sign = 1 if left[:, 0] @ atoms[:, j] >= 0 else -1
+        atoms[:, j], codes[j, users] = sign * left[:, 0], sign * sizes[0] * right[0]
+    new = np.column_stack([orthogonal_mp(atoms, signal, n_nonzero_coefs=sparsity) for signal in signals.T])
+    old_errors, new_errors = (np.linalg.norm(signals - atoms @ given, axis=0) for given in (codes, new))
+    return atoms, np.where(new_errors < old_errors, new, codes)
+
+
+@pytest.mark.parametrize("shape", [(300, 16, 24, 4), (200, 40, 20, 3)])
+def test_an_iteration_is_the_textbooks(shape):
+    """Frames of norm one, for the peer stops at absolute sizes; more users than entries of a frame, and fewer."""
+    n_frames, n_features, n_atoms, sparsity = shape
+    frames, _ = planted(n_frames, n_features, n_atoms, sparsity, seed=3)
+    frames /= np.linalg.norm(frames, axis=1)[:, None]
+    for iteration in range(3):
+        before, after = (fit_ksvd(frames, n_atoms, sparsity, iterations=iteration + i, rng=0) for i in range(2))
+        assert before.codes.any(axis=1).all() and after.codes.any(axis=1).all()  # no atom is to be replaced
+        atoms, codes = plain_iteration(frames.T, before.dictionary.atoms, before.codes, sparsity)
+        np.testing.assert_allclose(after.dictionary.atoms, atoms, atol=1e-9)
+        np.testing.assert_allclose(after.codes, codes, atol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(50, 7), (7, 50), (1, 9), (9, 1), (4, 4)])
+def test_the_leading_direction_is_the_first_singular_vector(shape):
+    rows = np.random.default_rng(0).standard_normal(shape)
+    direction, size = _leading_direction(rows)
+    _, sizes, right = np.linalg.svd(rows)
+    assert size == pytest.approx(sizes[0], rel=1e-12)
+    np.testing.assert_allclose(np.abs(direction), np.abs(right[0]), atol=1e-12)
+    assert not np.isnan(_leading_direction(np.zeros(shape))[0]).any()
+
+
 # The first atom is frame 0, frame 1 can use either of the others, and nothing uses the last one.
 LAST_IDLE = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, -1, 0, 0]]).T / np.sqrt([1, 2, 2])
 
@@ -138,7 +176,9 @@ def test_several_unused_atoms_become_different_frames_the_worst_first():
     frames = np.diag([5.0, 4.0, 3.0, 2.0])
     atoms, codes = LAST_IDLE.copy(), np.zeros((3, 4))
     codes[0, 0] = 5
-    _replace_unused(frames, atoms, codes)
+    residuals = (frames - atoms @ codes).T
+    _replace_unused(frames, atoms, codes, residuals)
+    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
     np.testing.assert_array_equal(atoms, np.eye(4)[:, :3])
     np.testing.assert_array_equal(codes, frames[:3] * (np.arange(4) < 3))
 
@@ -146,14 +186,18 @@ def test_several_unused_atoms_become_different_frames_the_worst_first():
 def test_a_frame_that_is_an_atom_already_replaces_none():
     frames = np.array([[5.0, 0.0], [1.0, 1.0]]).T
     atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.array([[0.0, 1.0], [0.0, 0.0]])
-    _replace_unused(frames, atoms, codes)
+    residuals = (frames - atoms @ codes).T
+    _replace_unused(frames, atoms, codes, residuals)
+    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
     np.testing.assert_allclose(atoms, np.array([[1, 0], [np.sqrt(0.5), np.sqrt(0.5)]]).T)
 
 
 def test_an_atom_is_not_updated_to_another_one():
     frames = np.array([[3.0, 0.0], [2.0, 0.0]]).T
     atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.diag([3.0, 2.0])
-    _update_atom(frames, atoms, codes, 1)
+    residuals = (frames - atoms @ codes).T
+    _update_atom(residuals, atoms, codes, 1, 1e-16)
+    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
     np.testing.assert_array_equal(atoms[:, 1], [0.6, 0.8])
     np.testing.assert_allclose(codes, np.diag([3.0, 1.2]))
 
@@ -161,7 +205,9 @@ def test_an_atom_is_not_updated_to_another_one():
 def test_an_atom_is_not_fitted_to_rounding_errors():
     frames = np.array([[1.0, 0.0, 1e-17]]).T
     atoms, codes = np.eye(3)[:, :2].copy(), np.ones((2, 1))
-    _update_atom(frames, atoms, codes, 1)
+    residuals = (frames - atoms @ codes).T
+    _update_atom(residuals, atoms, codes, 1, 1e-16)
+    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
     np.testing.assert_array_equal(atoms, np.eye(3)[:, :2])
     np.testing.assert_array_equal(codes, [[1], [0]])
 

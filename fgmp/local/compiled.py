@@ -7,13 +7,11 @@ them; for that the client keeps a second copy of its features, with contiguous r
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
-from importlib.util import find_spec
 
 import numpy as np
 
+from ..compilation import numba_serves
 from ..federation import Client
 from ..linear_systems import least_squares
 from ..losses import LOWEST, LogisticLoss, SoftmaxLoss, SquaredLoss
@@ -53,12 +51,7 @@ def span_compiling_pays(client: Client) -> bool:
 def _pays(client: Client, least: int) -> bool:
     if not isinstance(client.features, np.ndarray) or client.features.size < least:
         return False
-    return os.environ.get("FGMP_NUMBA") != "0" and _is_installed()
-
-
-@lru_cache(maxsize=1)
-def _is_installed() -> bool:
-    return find_spec("numba") is not None
+    return numba_serves()
 
 
 def compiled_pursuit(

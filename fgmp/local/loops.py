@@ -1,49 +1,22 @@
 """Loops over the rows of a minibatch, compiled by Numba where it is installed; without it the same, in plain Python.
 
-Only `compiled` imports this module, and only where a loop serves: importing Numba takes about half a second. What is
-compiled is kept beside the byte code of this file, or in the user's cache where that folder cannot be written.
+Only `fgmp.local.compiled` imports this module, and only where a loop serves.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
+from ..compilation import jit as _jit
+from ..compilation import jit_and_keep as _kept
 from ..models import Array, Support
 
-numba: Any
-try:
-    import numba
-except ImportError:
-    numba = None
+__all__ = ["candidates", "descend", "mark", "normal_equations", "pursue"]
 
-__all__ = ["candidates", "descend", "kept_on_disk", "mark", "normal_equations", "pursue"]
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-# Sums may be taken in any order; what is not a number stays what it is.
-_ANY_ORDER = {"reassoc", "nsz", "contract"}
 _COLUMNS = 90  # with more, LAPACK is faster
-
-
-def _jit(function: Function) -> Function:
-    """A part of a loop, compiled with it."""
-    made: Function = function if numba is None else numba.njit(fastmath=_ANY_ORDER)(function)
-    return made
-
-
-def kept_on_disk(function: Function) -> Function:
-    """A loop, compiled when it is first called, and kept on disk."""
-    if numba is None:
-        return function
-    try:
-        made: Function = numba.njit(cache=True, fastmath=_ANY_ORDER)(function)
-    except RuntimeError:  # no folder that can be written: compiled anew in every process
-        made = _jit(function)
-    return made
 
 
 @_jit
@@ -67,7 +40,7 @@ def _sink(values: Array, places: Support, here: int) -> None:
     values[here], places[here] = value, place
 
 
-@kept_on_disk
+@_kept
 def mark(vector: Array, count: int, marked: Array) -> None:
     """Set `marked` where the `count` largest magnitudes stand, ties towards the lower index; never what is no number.
 
@@ -102,7 +75,7 @@ def _add_four(total: Array, A: Array, places: tuple[Any, Any, Any, Any], p: Any,
         total[j] += p * a[j] + q * b[j] + r * c[j] + s * d[j]
 
 
-@kept_on_disk
+@_kept
 def candidates(A: Array, rows: Support, weights: Array, count: int, support: Support) -> Support:
     """The support, and with it where A[rows]' weights has its `count` largest entries; increasing.
 
@@ -166,7 +139,7 @@ def _solve(factor: Array, x: Array) -> None:
             x[j] -= x[i] * factor[i, j]
 
 
-@kept_on_disk
+@_kept
 def normal_equations(columns: Array, targets: Array, precision: float, share: float) -> tuple[Array, bool]:
     """`fgmp.linear_systems.least_squares` by a Cholesky factor; and whether its refinements reached the precision.
 
@@ -208,7 +181,7 @@ def normal_equations(columns: Array, targets: Array, precision: float, share: fl
     return x, False
 
 
-@kept_on_disk
+@_kept
 def pursue(
     A: Array,
     by_column: Array,
@@ -295,7 +268,7 @@ def _shorten(v: Array, threshold: Any, w: Array) -> None:
             w[j] = v[j] * 0  # what is not a number stays
 
 
-@kept_on_disk
+@_kept
 def descend(
     A: Array,
     y: Array,

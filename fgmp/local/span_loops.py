@@ -1,4 +1,4 @@
-"""Steps of the softmax loss in the span of a client's rows, compiled by Numba where it is installed; see `loops`."""
+"""Steps of the softmax loss in the span of a client's rows, compiled by Numba where it is installed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import math
 
 import numpy as np
 
+from ..compilation import jit_and_keep
 from ..models import Array, Support
-from .loops import kept_on_disk
 
 __all__ = ["softmax_combination"]
 
 
-@kept_on_disk
+@jit_and_keep
 def softmax_combination(
     gram: Array, first: Array, labels: Support, batches: Support, weight: float, lowest: float
 ) -> Array:
