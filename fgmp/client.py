@@ -167,8 +167,10 @@ class Client:
     def features_by_row(self) -> Array:
         """Dense features with contiguous rows: themselves, or a copy that the client keeps and does not pickle.
 
-        Only compiled loops ask for it (`fgmp.local.compiled`); the data then take twice their memory.
+        Only compiled loops ask for it (`fgmp.local.compiled`); the data then take twice their memory, and no more: the
+        copy in `rounded` is let go.
         """
+        vars(self).pop("rounded", None)
         return np.ascontiguousarray(self.features)
 
     @cached_property
@@ -182,7 +184,8 @@ class Client:
         return Rounded.of(self.features)
 
     def with_rounded(self) -> Client:
-        """The client itself, which has `rounded` from now on."""
+        """The client itself, which has `rounded` from now on, in place of `features_by_row`."""
+        vars(self).pop("features_by_row", None)
         vars(self)["rounded"] = self.rounded
         return self
 

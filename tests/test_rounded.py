@@ -235,3 +235,12 @@ def test_the_copy_is_not_read_where_float64_identifies(monkeypatch):
         fgmp.simulate(fgmp.FedGradMP(3), federation, 2, rng=0, readable=readable)
         with pytest.raises(pytest.fail.Exception, match="read"):
             fgmp.simulate(fgmp.FedGradMP(3, identify="float32"), federation, 2, rng=0, readable=readable)
+
+
+def test_a_client_keeps_one_copy_at_a_time():
+    (client,) = fgmp.Federation.from_arrays([np.ones((3, 4), order="F")], [np.ones(3)]).clients
+    assert client.features_by_row.flags.c_contiguous
+    assert client.with_rounded() is client
+    assert {"rounded", "features_by_row"} & set(vars(client)) == {"rounded"}
+    assert client.features_by_row.flags.c_contiguous
+    assert {"rounded", "features_by_row"} & set(vars(client)) == {"features_by_row"}
