@@ -132,11 +132,11 @@ def test_separable_data_stay_finite(name):
     y = np.where(A[:, 0] > 0, 1.0, -1.0) if name == "logistic" else np.argmax(A[:, :3], axis=1)
     alone = fgmp.Federation.from_arrays([A], [y], loss=LOSSES[name])
     plain = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact()), alone, rounds=2, rng=0)
-    assert np.isfinite(plain.x).all() and np.linalg.norm(plain.x) > 5
+    assert np.isfinite(plain.last.x).all() and np.linalg.norm(plain.last.x) > 5
     ball = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact(), radius=2.0), alone, rounds=2, rng=0)
     assert np.linalg.norm(ball.x) == pytest.approx(2.0)
     inexact = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(steps=2)), alone, rounds=2, rng=0)
-    assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.x)
+    assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.last.x)
     assert inexact.history["objective"][-1] < inexact.history["objective"][0]
 
 

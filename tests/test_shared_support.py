@@ -45,7 +45,7 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
     # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
     client, x = dictionary.prepare(federation.pooled().clients[0]), SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
-        ours = fgmp.simulate(shared, federation, rounds, rng=0)
+        ours = fgmp.simulate(shared, federation, rounds, rng=0).last
         x = SparseModel.from_message(gradmp.refine(client, x.message(), np.random.default_rng(0)), x.shape)
         np.testing.assert_array_equal(ours.support, x.support)
         np.testing.assert_allclose(ours.coefficients, x.dense(), rtol=1e-7, atol=1e-9)

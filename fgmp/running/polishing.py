@@ -110,7 +110,9 @@ def polish(
         closed = whole(simulate(method, federation, 1, cohort_size, rng, metrics=metrics, objective_on=clients))
     _say_where_it_did_not_converge(method.solver, closed.state.memory)
     history = with_closing_round(result.history, closed.history)
-    return replace(closed, history=history, seed=result.seed, best=_better(result.best, closed, history))
+    ends = closed.last._asdict()  # whatever it started from, which may lie outside of the ball
+    closed = replace(closed, **ends, history=history, seed=result.seed)
+    return replace(closed, best=_better(result.best, closed, history))
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def test_units_that_differ_from_column_to_column_change_no_prediction_on_a_fixed
             fgmp.simulate(method, fgmp.Federation.from_arrays(As, problem.ys, LOSSES[loss]), 1, rng=0)
             for As in (problem.As, [A * apart for A in problem.As])
         )
-        distance = far((other.x.T * apart).T, one.x)
+        distance = far((other.last.x.T * apart).T, one.last.x)
         if not distance <= rounding:
             wrong.append((method, distance))
     assert wrong == []
