@@ -85,6 +85,13 @@ def test_the_history_says_what_was_spent():
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_no_model_is_chosen_by_an_objective_that_nobody_paid_for():
+    result = fgmp.simulate(METHOD, FED, 3, rng=0, private=fgmp.GaussianNoise(epsilon=0.05, clip=(50.0, 50.0)))
+    assert result.history["objective"][-1] > result.history["objective"][0]
+    np.testing.assert_array_equal(result.x, result.last.x)
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_with_much_budget_and_many_clients_the_support_is_found():
     many = fgmp.make_sparse_regression(
         400, 12, 20, 2, noise_variance=0.01, variance_decay=0.0, heterogeneity=0.0, rng=0

@@ -151,7 +151,8 @@ def federate(
     if reached.number % record_every:  # kept without this row, which a run of more rounds has not
         reached = books.record(reached)
         interrupted or is_stopped()
-    return _result(method, reached, books, seed, None if objective_on is None else evaluated, interrupted, rounds)
+    named = None if objective_on is None else evaluated
+    return _result(method, reached, books, seed, named, interrupted, rounds, private is not None)
 
 
 def _result(
@@ -162,6 +163,7 @@ def _result(
     evaluated: Support | None,
     interrupted: bool,
     rounds: int,
+    is_private: bool,
 ) -> Result:
     """What the run leaves, and what it says at its end."""
     last = _model(method, reached.state)
@@ -177,8 +179,10 @@ def _result(
     else:
         with np.errstate(over="ignore", invalid="ignore"):
             advise_at_the_end(method, books.clients, last.coefficients, history)
-    with np.errstate(over="ignore", invalid="ignore"):
-        ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
+    ended = last
+    if not is_private:  # epsilon pays for the last model, not for a choice by the data's objective
+        with np.errstate(over="ignore", invalid="ignore"):
+            ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
     return Result(*ended, history, seed, reached.state, best, last, evaluated, interrupted)
 
 

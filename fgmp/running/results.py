@@ -51,7 +51,8 @@ class Result:
     ----------
     x : ndarray
         Where the run ended, as a signal, shape (n_features,), or (n_features, n_outputs): the last estimate, or that of
-        `best` where the last one's objective is above the start's, or not finite.
+        `best` where the last one's objective is above the start's, or not finite. With noise the last in any case:
+        epsilon does not pay for a choice by the objective.
     support : ndarray of int
         Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
         the standard basis, atoms in a dictionary.
