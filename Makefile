@@ -47,12 +47,13 @@ help:  ## list the commands
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
 	$(BIN)/python tools/run_notebooks.py $(NB)
 
+# Two notebooks run at a time, each in one process: joblib then starts no others.
 test: .venv/installed  ## lint, types, unit tests, then every notebook against its committed outputs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
-	$(if $(NOTEBOOKS),FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
+	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 
 test-flower: .venv/installed  ## every test of federation on Flower, and the notebook of it

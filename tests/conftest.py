@@ -3,9 +3,13 @@
 import os
 import signal
 import threading
+from importlib.util import find_spec
 
+import numpy as np
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
+
+import fgmp
 
 # The last digits of a sum depend on the number of threads.
 threadpool_limits(1)
@@ -14,7 +18,24 @@ settings.register_profile("fgmp", deadline=None, derandomize=bool(os.environ.get
 settings.load_profile("fgmp")
 
 
-def pytest_configure() -> None:
-    """Ctrl-C interrupts, although a shell that started pytest in the background has it ignored."""
+def pytest_configure(config) -> None:
+    """Ctrl-C interrupts, although a shell that started pytest in the background has it ignored.
+
+    What several processes are about to test is compiled before they start, or each of them would.
+    """
+    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput") and find_spec("numba"):
+        compile_loops()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def compile_loops() -> None:
+    """Call the compiled loops once for the types that most tests have; they stay on disk."""
+    rng, steps = np.random.default_rng(0), {"learning_rate": 0.1, "local_iterations": 20}
+    for kind in (np.float32, np.float64):
+        A = rng.standard_normal((100, 700)).astype(kind)
+        numbers = fgmp.Federation.from_arrays([A], [A[:, 0]])
+        labels = fgmp.Federation.from_arrays([A], [rng.integers(0, 3, 100)], fgmp.SoftmaxLoss(3))
+        for method in (fgmp.FedGradMP(3), fgmp.FedGradMP(3, identify="float32"), fgmp.FedIterHT(sparsity=3, **steps)):
+            fgmp.simulate(method, numbers, 1, rng=0)
+        fgmp.simulate(fgmp.FedAvg(**steps), labels, 1, rng=0)

@@ -47,7 +47,9 @@ def oldest_environment() -> Path:
 
 def prepared(name: str) -> tuple[Path, dict[str, str], str]:
     """The Python and the environment for a name, and the kernels that are loaded there."""
-    python, environment = Path(sys.executable), dict(os.environ, FGMP_CLAIMS=str(BUILD / name / "claims"))
+    python = Path(sys.executable)
+    # As `make test` has it: two notebooks at a time, each in one process.
+    environment = dict(os.environ, FGMP_CLAIMS=str(BUILD / name / "claims"), JOBLIB_MULTIPROCESSING="0")
     if name == OLDEST:
         python = oldest_environment()
     else:
