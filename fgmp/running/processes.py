@@ -30,6 +30,9 @@ _PAUSE = 1.0
 def worker_pool(count: int, **options: Any) -> Any:
     """A `joblib.Parallel` of `count` processes that end with this one, on whatever backend is active.
 
+    Where joblib starts no processes (``JOBLIB_MULTIPROCESSING=0``, or a system without semaphores), all is done in this
+    one.
+
     Parameters
     ----------
     count : int
@@ -39,7 +42,10 @@ def worker_pool(count: int, **options: Any) -> Any:
     from joblib import Parallel
     from joblib.parallel import BACKENDS, get_active_backend
 
-    plain: Any = BACKENDS["loky"]
+    plain: Any = BACKENDS.get("loky")
+    active = get_active_backend()[0]
+    if type(active) is not plain:
+        return Parallel(n_jobs=count, **options)
 
     class Watched(plain):  # type: ignore[misc]
         """Processes that watch their parent."""
@@ -48,9 +54,6 @@ def worker_pool(count: int, **options: Any) -> Any:
             settings |= {"initializer": watch_parent, "initargs": (os.getpid(),)}
             return super().configure(n_jobs, parallel, **settings)
 
-    active = get_active_backend()[0]
-    if type(active) is not plain:
-        return Parallel(n_jobs=count, **options)
     watched = Watched(nesting_level=active.nesting_level, inner_max_num_threads=active.inner_max_num_threads)
     return Parallel(n_jobs=count, backend=watched, **options)
 
