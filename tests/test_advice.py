@@ -84,6 +84,7 @@ def test_a_run_that_ends_above_its_start_says_so():
     objective = result.history["objective"]
     assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word[1]
     assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word[1] and "result.best" in word[1]
+    assert "which is result.x too" in word[1]
     np.testing.assert_array_equal(result.x, result.best.x)
     assert fed.objective(result.last.x) == pytest.approx(objective[-1])
     assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []

@@ -84,9 +84,10 @@ def test_the_history_says_what_was_spent():
     assert "epsilon" not in fgmp.simulate(METHOD, FED, 1, rng=0).history
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_no_model_is_chosen_by_an_objective_that_nobody_paid_for():
-    result = fgmp.simulate(METHOD, FED, 3, rng=0, private=fgmp.GaussianNoise(epsilon=0.05, clip=(50.0, 50.0)))
+    with pytest.warns(fgmp.RisingObjectiveWarning) as said:
+        result = fgmp.simulate(METHOD, FED, 3, rng=0, private=fgmp.GaussianNoise(epsilon=0.05, clip=(50.0, 50.0)))
+    assert not any("result.x" in str(word.message) for word in said)
     assert result.history["objective"][-1] > result.history["objective"][0]
     np.testing.assert_array_equal(result.x, result.last.x)
 

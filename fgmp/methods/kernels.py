@@ -102,25 +102,19 @@ def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
         return None
     if isinstance(client.loss, SquaredLoss) and type(solver) is Exact and method.radius is None:
         if compiling_pays(client):
-            return Kernel("compiled least squares", partial(_by_compiled_least_squares, method))
-        return Kernel("least squares", partial(_by_least_squares, method))
+            return Kernel("compiled least squares", partial(_by_least_squares, compiled_pursuit, method))
+        return Kernel("least squares", partial(_by_least_squares, refine_by_least_squares, method))
     if several and type(solver) is SGD and not method.is_rough(client) and solver.learning_rate is not None:
         return Kernel("sgd", partial(_by_sgd, method, solver, solver.learning_rate))
     return None
 
 
-def _by_least_squares(method: FedGradMP, client: Client, message: Message, rng: np.random.Generator) -> Message:
-    x = SparseModel.from_message(message, client.model_shape)
-    minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
-    return refine_by_least_squares(client, x, minibatches, method.sparsity, method.is_rough(client)).message()
-
-
-def _by_compiled_least_squares(
-    method: FedGradMP, client: Client, message: Message, rng: np.random.Generator
+def _by_least_squares(
+    pursuit: Callable[..., SparseModel], method: FedGradMP, client: Client, message: Message, rng: np.random.Generator
 ) -> Message:
     x = SparseModel.from_message(message, client.model_shape)
     minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
-    return compiled_pursuit(client, x, minibatches, method.sparsity, method.is_rough(client)).message()
+    return pursuit(client, x, minibatches, method.sparsity, method.is_rough(client)).message()
 
 
 def _by_sgd(

@@ -24,7 +24,9 @@ _ROUNDING = 1e-6
 _EQUAL = 1e-9
 
 
-def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: Array, history: History) -> None:
+def advise_at_the_end(
+    method: Method, clients: Sequence[Client], coefficients: Array, history: History, returns_best: bool
+) -> None:
     """Warn where a run ends well above its best model, and where the model leaves no row on the wrong side.
 
     Parameters
@@ -35,6 +37,8 @@ def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: A
     coefficients : ndarray
         Of the last model.
     history : dict of ndarray
+    returns_best : bool
+        Whether the result's x is the best model in place of the last.
     """
     objective = history["objective"]
     if np.isnan(objective).all():  # nobody says it
@@ -42,9 +46,8 @@ def advise_at_the_end(method: Method, clients: Sequence[Client], coefficients: A
     if has_risen(objective) and has_risen(objective, _scale(clients, coefficients)):
         with np.errstate(invalid="ignore"):
             low = int(np.nanargmin(objective))
-        above, kept = "", ""
-        if not objective[-1] <= objective[0]:
-            above, kept = f", above the {objective[0]:.3g} of the start", ", which is result.x too"
+        above = "" if objective[-1] <= objective[0] else f", above the {objective[0]:.3g} of the start"
+        kept = ", which is result.x too" if returns_best else ""
         advise(
             f"the objective of {type(method).__name__} ends at {objective[-1]:.3g}{above}; it was {objective[low]:.3g} "
             f"in round {history['round'][low]}, and result.best keeps the best model{kept}. What helps: smaller or "

@@ -171,6 +171,10 @@ def _result(
     assert reached.lead is not None
     leading = _model(method, reached.lead.state)
     best = Best(*leading, reached.lead.round, reached.lead.value, books.best_by)
+    ended = last
+    if not is_private:  # epsilon pays for the last model, not for a choice by the data's objective
+        with np.errstate(over="ignore", invalid="ignore"):
+            ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
     if interrupted:
         advise(
             f"Ctrl-C ended the run after round {reached.number} of {rounds}; the result is what there was",
@@ -178,11 +182,7 @@ def _result(
         )
     else:
         with np.errstate(over="ignore", invalid="ignore"):
-            advise_at_the_end(method, books.clients, last.coefficients, history)
-    ended = last
-    if not is_private:  # epsilon pays for the last model, not for a choice by the data's objective
-        with np.errstate(over="ignore", invalid="ignore"):
-            ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
+            advise_at_the_end(method, books.clients, last.coefficients, history, ended is not last)
     return Result(*ended, history, seed, reached.state, best, last, evaluated, interrupted)
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..federation import Client
 from ..methods.contract import Method
-from ..methods.kernels import answer_of, is_readable
+from ..methods.kernels import answer_of
 from ..models import Message, Support
 from .generators import client_generators
 from .processes import shared_folder, worker_pool
@@ -40,9 +40,8 @@ class Alone:
         """The answers of a cohort in exchange `index` of round `number`, in the order of the cohort."""
         exchange, members = self.method.exchanges()[index], [self.clients[i] for i in cohort]
         randoms = client_generators(seed, number, index, [client.key for client in members])
-        readable = is_readable(self.readable)
         return [
-            answer_of(exchange, client, readable)(client, message, rng)
+            answer_of(exchange, client, self.readable)(client, message, rng)
             for client, rng in zip(members, randoms, strict=True)
         ]
 
