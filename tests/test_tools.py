@@ -14,6 +14,7 @@ import jupytext
 import keep_results
 import ledger
 import nbformat
+import papermill
 import pytest
 import run_notebooks
 from normalise import KERNEL, normalise, printed
@@ -21,6 +22,7 @@ from run_notebooks import Job, commit_claims, commit_pair, execute, plan, run_al
 from test_interruptions import family, living, wait_for
 
 from fgmp.book.claims import printed_claims
+from fgmp.sweeping import execution
 
 TOY = """# %% [markdown]
 # # A toy
@@ -99,6 +101,16 @@ def test_a_notebook_that_fails_leaves_its_part_before_the_error(toy, tmp_path):
     assert "[holds] toy (ours): x | expected: 1 | measured: -1" in printed(notebook)
     errors = [output for cell in notebook.cells for output in cell.get("outputs", ()) if output.output_type == "error"]
     assert [error.ename for error in errors] == ["ValueError"]
+
+
+def test_a_long_notebook_is_not_written_twice_for_every_cell(tmp_path, monkeypatch):
+    writes, write = [], papermill.engines.write_ipynb
+    monkeypatch.setattr(papermill.engines, "write_ipynb", lambda *a, **o: writes.append(write(*a, **o)))
+    cells = [nbformat.v4.new_code_cell(f"print({number})") for number in range(100)]
+    notebook = nbformat.v4.new_notebook(cells=cells, metadata={"kernelspec": {"name": "python3", "display_name": "3"}})
+    assert execution.execute(notebook, tmp_path / "out.ipynb", {}, tmp_path, {}) == ""
+    assert 2 <= len(writes) < 100
+    assert printed(nbformat.read(tmp_path / "out.ipynb", as_version=4)).split() == [str(n) for n in range(100)]
 
 
 def runs_of(folder):
