@@ -176,11 +176,18 @@ def floors(fed):
 # A run that is exact has nothing left to gain. It stops there, and its curve is continued level.
 
 # %%
+def without_noise(fed):
+    As = [client.features for client in fed.clients]
+    return fgmp.Federation.from_arrays(As, [A @ fed.truth for A in As], truth=fed.truth)
+
+
+# %%
 def experiment(alpha, seed):
-    feds = [federation(alpha, seed, noise) for noise in (0.0, noise_variance)]
+    noisy = federation(alpha, seed, noise_variance)
+    feds = without_noise(noisy), noisy
     curves = [[error_curve(fed, K, seed, callback=fgmp.stop_at(exact)) for K in Ks] for fed in feds]
     level = [[np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in row] for row in curves]
-    return level, floors(feds[1])
+    return level, floors(noisy)
 
 
 # %%

@@ -319,6 +319,7 @@ for name, ratio in zip(("sums-contour", "sums-contour-half"), crossing, strict=T
         continue
     claim(name, f"{(ratio <= 1.1).sum()} of {ratio.size} columns", ratio <= 1.1)
 
+
 # %% [markdown]
 # Columns in which one of the two does not cross 50 % inside the grid are left out. The default is at or below pooled
 # GradMP because elimination finds what GradMP drops; a sketch of half the gradient pays for it in samples.
@@ -447,28 +448,27 @@ NOISY = {  # a method, its rounds, its clips
 
 
 # %%
-def private(N, seed, epsilon, name):
-    fed, (method, T, clip) = fgmp.make_sparse_regression(N, **private_shape, rng=seed), NOISY[name]
-    x = fgmp.simulate(method, fed, T, rng=seed, private=fgmp.GaussianNoise(epsilon, clip), objective_on=1).x
+def judged(fed, x):
     support = np.flatnonzero(fgmp.PerOutput().hard(x, 3))
     error = np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth)
     return np.isin(support, np.flatnonzero(fed.truth)).sum() / 3, error
 
 
+def private(N, name, seed):
+    fed, (method, T, clip) = fgmp.make_sparse_regression(N, **private_shape, rng=seed), NOISY[name]
+    noises = [fgmp.GaussianNoise(epsilon, clip) for epsilon in epsilons]
+    return [judged(fed, fgmp.simulate(method, fed, T, rng=seed, private=noise, objective_on=1).x) for noise in noises]
+
+
 # %%
-jobs = [
-    (N, seed, epsilon, name)
-    for N in private_clients
-    for seed in range(n_private_seeds if N <= 1000 else 1)
-    for epsilon, name in product(epsilons, NOISY)
-]
+seeds_of = {N: range(n_private_seeds if N <= 1000 else 1) for N in private_clients}
+jobs = [(N, name, seed) for N in private_clients for name in NOISY for seed in seeds_of[N]]
 noisy = dict(zip(jobs, each(private, jobs), strict=True))
 
 
 # %%
 def of(N, name):
-    seeds = range(n_private_seeds if N <= 1000 else 1)
-    return np.array([[noisy[N, seed, epsilon, name] for epsilon in epsilons] for seed in seeds])
+    return np.array([noisy[N, name, seed] for seed in seeds_of[N]])
 
 
 fig, axes = panels(len(private_clients), 2, width=3.4, height=2.6, sharex=True, sharey="row", squeeze=False)
