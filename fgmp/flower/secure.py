@@ -1,10 +1,9 @@
 """Secure sums on the wire: the four trips of `fgmp.running.masking` as Flower messages, of which the server adds masks.
 
-Shamir's scheme and the key agreement are those that Flower's own primitives wrap; the masks are a stream of ChaCha20,
-where Flower's `pseudo_rand_gen` draws them from a generator of 32 bits of state, which can be tried out. What a client
-has to keep between trips stays in the state of the run. It opens its shares once, and never both of one client. Public
-keys go through the server: one that follows the protocol learns the sum only; one that hands out keys of its own is not
-defended against.
+Keys, letters and shares are Flower's (`fgmp.flower.primitives`), so that the bytes are more than those of `simulate`,
+and the sums are the same. What a client has to keep between trips stays in the state of the run. It opens its shares
+once, and never both of one client. Public keys go through the server: one that follows the protocol learns the sum
+only; one that hands out keys of its own is not defended against.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from ..models import Array, Message
 from ..running.masking import Member, unmasked_total
 from ..running.secure_sums import SecureSum
 from ..shapes import Shape
+from .primitives import FLOWER
 
 if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
@@ -97,7 +97,8 @@ def secure_sum(
         return sorted(left)
 
     replies = trip("keys", range(len(nodes)), lambda i: {"place": i})
-    keys = {i: pair for i, reply in replies.items() if (pair := _bytes_of(reply, "public", 2, 32))}
+    found = {i: _bytes_of(reply, "public", 2, None) for i, reply in replies.items()}
+    keys = {i: pair for i, pair in found.items() if pair and all(map(FLOWER.is_public, pair))}
     _name(reasons, replies, keys)
     up = sum(len(part) for pair in keys.values() for part in pair)
     down, there = len(keys) * up, enough(keys)
@@ -132,14 +133,14 @@ def secure_sum(
     uploaded = enough(masked)
 
     replies = trip("open", uploaded, lambda i: {"split": split, "uploaded": uploaded})
-    told_by = {i: _bytes_of(reply, "shares", len(split), 20) for i, reply in replies.items()}
+    told_by = {i: _bytes_of(reply, "shares", len(split), 4 + FLOWER.share_bytes) for i, reply in replies.items()}
     opened = {i: dict(zip(split, parts, strict=True)) for i, parts in told_by.items() if parts is not None}
     enough(opened)
     for i in uploaded:
         reasons[i] = ""  # its answer is in the sum, whoever left afterwards
     down += len(opened) * 4 * len(uploaded)
     up += sum(len(share) for shares_of in opened.values() for share in shares_of.values())
-    total = unmasked_total(masked, split, opened, keys, threshold)
+    total = unmasked_total(masked, split, opened, keys, threshold, FLOWER)
     like = {name: np.zeros(shape, dtype) for name, shape, dtype in json.loads(usual)}
     return Summed(total, like, reasons, up, down)
 
@@ -160,7 +161,7 @@ def reply_to_trip(asked: Any, context: Context, answer: Any) -> RecordDict:
 
     trip, state = str(asked["trip"]), context.state
     if trip == "keys":
-        member = Member(int(asked["place"]), np.empty(0, np.uint64))
+        member = Member(int(asked["place"]), np.empty(0, np.uint64), primitives=FLOWER)
         kept: dict[str, Any] = {
             "session": str(asked["session"]),
             "place": member.place,
@@ -171,7 +172,7 @@ def reply_to_trip(asked: Any, context: Context, answer: Any) -> RecordDict:
     mine = dict(state.config_records.get(_STATE, {}))
     if mine.get("session") != asked["session"]:
         raise ValueError("session is one that this client has no part in")
-    member = Member(int(mine["place"]), np.empty(0, np.uint64), tuple(mine["secrets"]))
+    member = Member(int(mine["place"]), np.empty(0, np.uint64), tuple(mine["secrets"]), FLOWER)
     if trip == "shares":
         if "kept" in mine:
             raise ValueError("this client has shared its secrets in this session")

@@ -2,9 +2,9 @@
 
 Four trips, after Bonawitz et al. (2017): the clients publish keys; each splits two secrets among all; each sends its
 vector under masks that cancel in the sum; those still there open what is needed to take the rest of the masks away.
-Keys are X25519, secrets are split by Shamir's scheme, masks are the stream of ChaCha20: all of `cryptography` and
-`pycryptodome`, nothing of the cryptography is ours. The masks come from the system's random numbers and leave no trace
-in the sum. On real machines the trips need authentic channels and deadlines; here is what they carry and cost.
+The cryptography is that of a library (`fgmp.running.primitives`). The masks come from the system's random numbers and
+leave no trace in the sum. On real machines the trips need authentic channels and deadlines; here is what they carry and
+cost.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..models import Array
+from .primitives import COMPACT, SECRET, Primitives, stream
 
 __all__ = ["SHARING", "UNMASKING", "UPLOAD", "Member", "Unmasked", "masked_sum", "unmasked_total"]
 
 # Before which trip a client may be lost; the first, publishing keys, is how it takes part at all.
 SHARING, UPLOAD, UNMASKING = 1, 2, 3
-_SECRET = 16  # bytes: Shamir's scheme in GF(2^128)
 
 
 class Unmasked(NamedTuple):
@@ -101,6 +101,7 @@ def unmasked_total(
     opened: Mapping[int, Mapping[int, bytes]],
     keys: Mapping[int, Any],
     threshold: int,
+    primitives: Primitives = COMPACT,
 ) -> Array:
     """The sum of the vectors that were uploaded, once their masks are known.
 
@@ -116,19 +117,26 @@ def unmasked_total(
         The public keys.
     threshold : int
         How many shares make a secret.
+    primitives : Primitives
+        Those of the clients.
     """
+
+    def secret(place: int) -> bytes:
+        shares = [shares[place] for shares in opened.values()][:threshold]
+        return primitives.joined([(int.from_bytes(share[:4], "big"), share[4:]) for share in shares])
+
     uploaded = sorted(masked)
     total = np.zeros_like(masked[uploaded[0]])
     for vector in masked.values():
         total += vector
     for place in uploaded:
-        total -= _stream(_joined(opened, place, threshold), total)
+        total -= stream(secret(place), total)
     for place in split:
         if place in masked:
             continue
-        key = _key_of(_joined(opened, place, threshold))
+        seed = secret(place)
         for other in uploaded:
-            mask = _stream(_agreed(key, keys[other][1], b"mask"), total)
+            mask = stream(primitives.agreed(seed, keys[other][1], b"mask"), total)
             total += mask if other > place else -mask
     return total
 
@@ -143,11 +151,19 @@ class Member:
     vector : ndarray of unsigned int
     kept : (bytes, bytes, bytes), optional
         The `secrets` of an earlier process; new ones by default.
+    primitives : Primitives
+        The same for all clients of a sum.
     """
 
-    def __init__(self, place: int, vector: Array, kept: tuple[bytes, bytes, bytes] | None = None) -> None:
-        self.place, self.vector = place, vector
-        drawn = kept or tuple(secrets.token_bytes(_SECRET) for _ in range(3))
+    def __init__(
+        self,
+        place: int,
+        vector: Array,
+        kept: tuple[bytes, bytes, bytes] | None = None,
+        primitives: Primitives = COMPACT,
+    ) -> None:
+        self.place, self.vector, self.primitives = place, vector, primitives
+        drawn = kept or tuple(secrets.token_bytes(SECRET) for _ in range(3))
         self.letters, self.seed, self.own = drawn
 
     @property
@@ -161,33 +177,35 @@ class Member:
 
     def public(self) -> tuple[bytes, bytes]:
         """The public keys: one for letters to other clients, one that masks are agreed on with."""
-        return _public(_key_of(self.letters)), _public(_key_of(self.seed))
+        return self.primitives.public(self.letters), self.primitives.public(self.seed)
 
     def split(self, others: list[int], keys: Mapping[int, Any], threshold: int) -> dict[int, bytes]:
         """A sealed letter for each other client with its shares of the two secrets; its own stay here."""
-        pairs = zip(_split(self.seed, threshold, len(others)), _split(self.own, threshold, len(others)), strict=True)
-        shares = dict(zip(others, (bytes(a) + bytes(b) for a, b in pairs), strict=True))
+        parts = (self.primitives.split(secret, threshold, len(others)) for secret in (self.seed, self.own))
+        shares = dict(zip(others, map(b"".join, zip(*parts, strict=True)), strict=True))
         self.kept, self.numbers = shares.pop(self.place), {place: i + 1 for i, place in enumerate(others)}
-        return {place: _seal(self._with(keys, place, self.place, place), share) for place, share in shares.items()}
+        seal = self.primitives.seal
+        return {place: seal(self._with(keys, place, self.place, place), share) for place, share in shares.items()}
 
     def masked(self, others: list[int], keys: Mapping[int, Any]) -> Array:
         """The vector, with its own mask, plus those it has with later clients, minus those with earlier ones."""
-        total = self.vector + _stream(self.own, self.vector)
+        total = self.vector + stream(self.own, self.vector)
         for place in others:
             if place != self.place:
-                mask = _stream(_agreed(_key_of(self.seed), keys[place][1], b"mask"), total)
+                mask = stream(self.primitives.agreed(self.seed, keys[place][1], b"mask"), total)
                 total += mask if place > self.place else -mask
         return total
 
     def opened(self, letters: Mapping[int, bytes], keys: Mapping[int, Any], uploaded: list[int]) -> dict[int, bytes]:
         """One share of each client: of its own mask where its vector arrived, of its key where it did not."""
-        shares = {place: _open(self._with(keys, place, place, self.place), text) for place, text in letters.items()}
+        opening, size = self.primitives.open, self.primitives.share_bytes
+        shares = {place: opening(self._with(keys, place, place, self.place), text) for place, text in letters.items()}
         shares[self.place] = self.kept
         number = self.numbers[self.place].to_bytes(4, "big")
-        return {p: number + (share[_SECRET:] if p in uploaded else share[:_SECRET]) for p, share in shares.items()}
+        return {p: number + (share[size:] if p in uploaded else share[:size]) for p, share in shares.items()}
 
     def _with(self, keys: Mapping[int, Any], other: int, sender: int, receiver: int) -> bytes:
-        return _agreed(_key_of(self.letters), keys[other][0], b"letter %d %d" % (sender, receiver))
+        return self.primitives.agreed(self.letters, keys[other][0], b"letter %d %d" % (sender, receiver))
 
 
 def _left(there: list[Member], lost: Mapping[int, int], trip: int, threshold: int) -> list[Member]:
@@ -198,66 +216,3 @@ def _left(there: list[Member], lost: Mapping[int, int], trip: int, threshold: in
             f"a secure sum has {len(left)} of {len(there)} clients left; expected at least {threshold}, the threshold"
         )
     return left
-
-
-def _key_of(seed: bytes) -> Any:
-    """The private key that a secret stands for."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-
-    return X25519PrivateKey.from_private_bytes(_derived(seed, b"key"))
-
-
-def _public(key: Any) -> bytes:
-    raw: bytes = key.public_key().public_bytes_raw()
-    return raw
-
-
-def _agreed(key: Any, public: bytes, purpose: bytes) -> bytes:
-    """What two clients derive from their keys alike, for one purpose."""
-    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
-
-    return _derived(key.exchange(X25519PublicKey.from_public_bytes(public)), purpose)
-
-
-def _derived(secret: bytes, purpose: bytes) -> bytes:
-    """32 bytes (HKDF, SHA-256)."""
-    from cryptography.hazmat.primitives.hashes import SHA256
-    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-
-    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret)
-
-
-def _stream(seed: bytes, like: Array) -> Array:
-    """Numbers that nobody tells from uniform ones without the seed (ChaCha20)."""
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
-
-    key = seed if len(seed) == 32 else _derived(seed, b"own mask")
-    stream = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(like.nbytes))
-    return np.frombuffer(stream, like.dtype).copy()
-
-
-def _seal(key: bytes, text: bytes) -> bytes:
-    """A letter that only the two who share the key can read; each key seals one letter."""
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-    return ChaCha20Poly1305(key).encrypt(bytes(12), text, None)
-
-
-def _open(key: bytes, letter: bytes) -> bytes:
-    from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-
-    return ChaCha20Poly1305(key).decrypt(bytes(12), letter, None)
-
-
-def _split(secret: bytes, threshold: int, count: int) -> list[bytes]:
-    from Crypto.Protocol.SecretSharing import Shamir
-
-    return [share for _, share in Shamir.split(threshold, count, secret, False)]
-
-
-def _joined(opened: Mapping[int, Mapping[int, bytes]], place: int, threshold: int) -> bytes:
-    from Crypto.Protocol.SecretSharing import Shamir
-
-    shares = [shares[place] for shares in opened.values()][:threshold]
-    secret: bytes = Shamir.combine([(int.from_bytes(share[:4], "big"), share[4:]) for share in shares], False)
-    return secret

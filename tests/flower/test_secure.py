@@ -2,12 +2,18 @@
 
 import numpy as np
 import pytest
+from cryptography.fernet import InvalidToken
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import ConfigRecord
+from flwr.common.secure_aggregation.crypto.shamir import create_shares
+from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 from here import Here, grid_of, over, spoiling
 
 import fgmp
 from fgmp.flower import OverFlower
+from fgmp.flower.primitives import FLOWER
 from fgmp.flower.wire import array_record, message_of
+from fgmp.running.primitives import derived
 
 FED = fgmp.make_sparse_regression(5, 40, 30, 3, rng=0)
 SECURE = fgmp.SecureSum()
@@ -20,20 +26,29 @@ METHODS = [
 LOST = 3
 
 
-def without_seconds(history):
-    skipped = ("seconds", "relative_error")
+def compared(history):
+    skipped = ("seconds", "relative_error", "bytes_up", "bytes_down")
     return {n: c.tolist() for n, c in history.items() if n not in skipped and not n.startswith("left_out")}
+
+
+def longer_by(n_clients):
+    """What Flower's keys (PEM), letters (Fernet) and shares (padded) add to an exchange: bytes up, bytes down."""
+    keys, letters, shares = 2 * (215 - 32), n_clients * (n_clients - 1) * (184 - 48), n_clients**2 * (36 - 16)
+    return [n_clients * keys + letters + shares, n_clients**2 * keys + letters]
 
 
 @pytest.mark.parametrize("fresh", [False, True])
 @pytest.mark.parametrize("cohort_size", [None, 3])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bits_of_the_secure_simulation(method, cohort_size, fresh):
-    """Masks cancel exactly, so that the sums are those of `simulate(secure=...)`, and so are the bytes."""
+    """Masks cancel exactly, so that the sums are those of `simulate(secure=...)`."""
     there = fgmp.federate(method, over(FED, fresh=fresh), 2, cohort_size, rng=4, secure=SECURE)
     here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, secure=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
-    assert without_seconds(there.history) == without_seconds(here.history)
+    assert compared(there.history) == compared(here.history)
+    more = [there.history[name] - here.history[name] for name in ("bytes_up", "bytes_down")]
+    exchanges = np.arange(3) * len(method.exchanges())
+    np.testing.assert_array_equal(more, np.outer(longer_by(cohort_size or 5), exchanges))
     # And near the sums without masks, as near as the resolution.
     plain = fgmp.simulate(method, FED, 2, cohort_size, rng=4)
     np.testing.assert_allclose(there.x, plain.x, atol=1e-8)
@@ -154,6 +169,39 @@ def test_an_upload_that_does_not_fit_is_left_out_and_its_masks_taken_away(spoil)
     here = fgmp.simulate(METHODS[2], FED, 2, rng=4, secure=SECURE, faults=fgmp.DropOut(clients=[LOST]))
     np.testing.assert_array_equal(there.x, here.x)
     assert there.history["left_out_malformed"].tolist() == [0, 1, 2]
+
+
+def keyed(public):
+    def spoil(reply):
+        mine = reply.content.config_records["fgmp"]
+        if "public" in mine:
+            reply.content["fgmp"] = ConfigRecord({**mine, "public": [mine["public"][0], public]})
+
+    return spoil
+
+
+OTHER_CURVE = ec.generate_private_key(ec.SECP256R1()).public_key()
+
+
+@pytest.mark.parametrize("public", [b"", b"x" * 215, public_key_to_bytes(OTHER_CURVE)])
+def test_a_key_that_is_none_is_left_out_before_anybody_uses_it(public):
+    there = fgmp.federate(METHODS[2], over(FED, {LOST: [spoiling(keyed(public), "secure")]}), 1, rng=4, secure=SECURE)
+    here = fgmp.simulate(METHODS[2], FED, 1, rng=4, secure=SECURE, faults=fgmp.DropOut(clients=[LOST]))
+    np.testing.assert_array_equal(there.x, here.x)
+    assert there.history["left_out_malformed"].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("length", [1, 16, 200])
+def test_what_is_sealed_and_split_is_found_again_by_so_many_as_the_threshold(length):
+    secret, seeds = bytes(range(length)), [b"a" * 16, b"b" * 16]
+    one, two = (FLOWER.agreed(seeds[i], FLOWER.public(seeds[1 - i]), b"letter") for i in (0, 1))
+    assert one == two != FLOWER.agreed(seeds[0], FLOWER.public(seeds[1]), b"mask")
+    assert FLOWER.open(two, FLOWER.seal(one, secret)) == secret
+    shares = list(enumerate(FLOWER.split(secret, 3, 5), start=1))
+    assert FLOWER.joined([shares[i] for i in (4, 0, 2)]) == secret
+    assert create_shares(secret, 3, 5)[1][:4] == shares[1][1][:4]
+    with pytest.raises(InvalidToken):
+        FLOWER.open(derived(one, b"another"), FLOWER.seal(one, secret))
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
