@@ -173,6 +173,12 @@ class Client:
         vars(self).pop("rounded", None)
         return np.ascontiguousarray(self.features)
 
+    def with_rows(self, rows: Array) -> Client:
+        """The client itself, whose `features_by_row` are these from now on."""
+        vars(self).pop("rounded", None)
+        vars(self)["features_by_row"] = rows
+        return self
+
     @cached_property
     def rounded(self) -> Rounded:
         """Dense features in float32 with contiguous rows, half as large, which the client keeps for rough gradients."""

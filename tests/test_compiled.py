@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from joblib import delayed
 from test_kernels import Clipped, Twice, client_of, name_of
 
 import fgmp
@@ -25,6 +26,7 @@ from fgmp.local.exact_pursuit import refine_by_least_squares
 from fgmp.local.loops import candidates, mark, normal_equations
 from fgmp.methods.kernels import kernel_for
 from fgmp.models import SparseModel
+from fgmp.running import workers
 from fgmp.selection import mark_largest
 
 ROOT = Path(fgmp.__file__).parents[1]
@@ -257,6 +259,26 @@ def test_whole_runs_agree_with_numba_without_it_and_as_printed(name, loss, numba
     for other in (printed, fgmp.simulate(method, federation, 3, rng=0)):
         np.testing.assert_allclose(fast.x, other.x, rtol=1e-9, atol=1e-12)
         np.testing.assert_array_equal(fast.support, other.support)
+
+
+def kept_in_a_worker(path):
+    """Whether each client of a run has its rows, and whether they are mapped; and what joblib takes for a leak."""
+    from joblib.externals.loky import process_executor
+
+    rows = [vars(client).get("features_by_row") for client in workers._load(path).clients]
+    return [r is not None and not r.flags.writeable for r in rows], process_executor._MAX_MEMORY_LEAK_SIZE
+
+
+@pytest.mark.parametrize("name, mapped", [("FedGradMP", True), ("FedIterHT", True), ("SharedSupportGradMP", False)])
+def test_workers_map_one_second_copy_and_are_not_replaced_for_it(name, mapped, numba):
+    parts = [client_of(LARGE, "squared", seed) for seed in range(2)]
+    small = client_of((10, 700), "squared", 2)
+    own = {"FedGradMP": fgmp.FedGradMP(5), "SharedSupportGradMP": fgmp.SharedSupportGradMP(5)}
+    method = own.get(name) or method_of(name, 40)
+    with workers.Workers(method, [*parts, small], 2) as running:
+        kept, limit = running.pool([delayed(kept_in_a_worker)(running.path)])[0]
+    assert kept == [mapped, mapped, False] and limit == float("inf")
+    assert not any("features_by_row" in vars(client) for client in parts)
 
 
 def test_the_second_copy_is_made_where_a_compiled_loop_serves_and_not_pickled(numba, monkeypatch):

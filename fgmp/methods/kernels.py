@@ -32,11 +32,11 @@ from ..losses import SquaredLoss
 from ..models import Array, Message, SparseModel, decode, encode
 from ..selection import Overall, PerAtom, PerOutput
 from .baselines import FedIterHT, FedMid, FirstOrderMethod
-from .contract import Exchange
+from .contract import Exchange, Method
 from .dual_averaging import FedDualAvg
 from .fedgradmp import FedGradMP
 
-__all__ = ["Kernel", "answer_of", "is_readable", "kernel_for"]
+__all__ = ["Kernel", "answer_of", "is_readable", "kernel_for", "reads_rows"]
 
 
 @dataclass(frozen=True)
@@ -49,10 +49,13 @@ class Kernel:
         Of the loop, for tests and readers.
     answer : callable (client, message, generator) -> message
         Ends where the printed form ends, but for rounding.
+    by_row : bool
+        Whether it reads `Client.features_by_row`.
     """
 
     name: str
     answer: Callable[[Client, Message, np.random.Generator], Message]
+    by_row: bool = False
 
 
 def answer_of(exchange: Exchange, client: Client, readable: bool = False) -> Callable[..., Message]:
@@ -69,6 +72,14 @@ def answer_of(exchange: Exchange, client: Client, readable: bool = False) -> Cal
     """
     kernel = None if is_readable(readable) else kernel_for(exchange, client)
     return exchange.answer if kernel is None else kernel.answer
+
+
+def reads_rows(method: Method, client: Client, readable: bool = False) -> bool:
+    """Whether a kernel that serves a client in a round reads `Client.features_by_row`."""
+    if is_readable(readable):
+        return False
+    kernels = (kernel_for(exchange, client) for exchange in method.exchanges())
+    return any(kernel is not None and kernel.by_row for kernel in kernels)
 
 
 def is_readable(readable: bool) -> bool:
@@ -102,7 +113,8 @@ def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
         return None
     if isinstance(client.loss, SquaredLoss) and type(solver) is Exact and method.radius is None:
         if compiling_pays(client):
-            return Kernel("compiled least squares", partial(_by_least_squares, compiled_pursuit, method))
+            loop = partial(_by_least_squares, compiled_pursuit, method)
+            return Kernel("compiled least squares", loop, by_row=not method.is_rough(client))
         return Kernel("least squares", partial(_by_least_squares, refine_by_least_squares, method))
     if several and type(solver) is SGD and not method.is_rough(client) and solver.learning_rate is not None:
         return Kernel("sgd", partial(_by_sgd, method, solver, solver.learning_rate))
@@ -160,7 +172,7 @@ def _compiled_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
         return None
     if not compiling_pays(client) or not has_compiled_derivative(client):
         return None
-    return Kernel("compiled steps", partial(_by_compiled_steps, method, between))
+    return Kernel("compiled steps", partial(_by_compiled_steps, method, between), by_row=True)
 
 
 def _by_compiled_steps(

@@ -59,7 +59,15 @@ def worker_pool(count: int, **options: Any) -> Any:
 
 
 def watch_parent(parent: int) -> None:
-    """End this process, and remove what the parent left, once it is dead."""
+    """End this process, and remove what the parent left, once it is dead.
+
+    Its memory is not watched: joblib counts mapped files as leaks, and would replace a worker again and again that
+    reads more than 300 MB of them.
+    """
+    with suppress(Exception):
+        from joblib.externals.loky import process_executor
+
+        process_executor._MAX_MEMORY_LEAK_SIZE = float("inf")
 
     def watch() -> None:
         while os.getppid() == parent:

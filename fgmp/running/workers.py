@@ -16,7 +16,7 @@ import numpy as np
 
 from ..federation import Client
 from ..methods.contract import Method
-from ..methods.kernels import answer_of
+from ..methods.kernels import answer_of, reads_rows
 from ..models import Message, Support
 from .generators import client_generators
 from .processes import shared_folder, worker_pool
@@ -49,6 +49,8 @@ class Alone:
 class Workers:
     """The clients answer in processes (joblib). Each maps the clients' data from one temporary file.
 
+    So it does with their `features_by_row`, where a kernel reads them: of either there is one in memory for all.
+
     Parameters
     ----------
     method : Method
@@ -68,7 +70,13 @@ class Workers:
 
         with ExitStack() as stack:
             self.path = str(stack.enter_context(shared_folder()) / "clients")
-            _write(self.path, (wrap_non_picklable_objects(self.method), list(self.clients), self.readable))
+            rows = {
+                place: np.ascontiguousarray(client.features)
+                for place, client in enumerate(self.clients)
+                if reads_rows(self.method, client, self.readable)
+            }
+            _write(self.path, (wrap_non_picklable_objects(self.method), list(self.clients), self.readable, rows))
+            del rows
             self.pool = stack.enter_context(worker_pool(self.count, batch_size=1, pre_dispatch="all"))
             self.open = stack.pop_all()
         return self
@@ -98,7 +106,10 @@ def _share(path: str, cohort: Support, message: Message, seed: int, number: int,
 @lru_cache(maxsize=1)
 def _load(path: str) -> Alone:
     """The method and the clients of a run, in a worker."""
-    return Alone(*_read(path))
+    method, clients, readable, rows = _read(path)
+    for place, by_row in rows.items():
+        clients[place].with_rows(by_row)
+    return Alone(method, clients, readable)
 
 
 def _write(path: str, what: Any) -> None:
