@@ -9,7 +9,7 @@ NB ?=
 MATRIX ?= 40000
 # Examples for each public function in `make test-boundary`; `make test` takes 100, the same every time.
 EXAMPLES ?= 2000
-# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest); all if empty.
+# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain); all if empty.
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
@@ -64,7 +64,7 @@ test-flower: .venv/installed  ## every test of federation on Flower, and the not
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
 
-test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels and the oldest NumPy (KERNELS=names)
+test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, and without Numba (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
 test-boundary: .venv/installed  ## hand 2,000 things that nobody should to each public function, about ten minutes (EXAMPLES=number)

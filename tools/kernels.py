@@ -1,7 +1,8 @@
-"""Compare the committed notebooks on the processors that others have, and with the oldest NumPy and SciPy allowed.
+"""Compare the committed notebooks on others' processors, with the oldest NumPy and SciPy allowed, and without Numba.
 
     kernels.py                      all of them
     kernels.py Haswell oldest       some
+    kernels.py plain                as here, without the loops that Numba compiles
     kernels.py --notebooks 07_gaussian_dictionary_digits ...
 
 OpenBLAS chooses its kernels by the processor; OPENBLAS_CORETYPE makes it choose those of another one, which add in
@@ -24,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build" / "kernels"
 CORES = ("Haswell", "Sandybridge", "SkylakeX", "Zen")
-OLDEST = "oldest"
+OLDEST, PLAIN = "oldest", "plain"
 LOADED = "import numpy, scipy.linalg, threadpoolctl; print(threadpoolctl.threadpool_info()[0]['architecture'])"
 
 
@@ -52,6 +53,8 @@ def prepared(name: str) -> tuple[Path, dict[str, str], str]:
     environment = dict(os.environ, FGMP_CLAIMS=str(BUILD / name / "claims"), JOBLIB_MULTIPROCESSING="0")
     if name == OLDEST:
         python = oldest_environment()
+    elif name == PLAIN:
+        environment["FGMP_NUMBA"] = "0"
     else:
         environment["OPENBLAS_CORETYPE"] = name
     environment["JUPYTER_PATH"] = str(python.parents[1] / "share" / "jupyter")
@@ -80,7 +83,7 @@ def _cell(case: ElementTree.Element) -> str:
 def main() -> int:
     """Print and keep the table; 1 where a cell differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*CORES, OLDEST, []], help="what to compare with; all if none")
+    parser.add_argument("names", nargs="*", choices=[*CORES, OLDEST, PLAIN, []], help="all if none")
     parser.add_argument("--notebooks", nargs="*", default=[], help="names of notebooks; all if none")
     given = parser.parse_args()
     notebooks = [NOTEBOOKS / f"{name}.ipynb" for name in given.notebooks] or [
@@ -92,11 +95,12 @@ def main() -> int:
     lines = [f"{'asked for':<12} {'loaded':<12} {'cells':>5}  cells that differ (notebook:cell)"]
     print(lines[0], flush=True)
     failed, done = False, {}
-    for name in given.names or (*CORES, OLDEST):
+    for name in given.names or (*CORES, OLDEST, PLAIN):
         python, environment, loaded = prepared(name)
-        if (python, loaded) not in done:
-            done[python, loaded] = compare(name, notebooks, python, environment)
-        count, differ = done[python, loaded]
+        same = python, loaded, name == PLAIN
+        if same not in done:
+            done[same] = compare(name, notebooks, python, environment)
+        count, differ = done[same]
         failed |= bool(differ) or not count
         lines.append(f"{name:<12} {loaded:<12} {count:>5}  {', '.join(differ) or 'none'}")
         print(lines[-1], flush=True)

@@ -119,11 +119,19 @@ def unmasked_total(
         How many shares make a secret.
     primitives : Primitives
         Those of the clients.
+
+    Raises
+    ------
+    ValueError
+        Where shares do not fit together, because somebody opened others than it was given.
     """
 
     def secret(place: int) -> bytes:
         shares = [shares[place] for shares in opened.values()][:threshold]
-        return primitives.joined([(int.from_bytes(share[:4], "big"), share[4:]) for share in shares])
+        try:
+            return primitives.joined([(int.from_bytes(share[:4], "big"), share[4:]) for share in shares])
+        except ValueError as error:
+            raise ValueError(f"shares of client {place} of the cohort do not fit together: {error}") from error
 
     uploaded = sorted(masked)
     total = np.zeros_like(masked[uploaded[0]])

@@ -191,6 +191,19 @@ def test_a_key_that_is_none_is_left_out_before_anybody_uses_it(public):
     assert there.history["left_out_malformed"].tolist() == [0, 1]
 
 
+def opening(reply):
+    mine = reply.content.config_records["fgmp"]
+    if "shares" in mine:
+        false = [share[:-1] + bytes([share[-1] ^ 1]) for share in mine["shares"]]
+        reply.content["fgmp"] = ConfigRecord({**mine, "shares": false})
+
+
+def test_a_share_that_is_another_is_an_error_and_no_sum():
+    transport = over(FED, {0: [spoiling(opening, "secure")]})
+    with pytest.raises(ValueError, match="shares of client 0 of the cohort do not fit together"):
+        fgmp.federate(METHODS[2], transport, 1, rng=4, secure=SECURE)
+
+
 @pytest.mark.parametrize("length", [1, 16, 200])
 def test_what_is_sealed_and_split_is_found_again_by_so_many_as_the_threshold(length):
     secret, seeds = bytes(range(length)), [b"a" * 16, b"b" * 16]
