@@ -379,7 +379,7 @@ def errors_of(method, m, seed, noise=0.0):
 def pooled(seed):
     fed = draw(seed, samples[-1], noise_variance=noise_variance)
     whole, support = fed.pooled().clients[0], np.flatnonzero(fed.truth)
-    found = np.linalg.lstsq(whole.features[:, support], whole.targets)[0]
+    found = np.linalg.lstsq(whole.features[:, support], whole.targets, rcond=None)[0]
     return np.linalg.norm(found - fed.truth[support]) / np.linalg.norm(fed.truth)
 
 

@@ -167,7 +167,7 @@ def least_squares_error(fed, support):
     A = np.vstack([client.columns(support) for client in fed.clients])
     y = np.concatenate([client.targets for client in fed.clients])
     x = np.zeros(fed.n_features)
-    x[support] = np.linalg.lstsq(A, y)[0]
+    x[support] = np.linalg.lstsq(A, y, rcond=None)[0]
     return np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth)
 
 

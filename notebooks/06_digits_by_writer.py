@@ -339,6 +339,9 @@ for who in sorted(contestants, key=lambda who: (list(main).index(who[0]), who[1]
 
 
 # %% [markdown]
+# With four pixels a class the runs do not settle: which of two nearly equal pixels stays hangs on the last bits, and
+# the last digit of that row on the processor.
+#
 # The paper reports that FedGradMP is ahead of all four. Here a difference of at most `level` counts as none. The
 # differences are *paired*: both methods see the same clients, cohorts and minibatches of a seed.
 

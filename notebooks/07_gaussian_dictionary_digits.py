@@ -363,6 +363,8 @@ for basis, tau in contestants:
     print(f"{tau or 'none':>4} {basis:10} {columns}")
 
 # %% [markdown]
+# With four pixels the runs do not settle, and the last digit of that row depends on the processor.
+#
 # The paper reports that the dictionary is ahead. The claims count a difference of at most 0.01 as none (0.02 for
 # `digits`), and look at every $\tau$; the numbers are those of the first. The differences are paired: the same clients,
 # cohorts and minibatches for each seed.

@@ -665,6 +665,8 @@ for tau in digits_sparsity:
     print(f"{tau:4}" + "".join(f"{np.median(ends[name, tau]):21.2f}" for name in sparse))
 
 # %% [markdown]
+# With four atoms a class the runs do not settle, and the last digit of that row depends on the processor.
+#
 # The claim is about *paired* differences: for each seed both methods have the same clients, cohorts and minibatches.
 # (The median of differences need not be the difference of the medians above.)
 
