@@ -136,8 +136,7 @@ class Selection:
 
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
-        clipped: Array = np.maximum(v, -threshold)
-        np.minimum(clipped, threshold, out=clipped)
+        clipped: Array = np.clip(v, -threshold, threshold)
         if self.always:
             clipped[list(self.always)] = 0
         return np.subtract(v, clipped, out=clipped)
