@@ -63,6 +63,7 @@ from joblib import Parallel, delayed
 import fgmp
 from fgmp.book.figures import METHODS, curve, dots, floor, images, name_lines, panels
 from fgmp.book.opening import begin
+from fgmp.book.ranges import outwards
 
 SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
 SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
@@ -83,6 +84,7 @@ data.train.check_sparsity(max(sparsity), data.train.n_features)
 pixels, classes = data.train.model_shape
 TAU, LAMBDA = sorted(sparsity)[len(sparsity) // 2], l1_weights[0]
 record_every = max(1, rounds // 40)
+step, coarse = (0.05, 0.1) if dataset == "digits" else (0.01, 0.01)  # on 400 images machines differ in the second digit
 
 # %% [markdown]
 # ## The clients
@@ -167,8 +169,8 @@ def contestant(name, knob, learning_rate):
 
 # %%
 result = fgmp.simulate(contestant("FedGradMP", TAU, 1.0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
-print(f"after 10 rounds: accuracy {fgmp.accuracy(data.train, result.x):.2f} on training clients, ", end="")
-print(f"{fgmp.accuracy(data.test, result.x):.2f} on unseen ones")
+seen, unseen = (outwards(fgmp.accuracy(some, result.x), coarse) for some in (data.train, data.test))
+print(f"after 10 rounds: accuracy {seen} on training clients, {unseen} on unseen ones")
 print(f"nonzero weights: {len(result.support)} of {result.x.size}")
 
 
@@ -317,7 +319,30 @@ legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper cen
 # the range of the differences on the same seeds; in the grey band a difference counts as none.*
 #
 # Single rounds jump, because each sees a few clients only. So a run is judged by `final`, its mean over the last
-# quarter of the records. The table has the medians over the seeds; $\tau$ and $\lambda$ are in the column "knob".
+# quarter of the records.
+#
+# **What a machine may decide.** FedGradMP and FedIterHT keep the largest entries, and pixels can tie: `digits` has 17
+# grey values, and two pixels often have the same sum over a minibatch. In how many of its ten columns is the last
+# chosen entry of a client's first gradient as large as the next one?
+
+# %%
+def tied(client, tau, rng):
+    rows = rng.choice(client.n_samples, batch_size, replace=False)
+    gradient = client.gradient(np.zeros(data.train.model_shape), rows)
+    last, following = np.sort(np.abs(gradient), axis=0)[[-2 * tau, -2 * tau - 1]]
+    return np.mean((last > 1e-6) & (last - following < 1e-6))
+
+
+for tau in [tau for tau in sorted(sparsity) if 2 * tau < pixels]:
+    rng = np.random.default_rng(0)
+    print(f"tau = {tau:3}: {np.mean([tied(client, tau, rng) for client in clients]):.0%}")
+
+
+# %% [markdown]
+# Which of the two stays hangs on how a processor rounds, and so does all that follows. What this notebook prints of
+# these two methods holds on all that we tried: for `digits` a median is printed as the tenths below and above it.
+#
+# The table has the medians over the seeds; $\tau$ and $\lambda$ are in the column "knob".
 
 # %%
 def nonzeros(who):
@@ -330,18 +355,20 @@ def kilobytes(who):
 
 
 # %%
-head = f"{'method':10} {'knob':>7} {'rate':>5} {'training':>9} {'unseen':>7} {'nonzeros':>9}"
+def median(who, column):
+    middle = np.median(final(who, column))
+    return outwards(middle, coarse) if who[0] in ("FedGradMP", "FedIterHT") else f"{middle:.2f}"
+
+
+head = f"{'method':10} {'knob':>7} {'rate':>5} {'training':>13} {'unseen':>13} {'nonzeros':>9}"
 print(head, "kB a client and round")
 for who in sorted(contestants, key=lambda who: (list(main).index(who[0]), who[1] or 0)):
-    accuracies = f"{np.median(final(who, 'training')):9.2f} {np.median(final(who, 'unseen')):7.2f}"
+    accuracies = f"{median(who, 'training'):>13} {median(who, 'unseen'):>13}"
     knob = "none" if who[1] is None else f"{who[1]:g}"
     print(f"{who[0]:10} {knob:>7} {rate[who]:5g} {accuracies} {nonzeros(who):9.0f} {kilobytes(who):21.3g}")
 
 
 # %% [markdown]
-# With four pixels a class the runs do not settle: which of two nearly equal pixels stays hangs on the last bits, and
-# the last digit of that row on the processor.
-#
 # The paper reports that FedGradMP is ahead of all four. Here a difference of at most `level` counts as none. The
 # differences are *paired*: both methods see the same clients, cohorts and minibatches of a seed.
 
@@ -349,8 +376,6 @@ for who in sorted(contestants, key=lambda who: (list(main).index(who[0]), who[1]
 def shown(values):
     return values.round(4) + 0.0  # no negative zero
 
-
-step = 0.05 if dataset == "digits" else 0.01  # on 400 images the second digit is not the same on every machine
 
 # %%
 for column in ("training", "unseen"):
@@ -400,7 +425,7 @@ legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center
 # each point is one sparsity or penalty.*
 #
 # Three questions about the right picture. First, at the same $\tau$: is FedGradMP ahead of FedIterHT, the other method
-# that fixes the number of nonzeros? The difference of their accuracies:
+# that fixes the number of nonzeros? The median difference of their accuracies, where up to `level` counts as none:
 
 # %%
 def gap(first, second, column="unseen"):
@@ -409,7 +434,9 @@ def gap(first, second, column="unseen"):
 
 against = {tau: gap(("FedGradMP", tau), ("FedIterHT", tau)) for tau in sorted(sparsity)}
 for tau, gaps in against.items():
-    print(f"tau = {tau:3}: {np.median(gaps).round(2) + 0.0:.2f} on unseen clients (seeds: {len(gaps)})")
+    middle = np.median(gaps)
+    verdict = "ahead" if middle > level else "behind" if middle < -level else "level"
+    print(f"tau = {tau:3}: FedGradMP is {verdict} on unseen clients (seeds: {len(gaps)})")
 
 # %%
 claim("fig6-same-sparsity", shown(against[TAU]), against[TAU] > level, keep={"gaps": against})
@@ -425,7 +452,7 @@ for name, weight in [who for who in contestants if who[0] in ("FedMid", "FedDual
     size, end = nonzeros((name, weight)), np.median(final((name, weight), "unseen"))
     if min(sizes_seen) <= size <= 1.1 * max(sizes_seen):
         print(f"{name:10} lambda = {weight:g}: {size:.0f} nonzeros, accuracy {end:.2f}; ", end="")
-        print(f"FedGradMP of that size: {np.interp(size, sizes_seen, ends):.2f}")
+        print(f"FedGradMP of that size: {outwards(np.interp(size, sizes_seen, ends), coarse)}")
 
 # %% [markdown]
 # The size of a penalised model is known only after the run. And the client and the server exchange more than the model:
@@ -438,7 +465,7 @@ dense = ("FedAvg", None)
 for tau in sorted(sparsity):
     sparse = ("FedGradMP", tau)
     share, wire = nonzeros(sparse) / nonzeros(dense), kilobytes(sparse) / kilobytes(dense)
-    print(f"tau = {tau:3}: accuracy {np.median(gap(dense, sparse)):.2f} below FedAvg, ", end="")
+    print(f"tau = {tau:3}: accuracy {outwards(np.median(gap(dense, sparse)), step)} below FedAvg, ", end="")
     print(f"{share:.0%} of its weights, {wire:.0%} of its bytes a round")
 
 # %%
@@ -508,7 +535,7 @@ def lead(rates):
 leads = {f"{r:g}": lead([r] * len(rivals)) for r in printed_rates}
 leads["tuned"] = lead([rate[name, main[name]] for name in rivals])
 for words, values in leads.items():
-    print(f"rivals at {words:>6}: {np.median(values).round(2) + 0.0:5.2f}")
+    print(f"rivals at {words:>6}: {outwards(np.median(values), coarse)}")
 
 # %%
 small, tuned_rates = leads[f"{min(printed_rates):g}"], leads["tuned"]
@@ -536,8 +563,8 @@ drawn = images(models, [str(i) for i in range(classes)] * len(rows), columns=cla
 # %%
 for tau in sorted(sparsity):
     used = np.count_nonzero(runs["FedGradMP", tau, 0].x, axis=1)
-    print(f"tau = {tau:3}: {np.mean(used > 0):.0%} of the pixels serve some digit, ", end="")
-    print(f"{np.mean(used > 1):.0%} more than one")
+    some, several = (f"{outwards(100 * np.mean(used > least), 100 * coarse)}%" for least in (0, 1))
+    print(f"tau = {tau:3}: {some} of the pixels serve some digit, {several} more than one")
 
 # %% [markdown]
 # ## What differs from the paper, and why
@@ -558,11 +585,11 @@ for tau in sorted(sparsity):
 #
 # ## The answer
 #
-# With tuned learning rates for all, FedGradMP is not ahead: with 8 of 64 pixels a digit it has 0.86 on unseen
-# clients, FedIterHT 0.84 and dense FedAvg 0.95. With the rivals at the rate 0.0001 it is ahead of all four by 0.4 to
-# 0.6. What it gives is a trade: with 16 pixels it is 0.03 below FedAvg at 50% of the bytes, with 4 pixels 0.22 below
-# at 12% of them. All this is measured on digits that stand in for FEMNIST; real writers, in the folder of results,
-# show the same order.
+# With tuned learning rates for all, FedGradMP is not ahead: with 8 of 64 pixels a digit its accuracy on unseen clients
+# is level with that of FedIterHT, and 0.05 to 0.1 below that of dense FedAvg. With the rivals at the rate 0.0001 it is
+# ahead of all four by 0.4 to 0.6. What it gives is a trade: with 16 pixels it is 0 to 0.05 below FedAvg at 50% of the
+# bytes, with 4 pixels 0.2 to 0.25 below at 12% of them. All this is measured on digits that stand in for FEMNIST; real
+# writers, in the folder of results, show the same order.
 #
 # ## References
 #

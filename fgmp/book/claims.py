@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_integer, check_kind, check_mapping, check_number, check_path, check_sequence, shown
+from .ranges import outwards
 
 # Wholly, at least half, less than half; then what only a statement of the paper can be.
 OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
@@ -299,10 +300,7 @@ def _summarise(
         low, q25, median, q75, high = (int(v) if v.is_integer() else v for v in (low, q25, median, q75, high))
     spread = {"min": low, "q25": q25, "q75": q75, "max": high}
     if within is not None:
-        bounds = (math.floor(low / within + 1e-9) * within, math.ceil(high / within - 1e-9) * within)
-        least, most = (f"{bound + 0.0:.6g}" for bound in bounds)
-        words = least if least == most else f"{least} to {most}"
-        return median, spread, f"{words}{unit} ({_seeds(values)})"
+        return median, spread, f"{outwards(values, within)}{unit} ({_seeds(values)})"
     inside = _seeds(values) if show(low) == show(high) else f"{show(low)} to {show(high)}, {_seeds(values)}"
     return median, spread, f"{show(median)}{unit} ({inside})"
 
