@@ -9,7 +9,7 @@ NB ?=
 MATRIX ?= 40000
 # Examples for each public function in `make test-boundary`; `make test` takes 100, the same every time.
 EXAMPLES ?= 2000
-# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain); all if empty.
+# Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
@@ -20,7 +20,7 @@ BIN := .venv/bin
 FLOWER_NOTEBOOKS := $(wildcard notebooks/14_*.ipynb)
 NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
 
-# One thread each, because two notebooks run at a time and sums must not depend on the number of cores.
+# One thread each, because notebooks run side by side and sums must not depend on the number of cores.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
@@ -64,7 +64,7 @@ test-flower: .venv/installed  ## every test of federation on Flower, and the not
 test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
 
-test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, and without Numba (KERNELS=names)
+test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
 test-boundary: .venv/installed  ## hand 2,000 things that nobody should to each public function, about ten minutes (EXAMPLES=number)

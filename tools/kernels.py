@@ -1,8 +1,9 @@
-"""Compare the committed notebooks on others' processors, with the oldest NumPy and SciPy allowed, and without Numba.
+"""Compare the committed notebooks on others' processors, with the oldest NumPy, without Numba, on shaken data.
 
     kernels.py                      all of them
     kernels.py Haswell oldest       some
     kernels.py plain                as here, without the loops that Numba compiles
+    kernels.py shaken-1             as here, with the last bit of all data shaken (tools/shake.py)
     kernels.py --notebooks 07_gaussian_dictionary_digits ...
 
 OpenBLAS chooses its kernels by the processor; OPENBLAS_CORETYPE makes it choose those of another one, which add in
@@ -13,6 +14,7 @@ print something else; build/kernels.txt keeps it, with the verdict.
 import argparse
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -25,7 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build" / "kernels"
 CORES = ("Haswell", "Sandybridge", "SkylakeX", "Zen")
-OLDEST, PLAIN = "oldest", "plain"
+OLDEST, PLAIN, SHAKEN = "oldest", "plain", ("shaken-1", "shaken-2")
+EVERY = (*CORES, OLDEST, PLAIN, *SHAKEN)
 LOADED = "import numpy, scipy.linalg, threadpoolctl; print(threadpoolctl.threadpool_info()[0]['architecture'])"
 
 
@@ -55,6 +58,11 @@ def prepared(name: str) -> tuple[Path, dict[str, str], str]:
         python = oldest_environment()
     elif name == PLAIN:
         environment["FGMP_NUMBA"] = "0"
+    elif name in SHAKEN:
+        startup = BUILD / name / "ipython" / "profile_default" / "startup"
+        startup.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / "tools" / "shake.py", startup)
+        environment |= {"IPYTHONDIR": str(startup.parents[1]), "FGMP_SHAKEN": name[-1]}
     else:
         environment["OPENBLAS_CORETYPE"] = name
     environment["JUPYTER_PATH"] = str(python.parents[1] / "share" / "jupyter")
@@ -83,7 +91,7 @@ def _cell(case: ElementTree.Element) -> str:
 def main() -> int:
     """Print and keep the table; 1 where a cell differs."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="*", choices=[*CORES, OLDEST, PLAIN, []], help="all if none")
+    parser.add_argument("names", nargs="*", choices=[*EVERY, []], help="all if none")
     parser.add_argument("--notebooks", nargs="*", default=[], help="names of notebooks; all if none")
     given = parser.parse_args()
     notebooks = [NOTEBOOKS / f"{name}.ipynb" for name in given.notebooks] or [
@@ -95,9 +103,9 @@ def main() -> int:
     lines = [f"{'asked for':<12} {'loaded':<12} {'cells':>5}  cells that differ (notebook:cell)"]
     print(lines[0], flush=True)
     failed, done = False, {}
-    for name in given.names or (*CORES, OLDEST, PLAIN):
+    for name in given.names or EVERY:
         python, environment, loaded = prepared(name)
-        same = python, loaded, name == PLAIN
+        same = python, loaded, name if name in (PLAIN, *SHAKEN) else None
         if same not in done:
             done[same] = compare(name, notebooks, python, environment)
         count, differ = done[same]
