@@ -167,22 +167,37 @@ from pathlib import Path
 sys.path[:0] = {[str(Path(run_notebooks.__file__).parent)]!r}
 from run_notebooks import Job, run_all
 folder = Path({str(tmp_path)!r})
-run_all([Job(p.stem, p, folder / "build" / (p.stem + ".ipynb")) for p in sorted(folder.glob("0*.py"))])
+run_all([Job(p.stem, p, folder / "build" / (p.stem + ".ipynb")) for p in sorted(folder.glob("0*.py"))], at_a_time=2)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, start_new_session=True)
     marks = tmp_path / "build" / ".finished"
-    assert wait_for(lambda: (marks / "03_toy").exists() and (marks / "05_third").exists(), 60)
-    assert wait_for(lambda: (tmp_path / "04_second.count").exists(), 60)
+    assert wait_for(lambda: (marks / "03_toy").exists() and (marks / "05_third").exists(), 120)
+    assert wait_for(lambda: (tmp_path / "04_second.count").exists(), 120)
     relatives = family(process)
     if number == signal.SIGINT:  # as a terminal does it: to all that it has started
         os.killpg(process.pid, number)
     else:
         process.send_signal(number)
-    process.wait(30)
-    assert wait_for(lambda: not living(relatives), 15), living(relatives)
+    process.wait(120)
+    assert wait_for(lambda: not living(relatives), 60), living(relatives)
     (tmp_path / "hold").unlink()
     assert run_all(several) == [True, True, True]
     assert runs_of(tmp_path) == {"03_toy": 1, "04_second": 2, "05_third": 1}
+
+
+@pytest.mark.parametrize(("at_a_time", "seen"), [(1, "0"), (2, "None")])
+def test_notebooks_keep_to_one_process_where_others_use_the_other_cores(at_a_time, seen, toy, tmp_path, monkeypatch):
+    monkeypatch.delenv("JOBLIB_MULTIPROCESSING", raising=False)
+    (tmp_path / "build").mkdir()
+    jobs = []
+    for name in ("03_toy", "04_second"):
+        said = tmp_path / f"{name}.said"
+        cell = f"# %%\nimport os\nwith open({str(said)!r}, 'w') as file:\n"
+        cell += "    file.write(str(os.environ.get('JOBLIB_MULTIPROCESSING')));\n"
+        (tmp_path / f"{name}.py").write_text(TOY.replace("toy", name) + cell)
+        jobs.append(Job(name, tmp_path / f"{name}.py", tmp_path / "build" / f"{name}.ipynb"))
+    assert run_all(jobs, at_a_time) == [True, True]
+    assert [(tmp_path / f"{job.name}.said").read_text() for job in jobs] == [seen, seen]
 
 
 def test_normalise_leaves_only_what_is_stable():

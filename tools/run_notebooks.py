@@ -1,4 +1,4 @@
-"""Execute the notebooks, two at a time, and list the claims they make.
+"""Execute the notebooks, one on each core, and list the claims they make.
 
     run_notebooks.py                                     into build/notebooks
     run_notebooks.py 03_linear_convergence               one of them
@@ -13,6 +13,7 @@ is kept, unless the notebook, its parameters or fgmp have changed. A notebook th
 """
 
 import argparse
+import multiprocessing
 import os
 import shutil
 import sys
@@ -28,6 +29,7 @@ import jupytext
 import ledger
 import nbformat
 import yaml
+from joblib.externals.loky import cpu_count  # joblib's own says 1 where it may start no processes
 from jupytext.config import load_jupytext_config
 from normalise import normalise, printed
 
@@ -39,6 +41,7 @@ from fgmp.sweeping.sources import check_parameters, parameters_of
 ROOT = Path(__file__).resolve().parents[1]
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build"
+MOST_AT_A_TIME = 8  # a notebook takes up to 1.5 GB
 
 
 @dataclass(frozen=True)
@@ -70,15 +73,25 @@ def execute(job: Job) -> bool:
     return not problem
 
 
-def run_all(jobs: list[Job], workers: int = 2) -> list[bool]:
+def begin(parent: int, keep_to_one_process: bool) -> None:
+    """In a process that executes notebooks: end with the parent; where other notebooks use the other cores, use one."""
+    watch_parent(parent)
+    if keep_to_one_process:
+        os.environ.setdefault("JOBLIB_MULTIPROCESSING", "0")
+
+
+def run_all(jobs: list[Job], at_a_time: int | None = None) -> list[bool]:
     """Execute what an interrupted run has not finished, and say for each job whether it ran through."""
+    at_a_time = at_a_time or min(cpu_count(), MOST_AT_A_TIME)
     done = {job.name: finished.is_done(job.output, job.key) for job in jobs}
     for job in jobs:
         if done[job.name]:
             print(f"kept    {job.name}  finished before the interruption", flush=True)
     left = [job for job in jobs if not done[job.name]]
     if left:
-        with ProcessPoolExecutor(workers, initializer=watch_parent, initargs=(os.getpid(),)) as pool:
+        start = os.getpid(), len(left) > at_a_time
+        anew = multiprocessing.get_context("spawn")  # a copy of a process with threads may wait for them forever
+        with ProcessPoolExecutor(at_a_time, anew, initializer=begin, initargs=start) as pool:
             try:
                 done |= zip([job.name for job in left], pool.map(execute, left), strict=True)
             except KeyboardInterrupt:
