@@ -22,6 +22,7 @@ def kernels(scale: Scale) -> Finding:
     contests = [
         ("FedGradMP, least squares, n=1000", fgmp.FedGradMP(10, batch_size=40, **pursuit), linear, None),
         ("FedGradMP, least squares, n=300", fgmp.FedGradMP(5, batch_size=15, **pursuit), small, None),
+        ("FedGradMP, least squares, n=300, K=10", fgmp.FedGradMP(5, 10, 15), small, None),
         ("FedGradMP, SGD on digits", contestant("FedGradMP"), digits, COHORT),
         ("FedAvg on digits", contestant("FedAvg"), digits, COHORT),
         ("FedHT, n=1000", fgmp.FedHT(sparsity=10, **steps), linear, None),
