@@ -136,7 +136,7 @@ class Selection:
 
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
-        clipped: Array = np.clip(v, -threshold, threshold)
+        clipped: Array = v.clip(-threshold, threshold)
         if self.always:
             clipped[list(self.always)] = 0
         return np.subtract(v, clipped, out=clipped)
