@@ -36,12 +36,13 @@ def softmax_combination(
         Of the exponents: below it they are it.
     """
     (n_classes, m), n_rows = first.shape, batches.shape[1]
-    combination, change = np.zeros_like(first), np.empty((n_rows, n_classes), first.dtype)
+    combination = np.zeros_like(first)
+    shares_of, lengths = np.empty((n_rows, n_classes), first.dtype), np.empty(n_rows, first.dtype)
     step, least = first.dtype.type(weight), first.dtype.type(lowest)
     for k in range(len(batches)):
         for i in range(n_rows):
             r = batches[k, i]
-            products, shares = gram[r], change[i]
+            products, shares = gram[r], shares_of[i]
             top = -first.dtype.type(math.inf)
             for c in range(n_classes):
                 coefficients, gone = combination[c], first.dtype.type(0)
@@ -54,10 +55,10 @@ def softmax_combination(
                 exponent = shares[c] - top
                 shares[c] = math.exp(least if exponent < least else exponent)
                 total += shares[c]
-            for c in range(n_classes):
-                shares[c] *= step / total
-            shares[labels[r]] -= step
+            lengths[i] = step / total
         for i in range(n_rows):
+            r, length = batches[k, i], lengths[i]
             for c in range(n_classes):
-                combination[c, batches[k, i]] += change[i, c]
+                combination[c, r] += length * shares_of[i, c]
+            combination[labels[r], r] -= step
     return combination
