@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +14,16 @@ from typing import Any
 
 __all__ = ["execute"]
 
+# Kernels that start at the same moment may be given the same port; the one that finds it taken dies at once.
+_STARTS, _NOT_UP = 3, "Kernel died before replying"
+
 
 def execute(
     notebook: Any, output: Path, parameters: Mapping[str, Any], folder: Path, environment: Mapping[str, str]
 ) -> str:
     """Execute a notebook with papermill; what has been computed is in the file, but for about a second of it.
+
+    A kernel that dies before it is up is started again, twice at most.
 
     Parameters
     ----------
@@ -47,14 +53,17 @@ def execute(
     variables = {**os.environ, **environment}
     if "FGMP_DATA" in variables:  # the kernel runs in another folder
         variables["FGMP_DATA"] = os.path.abspath(variables["FGMP_DATA"])
-    try:
-        _in_a_thread(notebook, output.resolve(), parameters, folder.resolve(), variables)
-    except PapermillExecutionError as error:
-        first = error.source.strip().partition("\n")[0]
-        message = " ".join(f"{error.ename}: {error.evalue}".split())
-        return f"In [{error.exec_count}], which starts {first!r}: {message}"
-    except Exception as error:  # a kernel that died or never came up must not stop other notebooks
-        return " ".join(f"{type(error).__name__}: {error}".split())
+    for left in reversed(range(_STARTS)):
+        try:
+            _in_a_thread(notebook, output.resolve(), parameters, folder.resolve(), variables)
+            break
+        except PapermillExecutionError as error:
+            first = error.source.strip().partition("\n")[0]
+            message = " ".join(f"{error.ename}: {error.evalue}".split())
+            return f"In [{error.exec_count}], which starts {first!r}: {message}"
+        except Exception as error:  # a kernel that died or never came up must not stop other notebooks
+            if not (left and _NOT_UP in str(error)):
+                return " ".join(f"{type(error).__name__}: {error}".split())
     return ""
 
 
@@ -68,7 +77,7 @@ def _in_a_thread(
     from papermill.iorw import load_notebook_node
     from papermill.parameterize import parameterize_notebook
 
-    managers = []
+    managers, interrupted = [], threading.Event()
 
     class Engine(NBClientEngine):  # type: ignore[misc]
         @classmethod
@@ -81,8 +90,10 @@ def _in_a_thread(
 
     class Manager(AsyncKernelManager):  # type: ignore[misc]
         async def start_kernel(self, **options: Any) -> None:
-            managers.append(self)
             await super().start_kernel(**(options | {"env": variables, "cwd": str(folder)}))
+            managers.append(self)
+            if interrupted.is_set():
+                await self.signal_kernel(signal.SIGKILL)
 
     ready = load_notebook_node(notebook)
     if parameters:  # papermill would warn of parameters that it cannot find, though they are there
@@ -100,6 +111,7 @@ def _in_a_thread(
         try:
             future.result()
         except KeyboardInterrupt:
+            interrupted.set()
             for manager in managers:
                 asyncio.run(manager.signal_kernel(signal.SIGKILL))
             raise
