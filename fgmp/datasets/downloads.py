@@ -9,6 +9,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
+import shutil
 import sys
 import tarfile
 import tempfile
@@ -301,7 +302,7 @@ def _unpack(file: DataFile, folder: Path) -> None:
 
 
 def _extract(file: DataFile, path: Path, scratch: str) -> None:
-    """Extract the members that are plain files, by tarfile's rules for data, whatever folder they stand in."""
+    """Copy out the members that are plain files, under their own names, whatever folder they stand in."""
     with tarfile.open(path) as archive:
         for entry in archive:
             name = Path(entry.name).name
@@ -309,7 +310,8 @@ def _extract(file: DataFile, path: Path, scratch: str) -> None:
                 continue
             if entry.size > file.largest:
                 raise ChecksumError(f"{path} has {name} of {entry.size} bytes; expected at most {file.largest}")
-            archive.extract(entry.replace(name=name, deep=False), scratch, filter="data")
+            with cast(IO[bytes], archive.extractfile(entry)) as content, open(Path(scratch) / name, "wb") as copy:
+                shutil.copyfileobj(content, copy)
 
 
 def _say(aloud: bool, text: str) -> None:

@@ -31,7 +31,7 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     Returns
     -------
     ndarray, shape (n_features,)
-        x*; where several supports are equally good, the first in lexical order.
+        x*; where several supports are equally good, to rounding, the first in lexical order.
 
     Raises
     ------
@@ -57,10 +57,11 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     basis, triangle = np.linalg.qr(A)
     right = basis.T @ y
     best, smallest = np.zeros(n), np.inf
+    rounding = 64 * float(np.finfo(right.dtype).eps * np.linalg.norm(right))
     for support in map(list, combinations(range(n), sparsity)):
         values = np.linalg.lstsq(triangle[:, support], right, rcond=None)[0]
-        misfit = float(np.sum((triangle[:, support] @ values - right) ** 2))
-        if misfit < smallest:
+        misfit = float(np.linalg.norm(triangle[:, support] @ values - right))
+        if misfit < smallest - rounding:
             best, smallest = np.zeros(n), misfit
             best[support] = values
     return best
