@@ -7,16 +7,13 @@ CONSTRAINTS ?= -c constraints.txt
 NB ?=
 # How many kinds of runs `make test-matrix` draws from the 15 million.
 MATRIX ?= 40000
-# Examples for each public function in `make test-boundary`; `make test` takes 100, the same every time.
-EXAMPLES ?= 2000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
 KERNELS ?=
 # Benchmarks for `make bench`, by name, and options such as --resume; all if empty.
 BENCH ?=
-# Where the files of the repository are shown, for the links of the site (https://.../blob/main); none if empty.
-FGMP_REPOSITORY ?=
-
 BIN := .venv/bin
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS)
+BOOK := $(CURDIR)/.venv/bin/python -m book
 FLOWER_NOTEBOOKS := $(wildcard notebooks/14_*.ipynb)
 NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
 
@@ -39,38 +36,35 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-flower test-matrix test-kernels test-boundary soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-flower test-matrix test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 reproduce: .venv/installed  ## run all notebooks into build/notebooks and list the claims
-	$(BIN)/python tools/run_notebooks.py $(NB)
+	cd notebooks && $(BOOK) run $(NB)
 
 # Two notebooks run at a time, each in one process: joblib then starts no others.
-test: .venv/installed  ## lint, types, unit tests, then every notebook against its committed outputs
+test: .venv/tests  ## lint, types, unit tests, then every notebook against its committed outputs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
-	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest -n 2 --dist loadscope \
+	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
 
-test-flower: .venv/installed  ## every test of federation on Flower, and the notebook of it
+test-flower: .venv/engine  ## every test of federation on Flower, and the notebook of it
 	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 --dist loadscope tests/flower
-	FGMP_CLAIMS=$(CURDIR)/build/nbval/claims $(BIN)/python -m pytest \
+	$(BIN)/python -m pytest \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(FLOWER_NOTEBOOKS)
 
-test-matrix: .venv/installed  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
+test-matrix: .venv/tests  ## recount a large sample of all kinds of runs, about 15 minutes on two cores (MATRIX=number)
 	FGMP_MATRIX=$(MATRIX) $(BIN)/python -m pytest -n 2 -q tests/matrix
 
-test-kernels: .venv/installed  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
+test-kernels: .venv/tests  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
-test-boundary: .venv/installed  ## hand 2,000 things that nobody should to each public function, about ten minutes (EXAMPLES=number)
-	FGMP_EXAMPLES=$(EXAMPLES) MPLBACKEND=agg $(BIN)/python -m pytest -n 2 -q tests/test_boundary.py
-
-soak: .venv/installed  ## runs of 20,000 rounds, and one that is killed 30 times, about five minutes
+soak: .venv/tests  ## runs of 20,000 rounds, and one that is killed 30 times, about five minutes
 	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_soak.py tests/test_interruptions.py
 
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
@@ -82,15 +76,14 @@ lab: .venv/installed  ## open JupyterLab on the notebooks
 	$(BIN)/python -m jupyterlab notebooks
 
 refresh: .venv/installed  ## run the committed notebooks again, and write all that is made from them (NB="03_name ...")
-	$(BIN)/python tools/run_notebooks.py --in-place $(NB)
+	cd notebooks && $(BOOK) run --in-place $(NB)
 
 paper: .venv/installed  ## run the notebooks at the sizes of notebooks/paper.yaml into build/paper
-	$(BIN)/python tools/run_notebooks.py --parameters notebooks/paper.yaml $(NB)
+	cd notebooks && $(BOOK) run --parameters paper.yaml $(NB)
 
 site: .venv/site  ## make the site of the book in build/site/html, from the notebooks as they are committed
-	$(BIN)/python tools/site_sources.py build/site/sources --repository "$(FGMP_REPOSITORY)"
-	FGMP_REPOSITORY="$(FGMP_REPOSITORY)" $(BIN)/python -m sphinx -W --keep-going -E -q -d build/site/doctrees \
-	  build/site/sources build/site/html
+	rm -rf docs/api
+	$(BIN)/python -m sphinx -W --keep-going -E -q -c docs -d build/site/doctrees . build/site/html
 
 test-site: site  ## make the site and open every page of it in a browser (Chromium or Chrome)
 	$(BIN)/python -m pytest -q -rs docs
@@ -110,22 +103,30 @@ clean:  ## remove the environment, the builds and the caches
 	  { echo 'fgmp needs Python 3.11 or newer; name one with: make PYTHON=python3.12 ...' >&2; exit 1; }
 	$(PYTHON) -m venv .venv
 	@echo 'installing into .venv; the first time this takes some minutes'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS) \
-	  -e '.[notebooks,fast,video,femnist,secure,privacy,cluster,flower,test,bench]'
+	$(INSTALL) -e '.[notebooks,fast,secure,privacy]'
 	@touch $@
 
-.venv/mutmut: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[mutants]'
+# What only some commands need is added where they are run.
+.venv/tests: .venv/installed
+	$(INSTALL) -e '.[video,femnist,test,bench]'
 	@touch $@
 
-.venv/site: .venv/installed
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[site]'
+.venv/engine: .venv/tests
+	$(INSTALL) -e '.[flower]'
+	@touch $@
+
+.venv/mutmut: .venv/tests
+	$(INSTALL) -e '.[mutants]'
+	@touch $@
+
+.venv/site: .venv/tests
+	$(INSTALL) -e '.[site]'
 	@touch $@
 
 # A peer that does not install here is named as missing in the table of the benchmarks.
-.venv/peers: .venv/installed benchmarks/peers.py
+.venv/peers: .venv/tests benchmarks/peers.py
 	$(BIN)/python benchmarks/peers.py peers | while read -r peer; do \
-	  $(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) "$$peer" </dev/null || \
+	  $(INSTALL) "$$peer" </dev/null || \
 	  echo "$$peer does not install here" >&2; done
 	$(PYTHON) -m venv .venv/flower
 	$(BIN)/python benchmarks/peers.py flower | while read -r peer; do \

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import AT_LEAST, Curve, Finding, Row, Scale, interleaved
+from harness import AT_LEAST, Finding, Row, Scale, interleaved
 from images import BATCH, CLASSES, COHORT, PIXELS, STEPS, clients_work, contestant, images_by_writer
 from peers import Peer, flower_python, peer
 from textbook import softmax_steps
@@ -111,7 +111,7 @@ def in_process(clients: Any) -> tuple[dict[str, Callable[[], None]], dict[str, s
     """The contestants that run here, and what hinders the others."""
     runs, trouble = {"textbook": textbook(clients)}, {}
     for name, needs, make in (("jax.vmap", "jax", vmap), ("FedJAX", "fedjax", fedjax)):
-        if peer(needs).missing:
+        if peer(needs).version is None:
             trouble[name] = str(peer(needs))
             continue
         try:
@@ -160,4 +160,4 @@ def client_work(scale: Scale) -> Finding:
         if name == "Flower":
             note += "; its round includes its own messages and its polling"
         rows.append(Row(3, what, (seconds[name] / own).tolist(), bound, note=note))
-    return Finding(rows, [Curve("fedavg", "client work", list(milli), list(milli.values()), "", "ms for one round")])
+    return Finding(rows)

@@ -3,12 +3,11 @@
 import os
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 import floors
 import numpy as np
-from harness import AT_LEAST, AT_MOST, Curve, Finding, Row, Scale, interleaved
+from harness import AT_LEAST, AT_MOST, Finding, Row, Scale, interleaved
 from machine import available_gigabytes
 from textbook import draw_rows, gradient_matching_pursuit, gradient_matching_pursuit_rounds
 
@@ -18,7 +17,6 @@ from fgmp.models import Message, SparseModel
 
 TAU, K, BATCH, ROWS = 10, 3, 40, 100
 METHOD = fgmp.FedGradMP(sparsity=TAU, local_iterations=K, batch_size=BATCH)
-ROUGH = replace(METHOD, identify="float32")
 
 
 def some_model(n: int, dtype: type = np.float64) -> SparseModel:
@@ -28,10 +26,10 @@ def some_model(n: int, dtype: type = np.float64) -> SparseModel:
     return SparseModel(support, rng.standard_normal(TAU).astype(dtype), (n,))
 
 
-def ours(clients: tuple[fgmp.Client, ...], message: Message, method: fgmp.FedGradMP = METHOD) -> Callable[[], None]:
+def ours(clients: tuple[fgmp.Client, ...], message: Message) -> Callable[[], None]:
     """One round of all clients."""
-    (exchange,), rng = method.exchanges(), np.random.default_rng(2)
-    prepared = [method.prepare(client) for client in clients]
+    (exchange,), rng = METHOD.exchanges(), np.random.default_rng(2)
+    prepared = [METHOD.prepare(client) for client in clients]
 
     def run() -> None:
         for client in prepared:
@@ -94,13 +92,12 @@ def without_numba(run: Callable[[], None]) -> Callable[[], None]:
 
 def iteration(scale: Scale) -> Finding:
     """Ours against floor and textbook, N=50."""
-    rows, bars = [], []
+    rows = []
     for n, limit in ((1000, 1.25), (10_000, 1.15)):
         clients = fgmp.make_sparse_regression(scale.pick(5, 50, 50), ROWS, n, TAU, rng=0).clients
         x = some_model(n)
         runs = {"fgmp": ours(clients, x.message()), "floor": floor(clients, x), "textbook": textbook(clients, x)}
         runs |= {"without Numba": without_numba(ours(clients, x.message())), "bytes": reading(clients)}
-        runs |= {"float32 to identify": ours(clients, x.message(), ROUGH)}
         repetitions = scale.pick(3, 60 if n == 1000 else 25, 200 if n == 1000 else 80)
         seconds = interleaved(runs, repetitions, time.process_time)
         micro = {name: 1e6 * np.median(values) / (len(clients) * K) for name, values in seconds.items()}
@@ -116,16 +113,7 @@ def iteration(scale: Scale) -> Finding:
         bound, note = (AT_LEAST, 1.5 if n == 1000 else 2), f"{micro['without Numba']:.0f} us without"
         faster = (seconds["without Numba"] / seconds["fgmp"]).tolist()
         rows.append(Row(1, f"FedGradMP, local iteration without Numba over with it, n={n:,}", faster, bound, note=note))
-        faster = (seconds["fgmp"] / seconds["float32 to identify"]).tolist()
-        note = f"{micro['float32 to identify']:.0f} us; the rest is in float64"
-        rows.append(
-            Row(1, f"FedGradMP, local iteration over one that identifies in float32, n={n:,}", faster, note=note)
-        )
-        if n == 1000:
-            faster = (seconds["textbook"] / seconds["fgmp"]).tolist()
-            rows.append(Row(1, f"textbook over FedGradMP, n={n:,}", faster, (AT_LEAST, 4)))
-        bars.append(Curve("iteration", f"n={n:,}", list(micro), list(micro.values()), "", "us per local iteration"))
-    return Finding(rows, bars)
+    return Finding(rows)
 
 
 def whole_runs(scale: Scale) -> Finding:
@@ -170,15 +158,7 @@ def flat(scale: Scale) -> Finding:
     growth = {name: values[last] / values[first] for name, values in micro.items()}
     note += f"the floor itself grows {np.median(growth['floor']):.2f} x, as the data leave the caches"
     what = f"FedGradMP, local iteration at N={last} over N={first}"
-    rows = [
-        Row(1, what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note),
-        Row(1, f"{what}, over the growth of the floor", (growth["fgmp"] / growth["floor"]).tolist()),
-    ]
-    curves = [
-        Curve("flat", name, counts, [float(np.median(v)) for v in values.values()], "N", "us per local iteration")
-        for name, values in micro.items()
-    ]
-    return Finding(rows, curves)
+    return Finding([Row(1, what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note)])
 
 
 def several(run: Callable[[], None], times: int) -> None:
@@ -200,14 +180,4 @@ def precision(scale: Scale) -> Finding:
     }
     seconds = interleaved(runs, scale.pick(3, 25, 80))
     ratios = (seconds["float64"] / seconds["float32"]).tolist()
-    reached = {
-        name: fgmp.simulate(METHOD, federation, rounds=6, rng=0, record_every=6).history["relative_error"][-1]
-        for name, federation in (("float64", double), ("float32", single))
-    }
-    note = f"six rounds: {reached['float64']:.1g} in float64, machine epsilon {np.finfo(np.float32).eps:.1g} in float32"
-    return Finding(
-        [
-            Row(7, f"FedGradMP, float64 over float32, n={n:,}", ratios, (AT_LEAST, 1.5)),
-            Row(7, "relative error reached in float32", [float(reached["float32"])], (AT_MOST, 1e-5), "", note),
-        ]
-    )
+    return Finding([Row(7, f"FedGradMP, float64 over float32, n={n:,}", ratios, (AT_LEAST, 1.5))])

@@ -7,7 +7,7 @@ from typing import Any
 
 import floors
 import numpy as np
-from harness import AT_LEAST, AT_MOST, Curve, Finding, Row, Scale, interleaved
+from harness import AT_LEAST, AT_MOST, Finding, Row, Scale, interleaved
 from peers import peer
 
 import fgmp
@@ -69,12 +69,12 @@ def contestants(task: Problem) -> dict[str, Callable[[], np.ndarray]]:
     runs: dict[str, Callable[[], Any]] = {"scikit-learn OMP": lambda: orthogonal_mp(A, y, n_nonzero_coefs=k)}
     if A.shape[1] <= 2000:
         runs["scikit-learn OMP, Gram"] = lambda: orthogonal_mp_gram(A.T @ A, A.T @ y, n_nonzero_coefs=k)
-    if not peer("abess").missing:
+    if peer("abess").version is not None:
         import abess
 
         runs["abess"] = lambda: abess.LinearRegression(support_size=k, fit_intercept=False, thread=1).fit(A, y).coef_
     for name in ("celer", "skglm"):
-        if not peer(name).missing:
+        if peer(name).version is not None:
             runs |= lassos(name, task)
     return runs
 
@@ -115,8 +115,8 @@ def exact_ones(task: Problem, runs: dict[str, Callable[[], np.ndarray]]) -> tupl
 def recovery(scale: Scale) -> Finding:
     """Ours against every peer, and against three passes over A."""
     names = ("scikit-learn", "celer", "skglm", "abess")
-    odd = [str(p) for p in map(peer, names) if p.missing or p.unexpected]
-    rows, curves = [], []
+    odd = [str(p) for p in map(peer, names) if str(p) != f"{p.name} {p.version}"]
+    rows = []
     for m, p, k in scale.pick(SIZES[:1], SIZES, SIZES):
         task, size = problem(m, p, k), f"k={k} of p={p:,} from m={m:,}"
         mine = ours(task)
@@ -138,5 +138,4 @@ def recovery(scale: Scale) -> Finding:
         ratios = (seconds["fgmp"] / seconds["floor"]).tolist()
         bound, note = (AT_MOST, 1.6) if p > 2000 else None, f"it took {len(result.history['round']) - 1} iterations"
         rows.append(Row(2, f"FedGradMP over three passes over A, {size}", ratios, bound, note=note))
-        curves.append(Curve("one_client", size, list(milli), list(milli.values()), "", "ms to the exact support"))
-    return Finding(rows, curves)
+    return Finding(rows)

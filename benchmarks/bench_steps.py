@@ -1,4 +1,4 @@
-"""Target 4: thresholded steps on images, restricted steps as the model grows, and the paper's digits experiment."""
+"""Target 4: thresholded steps on images, and the paper's digits experiment."""
 
 import time
 from collections.abc import Callable
@@ -6,13 +6,13 @@ from functools import partial
 
 import floors
 import numpy as np
-from harness import AT_MOST, Curve, Finding, Row, Scale, interleaved
+from harness import AT_MOST, Finding, Row, Scale, interleaved
 from images import BATCH, CLASSES, COHORT, STEPS, TAU, clients_work, contestant, images_by_writer
 from joblib import Parallel, delayed
 from machine import cores
 
 import fgmp
-from fgmp.models import SparseModel, decode
+from fgmp.models import decode
 
 METHODS = ("FedIterHT", "FedMid", "FedDualAvg", "FedGradMP")
 
@@ -66,7 +66,7 @@ def _pursuits(
 def steps(scale: Scale) -> Finding:
     """Client work of four methods against their floors, 100 x 784 x 10 in float32."""
     federation, _, data = images_by_writer()
-    rows, curves = [], []
+    rows = []
     for name in METHODS:
         method = contestant(name)
         mine, message = clients_work(method, federation)
@@ -79,38 +79,7 @@ def steps(scale: Scale) -> Finding:
         note = "; ".join(filter(None, words))
         ratios = (seconds["fgmp"] / seconds["floor"]).tolist()
         rows.append(Row(4, f"{name}, client work over its floor", ratios, (AT_MOST, 1.5), note=note))
-        curves.append(Curve("steps", name, list(micro), list(micro.values()), "", "us per gradient step"))
-    return Finding(rows, curves)
-
-
-def restricted(scale: Scale) -> Finding:
-    """A step of the restricted SGD as n grows, with the support as it was (logistic loss, tau = 50)."""
-    sizes = scale.pick([784, 3136], [784, 3136, 20_000], [784, 1568, 3136, 6272, 12_500, 20_000])
-    many, few = 204, 4
-    runs = {(n, count): _one_refinement(n, count) for n in sizes for count in (many, few)}
-    seconds = interleaved(runs, scale.pick(5, 40, 100))
-    per_step = {n: 1e6 * (seconds[n, many] - seconds[n, few]) / (many - few) for n in sizes}
-    medians = [float(np.median(per_step[n])) for n in sizes]
-    what = f"restricted SGD step, 150 merged atoms, n={sizes[-1]:,} over n={sizes[0]}"
-    if min(medians) <= 0:
-        return Finding([Row(4, what, [], (AT_MOST, 1.25), note="the machine was too busy to tell")])
-    growth = (per_step[sizes[-1]] / medians[0]).tolist()
-    note = f"{medians[0]:.1f} us at n={sizes[0]}; {many} steps less {few} steps"
-    curve = Curve("restricted", "restricted SGD step", sizes, medians, "n", "us per step")
-    return Finding([Row(4, what, growth, (AT_MOST, 1.25), note=note)], [curve])
-
-
-def _one_refinement(n: int, count: int) -> Callable[[], object]:
-    """One local iteration with `count` SGD steps of b rows."""
-    rng = np.random.default_rng(0)
-    A = rng.random((100, n), dtype=np.float32)
-    labels = np.where(rng.random(100) < 0.5, -1.0, 1.0).astype(np.float32)
-    (client,) = fgmp.Federation.from_arrays([A], [labels], "logistic").clients
-    solver = fgmp.SGD(steps=count, batch_size=BATCH, learning_rate=1e-3)
-    method = fgmp.FedGradMP(sparsity=TAU, local_iterations=1, batch_size=BATCH, solver=solver)
-    x = SparseModel(np.sort(rng.choice(n, TAU, replace=False)), np.full(TAU, 0.01, np.float32), (n,))
-    message = x.message()
-    return lambda: method.refine(client, message, rng)
+    return Finding(rows)
 
 
 def experiment(scale: Scale) -> Finding:

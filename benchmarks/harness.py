@@ -5,7 +5,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -70,23 +70,10 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Curve:
-    """Points of a figure: `group` names the figure, `x` may be words (bars) or numbers (log-log lines)."""
-
-    group: str
-    label: str
-    x: list[Any]
-    y: list[float]
-    xlabel: str = ""
-    ylabel: str = ""
-
-
-@dataclass(frozen=True)
 class Finding:
     """What one benchmark returns."""
 
     rows: list[Row]
-    curves: list[Curve] = field(default_factory=list)
 
 
 def interleaved(
@@ -114,12 +101,6 @@ def interleaved(
         if collecting:
             gc.enable()
     return {name: np.array(values) for name, values in seconds.items()}
-
-
-def exponent(x: Iterable[float], y: Iterable[float]) -> float:
-    """The p of y ~ x^p: least squares in the logarithms."""
-    slope, _ = np.polyfit(np.log(list(x)), np.log(list(y)), 1)
-    return float(slope)
 
 
 def write_atomically(path: Path, text: str) -> None:
@@ -153,7 +134,7 @@ class Records:
             return None
         record = json.loads(path.read_text(encoding="utf-8"))
         rows = [Row(**row | {"bound": row["bound"] and tuple(row["bound"])}) for row in record["rows"]]
-        return Finding(rows, [Curve(**curve) for curve in record["curves"]]), record["about"]
+        return Finding(rows), record["about"]
 
 
 def run_all(

@@ -1,51 +1,40 @@
 """The libraries to compare with, from the extras `peers` and `flower` of pyproject.toml.
 
-    peers.py [EXTRA]      prints the requirements of an extra (peers), one per line, for `make`
+    peers.py EXTRA      prints the requirements of an extra, one per line, for `make`
 
 A peer that is not installed, or came in another version than pyproject.toml allows, is named as such in the table.
 """
 
 import sys
 import tomllib
-from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from typing import Any, NamedTuple
 
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@dataclass(frozen=True)
-class Peer:
-    """One library: what is wanted and what is there."""
+class Peer(NamedTuple):
+    """A library, the versions that are wanted, and the one that is there, None where none is."""
 
     name: str
     wanted: str
     version: str | None
 
-    @property
-    def missing(self) -> bool:
-        """Whether it is not installed."""
-        return self.version is None
-
-    @property
-    def unexpected(self) -> bool:
-        """Whether another version is installed than the one wanted."""
-        return self.version is not None and not Requirement(f"x{self.wanted}").specifier.contains(self.version)
-
     def __str__(self) -> str:
-        if self.missing:
+        if self.version is None:
             return f"{self.name} is missing"
-        if self.unexpected:
+        if not Requirement(f"x{self.wanted}").specifier.contains(self.version):
             return f"{self.name} {self.version} came where {self.wanted} was expected"
         return f"{self.name} {self.version}"
 
 
-def requirements(extra: str = "peers") -> list[Requirement]:
-    """The requirements of an extra."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    return [Requirement(line) for line in project["optional-dependencies"][extra]]
+def project() -> dict[str, Any]:
+    """What pyproject.toml asks for."""
+    found: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return found
 
 
 def installed(name: str) -> str | None:
@@ -58,11 +47,9 @@ def installed(name: str) -> str | None:
 
 def peer(name: str, version: str | None = None) -> Peer:
     """A library by its name, in the version of this environment or in a given one."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    extras = project["optional-dependencies"]
-    lines = project["dependencies"] + [line for lines in extras.values() for line in lines]
-    wanted = next((str(r.specifier) for r in map(Requirement, lines) if r.name == name), "")
-    return Peer(name, wanted, version or installed(name))
+    lines = [line for lines in project()["optional-dependencies"].values() for line in lines]
+    wanted = [str(r.specifier) for r in map(Requirement, project()["dependencies"] + lines) if r.name == name]
+    return Peer(name, *wanted[:1], version or installed(name))
 
 
 def flower_python() -> Path | None:
@@ -77,11 +64,5 @@ def flower_python() -> Path | None:
     return Path(sys.executable) if installed("flwr") and installed("ray") else None
 
 
-def main() -> None:
-    """Print an extra."""
-    for requirement in requirements(*sys.argv[1:]):
-        print(requirement)
-
-
 if __name__ == "__main__":
-    main()
+    print("\n".join(project()["optional-dependencies"][sys.argv[1]]))

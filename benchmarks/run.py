@@ -1,4 +1,4 @@
-"""Run the benchmarks: prints the table, and writes results.json, the table of README.md and the figures.
+"""Run the benchmarks: prints the table, and writes results.json, the table of README.md and the figure.
 
     run.py                     all of them (`make bench`, at most 10 minutes)
     run.py steps iteration     some; the others keep the numbers that they have
@@ -20,21 +20,13 @@ from typing import Any
 # JAX makes its own threads; one, as for everybody.
 os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
 
-import bench_books
-import bench_clients
-import bench_cores
-import bench_dictionaries
 import bench_fedavg
 import bench_fedgradmp
-import bench_growth
-import bench_kernels
-import bench_microseconds
+import bench_memory
 import bench_one_client
-import bench_sizes
-import bench_sketch
 import bench_steps
 import machine
-from harness import Curve, Finding, Records, Row, Scale, between, run_all, table, write_atomically
+from harness import Finding, Records, Row, Scale, between, run_all, table, write_atomically
 from peers import flower_python, peer
 
 HERE = Path(__file__).resolve().parent
@@ -42,27 +34,16 @@ BUILD = HERE.parent / "build" / "bench"
 
 BENCHMARKS = {
     "iteration": bench_fedgradmp.iteration,
-    "microseconds": bench_microseconds.microseconds,
     "whole": bench_fedgradmp.whole_runs,
     "flat": bench_fedgradmp.flat,
     "recovery": bench_one_client.recovery,
     "client-work": bench_fedavg.client_work,
     "steps": bench_steps.steps,
-    "restricted": bench_steps.restricted,
     "experiment": bench_steps.experiment,
-    "kernels": bench_kernels.kernels,
-    "books": bench_books.books,
-    "importing": bench_books.importing,
-    "workers": bench_cores.workers,
     "precision": bench_fedgradmp.precision,
-    "growth": bench_growth.growth,
-    "memory": bench_growth.beyond_data,
-    "sparse": bench_sizes.sparse_features,
-    "many": bench_clients.many_clients,
-    "sketch": bench_sketch.sketches,
-    "dictionaries": bench_dictionaries.dictionaries,
+    "memory": bench_memory.beyond_data,
 }
-TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 1, 2, 3, 4, 4, 4, 4, 5, 5, 6, 7, 8, 8, 9, 9, 10, 11), strict=True))
+TARGETS = dict(zip(BENCHMARKS, (1, 1, 1, 2, 3, 4, 4, 7, 8), strict=True))
 
 
 def about() -> dict[str, Any]:
@@ -89,9 +70,9 @@ def headline(facts: dict[str, Any], scale: Scale) -> str:
     return words
 
 
-def collected(records: Records) -> tuple[list[Row], list[Curve], list[str]]:
-    """All rows and curves that are there, and the benchmarks that are not."""
-    rows, curves, missing = [], [], []
+def collected(records: Records) -> tuple[list[Row], list[str]]:
+    """All rows that are there, and the benchmarks that are not."""
+    rows, missing = [], []
     for name in BENCHMARKS:
         record = records.read(name)
         if record is None:
@@ -99,15 +80,14 @@ def collected(records: Records) -> tuple[list[Row], list[Curve], list[str]]:
             continue
         finding: Finding = record[0]
         rows += [row if row.target else Row(**vars(row) | {"target": TARGETS[name]}) for row in finding.rows]
-        curves += finding.curves
-    return rows, curves, missing
+    return rows, missing
 
 
 def publish(records: Records, facts: dict[str, Any], scale: Scale, folder: Path = HERE) -> str:
-    """Write results.json, README.md and the figures from the records; return the table."""
+    """Write results.json, README.md and the figure from the records; return the table."""
     from pictures import draw
 
-    rows, curves, missing = collected(records)
+    rows, missing = collected(records)
     lines = table(rows)
     if missing:
         lines += f"\n\nNot run: {', '.join(missing)}."
@@ -115,7 +95,7 @@ def publish(records: Records, facts: dict[str, Any], scale: Scale, folder: Path 
     write_atomically(folder / "results.json", json.dumps(results, indent=1) + "\n")
     readme = folder / "README.md"
     write_atomically(readme, between(readme.read_text(encoding="utf-8"), f"{headline(facts, scale)}\n\n{lines}"))
-    draw(rows, curves, folder / "figures")
+    draw(rows, folder / "figures" / "targets.png")
     return lines
 
 

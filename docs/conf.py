@@ -1,81 +1,89 @@
-"""How Sphinx makes the site; tools/site_sources.py gathers what it is made of."""
+"""How Sphinx makes the site, of the documents, the notebooks as committed, and the docstrings."""
 
-import importlib
-import inspect
 import os
 import re
 import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-from docutils import nodes
-from sphinx import addnodes
+ROOT = Path(__file__).resolve().parents[1]
+CONTENTS = {
+    "The book": ["notebooks/*"],
+    "Other runs": ["notebooks/results/*"],
+    "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
+    "The module": ["docs/*", "FAULTS", "examples/hospitals/README"],
+    "Working on it": ["CONTRIBUTING", "data/README"],
+}
+LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
+CODE = re.compile(r"(``.*?``|`[^`]*`)")
 
-import fgmp
-
-project = "fgmp"
+project = html_title = "Federated Gradient Matching Pursuit"
 author = "the fgmp developers"
-html_title = "Federated Gradient Matching Pursuit"
+root_doc = "README"
+include_patterns = ["*.md", "*/README.md", "examples/*/README.md", "docs/**.md", "docs/api/*.rst", "notebooks/**.ipynb"]
+exclude_patterns = [".*", "build", "notebooks/.ipynb_checkpoints"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
 
 # The committed outputs are shown. Widgets would ask another host for their script; there are none.
 nb_execution_mode = "off"
 nb_merge_streams = True
 nb_ipywidgets_js = {}
-myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence"]
+myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 4
 
 default_role = "py:obj"
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
+autodoc_default_options = {
+    "members": True,
+    "ignore-module-all": True,
+    "exclude-members": "set_fit_request, set_score_request, set_predict_request, get_metadata_routing",
+}
+autosummary_generate = True
 napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
+suppress_warnings = ["ref.python"]  # a type such as "shape" in a docstring is a word
 
 html_theme = "furo"
 html_theme_options = {"navigation_with_keys": True}
-html_static_path = ["_static"]
+html_static_path = ["site.css", "formulas.js"]
+html_extra_path = ["index.html"]
 html_css_files = ["site.css"]
-html_js_files = [("formulas.js", {"priority": 400}), "claims.js"]
-html_show_sphinx = False
-html_copy_source = False
-html_show_sourcelink = False
+html_js_files = [("formulas.js", {"priority": 400})]
+html_show_sphinx = html_copy_source = html_show_sourcelink = False
 
 # Formulas are set by a script and fonts that travel with the site.
 mathjax_path = "mathjax/tex-chtml-full.js"
 myst_update_mathjax = False  # formulas.js says how
 
-# Where the files of the repository are shown, if anywhere: then every name of the reference links to its source.
-repository = os.environ.get("FGMP_REPOSITORY", "").rstrip("/")
-if repository:
-    extensions.append("sphinx.ext.linkcode")
-
-CODE = re.compile(r"(``.*?``|`[^`]*`)")
-
-
-def linkcode_resolve(domain, info):
-    """The address of the file and the line where a name of the module is defined."""
-    value = importlib.import_module(info["module"])
-    try:
-        for part in info["fullname"].split("."):
-            value = inspect.unwrap(getattr(value, part))
-        value = value.fget if isinstance(value, property) else value
-        file = Path(inspect.getsourcefile(value)).relative_to(Path(fgmp.__file__).parents[1])
-        return f"{repository}/{file.as_posix()}#L{inspect.getsourcelines(value)[1]}"
-    except (AttributeError, TypeError, OSError):
-        return None
-
 
 def ship_mathjax(app):
     """Copy the script and its fonts out of their package."""
     package = Path(find_spec("mathjax").submodule_search_locations[0], "static", "mathjax")
-    target = Path(app.outdir, "_static", "mathjax")
-    fonts = Path("output", "chtml", "fonts", "woff-v2")
+    target, fonts = Path(app.outdir, "_static", "mathjax"), Path("output", "chtml", "fonts", "woff-v2")
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(package / "es5" / "tex-chtml-full.js", target)
     shutil.copy(package / "LICENSE", target)
     shutil.copytree(package / "es5" / fonts, target / fonts, dirs_exist_ok=True)
+
+
+def as_pages(app, docname, source):
+    """Let links to files of the module lead to the reference; the first page holds the table of contents."""
+
+    def moved(link):
+        path = Path(os.path.normpath(Path(docname).parent / link[2]))
+        inside = path.parent if path.name == "__init__.py" else path.with_suffix("")
+        if path.parts[0] == "fgmp" and (ROOT / path).exists():
+            return f"[{link[1]}](/docs/api/{'.'.join(inside.parts)}.rst)"
+        return link[1] if (ROOT / path).is_dir() else link[0]
+
+    source[0] = LINK.sub(moved, source[0]) if not docname.startswith("docs/") else source[0]
+    if docname == root_doc:
+        for caption, names in CONTENTS.items():
+            pages = "\n".join(names)
+            source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
 
 
 def plain_letters(app, what, name, obj, options, lines):
@@ -89,36 +97,8 @@ def plain_letters(app, what, name, obj, options, lines):
             lines[number] = "".join(parts)
 
 
-def skip_generated(app, what, name, obj, skip, options):
-    """Leave out what scikit-learn adds to every estimator; its docstrings link into its own manual."""
-    return True if re.fullmatch(r"(set_\w+_request|get_metadata_routing)", name) else None
-
-
-def words_as_types(app, doctree):
-    """A type in small letters (int, ndarray, (n_features,)) is a word, not the name of something of ours."""
-    for node in list(doctree.findall(addnodes.pending_xref)):
-        if node.get("reftype") == "class" and node["reftarget"][:1].islower() and "." not in node["reftarget"]:
-            node.replace_self(node.children)
-
-
-def shorter_names(app, env, node, contnode):
-    """Find `FedAvg` where the reference has fgmp.FedAvg, or `minimise_on` where one module has it."""
-    if node.get("refdomain") != "py":
-        return None
-    target = node["reftarget"].lstrip(".")
-    objects = env.domains["py"].objects
-    found = [f"fgmp.{target}"] if f"fgmp.{target}" in objects else [n for n in objects if n.endswith(f".{target}")]
-    if len(found) != 1:
-        return None
-    entry = objects[found[0]]
-    address = app.builder.get_relative_uri(node.get("refdoc", env.docname), entry.docname)
-    return nodes.reference("", "", contnode, internal=True, refuri=f"{address}#{entry.node_id}", reftitle=found[0])
-
-
 def setup(app):
     """Say what happens when."""
     app.connect("builder-inited", ship_mathjax)
+    app.connect("source-read", as_pages)
     app.connect("autodoc-process-docstring", plain_letters, priority=400)
-    app.connect("autodoc-skip-member", skip_generated)
-    app.connect("doctree-read", words_as_types)
-    app.connect("missing-reference", shorter_names)

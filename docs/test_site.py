@@ -11,17 +11,19 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
-import ledger
 import nbformat
 import pytest
 from playwright.sync_api import TimeoutError, sync_playwright
-from site_notebooks import anchor
-from site_sources import notebooks
 
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "site" / "html"
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html"))
-BOOKS = [place.replace(".ipynb", ".html") for place in notebooks(ROOT)]
+# The first page only leads on to the README.
+PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if path != SITE / "index.html")
+BOOKS = [
+    path.relative_to(ROOT).with_suffix(".html").as_posix()
+    for pattern in ("notebooks/*.ipynb", "notebooks/results/*.ipynb")
+    for path in sorted(ROOT.glob(pattern))
+]
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 PHONE = 380
 
@@ -35,9 +37,8 @@ LOOK = """() => {
     set: all("mjx-container").length,
     faults: all("mjx-merror, [data-mjx-error]").length,
     empty: all("img").filter((one) => one.complete && !one.naturalWidth).length,
-    figures: all("article img").length - all("figure.animation img").length,
+    figures: all("article img").length,
     next: document.querySelector("a.next-page")?.getAttribute("href"),
-    previous: document.querySelector("a.prev-page")?.getAttribute("href"),
   };
 }"""
 
@@ -126,21 +127,13 @@ def visits(browser, address):
     return found
 
 
-def test_the_site_is_there():
-    assert {"index.html", "CLAIMS.html", "ERRATA.html", "search.html", "reference/index.html", *BOOKS} <= set(PAGES)
-
-
 @pytest.mark.parametrize("name", PAGES)
-def test_page_opens_without_a_fault(visits, name):
+def test_page_opens_without_a_fault_and_fits_a_phone(visits, name):
     seen = visits[name]
     assert seen["wrong"] == []
     assert seen["title"] and not seen["empty"]
     assert seen["faults"] == 0 and seen["set"] == seen["formulas"]
-
-
-@pytest.mark.parametrize("name", PAGES)
-def test_page_fits_a_phone(visits, name):
-    assert visits[name]["phone"] == {"width": PHONE, "out": []}
+    assert seen["phone"] == {"width": PHONE, "out": []}
 
 
 @pytest.mark.parametrize("name", BOOKS)
@@ -149,12 +142,7 @@ def test_all_figures_of_a_notebook_are_there(visits, name):
     outputs = [output for cell in committed.cells for output in cell.get("outputs", [])]
     words = "".join(cell.source for cell in committed.cells if cell.cell_type == "markdown")
     drawn = sum("image/png" in output.get("data", {}) for output in outputs)
-    assert drawn > 0 or "/results/" in name  # a run that differs in numbers alone shows these
     assert visits[name]["figures"] == drawn + words.count("![")
-
-
-def test_some_formulas_are_there(visits):
-    assert sum(seen["set"] for seen in visits.values()) > 500
 
 
 def test_links_lead_somewhere(visits):
@@ -171,73 +159,24 @@ def test_links_lead_somewhere(visits):
     assert lost == []
 
 
-def test_one_can_leaf_through_the_book_and_back(visits):
-    """From the first page by "next" through every notebook in order, and back by "previous"."""
-    path, name = ["index.html"], "index.html"
+def test_one_can_leaf_through_the_book(visits):
+    """From the first page by "next" through every notebook in order, and on to the rest."""
+    path, name = ["README.html"], "README.html"
     while following := visits[name]["next"]:
         assert len(path) < len(PAGES)
-        before, name = name, urljoin(f"http://here/{name}", following).removeprefix("http://here/")
-        back = urljoin(f"http://here/{name}", visits[name]["previous"]).removeprefix("http://here/")
-        assert (back or "index.html") == before
+        name = urljoin(f"http://here/{name}", following).removeprefix("http://here/")
         path.append(name)
     assert path[1 : 1 + len(BOOKS)] == BOOKS
-    assert {"CLAIMS.html", "ERRATA.html", "benchmarks/README.html", "reference/index.html"} <= set(path)
-
-
-def test_the_verdict_of_every_claim_is_where_the_table_says(visits):
-    for run, claim in ledger.distinct(ledger.runs()):
-        folder = "notebooks/results" if run.kept else "notebooks"
-        assert f"{folder}/{run.name}.html#{anchor(claim)}" in visits["CLAIMS.html"]["links"]
-        assert (
-            f"../{'../' * bool(run.kept)}CLAIMS.html#{run.name}-{claim.id}"
-            in visits[f"{folder}/{run.name}.html"]["links"]
-        )
-
-
-def test_claims_filter_by_verdict_and_figure(browser, address):
-    pairs = ledger.distinct(ledger.runs())
-    page = browser.new_page()
-    page.goto(address + "CLAIMS.html")
-    shown = "table.claims tbody tr:visible"
-    assert page.locator(shown).count() == len(pairs)
-    page.select_option("[name=verdict]", "not reproduced")
-    missed = [claim for _, claim in pairs if claim.verdict == "not reproduced"]
-    assert page.locator(shown).count() == len(missed) > 0
-    page.select_option("[name=figure]", ledger.group(missed[0]))
-    both = [claim for claim in missed if ledger.group(claim) == ledger.group(missed[0])]
-    assert page.locator(shown).count() == len(both) > 0
-    assert page.locator("form.claims-filter output").inner_text() == f"{len(both)} of {len(pairs)} claims"
-    page.goto(page.url)  # the address keeps the choices
-    assert page.locator(shown).count() == len(both)
-    page.locator(shown).first.locator("a").first.click()
-    assert page.locator(".claim:target").inner_text().startswith("not reproduced")
-    page.close()
+    assert {"CLAIMS.html", "ERRATA.html", "benchmarks/README.html", "docs/reference.html"} <= set(path)
+    assert sum(seen["set"] for seen in visits.values()) > 500
 
 
 def test_search_finds_a_notebook_and_a_name(browser, address):
     page = browser.new_page()
-    for words, expected in (("heterogeneity", "notebooks/"), ("SharedSupportGradMP", "reference/")):
+    for words, expected in (("heterogeneity", "notebooks/"), ("SharedSupportGradMP", "docs/api/")):
         page.goto(f"{address}search.html?q={words}")
         page.wait_for_selector("#search-results li a")
         page.wait_for_function("() => !document.querySelector('#search-progress')?.textContent.includes('Searching')")
         links = page.locator("#search-results li a").evaluate_all("found => found.map((one) => one.href)")
         assert any(expected in link for link in links), links
     page.close()
-
-
-def test_the_page_follows_light_and_dark(browser, address):
-    """Background and words change places; figures keep a white frame in both."""
-    brightness = {}
-    for scheme in ("light", "dark"):
-        page = browser.new_page(color_scheme=scheme)
-        page.goto(address + BOOKS[0])
-        colour = "(what, of) => getComputedStyle(document.querySelector(what))[of].match(/[0-9.]+/g).map(Number)"
-        ground, words, frame = (
-            page.evaluate(f"() => ({colour})('{what}', '{of}')")[:3]
-            for what, of in (("body", "backgroundColor"), ("article p", "color"), ("article img", "backgroundColor"))
-        )
-        brightness[scheme] = sum(ground), sum(words)
-        assert frame == [255, 255, 255]
-        page.close()
-    assert brightness["light"][0] > 600 > 300 > brightness["light"][1]
-    assert brightness["dark"][1] > 500 > 200 > brightness["dark"][0]

@@ -12,12 +12,12 @@ from .advice import (
     CheckpointWarning,
     FewRowsWarning,
     InterruptedWarning,
+    RehearsalWarning,
     RisingObjectiveWarning,
     SeparationWarning,
     SmallSiteWarning,
 )
 from .approximation import approx_tau
-from .book.claims import claim
 from .datasets import digits_by_writer, make_sensing, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
 from .dictionary_learning import KSVDFit, fit_ksvd, ksvd
@@ -34,7 +34,7 @@ from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradie
 from .methods.pooled_newton import PooledNewton
 from .methods.shared_support import SharedSupportGradMP
 from .methods.written import Written, from_json, to_json
-from .running.faults import DropOut, Late, Lie, NotFinite, OutOfRange, RepeatedIndices, TooManyEntries, WrongShape
+from .running.faults import DropOut
 from .running.loop import federate
 from .running.metrics import accuracy, accuracy_on
 from .running.polishing import polish
@@ -80,22 +80,18 @@ __all__ = [
     "InterruptedWarning",
     "KSVDFit",
     "LargestEntries",
-    "Late",
-    "Lie",
     "LocalSteps",
     "LogisticLoss",
     "Mean",
     "Median",
     "Newton",
     "NormalEquations",
-    "NotFinite",
-    "OutOfRange",
     "Overall",
     "PerAtom",
     "PerOutput",
     "PooledConjugateGradient",
     "PooledNewton",
-    "RepeatedIndices",
+    "RehearsalWarning",
     "Result",
     "RisingObjectiveWarning",
     "SecureSum",
@@ -106,16 +102,13 @@ __all__ = [
     "SoftmaxLoss",
     "SquaredLoss",
     "StandardBasis",
-    "TooManyEntries",
     "Trial",
     "TrimmedMean",
     "Tuning",
-    "WrongShape",
     "Written",
     "accuracy",
     "accuracy_on",
     "approx_tau",
-    "claim",
     "datasets",
     "digits_by_writer",
     "federate",

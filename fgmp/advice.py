@@ -20,6 +20,7 @@ __all__ = [
     "CheckpointWarning",
     "FewRowsWarning",
     "InterruptedWarning",
+    "RehearsalWarning",
     "RisingObjectiveWarning",
     "SeparationWarning",
     "SmallSiteWarning",
@@ -44,12 +45,16 @@ class InterruptedWarning(AdviceWarning):
     """Ctrl-C ended a run, and its result is what there was."""
 
 
+class RehearsalWarning(AdviceWarning):
+    """The noise of a run comes from a seed that was asked for by name, and protects nobody."""
+
+
 class FewRowsWarning(AdviceWarning):
-    """A client has fewer rows than coefficients to solve for, which FedGradMP with exact clients does badly."""
+    """A client has too few rows for the coefficients to solve for, which FedGradMP with exact clients does badly."""
 
 
 class SmallSiteWarning(AdviceWarning):
-    """A client has fewer rows than a minibatch, and uses all of them."""
+    """A client has fewer rows than a minibatch, and uses all; or than an estimator's minimum, and takes no part."""
 
 
 class RisingObjectiveWarning(AdviceWarning):
@@ -99,23 +104,26 @@ def check_batches(batch_size: int | None, rows: Sequence[int]) -> None:
         )
 
 
-def check_rows(coefficients: int, rows: Sequence[int]) -> None:
-    """Say which clients have fewer rows than the coefficients that they solve for.
+def check_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
+    """Say which clients have too few rows for the coefficients that they solve for.
 
     Parameters
     ----------
     coefficients : int
-        3 tau, or all there are.
+        3 tau and what always stays, or all there are.
     rows : sequence of int
         The rows of each client.
+    most : int, optional
+        How many rows are still too few: as many as coefficients by default, with which a client fits anything.
     """
-    small = [count for count in rows if count < coefficients]
+    most = coefficients if most is None else most
+    small = [count for count in rows if count <= most]
     if small:
         advise(
-            f"every client solves for {coefficients} coefficients (at most 3 tau), and {_of(small, rows)} fewer rows, "
-            f"the smallest {min(small)}: they fit whatever they hold, and their average finds fewer of the right "
-            'atoms; SharedSupportGradMP (method="shared" of an estimator) is made for such clients, or take a smaller '
-            "sparsity, or solver=GradientDescent(steps=1)",
+            f"every client solves for up to {coefficients} coefficients (3 tau and what always stays, or all), and "
+            f"{_of(small, rows)} no more than {most} rows, the smallest {min(small)}: they fit their noise, and their "
+            'average finds fewer of the right atoms; SharedSupportGradMP (method="shared" of an estimator) is made for '
+            "such clients, or take a smaller sparsity, or solver=GradientDescent(steps=1)",
             FewRowsWarning,
         )
 

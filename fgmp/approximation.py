@@ -39,7 +39,7 @@ class Approximation(NamedTuple):
         ||P_Gamma w - w||_2.
     best_error : float
         The smallest ||w - v||_2 over tau-sparse v that is known: over all supports where `exact`, otherwise over
-        this support, Batch-OMP, thresholding and what exchanging single atoms makes of them.
+        this support, matching pursuit, thresholding and what exchanging single atoms makes of them.
     eta : float
         error / best_error, at least 1: the eta of the paper's approximate projection (a lower bound of it unless
         `exact`); 1 where the error is rounding.

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import os
-import sys
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 from pathlib import Path
@@ -22,7 +21,6 @@ __all__ = [
     "Seed",
     "as_array",
     "check_array",
-    "check_count",
     "check_integer",
     "check_kind",
     "check_mapping",
@@ -35,7 +33,6 @@ __all__ = [
     "check_sequence",
     "check_shape",
     "check_sparse",
-    "check_squares",
     "check_truth",
     "precision_of",
     "settle_integer",
@@ -47,12 +44,24 @@ __all__ = [
 Seed = int | np.random.Generator | None
 
 _LONGEST = 200
+_SEVERAL = (list, tuple, set, dict)
 
 
 def shown(value: Any) -> str:
-    """A value as one line of at most some 200 letters."""
+    """A value as one line of at most some 200 letters; a size of arrays, tables, lists of lists, which may be data."""
+    if shape := _shape_of(value):
+        return f"a {type(value).__name__} of shape {shape}, {getattr(value, 'dtype', 'a table')}"
+    parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, _SEVERAL) else []
+    if any(isinstance(part, _SEVERAL) or _shape_of(part) for part in parts):
+        return f"a {type(value).__name__} of {len(parts)}"
     text = " ".join(repr(value).split())
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _shape_of(value: Any) -> tuple[int, ...]:
+    """Of an array or a table; () of anything else."""
+    shape = getattr(value, "shape", ())
+    return shape if isinstance(shape, tuple) else ()
 
 
 def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
@@ -78,12 +87,6 @@ def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | No
     if not whole or value < at_least or (at_most is not None and value > at_most):
         raise ValueError(f"{name} is {shown(value)}; expected {expected}")
     return int(value)
-
-
-def check_count(name: str, count: int) -> None:
-    """Raise a ValueError where an array of so many numbers has more bytes than an address can name."""
-    if count > sys.maxsize // 16:
-        raise ValueError(f"{name} is {count}; expected at most {sys.maxsize // 16}, which no memory holds")
 
 
 def check_number(
@@ -170,8 +173,10 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
             array = array.astype(precision)
     if ndim is not None and array.ndim != ndim:
         raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
-    if not _is_moderate(array) and not math.isfinite(_largest(array)):
-        _refuse_infinite(name, np.argwhere(~np.isfinite(array)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = array.sum()  # one pass where all is well
+    if not np.isfinite(total) and not (finite := np.isfinite(array)).all():
+        _refuse_infinite(name, np.argwhere(~finite))
     return array
 
 
@@ -191,36 +196,6 @@ def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[
     return array
 
 
-def check_squares(name: str, array: NDArray[Any]) -> None:
-    """Raise a ValueError where the sum of the squares of a finite array would overflow, as its Gram matrix might."""
-    if _is_moderate(array):
-        return
-    largest, limit = _largest(array), math.sqrt(float(np.finfo(array.dtype).max) / max(array.size, 1))
-    if not largest <= limit:
-        raise ValueError(
-            f"{name} holds {largest:.3g}; expected magnitudes of at most {limit:.3g}, whose squares have a finite sum "
-            f"in {array.dtype}"
-        )
-
-
-def _is_moderate(array: NDArray[Any]) -> bool:
-    """Whether one fast pass shows that all entries are finite, and their largest square times their number too."""
-    if not (array.flags.c_contiguous or array.flags.f_contiguous):
-        return False
-    entries = array.ravel(order="K")
-    with np.errstate(over="ignore", invalid="ignore"):
-        squares = float(np.dot(entries, entries))
-    return 2 * entries.size * squares <= float(np.finfo(entries.dtype).max)
-
-
-def _largest(array: NDArray[Any]) -> float:
-    """The largest magnitude, nan where there is one, without a copy of the array."""
-    if not array.size:
-        return 0.0
-    with np.errstate(invalid="ignore"):
-        return max(float(array.max()), -float(array.min()))
-
-
 def as_array(name: str, value: Any) -> NDArray[Any]:
     """What came as an array of whatever type."""
     if sparse.issparse(value):
@@ -233,7 +208,7 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
         return np.asarray(value)
     except (ValueError, TypeError, OverflowError):
         raise ValueError(
-            f"{name} is {shown(value)}; expected an array of numbers, every row of the same length"
+            f"{name} is a {type(value).__name__}; expected an array of numbers, every row of the same length"
         ) from None
 
 

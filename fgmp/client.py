@@ -12,10 +12,9 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import check_array, check_integer, check_kind, check_sparse, check_squares, precision_of
+from .checks import check_array, check_integer, check_kind, check_sparse, precision_of
 from .losses import Loss, check_loss
 from .models import Array, SparseModel, Support
-from .rounded import Rounded
 from .sparse_features import SparseFeatures
 
 __all__ = ["Client", "check_client", "check_features", "minibatches"]
@@ -48,8 +47,7 @@ class Client:
     Raises
     ------
     ValueError
-        Where shapes do not fit, or numbers are not finite, are no targets of the loss, or are so large that the sum of
-        their squares overflows.
+        Where shapes do not fit, or numbers are not finite or are no targets of the loss.
     """
 
     features: Any
@@ -111,7 +109,6 @@ class Client:
         if not targets.ndim or len(targets) != features.shape[0]:
             count = len(targets) if targets.ndim else "no"
             raise ValueError(f"{y} has {count} entries; expected {features.shape[0]}, the number of rows of {A}")
-        check_squares(y, targets)
         targets = self.loss.check_targets(y, targets)
         if targets.dtype.kind == "f":
             targets = targets.astype(precision_of(A, features.dtype), copy=False)
@@ -132,6 +129,9 @@ class Client:
             object.__setattr__(self, "features", contiguous(self.features))
         elif sparse.issparse(self.features):
             object.__setattr__(self, "features", SparseFeatures(self.features))
+
+    def __repr__(self) -> str:
+        return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -167,33 +167,9 @@ class Client:
     def features_by_row(self) -> Array:
         """Dense features with contiguous rows: themselves, or a copy that the client keeps and does not pickle.
 
-        Only compiled loops ask for it (`fgmp.local.compiled`); the data then take twice their memory, and no more: the
-        copy in `rounded` is let go.
+        Only compiled loops ask for it (`fgmp.local.compiled`); the data then take twice their memory.
         """
-        vars(self).pop("rounded", None)
         return np.ascontiguousarray(self.features)
-
-    def with_rows(self, rows: Array) -> Client:
-        """The client itself, whose `features_by_row` are these from now on."""
-        vars(self).pop("rounded", None)
-        vars(self)["features_by_row"] = rows
-        return self
-
-    @cached_property
-    def rounded(self) -> Rounded:
-        """Dense features in float32 with contiguous rows, half as large, which the client keeps for rough gradients."""
-        if not isinstance(self.features, np.ndarray):
-            raise ValueError(
-                f"features of client {self.key} is a {type(self.features).__name__}; expected dense features to round "
-                "to float32, or a dictionary that makes them dense"
-            )
-        return Rounded.of(self.features)
-
-    def with_rounded(self) -> Client:
-        """The client itself, which has `rounded` from now on, in place of `features_by_row`."""
-        vars(self).pop("features_by_row", None)
-        vars(self)["rounded"] = self.rounded
-        return self
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "features_by_row"}
@@ -241,11 +217,8 @@ class Client:
             features, coefficients = self.columns(x.atoms), coefficients[x.atoms]
         return _by_output(coefficients, features)
 
-    def gradient(self, x: Array | SparseModel, rows: Support | None = None, *, rough: bool = False) -> Array:
+    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
         """The gradient of f_i at x, or of g_ij where `rows` names the minibatch j.
-
-        Where it may be `rough`, the derivatives of the loss are those of the features, and their product with the rows
-        is rounded to float32 (`fgmp.rounded`).
 
         With one output, rows outside the minibatch get weight zero instead of being cut out: one product with the
         contiguous columns of A_i is faster than gathering rows. With several, the rows are contiguous, and gathered.
@@ -257,9 +230,6 @@ class Client:
         else:
             features, targets, predictions = self.features, self.targets, self.predictions(x)
         derivative = self.loss.derivative(predictions, targets)
-        if rough:
-            inside = derivative if rows is None or gathered else derivative[rows]
-            return self.rounded.gradient(inside * self.loss.row_weight(len(inside)), rows)
         if rows is None or gathered:
             weighted = derivative * self.loss.row_weight(len(targets))
         else:
@@ -294,10 +264,8 @@ def check_features(name: str, features: Any) -> Any:
         precision_of(name, features.dtype)
     elif sparse.issparse(features):
         features = check_sparse(name, features)
-        check_squares(name, features.data)
     else:
         features = check_array(name, features, ndim=2)
-        check_squares(name, features)
     if 0 in features.shape:
         raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
     return features

@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import Seed, check_array, check_count, check_integer, check_kind, check_option, check_seed, check_squares
+from .checks import Seed, check_array, check_integer, check_kind, check_option, check_seed
 from .federation import Client
-from .linear_systems import solve_definite, solve_semidefinite
+from .linear_systems import SMALLEST_SHARE, solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
 
@@ -154,7 +154,6 @@ class Dictionary(StandardBasis):
             raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
         self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
         wide = self.atoms.astype(np.float64, copy=False)
-        check_squares("atoms", wide)
         self.gram = wide.T @ wide
         self.norms = np.sqrt(self.gram.diagonal())
         zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
@@ -185,7 +184,6 @@ class Dictionary(StandardBasis):
         with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
             features = client.features @ self.atoms.astype(client.dtype, copy=False)
             products = np.asarray(features).astype(client.dtype, copy=False)
-        check_squares("features of a client times dictionary", products)
         return client.with_features(products)
 
     def synthesise(self, coefficients: Array) -> Array:
@@ -202,7 +200,7 @@ class Dictionary(StandardBasis):
         return product
 
     def approximate(self, correlations: Array, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
-        """approx_tau by Batch-OMP or thresholding, exact where the atoms are orthonormal."""
+        """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
             return super().approximate(correlations, sparsity, selection)
         if self.approximation == "thresholding":
@@ -244,11 +242,13 @@ class Dictionary(StandardBasis):
         return products
 
     def coordinates(self, support: Support) -> Coordinates:
-        """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent."""
+        """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent.
+
+        A direction counts where the squared norm of an atom in it is well above the rounding of the Gram matrix.
+        """
         norms = self.norms[support]
         eigenvalues, vectors = np.linalg.eigh(self.inner_products(support) / np.outer(norms, norms))
-        rounding = len(support) * np.finfo(eigenvalues.dtype).eps
-        kept = eigenvalues > rounding * eigenvalues.max(initial=0.0)
+        kept = eigenvalues > SMALLEST_SHARE[eigenvalues.dtype] * eigenvalues.max(initial=0.0)
         root, forth = np.sqrt(eigenvalues[kept]), vectors[:, kept]
         return Coordinates(forth / root / norms[:, None], (forth * root * norms[:, None]).T)
 
@@ -289,7 +289,6 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
     """
     n_features = check_integer("n_features", n_features)
     n_atoms = check_integer("n_atoms", n_atoms)
-    check_count("n_features times n_atoms", n_features * n_atoms)
     generator = np.random.default_rng(check_seed("rng", rng))
     return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
 

@@ -7,13 +7,13 @@ lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vec
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh, qr
 
-from .batch_pursuit import pursue_signals
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
 
@@ -25,7 +25,7 @@ Matrix = NDArray[np.float64]
 _PARALLEL = 1 - 1e-9
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class KSVDFit:
     """What K-SVD learned.
 
@@ -91,8 +91,8 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
        atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
        K-SVD) [1]_;
-    2. codes the frames again by matching pursuit, all at once [2]_, and keeps the old code of a frame that the new one
-       would not improve;
+    2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
+       improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
 
     None of the three can raise the training error. An atom is not updated to a multiple of another one.
@@ -207,11 +207,15 @@ def _residuals(signals: Matrix, atoms: Matrix, codes: Matrix) -> Matrix:
 
 def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     """Codes of at most `sparsity` atoms by orthogonal matching pursuit, which notices when a signal needs fewer."""
-    sizes = np.linalg.norm(signals, axis=0)
-    chosen, coefficients = pursue_signals(atoms.T @ atoms, atoms.T @ _normalised(signals), sparsity)
-    codes, taken = np.zeros((atoms.shape[1], signals.shape[1])), chosen >= 0
-    codes[chosen[taken], taken.nonzero()[0]] = (coefficients * sizes[:, None])[taken]
-    return codes
+    from sklearn.linear_model import orthogonal_mp_gram
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # a signal that fewer atoms represent is no accident here
+        codes = orthogonal_mp_gram(
+            atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity, copy_Gram=False, copy_Xy=False
+        )
+    scaled: Matrix = codes.reshape(atoms.shape[1], -1) * np.linalg.norm(signals, axis=0)
+    return scaled
 
 
 def _update_atom(residuals: Matrix, atoms: Matrix, codes: Matrix, j: int, rounding: float) -> None:

@@ -14,13 +14,13 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_array, check_integer, check_kind, check_sequence, check_squares, precision_of
+from .checks import as_array, check_array, check_integer, check_kind, check_sequence, precision_of
 from .client import Client
 from .frames import federation_from_frame
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel
-from .shapes import Shape, scaled
+from .shapes import Shape, in_words, scaled
 from .sparse_features import SparseFeatures, stacked
 
 __all__ = ["Client", "Federation", "check_federation"]
@@ -72,9 +72,11 @@ class Federation:
             truth = check_array("truth", self.truth)
             if truth.shape != self.model_shape:
                 raise ValueError(f"truth has shape {truth.shape}; expected {self.model_shape}")
-            check_squares("truth", truth)
             object.__setattr__(self, "truth", truth)
         self._check_names()
+
+    def __repr__(self) -> str:
+        return in_words(self)
 
     def _check_names(self) -> None:
         counts = {"labels": 2, "feature_names": self.n_features, "site_names": None}

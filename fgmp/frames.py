@@ -113,9 +113,8 @@ def floats_of(column: Any) -> Array | None:
 
 
 def kind_of(column: Any) -> str:
-    """What a narwhals column holds, for messages: its type and one of its values."""
-    present = column.drop_nulls()
-    return f"{column.dtype}, {present[0]!r} for one" if len(present) else str(column.dtype)
+    """What a narwhals column holds, for messages."""
+    return str(column.dtype)
 
 
 def _numbers(name: str, column: Any) -> Array:

@@ -48,9 +48,8 @@ def code_labels(ys: Sequence[Any], labels: Sequence[Any] | None = None) -> tuple
         positive, negative = y == chosen[1], y == chosen[0]
         strange = np.flatnonzero(~(positive | negative))
         if strange.size:
-            what = y[strange[0] : strange[0] + 1].tolist()[0]
             both = f"{chosen[0]!r} and {chosen[1]!r}"
-            raise ValueError(f"ys[{i}][{strange[0]}] is {what!r}; expected one of {both}, the labels")
+            raise ValueError(f"ys[{i}][{strange[0]}] is no label; expected one of {both}, the labels")
         coded.append(np.where(positive, 1.0, -1.0))
     return coded, chosen
 
@@ -83,7 +82,7 @@ def _plain(name: str, y: Any) -> Array:
     try:
         array: Array = np.asarray(y)
     except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} is {shown(y)}; expected a vector of labels") from None
+        raise ValueError(f"{name} is a {type(y).__name__}; expected a vector of labels") from None
     if array.dtype.kind == "f" or np.ma.is_masked(y):
         return check_array(name, y, ndim=1)
     if array.dtype.kind in "US":
@@ -94,7 +93,8 @@ def _plain(name: str, y: Any) -> Array:
         raise ValueError(f"{name} has dtype {array.dtype}; expected labels: numbers, booleans or strings")
     for i, value in enumerate(array if array.dtype.kind == "O" else ()):
         if not isinstance(value, _LABELS) or value != value:
-            raise ValueError(f"{name}[{i}] is {shown(value)}; expected a label in every row: a number, or text")
+            found = "nan" if isinstance(value, _LABELS) else f"a {type(value).__name__}"
+            raise ValueError(f"{name}[{i}] is {found}; expected a label in every row: a number, or text")
     return array
 
 
@@ -105,13 +105,12 @@ def _found(arrays: list[Array]) -> Labels:
         if values <= set(usual):
             return (False, True) if all(y.dtype.kind == "b" for y in arrays) else usual
     if len(values) != 2:
-        some = ", ".join(sorted(map(repr, values))[:5]) + (", ..." if len(values) > 5 else "")
-        raise ValueError(f"ys hold {len(values)} labels: {some}; expected two for the logistic loss")
+        raise ValueError(f"ys hold {len(values)} different labels; expected two for the logistic loss")
     try:
         first, second = sorted(values)
     except TypeError:
-        first, second = sorted(values, key=repr)
-        raise ValueError(f"ys hold the labels {first!r} and {second!r}, of two kinds; expected one kind") from None
+        first, second = sorted(type(value).__name__ for value in values)
+        raise ValueError(f"ys hold a {first} and a {second} as labels; expected one kind") from None
     return first, second
 
 

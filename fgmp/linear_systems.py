@@ -1,19 +1,20 @@
 """Small linear systems to machine precision, whatever the units of their unknowns.
 
 A unit is a factor on an unknown, so whether columns are dependent is asked of columns scaled to length one. What is
-left over where they are dependent is the solution of minimum norm, in the units that came.
+left over where they are dependent is the solution of minimum norm, in the units that came or in a metric.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from .models import Array
 
-__all__ = ["fill_shifts", "least_squares", "newton_direction", "solve_definite", "solve_semidefinite"]
+__all__ = ["SMALLEST_SHARE", "fill_shifts", "least_squares", "newton_direction", "solve_definite", "solve_semidefinite"]
 
 _CHOLESKY = {
     np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
@@ -21,9 +22,10 @@ _CHOLESKY = {
 }
 _PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
 # The least share of a squared column that those before it may leave.
-_SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
+SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
 _REFINEMENTS = 3
 _FAR_APART, _ALIKE = 1e6, 100.0  # ratios of units
+_OF_PRODUCTS = 64  # roundings in an entry of A_i Psi, relative to the length of its column
 
 
 def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
@@ -49,16 +51,18 @@ def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
     if failed:
         return None
     shares = factor.diagonal() ** 2 / matrix.diagonal()
-    return (factor, solution) if shares.min() > _SMALLEST_SHARE[matrix.dtype] else None
+    return (factor, solution) if shares.min() > SMALLEST_SHARE[matrix.dtype] else None
 
 
-def solve_semidefinite(matrix: Array, right: Array) -> Array:
+def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
     """Solution of minimum norm of a positive semidefinite system whose right side lies in its range.
 
     Parameters
     ----------
     matrix : ndarray, shape (k, k)
     right : ndarray, shape (k,)
+    metric : ndarray of float64, shape (k, k), or None
+        The squared norm of x is x' metric x; None is the identity.
 
     Returns
     -------
@@ -71,10 +75,12 @@ def solve_semidefinite(matrix: Array, right: Array) -> Array:
     kept = eigenvalues > len(right) * _PRECISION[matrix.dtype] * eigenvalues.max(initial=0.0)
     range_ = vectors[:, kept]
     scaled = range_ @ ((range_.T @ (right / scale)) / eigenvalues[kept])
+    if metric is not None:
+        return _shortest_in(metric, scaled, scale, range_, matrix.dtype)
     return _of_minimum_norm(scaled, scale, range_).astype(matrix.dtype, copy=False)
 
 
-def least_squares(columns: Array, targets: Array) -> Array:
+def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
     """Minimum-norm least-squares solution to machine precision.
 
     Cholesky factorisation of the normal equations, refined on the residual of the data, which restores the accuracy
@@ -87,6 +93,8 @@ def least_squares(columns: Array, targets: Array) -> Array:
     ----------
     columns : ndarray, shape (m, k)
     targets : ndarray, shape (m,)
+    metric : ndarray of float64, shape (k, k), or None
+        As in `solve_semidefinite`: the Gram matrix of the atoms, where columns are A_i Psi on some of them.
 
     Returns
     -------
@@ -94,10 +102,14 @@ def least_squares(columns: Array, targets: Array) -> Array:
     """
     n_rows, n_columns = columns.shape
     if n_rows and n_columns:
-        solution = (_by_columns if n_columns <= n_rows else _by_rows)(columns, targets)
+        solution = None
+        if n_columns <= n_rows:
+            solution = _by_columns(columns, targets)
+        elif metric is None:
+            solution = _by_rows(columns, targets)
         if solution is not None:
             return solution
-    return _by_singular_values(columns, targets)
+    return _by_singular_values(columns, targets, metric)
 
 
 def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
@@ -181,10 +193,12 @@ def _refined(
     return None
 
 
-def _by_singular_values(columns: Array, targets: Array) -> Array:
-    wide, rounding = columns.astype(np.float64, copy=False), max(columns.shape) * _PRECISION[columns.dtype]
+def _by_singular_values(columns: Array, targets: Array, metric: Array | None) -> Array:
+    size = max(columns.shape) if metric is None else max(*columns.shape, _OF_PRODUCTS)
+    wide, rounding = columns.astype(np.float64, copy=False), size * _PRECISION[columns.dtype]
     squares = np.einsum("ij,ij->j", wide, wide)
-    if squares.max(initial=0.0) <= _ALIKE**2 * squares.min(initial=np.inf) < np.inf:  # the same rank in any case
+    alike = squares.max(initial=0.0) <= _ALIKE**2 * squares.min(initial=np.inf) < np.inf
+    if alike and metric is None:  # the same rank in any case
         return np.linalg.lstsq(wide, targets, rcond=rounding)[0].astype(columns.dtype, copy=False)
     largest = np.abs(wide).max(axis=0, initial=0.0)
     largest[largest == 0] = 1
@@ -194,7 +208,22 @@ def _by_singular_values(columns: Array, targets: Array) -> Array:
     rank = np.count_nonzero(sizes > rounding * sizes.max(initial=0.0))
     range_ = right[:rank].T
     scaled = range_ @ ((left[:, :rank].T @ targets) / sizes[:rank])
+    if metric is not None:
+        return _shortest_in(metric, scaled, scale, range_, columns.dtype)
     return _of_minimum_norm(scaled, scale, range_).astype(columns.dtype, copy=False)
+
+
+def _shortest_in(metric: Array, scaled: Array, scale: Array, range_: Array, dtype: np.dtype[Any]) -> Array:
+    """As `_of_minimum_norm`, in a metric and in the precision of the data.
+
+    Directions that are null in the metric as well, but for rounding, are dependent atoms: nothing is gained there.
+    """
+    energy, free = metric / scale[:, None] / scale, np.linalg.qr(range_, mode="complete")[0][:, range_.shape[1] :]
+    eigenvalues, vectors = np.linalg.eigh(free.T @ energy @ free)
+    kept = eigenvalues > SMALLEST_SHARE[dtype] * energy.trace()
+    basis = free @ vectors[:, kept]
+    shortest: Array = (scaled - basis @ ((basis.T @ (energy @ scaled)) / eigenvalues[kept])) / scale
+    return shortest.astype(dtype, copy=False)
 
 
 def _of_minimum_norm(scaled: Array, scale: Array, range_: Array) -> Array:

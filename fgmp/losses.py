@@ -149,7 +149,7 @@ class LogisticLoss:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
         strange = np.flatnonzero(np.abs(_one_a_row(name, targets)) != 1)
         if strange.size:
-            raise ValueError(f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected labels -1 or +1")
+            raise ValueError(f"{name}[{strange[0]}] is no label; expected labels -1 or +1")
         return targets
 
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -211,10 +211,8 @@ class SoftmaxLoss:
         whole = np.floor(_one_a_row(name, targets))
         strange = np.flatnonzero((whole != targets) | (whole < 0) | (whole >= self.n_classes))
         if strange.size:
-            raise ValueError(
-                f"{name}[{strange[0]}] is {targets[strange[0]]:g}; expected integer labels from 0 to "
-                f"{self.n_classes - 1}"
-            )
+            place, largest = strange[0], self.n_classes - 1
+            raise ValueError(f"{name}[{place}] is no label; expected integer labels from 0 to {largest}")
         return whole.astype(np.intp)
 
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -278,7 +276,7 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
     if loss == "softmax":
         largest = max((float(y.max()) for y in targets if y.size), default=0.0)
         if largest >= _MOST_CLASSES:
-            raise ValueError(f"ys hold the label {largest:g}; expected integers from 0 to {_MOST_CLASSES - 1}")
+            raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}")
         return SoftmaxLoss(max(int(largest) + 1, 2))
     known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
     if loss not in known:

@@ -1,7 +1,7 @@
 """Orthogonal matching pursuit on inner products alone.
 
 Needs the Gram matrix of the atoms and their correlations with a signal, so its cost does not depend on the length of
-the signal. Selections of atoms that are not orthonormal and K-SVD use it.
+the signal. Selections of atoms that are not orthonormal use it.
 """
 
 from __future__ import annotations

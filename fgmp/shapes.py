@@ -17,7 +17,7 @@ from .checks import check_array, check_integer, check_sequence, precision_of, sh
 from .losses import Loss, check_loss
 from .models import Array
 
-__all__ = ["Shape", "Shaped", "scaled"]
+__all__ = ["Shape", "Shaped", "described", "in_words", "scaled"]
 
 
 class Shaped(Protocol):
@@ -110,6 +110,9 @@ class Shape:
         for name, value in settled.items():
             object.__setattr__(self, name, value)
 
+    def __repr__(self) -> str:
+        return in_words(self)
+
     @property
     def n_clients(self) -> int:
         """N."""
@@ -125,6 +128,23 @@ class Shape:
         if cohort_size is None:
             return self.n_clients
         return check_integer("cohort_size", cohort_size, at_most=self.n_clients, why="the number of clients")
+
+
+def described(shape: Shape) -> dict[str, Any]:
+    """What makes a shape this one, by name."""
+    return {
+        "n_clients": shape.n_clients,
+        "n_features": shape.n_features,
+        "loss": shape.loss,
+        "keys": shape.keys,
+        "weights": shape.weights,
+    }
+
+
+def in_words(shaped: Shaped) -> str:
+    """A federation, or its shape, in a few words without data."""
+    rows = f"{sum(shaped.rows)} rows of {shaped.n_features} features"
+    return f"{type(shaped).__name__}({shaped.n_clients} clients, {rows}, {shaped.loss!r})"
 
 
 def _integers(name: str, values: list[Any], at_least: int) -> tuple[int, ...]:

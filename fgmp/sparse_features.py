@@ -65,6 +65,9 @@ class SparseFeatures:
             stored.sum_duplicates()
         object.__setattr__(self, "stored", stored)
 
+    def __repr__(self) -> str:
+        return f"SparseFeatures(shape {self.shape}, {self.n_stored} stored)"
+
     @property
     def shape(self) -> tuple[int, int]:
         """(n_samples, n_features)."""

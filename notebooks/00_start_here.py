@@ -28,29 +28,44 @@
 # **Where it stands in the paper.** The problem is that of Section II, the algorithm is Algorithm 1 of Section III.
 
 # %% tags=["parameters"]
-n_clients = 30  # N, clients of the federation (at least 1)
-n_samples = 20  # |D_i|, rows of each client (at least 1)
-n_features = 200  # n, dimension of the signal (at least 1)
-sparsity = 5  # tau, nonzero entries of the signal (1 to n_features)
-alpha = 1.0  # heterogeneity, the variance of the clients' means (at least 0)
-variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
-local_iterations = 3  # K, iterations of a client in one round (at least 1)
-rounds = 10  # T, rounds of communication (at least 1)
-exact = 1.0e-14  # relative error that counts as exact (above 0, at most 0.1)
-samples = [1, 2, 3, 5, 8, 12, 20, 40]  # rows of a client in "What it buys" (two or more, increasing, each at least 1)
-noise_variance = 1.0e-4  # variance of the noise there, on the left (above 0)
-n_seeds = 10  # seeds: repetitions with new data (at least 1)
-picture_seed = 2  # seed of the federation in the pictures (at least 0)
+n_clients = 30  # N, clients of the federation
+n_samples = 20  # |D_i|, rows of each client
+n_features = 200  # n, dimension of the signal
+sparsity = 5  # tau, nonzero entries of the signal
+alpha = 1.0  # heterogeneity, the variance of the clients' means
+variance_decay = 1.1  # p: the entries of client i have variance 1/i^p
+local_iterations = 3  # K, iterations of a client in one round
+rounds = 10  # T, rounds of communication
+exact = 1.0e-14  # relative error that counts as exact
+samples = [1, 2, 3, 5, 8, 12, 20, 40]  # rows of a client in "What it buys"
+noise_variance = 1.0e-4  # variance of the noise there, on the left
+n_seeds = 10  # seeds: repetitions with new data
+picture_seed = 2  # seed of the federation in the pictures
+
+# %%
+from book import as_list
+
+samples = as_list(samples)
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert n_features >= 1, f"{n_features=}: expected at least 1"
+assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
+assert alpha >= 0, f"{alpha=}: expected at least 0"
+assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert rounds >= 1, f"{rounds=}: expected at least 1"
+assert 0 < exact <= 0.1, f"{exact=}: expected above 0, at most 0.1"
+assert len(samples) >= 2 and samples == sorted(set(samples)), f"{samples=}: expected two or more, increasing"
+assert min(samples) >= 1, f"{samples=}: expected each at least 1"
+assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert n_seeds >= 1, f"{n_seeds=}: expected at least 1"
+assert picture_seed >= 0, f"{picture_seed=}: expected at least 0"
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, gradation, images, name_lines, panels
-from fgmp.book.opening import begin
-
-claim, samples = begin(globals(), "samples")
+from book import METHODS, claim, curve, floor, gradation, images, name_lines, panels
 
 
 # %% [markdown]
@@ -204,8 +219,15 @@ plt.show()
 
 # %%
 generous = exact**0.5
-claim("start-together", together[:, -1])
-claim("start-alone", (separate[..., -1] <= generous).sum(axis=1))
+claim("start-together",
+    f"{n_clients} clients with {n_samples} rows each, {sparsity} of {n_features} entries nonzero: together they "
+    f"reach relative error <= {exact:g} within {rounds} rounds on every seed",
+    together[:, -1], together[:, -1] <= exact, source="ours, first steps", expected=f"at most {exact:g}", floor=exact)
+claim("start-alone",
+    f"{n_clients} clients with {n_samples} rows each, {sparsity} of {n_features} entries nonzero: alone, at most "
+    f"one client in three reaches {generous:.3g} with the same algorithm",
+    (separate[..., -1] <= generous).sum(axis=1), (separate[..., -1] <= generous).sum(axis=1) <= n_clients // 3,
+    source="ours, first steps", expected=f"at most {n_clients // 3}", unit=f"of {n_clients} clients")
 
 # %% [markdown]
 # ## One round by hand
@@ -342,7 +364,8 @@ print("kept:", kept)
 method = fgmp.FedGradMP(sparsity=2, local_iterations=2)
 difference = np.abs(fgmp.simulate(method, toy, rounds=1).x - x_1).max()
 assert difference < 1e-12
-claim("start-trace", difference)
+claim("start-trace", "one round by hand equals one round of fgmp.simulate",
+    difference, difference < 1e-12, source="ours, first steps", expected="below 1e-12", floor=1e-12)
 
 # %%
 for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["relative_error"]):

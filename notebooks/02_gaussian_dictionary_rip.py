@@ -31,20 +31,41 @@
 # [15_convergence_theorem](15_convergence_theorem.ipynb).
 
 # %% tags=["parameters"]
-dimension = 800  # m, columns of B in the section on the rate (400 to 4000)
-n_atoms = 40  # n, atoms of the dictionary (20 to 60)
-sparsity = 2  # tau, atoms of a sparse vector (1 to 2)
-stable_ranks = [25, 50, 100, 200, 400, 800]  # sr(B), on the rate (three or more, increasing, each 20 to dimension)
-twin_rows = 300  # rows of the matrix with twin columns (100 to 1000)
-twin_columns = 400  # columns of the matrix with twin columns (even, 100 to 600)
-radius = 1.0  # r, norm of the models in the logistic sections (above 0, at most 5)
-n_classes = 4  # C, classes of the softmax loss (3 to 8)
-n_clients = 10  # N, clients in the last section (at least 1)
-client_rows = 30  # |D_i|, rows of a client in the last section (at least 20)
-signal_sparsity = 5  # tau in the last section (1 to 10)
-rounds = 10  # T, rounds of communication in the last section (2 to 50)
-exact = 1.0e-14  # relative error that counts as exact (above 0, at most 1e-6)
-n_seeds = 10  # seeds: repetitions with new data (at least 3)
+dimension = 800  # m, columns of B in the section on the rate
+n_atoms = 40  # n, atoms of the dictionary
+sparsity = 2  # tau, atoms of a sparse vector
+stable_ranks = [25, 50, 100, 200, 400, 800]  # sr(B), on the rate
+twin_rows = 300  # rows of the matrix with twin columns
+twin_columns = 400  # columns of the matrix with twin columns
+radius = 1.0  # r, norm of the models in the logistic sections
+n_classes = 4  # C, classes of the softmax loss
+n_clients = 10  # N, clients in the last section
+client_rows = 30  # |D_i|, rows of a client in the last section
+signal_sparsity = 5  # tau in the last section
+rounds = 10  # T, rounds of communication in the last section
+exact = 1.0e-14  # relative error that counts as exact
+n_seeds = 10  # seeds: repetitions with new data
+
+# %%
+from book import as_list
+
+ranks = as_list(stable_ranks)
+tau, n = sparsity, n_atoms
+assert 400 <= dimension <= 4000, f"{dimension=}: expected 400 to 4000"
+assert 20 <= n_atoms <= 60, f"{n_atoms=}: expected 20 to 60"
+assert 1 <= sparsity <= 2, f"{sparsity=}: expected 1 to 2"
+assert len(ranks) >= 3 and ranks == sorted(set(ranks)), f"{stable_ranks=}: expected three or more, increasing"
+assert min(ranks) >= 20 and max(ranks) <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
+assert 100 <= twin_rows <= 1000, f"{twin_rows=}: expected 100 to 1000"
+assert twin_columns % 2 == 0 and 100 <= twin_columns <= 600, f"{twin_columns=}: expected even, 100 to 600"
+assert 0 < radius <= 5, f"{radius=}: expected above 0, at most 5"
+assert 3 <= n_classes <= 8, f"{n_classes=}: expected 3 to 8"
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert client_rows >= 20, f"{client_rows=}: expected at least 20"
+assert 1 <= signal_sparsity <= 10, f"{signal_sparsity=}: expected 1 to 10"
+assert 2 <= rounds <= 50, f"{rounds=}: expected 2 to 50"
+assert 0 < exact <= 1e-06, f"{exact=}: expected above 0, at most 1e-6"
+assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
 
 # %%
 from itertools import product
@@ -55,12 +76,9 @@ from scipy.fft import dct
 from scipy.stats import t as student
 
 import fgmp
+from book import BLUE, GREEN, METHODS, PURPLE, VERMILLION, claim, curve, floor, name_lines, panels
 from fgmp import theory
-from fgmp.book.figures import BLUE, GREEN, METHODS, PURPLE, VERMILLION, curve, floor, name_lines, panels
-from fgmp.book.opening import begin
 from fgmp.datasets.synthetic import sparse_on_sphere
-
-claim, tau, n, ranks = begin(globals(), "sparsity", "n_atoms", "stable_ranks")
 
 # %% [markdown]
 # ## Isometry, and at which rate
@@ -168,7 +186,9 @@ for name, family in families.items():
 
 # %%
 fits, half = slope(*families["flat spectrum"])
-claim("rip-slope", fits, "corrected" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75))
+claim("rip-slope", "the RIP constant of BA / ||B||_F is of order tau log(n/tau) / sr(B), slope -1 (flat spectrum)",
+    fits, "corrected" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75),
+    source="paper, Gaussian dictionary, line 1076", expected="slope -1", unit="is the fitted slope")
 
 # %% [markdown]
 # The flat spectrum decides: the square root is needed, because no constant $C_1$ can make $1/\mathrm{sr}$ an upper
@@ -185,7 +205,9 @@ for name in families:
 
 # %%
 worst = np.max([rate.max(axis=1) for rate in sqrt_rate.values()], axis=0)
-claim("rip-sqrt-rate", worst, worst < 4)
+claim("rip-sqrt-rate",
+    "delta <= C sqrt(tau log(n/tau) / sr(B)) with one small C for both families and all stable ranks",
+    worst, worst < 4, source="ours, Gaussian dictionary", expected="a C below 4", unit="is the C needed")
 
 # %% [markdown]
 # ## Where the rate comes from: the Gaussian width
@@ -222,7 +244,10 @@ plt.show()
 # %%
 needed = widths / np.sqrt(orders * np.log(np.e * n / orders))
 assert (widths < upper).all()
-claim("rip-width", holds="corrected" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True)
+claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up to n",
+    f"at tau = n the width is {widths[-1]:.3g} and the right side {printed[-1]:g}; with log(en/tau), C = "
+    f"{needed.max():.2f} suffices", "corrected" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True,
+    source="paper, Gaussian dictionary, line 1064", expected="some absolute constant C")
 
 # %% [markdown]
 # Now the theorem itself. Over sparse unit vectors the supremum is exact, from the restricted constants of $BA$. Draw
@@ -248,7 +273,9 @@ sups = np.array([[deviation(B, norm, seed) for seed in range(5 * n_seeds)] for B
 us = np.array([0.5, 1.0, 1.5])
 share = np.array([(sups > width + u).mean(axis=1).max() for u in us])
 means, tails = (sups.mean(axis=1) <= width + 1).all(), (share <= 3 * np.exp(-(us**2))).all()
-claim("rip-theorem", (sups / (width + 1)).max(axis=0), means and tails)
+claim("rip-theorem", f"sub-Gaussian theorem and its corollary: mean and tail, both families, sr = {k}, with C = 1",
+    (sups / (width + 1)).max(axis=0), means and tails, source="paper, Gaussian dictionary, line 1058",
+    expected="a mean of at most 1 for each family", unit="of the right side, the larger of both families")
 
 
 # %% [markdown]
@@ -296,7 +323,10 @@ conditions = np.array([[both_norms(seed, t) for t in (1, 2)] for seed in range(n
 for k, t in enumerate((1, 2)):
     signals, coefficients = np.median(conditions[:, k, :2], axis=0)
     print(f"tau = {t}: condition number {signals:.3g} among signals, {coefficients:.3g} among coefficients")
-claim("rip-gained", conditions[:, 1, 0], (conditions[:, 1, 2] < 1e-12) & (conditions[:, 1, :2] < 10).all(axis=1))
+claim("rip-gained", "a matrix with restricted lower constant zero is well conditioned in the dictionary",
+    conditions[:, 1, 0], (conditions[:, 1, 2] < 1e-12) & (conditions[:, 1, :2] < 10).all(axis=1),
+    source="paper, Gaussian dictionary, line 1085", expected="below 10",
+    unit="is the condition number at tau = 2 (infinite in the standard basis)")
 
 # %% [markdown]
 # One caution: the dictionary does not repair the old problem. It asks a new one, in which other vectors are sparse. A
@@ -333,7 +363,9 @@ plt.show()
 # %%
 printed, sharp = 4 / (1 + np.exp(radii)) ** 2, np.cosh(radii) ** -2.0
 holds = (printed <= least * (1 + 1e-9)).all() and np.allclose(least, sharp)
-claim("rip-logistic-sharp", np.max(sharp / printed), holds)
+claim("rip-logistic-sharp", "the logistic loss multiplies RSS/RSC by at most (1 + e^r)^2 / 4; cosh^2 r is sharp",
+    np.max(sharp / printed), holds, source="paper, logistic losses, line 1100", expected="at least 1",
+    unit="times the sharp constant, at most")
 
 
 # %% [markdown]
@@ -370,7 +402,11 @@ logistic = np.array([logistic_case(seed) for seed in range(n_seeds)])
 
 # %%
 print("measured, bound with cosh^2 r, bound of the paper:", ", ".join(f"{v:.3g}" for v in np.median(logistic, axis=0)))
-claim("rip-logistic", logistic[:, 0], (np.diff(logistic, axis=1) >= 0).all(axis=1))
+claim("rip-logistic",
+    f"logistic Hessian of the twin data in the dictionary, r = {radius:g}: RSS/RSC below both bounds",
+    logistic[:, 0], (np.diff(logistic, axis=1) >= 0).all(axis=1), source="paper, logistic losses, line 1113",
+    expected=f"below {logistic[:, 1].min():.3g} and {logistic[:, 2].min():.3g}",
+    unit="is the ratio (infinite in the standard basis)")
 
 
 # %% [markdown]
@@ -390,7 +426,9 @@ def smallest_weight(seed):
 # %%
 weights = np.array([smallest_weight(seed) for seed in range(n_seeds)])
 printed = 4 / (1 + np.exp(radius)) ** 2
-claim("rip-logistic-ball", weights, "corrected" if (weights < printed).all() else True)
+claim("rip-logistic-ball", f"coefficients in a ball of radius {radius:g}: all curvatures at least 4 / (1 + e^r)^2",
+    weights, "corrected" if (weights < printed).all() else True, source="paper, logistic losses, line 1106",
+    expected=f"at least {printed:.3g}", unit="is the smallest curvature")
 
 
 # %% [markdown]
@@ -463,7 +501,10 @@ def referenced_ratio(r):
 # %%
 referenced = np.array([referenced_ratio(r) for r in radii])
 excess = paper_ratio / referenced
-claim("rip-softmax-reference", holds=(excess >= 1).all())
+claim("rip-softmax-reference",
+    "softmax with a reference class: RSS/RSC of the whole Hessian at most (1 + C e^(2r))^2",
+    f"the paper's is {excess.min():.3g} to {excess.max():.3g} times that of the corners", (excess >= 1).all(),
+    source="paper, logistic losses, line 1137", expected="at least 1 times")
 
 # %%
 fig, ax = panels(width=5.8, height=3.7)
@@ -480,7 +521,10 @@ plt.show()
 # %%
 reached = radii >= np.log(n_classes - 1) / 2
 excess, sharp = paper_ratio / sharp_block, np.allclose(blocks[reached], sharp_block[reached], rtol=1e-4)
-claim("rip-softmax-blocks", holds=(blocks <= paper_ratio).all() and sharp)
+claim("rip-softmax-blocks",
+    "softmax blocks: ratio at most (1 + C e^(2r))^2; sharp is (1 + o)^2 / 4o, o = (C-1) e^(2r)",
+    f"the paper's is {excess.min():.3g} to {excess.max():.3g} times the sharp one",
+    (blocks <= paper_ratio).all() and sharp, source="paper, logistic losses, line 1137", expected="at least 1 times")
 assert (whole[:, 0] <= centred * (1 + 1e-9)).all() and (blocks <= sharp_block * (1 + 1e-9)).all()
 
 
@@ -495,7 +539,8 @@ def shift_curvature(seed):
 
 # %%
 shifts = np.array([abs(shift_curvature(seed)) for seed in range(n_seeds)])
-claim("rip-softmax-shift", shifts, shifts < 1e-12)
+claim("rip-softmax-shift", "softmax without a reference class has no curvature along one atom added to all columns",
+    shifts, shifts < 1e-12, source="ours, logistic losses", expected=0, unit="is the curvature", floor=1e-12)
 
 
 # %% [markdown]
@@ -548,7 +593,10 @@ plt.show()
 ends = errors[:, :, -1]
 for k in (0, 2):
     print(f"{labels[k]}: error above 0.1 in the end on {np.sum(ends[:, k] > 0.1)} of {len(ends)} seeds")
-claim("rip-fedgradmp", ends[:, 1], (ends[:, 1] <= exact) & (ends[:, [0, 2]] > 0.1).all(axis=1))
+claim("rip-fedgradmp",
+    f"clients without curvature in the standard basis: exact within {rounds} rounds in the dictionary",
+    ends[:, 1], (ends[:, 1] <= exact) & (ends[:, [0, 2]] > 0.1).all(axis=1), source="ours, Gaussian dictionary",
+    expected=f"at most {exact:g}", unit="relative error (above 0.1 in the standard basis)", floor=exact)
 
 # %% [markdown]
 # Two remarks of the paper end this section. **The dictionary is not a sketch:** it changes the space of the models
@@ -558,7 +606,9 @@ claim("rip-fedgradmp", ends[:, 1], (ends[:, 1] <= exact) & (ends[:, [0, 2]] > 0.
 # %%
 sent = np.array([[h["bytes_up"][-1] for h in row[:2]] for row in histories])
 twice = [fgmp.gaussian_dictionary(twin_columns, n, rng=7).atoms for _ in range(2)]
-claim("rip-remarks", sent[:, 1] / sent[:, 0], bool((sent[:, 0] == sent[:, 1]).all() and np.array_equal(*twice)))
+claim("rip-remarks", "the dictionary compresses nothing: as many bytes as in the standard basis; a seed draws it",
+    sent[:, 1] / sent[:, 0], bool((sent[:, 0] == sent[:, 1]).all() and np.array_equal(*twice)),
+    source="paper, Gaussian dictionary, line 1142", expected=1, unit="times the bytes of the standard basis")
 
 # %% [markdown]
 # ## What differs from the paper, and why

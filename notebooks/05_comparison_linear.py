@@ -71,26 +71,52 @@ MAKERS = {
 # Everything below follows from these values. Name the methods to compare in `methods`; FedGradMP always takes part.
 
 # %% tags=["parameters"]
-methods = ["FedGradMP", "FedIterHT", "FedDualAvg", "FedMid", "FedAvg"]  # or FedHT, FastFedDualAvg (each text)
-heterogeneity = [0.2, 0.5]  # alpha, variance of the means: in Figure 3, in 4 and 5 (two values, each at least 0)
-sparsity = [15, 400]  # tau, nonzeros of the signal: in Figures 3 and 4, in Figure 5 (two values, each 1 to n_features)
-n_clients = 50  # N, clients of the federation (at least 1)
-n_samples = 100  # |D_i|, rows of each client (at least 1)
-n_features = 1000  # n, dimension of the signal (at least 1)
-variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any number)
-noise_variance = 0.005  # variance of the noise in the observations (above 0)
-batch_size = 50  # b, rows of a minibatch (1 to n_samples)
-local_iterations = 3  # K of every method; the paper does not say (at least 1)
-gradient_steps = 5  # steps of gradient descent in a local iteration of Algorithm 2, for Figure 5 (at least 1)
-l1_weight = 0.03125  # lambda of FedMid and of the dual averages, 0.5^5 (at least 0)
-rates = [0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005, 0.00001, 0.000005]  # the paper's grid (each above 0)
-more_rates = [0.1, 0.05, 0.02]  # rates beyond the upper end of the paper's grid (each above 0)
-target = 0.1  # relative error to reach (above 0)
-rounds = [40, 300]  # rounds shown: in the figures; in the longer run of the runner-up (two values, each at least 1)
-tuning_rounds = 20  # rounds that judge a learning rate (at least 1)
-n_seeds = 3  # seeds shown: 0, 1, .. (1 to 1000)
-n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, .. (at least 1)
-workers = 2  # threads that share the runs that are not timed (at least 1)
+methods = ["FedGradMP", "FedIterHT", "FedDualAvg", "FedMid", "FedAvg"]  # or FedHT, FastFedDualAvg
+heterogeneity = [0.2, 0.5]  # alpha, variance of the means: in Figure 3, in 4 and 5
+sparsity = [15, 400]  # tau, nonzeros of the signal: in Figures 3 and 4, in Figure 5
+n_clients = 50  # N, clients of the federation
+n_samples = 100  # |D_i|, rows of each client
+n_features = 1000  # n, dimension of the signal
+variance_decay = 0.2  # p: the entries of client i have variance 1/i^p
+noise_variance = 0.005  # variance of the noise in the observations
+batch_size = 50  # b, rows of a minibatch
+local_iterations = 3  # K of every method; the paper does not say
+gradient_steps = 5  # steps of gradient descent in a local iteration of Algorithm 2, for Figure 5
+l1_weight = 0.03125  # lambda of FedMid and of the dual averages, 0.5^5
+rates = [0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005, 0.00001, 0.000005]  # the paper's grid
+more_rates = [0.1, 0.05, 0.02]  # rates beyond the upper end of the paper's grid
+target = 0.1  # relative error to reach
+rounds = [40, 300]  # rounds shown: in the figures; in the longer run of the runner-up
+tuning_rounds = 20  # rounds that judge a learning rate
+n_seeds = 3  # seeds shown: 0, 1, ..
+n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, ..
+workers = 2  # threads that share the runs that are not timed
+
+# %%
+from book import as_list
+
+methods, rates, more_rates = map(as_list, (methods, rates, more_rates))
+assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
+assert len(sparsity) == 2, f"{sparsity=}: expected two values"
+assert min(sparsity) >= 1 and max(sparsity) <= n_features, f"{sparsity=}: expected each 1 to {n_features=}"
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert n_features >= 1, f"{n_features=}: expected at least 1"
+assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
+assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+
+# %%
+assert gradient_steps >= 1, f"{gradient_steps=}: expected at least 1"
+assert l1_weight >= 0, f"{l1_weight=}: expected at least 0"
+assert min(rates) > 0, f"{rates=}: expected each above 0"
+assert min(more_rates) > 0, f"{more_rates=}: expected each above 0"
+assert target > 0, f"{target=}: expected above 0"
+assert len(rounds) == 2 and min(rounds) >= 1, f"{rounds=}: expected two values, each at least 1"
+assert tuning_rounds >= 1, f"{tuning_rounds=}: expected at least 1"
+assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
+assert n_tuning_seeds >= 1, f"{n_tuning_seeds=}: expected at least 1"
+assert workers >= 1, f"{workers=}: expected at least 1"
 
 # %%
 from functools import partial
@@ -98,13 +124,10 @@ from functools import partial
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
 
-from fgmp.book.figures import METHODS, curve, dots, floor, name_lines, panels
-from fgmp.book.opening import begin
+from book import METHODS, claim, curve, dots, floor, listed, name_lines, panels
 
-claim, methods, rates, more_rates = begin(globals(), "methods", "rates", "more_rates")
 rivals = [name for name in MAKERS if name in methods]
-if not rivals or not {*methods} <= {"FedGradMP", *MAKERS}:
-    raise ValueError(f"methods is {methods}; expected some of {', '.join(MAKERS)}")
+assert rivals and {*methods} <= {"FedGradMP", *MAKERS}, f"{methods=}: expected some of {', '.join(MAKERS)}"
 SETTINGS = {3: (heterogeneity[0], sparsity[0]), 4: (heterogeneity[1], sparsity[0]), 5: (heterogeneity[1], sparsity[1])}
 seeds, tuning_seeds = range(n_seeds), range(1000, 1000 + n_tuning_seeds)
 shown_rounds, long_rounds = rounds
@@ -389,15 +412,25 @@ def extreme(figure, name, among, pick):
 
 
 # %%
+PLACES = {3: "paper, Figure 3, line 1226", 4: "paper, Figure 4, line 1230", 5: "paper, Figure 5, line 1232"}
+
+
 def claim_ahead(figure):
     names = contestants(figure)
     if len(names) == 1:
         print(f"Figure {figure}: every rate of every rival diverges, so there is nothing to compare with")
         return
     (mine, best), wins = in_rounds(figure), [ahead_in_seconds(figure, seed) for seed in seeds]
-    claim("fig{figure}-rounds", mine, mine < best, figure=figure, best=np.median(best))
-    claim("fig{figure}-seconds", holds=wins, figure=figure, wins=sum(wins))
-    claim("fig{figure}-error", ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min), figure=figure)
+    needed = listed([np.median(best)]) if np.median(best) < np.inf else f"more than {shown_rounds}"
+    claim(f"fig{figure}-rounds", f"FedGradMP reaches a relative error of {target:g} in fewer rounds than every rival",
+        mine, mine < best, source=PLACES[figure],
+        expected=f"fewer than the best rival, which needs {needed}", unit="rounds")
+    claim(f"fig{figure}-seconds",
+        f"FedGradMP is ahead of every rival after the seconds that the rival takes for {shown_rounds} rounds",
+        f"ahead on {sum(wins)} of {n_seeds} seeds", wins, source=PLACES[figure], expected="every seed")
+    claim(f"fig{figure}-error", f"FedGradMP has the smallest error after {shown_rounds} rounds",
+        ends_of(figure, names), extreme(figure, "FedGradMP", names, np.min),
+        source=PLACES[figure], expected="FedGradMP has the smallest")
 
 
 # %%
@@ -415,12 +448,18 @@ thinned = [name for name in ("FedMid", "FedDualAvg") if name in contestants(3)]
 if thinned:
     names = ("FedGradMP", *thinned)
     falling = all((np.diff(np.median(errors(3, name), axis=0)) < 0).all() for name in thinned)
-    claim("fig3-l1", ends_of(3, names), extreme(3, "FedGradMP", names, np.min) & falling)
+    claim("fig3-l1", "the errors of FedMid and FedDualAvg fall, but more slowly than that of FedGradMP",
+        ends_of(3, names), extreme(3, "FedGradMP", names, np.min) & falling, source="paper, Figure 3, line 1226",
+        expected="FedGradMP has the smallest")
 
 # %%
 if "FedAvg" in contestants(3):
-    claim("fig3-fedavg-dense", [len(runs[3, "FedAvg", seed].support) for seed in seeds])
-    claim("fig3-fedavg-slowest", ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max))
+    nonzeros = np.array([len(runs[3, "FedAvg", seed].support) for seed in seeds])
+    claim("fig3-fedavg-dense", "FedAvg does not give a sparse model", nonzeros, nonzeros > sparsity[0],
+        source="paper, Figure 3, line 1227", expected=f"above {sparsity[0]}", unit="nonzeros")
+    claim("fig3-fedavg-slowest", f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds",
+        ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
+        expected="FedAvg the largest")
 
 # %% [markdown]
 # ### Figure 4: clients that differ more
@@ -463,8 +502,14 @@ for name in contestants(3):
 broken = [name for name in rivals if fate(name) == "diverges"]
 hurt = [np.median(degradation(name)) > 2 or name in broken for name in contestants(3)[1:]]
 if hurt:
-    claim("fig4-degradation", by_median({name: degradation(name) for name in contestants(3)}), hurt)
-claim("fig4-fedgradmp-holds", degradation("FedGradMP"))
+    claim("fig4-degradation",
+        "with more heterogeneity each rival has twice the error, or diverges at its old rate (diverges: "
+        f"{listed(broken) or 'none'})",
+        by_median({name: degradation(name) for name in contestants(3)}), hurt, source="paper, Figure 4, line 1230",
+        expected="significant degradation of all", unit="(error in Figure 4 over error in Figure 3)")
+claim("fig4-fedgradmp-holds",
+    "FedGradMP still performs well with more heterogeneity: error in Figure 4 over error in Figure 3",
+    degradation("FedGradMP"), degradation("FedGradMP") < 2, source="paper, Figure 4, line 1230", expected="below 2")
 
 # %% [markdown]
 # ### Figure 5: a signal with many nonzero entries
@@ -557,8 +602,14 @@ for figure, rate in sorted({job[:2] for job in jobs}):
 
 # %%
 def claim_residual(id, figure, rate):
-    if rate and all((figure, rate, seed) in longer for seed in seeds):
-        claim(id, ratio(figure, rate), rate=rate, where="inside" if rate in rates else "outside")
+    if not rate or not all((figure, rate, seed) in longer for seed in seeds):
+        return
+    where = "inside" if rate in rates else "outside"
+    claim(id,
+        f"FedGradMP has the smallest residual error: its lowest error in any round over that of {runner_up} after "
+        f"{long_rounds} rounds at rate {rate:g}, {where} the paper's grid",
+        ratio(figure, rate), ratio(figure, rate) <= 1, expected="at most 1",
+        source="paper, Figure 3, line 1228" if figure == 3 else "ours, Figure 4")
 
 
 # %%
@@ -575,7 +626,10 @@ claim_residual("fig4-residual", 4, beyond[1])
 # %%
 if beyond[0] and beyond[1]:
     ends = {f: np.array([longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds]) for f in (3, 4)}
-    claim("fig4-runner-up-degradation", np.fmin(ends[4], 10) / np.fmin(ends[3], 10))
+    claim("fig4-runner-up-degradation",
+        f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly",
+        np.fmin(ends[4], 10) / np.fmin(ends[3], 10), np.fmin(ends[4], 10) / np.fmin(ends[3], 10) > 2,
+        source="paper, Figure 4, line 1230", expected="above 2", unit="times that of Figure 3")
 
 
 # %% [markdown]
@@ -594,7 +648,10 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
     factors, straight = np.transpose([line(longer[3, inside[0], seed]) for seed in seeds])
     early = min(2, shown_rounds)
     mine = errors(3, "FedGradMP")[:, early] ** (1 / early)
-    claim("fig3-iterht-linear", factors, (straight >= 0.95) & (factors < 1) & (factors > mine))
+    claim("fig3-iterht-linear",
+        "FedIterHT converges linearly, more slowly than FedGradMP: factor by which a round shrinks the error",
+        factors, (straight >= 0.95) & (factors < 1) & (factors > mine), source="paper, Figure 3, line 1226",
+        expected=f"above {np.median(mine):.3g}, the factor of FedGradMP in its first {early} rounds")
 
 # %% [markdown]
 # ## Where the residual of FedGradMP comes from

@@ -33,26 +33,56 @@
 # The notebook of that run is [in the folder of results](results/06_digits_by_writer-mnist-writers.ipynb).
 
 # %% tags=["parameters"]
-dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two ("digits", "mnist-writers" or "femnist")
-n_train = None  # training clients (integer, at least 1; None: 30 for digits, else the paper's 300)
-n_test = None  # clients held out for the test (integer, at least 1; None: 10 for digits, else the paper's 50)
-n_samples = None  # images of each client (integer, at least 1; None: 40 for digits, else the paper's 100)
-concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it (above 0)
-cohort_size = None  # clients in a round (integer, at least 1; None: 5 for digits, else the paper's 10)
-batch_size = None  # b, images in a minibatch (integer, at least 1; None: 20 for digits, else the paper's 50)
-local_iterations = None  # K of FedGradMP (integer, at least 1; None: 10 for digits, else the paper's 20)
-sgd_steps = 2  # SGD steps in each of them; the others take K x sgd_steps local steps (at least 1)
-rounds = None  # rounds of communication (integer, at least 1; None: 80 for digits, else the paper's 1000)
-sparsity = None  # tau, nonzero weights of a digit (each integer, at least 1; None: [4, 8, 16] or [50, 100, 200])
-radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models (above 0)
-l1_weights = [1.0e-4, 1.0e-3, 1.0e-2]  # lambda of FedMid and FedDualAvg; the first is the paper's (each at least 0)
-learning_rates = None  # candidates for every method (each above 0; None: [0.05, 0.2, 1.0], or also 5.0 and 20.0)
-printed_rates = [0.0001, 0.001, 0.01]  # rates in "What decides", from the paper's grid of Figures 3 to 5 (each above 0)
-tuning_rounds = None  # rounds that judge a learning rate (integer, at least 1; None: 40)
-level = None  # difference of accuracies that counts as none (at least 0; None: 0.02 for digits, else 0.01)
-n_seeds = 5  # seeds of Figure 6: 0, 1, .. (1 to 1000)
-n_sweep_seeds = None  # seeds of the other sparsities and penalties (integer, 1 to n_seeds; None: all)
-workers = 2  # processes that share the work (at least 1)
+dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two
+n_train = None  # training clients (None: 30 for digits, else the paper's 300)
+n_test = None  # clients held out for the test (None: 10 for digits, else the paper's 50)
+n_samples = None  # images of each client (None: 40 for digits, else the paper's 100)
+concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it
+cohort_size = None  # clients in a round (None: 5 for digits, else the paper's 10)
+batch_size = None  # b, images in a minibatch (None: 20 for digits, else the paper's 50)
+local_iterations = None  # K of FedGradMP (None: 10 for digits, else the paper's 20)
+sgd_steps = 2  # SGD steps in each of them; the others take K x sgd_steps local steps
+rounds = None  # rounds of communication (None: 80 for digits, else the paper's 1000)
+sparsity = None  # tau, nonzero weights of a digit (None: [4, 8, 16] or [50, 100, 200])
+radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models
+l1_weights = [1.0e-4, 1.0e-3, 1.0e-2]  # lambda of FedMid and FedDualAvg; the first is the paper's
+learning_rates = None  # candidates for every method (None: [0.05, 0.2, 1.0], or also 5.0 and 20.0)
+printed_rates = [0.0001, 0.001, 0.01]  # rates in "What decides", from the paper's grid of Figures 3 to 5
+tuning_rounds = None  # rounds that judge a learning rate (None: 40)
+level = None  # difference of accuracies that counts as none (None: 0.02 for digits, else 0.01)
+n_seeds = 5  # seeds of Figure 6: 0, 1, ..
+n_sweep_seeds = None  # seeds of the other sparsities and penalties (None: all)
+workers = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+embedded = dataset == "digits"
+sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100, 200]))
+learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.05, 0.2, 1.0, 5.0, 20.0]))
+l1_weights, printed_rates = as_list(l1_weights), as_list(printed_rates)
+assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
+assert n_train is None or n_train >= 1, f"{n_train=}: expected at least 1"
+assert n_test is None or n_test >= 1, f"{n_test=}: expected at least 1"
+assert n_samples is None or n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert concentration > 0, f"{concentration=}: expected above 0"
+assert cohort_size is None or cohort_size >= 1, f"{cohort_size=}: expected at least 1"
+assert batch_size is None or batch_size >= 1, f"{batch_size=}: expected at least 1"
+assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert sgd_steps >= 1, f"{sgd_steps=}: expected at least 1"
+assert rounds is None or rounds >= 1, f"{rounds=}: expected at least 1"
+
+# %%
+assert min(sparsity) >= 1, f"{sparsity=}: expected each at least 1"
+assert radius > 0, f"{radius=}: expected above 0"
+assert min(l1_weights) >= 0, f"{l1_weights=}: expected each at least 0"
+assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
+assert min(printed_rates) > 0, f"{printed_rates=}: expected each above 0"
+assert tuning_rounds is None or tuning_rounds >= 1, f"{tuning_rounds=}: expected at least 1"
+assert level is None or level >= 0, f"{level=}: expected at least 0"
+assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
+assert n_sweep_seeds is None or 1 <= n_sweep_seeds <= n_seeds, f"{n_sweep_seeds=}: expected 1 to {n_seeds=}"
+assert workers >= 1, f"{workers=}: expected at least 1"
 
 # %%
 from functools import partial
@@ -61,19 +91,13 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, dots, floor, images, name_lines, panels
-from fgmp.book.opening import begin
-from fgmp.book.ranges import outwards
+from book import METHODS, claim, curve, dots, floor, images, name_lines, outwards, panels
 
-SMALL = dict(cohort_size=5, batch_size=20, local_iterations=10, rounds=80, tuning_rounds=40, n_sweep_seeds=n_seeds)
-SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0], level=0.02)
-PAPER = dict(cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, tuning_rounds=40, n_sweep_seeds=n_seeds)
-PAPER |= dict(sparsity=[50, 100, 200], learning_rates=[0.05, 0.2, 1.0, 5.0, 20.0], level=0.01)
-names = "cohort_size batch_size local_iterations rounds sparsity learning_rates printed_rates l1_weights"
-names += " tuning_rounds level n_sweep_seeds"
-claim, *settled = begin(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
-cohort_size, batch_size, local_iterations, rounds, sparsity, learning_rates, printed_rates, l1_weights = settled[:8]
-tuning_rounds, level, n_sweep_seeds = settled[8:]
+# %%
+cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
+local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds or (80 if embedded else 1000)
+tuning_rounds, n_sweep_seeds = tuning_rounds or 40, n_sweep_seeds or n_seeds
+level = level if level is not None else 0.02 if embedded else 0.01
 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
@@ -381,7 +405,11 @@ def shown(values):
 for column in ("training", "unseen"):
     found, everyone = margins(column), {f"{name} {knob}": final((name, knob), column) for name, knob in contestants}
     ahead = [np.median(margin) > level for margin in found.values()]
-    claim("fig6-{column}", {name: shown(margin) for name, margin in found.items()}, ahead, keep=everyone)
+    claim(f"fig6-{column}",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients, FedGradMP with {TAU} of {pixels} pixels a digit "
+        "minus a rival (paired)",
+        {name: shown(margin) for name, margin in found.items()}, ahead, source="paper, Figure 6, line 1292",
+        expected=f"above {level} for all four", within=step, keep=everyone)
 
 
 # %% [markdown]
@@ -439,7 +467,10 @@ for tau, gaps in against.items():
     print(f"tau = {tau:3}: FedGradMP is {verdict} on unseen clients (seeds: {len(gaps)})")
 
 # %%
-claim("fig6-same-sparsity", shown(against[TAU]), against[TAU] > level, keep={"gaps": against})
+claim("fig6-same-sparsity",
+    f"{dataset}: FedGradMP minus FedIterHT at tau = {TAU}, accuracy on unseen clients (paired)",
+    shown(against[TAU]), against[TAU] > level, source="ours, Figure 6", expected=f"above {level}", within=step,
+    keep={"gaps": against})
 
 # %% [markdown]
 # Second: is it better to choose $\tau$, or to choose $\lambda$? Take each model of FedMid and FedDualAvg that is no
@@ -470,7 +501,9 @@ for tau in sorted(sparsity):
 
 # %%
 gaps = {tau: gap(dense, ("FedGradMP", tau)) for tau in sparsity}
-claim("fig6-dense", shown(gaps[TAU]), gaps[TAU] < -level, keep={"gaps": gaps})
+claim("fig6-dense", f"{dataset}: FedAvg minus FedGradMP with tau = {TAU}, accuracy on unseen clients (paired)",
+    shown(gaps[TAU]), gaps[TAU] < -level, source="ours, Figure 6", expected=f"below -{level}", within=step,
+    keep={"gaps": gaps})
 
 # %% [markdown]
 # So dense FedAvg wins on raw accuracy, and sparsity buys size and bytes. With growing $\tau$ the distance shrinks,
@@ -540,7 +573,11 @@ for words, values in leads.items():
 # %%
 small, tuned_rates = leads[f"{min(printed_rates):g}"], leads["tuned"]
 found = {"smallest rate": shown(small), "tuned rates": shown(tuned_rates)}
-claim("fig6-rates-decide", found, (small > level) & (tuned_rates <= level), keep={"leads": leads})
+claim("fig6-rates-decide",
+    f"{dataset}, {decide_rounds} rounds: on unseen clients FedGradMP with tau = {TAU} is ahead of all four rivals "
+    f"at the rate {min(printed_rates):g}, and not ahead of all at their tuned rates (paired)",
+    found, (small > level) & (tuned_rates <= level), source="ours, Figure 6",
+    expected=f"above {level}, then at most {level}", within=4 * step, keep={"leads": leads})
 
 # %% [markdown]
 # ## Which pixels does the sparse model look at?

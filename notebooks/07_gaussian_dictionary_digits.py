@@ -36,26 +36,56 @@
 # [in the folder of results](results/07_gaussian_dictionary_digits-mnist-writers.ipynb).
 
 # %% tags=["parameters"]
-dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two ("digits", "mnist-writers" or "femnist")
-n_train = None  # training clients (integer, at least 1; None: 30 for digits, else the paper's 300)
-n_test = None  # clients held out for the test (integer, at least 1; None: 10 for digits, else the paper's 50)
-n_samples = None  # images of each client (integer, at least 1; None: 40 for digits, else the paper's 100)
-concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it (above 0)
-n_atoms = None  # atoms of the dictionary (integer, at least 1; None: 40 for digits, else the paper's 200)
-cohort_size = None  # clients in a round (integer, at least 1; None: 5 for digits, else the paper's 10)
-batch_size = None  # b, images in a minibatch (integer, at least 1; None: 20 for digits, else the paper's 50)
-local_iterations = None  # K of FedGradMP (integer, at least 1; None: 10 for digits, else the paper's 20)
-sgd_steps = 2  # SGD steps in each of them (at least 1)
-rounds = None  # rounds of communication (integer, at least 1; None: 80 for digits, else the paper's 1000)
-sparsity = None  # tau, atoms or pixels of a digit (each integer, at least 1; None: [4, 8, 16] or [50, 100])
-radius = 1.0e5  # R, radius of the ball that holds the models (above 0)
-learning_rates = None  # candidates for the SGD (each above 0; None: [0.05, 0.2, 1.0] or [0.2, 1.0, 5.0, 20.0])
-tuning_rounds = 40  # rounds that judge a learning rate (at least 1)
-small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers (increasing, each at least 1)
-n_conditions = 5  # clients whose condition numbers are measured (at least 1)
-n_seeds = 5  # seeds at the first tau: 0, 1, .. (1 to 1000)
-n_sweep_seeds = None  # seeds at the other tau (integer, 1 to n_seeds; None: all)
-workers = 2  # processes that share the work (at least 1)
+dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two
+n_train = None  # training clients (None: 30 for digits, else the paper's 300)
+n_test = None  # clients held out for the test (None: 10 for digits, else the paper's 50)
+n_samples = None  # images of each client (None: 40 for digits, else the paper's 100)
+concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it
+n_atoms = None  # atoms of the dictionary (None: 40 for digits, else the paper's 200)
+cohort_size = None  # clients in a round (None: 5 for digits, else the paper's 10)
+batch_size = None  # b, images in a minibatch (None: 20 for digits, else the paper's 50)
+local_iterations = None  # K of FedGradMP (None: 10 for digits, else the paper's 20)
+sgd_steps = 2  # SGD steps in each of them
+rounds = None  # rounds of communication (None: 80 for digits, else the paper's 1000)
+sparsity = None  # tau, atoms or pixels of a digit (None: [4, 8, 16] or [50, 100])
+radius = 1.0e5  # R, radius of the ball that holds the models
+learning_rates = None  # candidates for the SGD (None: [0.05, 0.2, 1.0] or [0.2, 1.0, 5.0, 20.0])
+tuning_rounds = 40  # rounds that judge a learning rate
+small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers
+n_conditions = 5  # clients whose condition numbers are measured
+n_seeds = 5  # seeds at the first tau: 0, 1, ..
+n_sweep_seeds = None  # seeds at the other tau (None: all)
+workers = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+embedded = dataset == "digits"
+sparsity, small_sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100])), as_list(small_sparsity)
+learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.2, 1.0, 5.0, 20.0]))
+assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
+assert n_train is None or n_train >= 1, f"{n_train=}: expected at least 1"
+assert n_test is None or n_test >= 1, f"{n_test=}: expected at least 1"
+assert n_samples is None or n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert concentration > 0, f"{concentration=}: expected above 0"
+assert n_atoms is None or n_atoms >= 1, f"{n_atoms=}: expected at least 1"
+assert cohort_size is None or cohort_size >= 1, f"{cohort_size=}: expected at least 1"
+assert batch_size is None or batch_size >= 1, f"{batch_size=}: expected at least 1"
+assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert sgd_steps >= 1, f"{sgd_steps=}: expected at least 1"
+
+# %%
+assert rounds is None or rounds >= 1, f"{rounds=}: expected at least 1"
+assert min(sparsity) >= 1, f"{sparsity=}: expected each at least 1"
+assert radius > 0, f"{radius=}: expected above 0"
+assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
+assert tuning_rounds >= 1, f"{tuning_rounds=}: expected at least 1"
+assert small_sparsity == sorted(set(small_sparsity)), f"{small_sparsity=}: expected increasing"
+assert min(small_sparsity) >= 1, f"{small_sparsity=}: expected each at least 1"
+assert n_conditions >= 1, f"{n_conditions=}: expected at least 1"
+assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
+assert n_sweep_seeds is None or 1 <= n_sweep_seeds <= n_seeds, f"{n_sweep_seeds=}: expected 1 to {n_seeds=}"
+assert workers >= 1, f"{workers=}: expected at least 1"
 
 # %%
 from functools import partial
@@ -65,18 +95,11 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, images, name_lines, panels
-from fgmp.book.opening import begin
-from fgmp.book.ranges import outwards
+from book import METHODS, claim, curve, floor, images, name_lines, outwards, panels
 
-SMALL = dict(n_atoms=40, cohort_size=5, batch_size=20, local_iterations=10, rounds=80, n_sweep_seeds=n_seeds)
-SMALL |= dict(sparsity=[4, 8, 16], learning_rates=[0.05, 0.2, 1.0])
-PAPER = dict(n_atoms=200, cohort_size=10, batch_size=50, local_iterations=20, rounds=1000, n_sweep_seeds=n_seeds)
-PAPER |= dict(sparsity=[50, 100], learning_rates=[0.2, 1.0, 5.0, 20.0])
-names = "cohort_size batch_size local_iterations rounds sparsity small_sparsity learning_rates n_atoms n_sweep_seeds"
-claim, *settled = begin(globals(), *names.split(), none=SMALL if dataset == "digits" else PAPER)
-cohort_size, batch_size, local_iterations, rounds, sparsity, small_sparsity, learning_rates = settled[:7]
-n_atoms, n_sweep_seeds = settled[7:]
+cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
+local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds or (80 if embedded else 1000)
+n_atoms, n_sweep_seeds = n_atoms or (40 if embedded else 200), n_sweep_seeds or n_seeds
 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
@@ -250,9 +273,14 @@ def at_two(seed):
 before, after, stable = np.transpose(Parallel(n_jobs=workers)(delayed(at_two)(seed) for seed in range(n_seeds)))
 
 # %%
-claim("fig7-condition", after, np.isinf(before) & np.isfinite(after))
+claim("fig7-condition",
+    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst "
+    "client",
+    after, np.isinf(before) & np.isfinite(after), source="paper, Gaussian dictionary, line 1085", expected="finite")
 needed = TAU * np.log(n_atoms / TAU)
-claim("fig7-stable-rank", stable, stable >= needed)
+claim("fig7-stable-rank",
+    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
+    stable, stable >= needed, source="ours, Gaussian dictionary", expected=f"at least {needed:.2g}", digits=2)
 
 # %% [markdown]
 # ## One small call
@@ -383,7 +411,10 @@ for column in ("training", "unseen"):
     gains = {tau: final(("dictionary", tau), column) - final(("pixels", tau), column) for tau in sparsity}
     ahead = [np.median(gain) > level for gain in gains.values()]
     ends = {f"{basis} {tau}": final((basis, tau), column) for basis, tau in contestants}
-    claim("fig7-{column}", holds=ahead, keep=ends)
+    claim(f"fig7-{column}",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients, dictionary minus pixels, tau = {TAU} (paired)",
+        f"ahead by more than {level} on {np.count_nonzero(gains[TAU] > level)} of {len(gains[TAU])} seeds", ahead,
+        source="paper, Figure 7, line 1315", expected=f"ahead by more than {level}", keep=ends)
 
 # %% [markdown]
 # The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
@@ -494,8 +525,17 @@ label = ax.set_xlabel(f"accuracy on unseen clients, dictionary minus pixels, {tr
 # %%
 as_they_are, alike = lead(f"$\\tau$ = {t0}"), lead("each pixel four times")
 scaled = lead(same + "$N(0, 1)$")
-claim("fig7-pixels-decide", holds=(alike > level) & (as_they_are <= level), keep=leads)
-claim("fig7-scale-decides", holds=scaled > level)
+claim("fig7-pixels-decide",
+    f"{dataset}, {trial_rounds} rounds, tau = {t0}, tuned rates: on unseen clients the dictionary is ahead of "
+    "pixels where each pixel stands four times, and not on the images as they are (paired)",
+    f"ahead on {sum(alike > level)} of {len(few_seeds)} seeds, and on {sum(as_they_are > level)} of {len(few_seeds)}",
+    (alike > level) & (as_they_are <= level), source="ours, Figure 7",
+    expected=f"ahead by more than {level} on every seed, and on none", keep=leads)
+claim("fig7-scale-decides",
+    f"{dataset}, {trial_rounds} rounds, tau = {t0}, rate {same_rate:g} for both: on unseen clients the dictionary "
+    "is ahead of pixels if its entries are N(0, 1) (paired)",
+    f"ahead on {sum(scaled > level)} of {len(few_seeds)} seeds", scaled > level, source="ours, Figure 7",
+    expected=f"ahead by more than {level}")
 
 # %% [markdown]
 # ## What the models look like

@@ -31,26 +31,54 @@
 # of [05_comparison_linear](05_comparison_linear.ipynb).
 
 # %% tags=["parameters"]
-n_clients = 30  # N, clients of the federation (at least 1)
-n_samples = 100  # |D_i|, rows of each client (at least 1)
-n_features = 1000  # n, dimension of the signal (at least 1)
-sparsity = 10  # tau, nonzero entries of the signal (1 to n_features)
-heterogeneity = 1.0  # alpha, the variance of the clients' means (at least 0)
-variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
-noise_variance = 0.0  # variance of the noise in the observations (at least 0)
-batch_size = 40  # b, rows of a minibatch (1 to n_samples)
-learning_rates = [1.0e-4, 5.0e-4, 1.0e-3, 2.0e-3, 4.0e-3, 1.0e-2, 2.0e-2]  # the rates of Figure 8 (each above 0)
-local_iterations = 3  # K of every method in Figures 8 and 9; the paper says it for FedGradMP only (at least 1)
-rounds = 30  # rounds of Figure 8 and of the map; the paper does not say how many (at least 1)
-long_learning_rates = [2.0e-3, 2.0e-2]  # rates that are given more time, for the averaged loss (each above 0)
-long_rounds = 600  # rounds that they get (at least 4)
-fedgradmp_rounds = 4  # rounds of FedGradMP (at least 1)
-map_learning_rates = [4.0e-3, 1.0e-2, 2.0e-2, 4.0e-2, 8.0e-2, 0.16, 0.4]  # of the map, averaged loss (each above 0)
-map_local_iterations = [1, 2, 3, 5, 10]  # K of the map (each at least 1)
-other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals, or FastFedDualAvg (each text)
-n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many (at least 1)
-n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods (1 to n_seeds)
-workers = 2  # processes that share the work (at least 1)
+n_clients = 30  # N, clients of the federation
+n_samples = 100  # |D_i|, rows of each client
+n_features = 1000  # n, dimension of the signal
+sparsity = 10  # tau, nonzero entries of the signal
+heterogeneity = 1.0  # alpha, the variance of the clients' means
+variance_decay = 1.1  # p: the entries of client i have variance 1/i^p
+noise_variance = 0.0  # variance of the noise in the observations
+batch_size = 40  # b, rows of a minibatch
+learning_rates = [1.0e-4, 5.0e-4, 1.0e-3, 2.0e-3, 4.0e-3, 1.0e-2, 2.0e-2]  # the rates of Figure 8
+local_iterations = 3  # K of every method in Figures 8 and 9; the paper says it for FedGradMP only
+rounds = 30  # rounds of Figure 8 and of the map; the paper does not say how many
+long_learning_rates = [2.0e-3, 2.0e-2]  # rates that are given more time, for the averaged loss
+long_rounds = 600  # rounds that they get
+fedgradmp_rounds = 4  # rounds of FedGradMP
+map_learning_rates = [4.0e-3, 1.0e-2, 2.0e-2, 4.0e-2, 8.0e-2, 0.16, 0.4]  # of the map, averaged loss
+map_local_iterations = [1, 2, 3, 5, 10]  # K of the map
+other_methods = ["FedHT", "FedAvg", "FedMid", "FedDualAvg"]  # rivals, or FastFedDualAvg
+n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many
+n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods
+workers = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+learning_rates, long_learning_rates = as_list(learning_rates), as_list(long_learning_rates)
+map_learning_rates, map_local_iterations = as_list(map_learning_rates), as_list(map_local_iterations)
+other_methods = as_list(other_methods)
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert n_features >= 1, f"{n_features=}: expected at least 1"
+assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
+assert heterogeneity >= 0, f"{heterogeneity=}: expected at least 0"
+assert noise_variance >= 0, f"{noise_variance=}: expected at least 0"
+assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
+assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
+assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+
+# %%
+assert rounds >= 1, f"{rounds=}: expected at least 1"
+assert min(long_learning_rates) > 0, f"{long_learning_rates=}: expected each above 0"
+assert long_rounds >= 4, f"{long_rounds=}: expected at least 4"
+assert fedgradmp_rounds >= 1, f"{fedgradmp_rounds=}: expected at least 1"
+assert min(map_learning_rates) > 0, f"{map_learning_rates=}: expected each above 0"
+assert min(map_local_iterations) >= 1, f"{map_local_iterations=}: expected each at least 1"
+assert all(isinstance(name, str) for name in other_methods), f"{other_methods=}: expected each text"
+assert n_seeds >= 1, f"{n_seeds=}: expected at least 1"
+assert 1 <= n_costly_seeds <= n_seeds, f"{n_costly_seeds=}: expected 1 to {n_seeds=}"
+assert workers >= 1, f"{workers=}: expected at least 1"
 
 # %%
 import matplotlib.pyplot as plt
@@ -58,15 +86,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
-from fgmp.book.figures import METHODS, curve, floor, gradation, name_lines, panels
-from fgmp.book.opening import begin
+from book import METHODS, claim, curve, floor, gradation, listed, name_lines, panels
 
-names = ("learning_rates", "long_learning_rates", "map_learning_rates", "map_local_iterations", "other_methods")
-claim, *settled = begin(globals(), *names)
-learning_rates, long_learning_rates, map_learning_rates, map_local_iterations, other_methods = settled
 known = ("FedHT", "FedAvg", "FedMid", "FedDualAvg", "FastFedDualAvg")
-if not {*other_methods} <= {*known}:
-    raise ValueError(f"other_methods is {other_methods}; expected some of {', '.join(known)}")
+assert {*other_methods} <= {*known}, f"{other_methods=}: expected some of {', '.join(known)}"
 
 
 # %% [markdown]
@@ -251,7 +274,11 @@ for name, (words, source) in readings.items() if PUBLISHED <= max(rates) else ()
     found = {K: lost_above(words, K) for K in tried_Ks}
     high = len(found[tried_Ks[0]])
     counts = {f"K = {K}:": lost.sum(axis=0) for K, lost in found.items()}
-    claim("fig8-diverges-{name}", counts, [lost.all() for lost in found.values()], name=name, source=source)
+    claim(f"fig8-diverges-{name}",
+        f"loss {words}{', as printed' * (name == 'printed')}: FedIterHT diverges at each learning rate of "
+        f"{PUBLISHED:g} and above, at each K",
+        counts, [lost.all() for lost in found.values()], source=source, expected=f"{high} of {high} rates",
+        unit=f"of {high} rates")
 
 # %% [markdown]
 # The paper puts the border between $2 \cdot 10^{-3}$ and $4 \cdot 10^{-3}$. Where is it here? Take the smallest rate
@@ -263,7 +290,9 @@ border = [min((r for r, t in zip(rates, summed.trials, strict=True) if diverged(
 
 # %%
 if min(rates) < PUBLISHED <= max(rates):
-    claim("fig8-border-summed", border, np.array(border) == PUBLISHED)
+    claim("fig8-border-summed",
+        f"summed loss, K={local_iterations}: the smallest learning rate of the grid that diverges",
+        border, np.array(border) == PUBLISHED, source="ours, Figure 8", expected=f"{PUBLISHED}")
 
 
 # %% [markdown]
@@ -426,7 +455,11 @@ for rate, several in long_runs.items():
     ends = [run.history["relative_error"][-1] for run in several]
     stuck = [end > 0.1 and at_rest(run) for end, run in zip(ends, several, strict=True)]
     as_printed = rate <= max((r for r in learning_rates if r < PUBLISHED), default=0)
-    claim("fig8-stuck-{rate:g}", ends, stuck, source="paper, Figure 8, line 1369" if as_printed else "ours, Figure 8")
+    claim(f"fig8-stuck-{rate:g}",
+        f"FedIterHT, rate {rate:g} (summed loss: {rate / batch_size:g}), {long_rounds} rounds: at rest with a "
+        f"relative error above 0.1 ({sum(stuck)} of {len(stuck)} seeds)",
+        ends, stuck, source='paper, Figure 8, line 1369' if as_printed else 'ours, Figure 8',
+        expected="above 0.1: a highly suboptimal solution")
 
 
 # %% [markdown]
@@ -464,7 +497,11 @@ for number in range(1, fedgradmp_rounds + 1):
     print(f"  {number}: {(errors[:, number] <= exact).sum()} of {n_fedgradmp_seeds}", end="")
 
 # %%
-claim("fig9-exact", errors[:, -1], errors[:, -1] <= exact)
+claim("fig9-exact",
+    f"FedGradMP, K={local_iterations}: relative error at most {exact:g} after {fedgradmp_rounds} rounds on every "
+    "seed",
+    errors[:, -1], errors[:, -1] <= exact, source="paper, Figure 9, line 1375",
+    expected="almost machine precision in four rounds", floor=exact)
 
 # %% [markdown]
 # ## A map: learning rate and local iterations
@@ -599,7 +636,10 @@ tried = [diverged(h) for name in dense_methods for trial in others[name].trials 
 
 # %%
 if tried:
-    claim("fig8-others-diverge", holds=tried)
+    claim("fig8-others-diverge",
+        f"loss as printed, K={local_iterations}: {listed(dense_methods)} diverge at {PUBLISHED:g} and above, too",
+        f"{sum(tried)} of {len(tried)} runs diverge ({n_costly_seeds} seeds)", tried,
+        source="paper, Figure 8, line 1334", expected="the same phenomenon: all")
 
 # %% [markdown]
 # ## What differs from the paper, and why

@@ -29,26 +29,54 @@
 # [09_local_iterations](09_local_iterations.ipynb).
 
 # %% tags=["parameters"]
-n_clients = 50  # N, clients of the federation (at least 2)
-cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round (two or more, increasing, each 1 to n_clients)
-n_samples = 100  # |D_i|, rows of each client (at least 1)
-n_features = [50, 1000]  # n, dimension of the signal (increasing, each at least sparsity)
-sparsity = 10  # tau, nonzero entries of the signal (at least 1)
-variance_decay = 1.1  # p: the entries of client i have variance 1/i^p (any number)
-alpha = 2.5  # heterogeneity, the variance of the clients' means (at least 0)
-batch_size = 30  # b, rows of a minibatch (1 to n_samples)
-local_iterations = 3  # K, iterations of a client in one round (at least 1)
-slow_local_iterations = 1  # K in the runs that are to take longer, in the smallest dimension (at least 1)
-noise_variance = 4.0e-6  # variance of the noise in the noisy runs (above 0)
-rounds = 12  # T, rounds of communication (at least 5)
-residual_rounds = 6  # the last error is the root-mean-square over so many rounds at the end (1 to rounds - 1)
-reached = 1.0e-10  # relative error that a noiseless run has to reach (1e-14 to 0.1)
-n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches (at least 5)
-first_seed = 1000  # the seeds count up from here (at least 0)
-failing = 0.4  # probability with which a fault strikes a client in a round (above 0, below 1)
-rows = [20, 30, 100]  # |D_i| where clients lie (increasing, each at least 1)
-liars = [0.0, 0.1, 0.3]  # share of the clients that lie (increasing, each at least 0, below 0.5)
-n_jobs = 2  # processes that share the work (at least 1)
+n_clients = 50  # N, clients of the federation
+cohort_size = [10, 15, 20, 25, 30]  # L, clients drawn in each round
+n_samples = 100  # |D_i|, rows of each client
+n_features = [50, 1000]  # n, dimension of the signal
+sparsity = 10  # tau, nonzero entries of the signal
+variance_decay = 1.1  # p: the entries of client i have variance 1/i^p
+alpha = 2.5  # heterogeneity, the variance of the clients' means
+batch_size = 30  # b, rows of a minibatch
+local_iterations = 3  # K, iterations of a client in one round
+slow_local_iterations = 1  # K in the runs that are to take longer, in the smallest dimension
+noise_variance = 4.0e-6  # variance of the noise in the noisy runs
+rounds = 12  # T, rounds of communication
+residual_rounds = 6  # the last error is the root-mean-square over so many rounds at the end
+reached = 1.0e-10  # relative error that a noiseless run has to reach
+n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches
+first_seed = 1000  # the seeds count up from here
+failing = 0.4  # probability with which a fault strikes a client in a round
+rows = [20, 30, 100]  # |D_i| where clients lie
+liars = [0.0, 0.1, 0.3]  # share of the clients that lie
+n_jobs = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+Ls, ns, row_counts, shares = map(as_list, (cohort_size, n_features, rows, liars))
+assert n_clients >= 2, f"{n_clients=}: expected at least 2"
+assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
+assert min(Ls) >= 1 and max(Ls) <= n_clients, f"{cohort_size=}: expected each 1 to {n_clients=}"
+assert n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert ns == sorted(set(ns)) and min(ns) >= sparsity, f"{n_features=}: expected increasing, each at least {sparsity=}"
+assert sparsity >= 1, f"{sparsity=}: expected at least 1"
+assert alpha >= 0, f"{alpha=}: expected at least 0"
+assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
+assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert slow_local_iterations >= 1, f"{slow_local_iterations=}: expected at least 1"
+
+# %%
+assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert rounds >= 5, f"{rounds=}: expected at least 5"
+assert 1 <= residual_rounds <= rounds - 1, f"{residual_rounds=}: expected 1 to {rounds - 1=}"
+assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
+assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
+assert first_seed >= 0, f"{first_seed=}: expected at least 0"
+assert 0 < failing < 1, f"{failing=}: expected above 0, below 1"
+assert row_counts == sorted(set(row_counts)) and min(row_counts) >= 1, f"{rows=}: expected increasing, each at least 1"
+assert shares == sorted(set(shares)), f"{liars=}: expected increasing"
+assert min(shares) >= 0 and max(shares) < 0.5, f"{liars=}: expected each at least 0, below 0.5"
+assert n_jobs >= 1, f"{n_jobs=}: expected at least 1"
 
 # %%
 import matplotlib.pyplot as plt
@@ -56,12 +84,10 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
+from book import claim, curve, floor, gradation, listed, panels
 from fgmp import theory
-from fgmp.book.figures import curve, floor, gradation, panels
-from fgmp.book.opening import begin
-from fgmp.running.simulation import draw_cohort
+from fgmp.running.randomness import draw_cohort
 
-claim, Ls, ns, row_counts, shares = begin(globals(), "cohort_size", "n_features", "rows", "liars")
 seeds = range(first_seed, first_seed + n_seeds)
 
 # %% [markdown]
@@ -260,7 +286,11 @@ for n in ns:
     trends = {case: speed[case, n, "rounds"] for case in curves}
     answers = [answer(*trend) for trend in trends.values()]
     decided = "undecided" if set(answers) == {"undecided"} else [found == "yes" for found in answers]
-    claim("fig11-faster-n{n}", "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()), decided, n=n)
+    claim(f"fig11-faster-n{n}",
+        f"n={n}, N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}, L from "
+        f"{Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend, bootstrap over seeds)",
+        "; ".join(f"{case}: {in_words(*trend)}" for case, trend in trends.items()), decided,
+        source="paper, Figure 11, line 1420", expected="faster with larger cohorts")
 
 # %% [markdown]
 # In the small dimension a run takes two or three rounds, and that leaves little room for a trend. The paper does not
@@ -287,7 +317,11 @@ for column, L in enumerate(Ls):
 # %%
 trend = per_doubling(slow, False)
 decided = "undecided" if answer(*trend) == "undecided" else answer(*trend) == "yes"
-claim("fig11-faster-slow", in_words(*trend), decided)
+claim("fig11-faster-slow",
+    f"noiseless, n={ns[0]}, N={n_clients}, tau={sparsity}, b={batch_size}, K={slow_local_iterations}, "
+    f"alpha={alpha:g}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the trend, "
+    "bootstrap over seeds)",
+    in_words(*trend), decided, source="paper, Figure 11, line 1420", expected="faster with larger cohorts")
 
 # %% [markdown]
 # And do the noiseless errors fall to rounding, whatever the cohort? The caption of Figure 11 says so of its right
@@ -296,7 +330,12 @@ claim("fig11-faster-slow", in_words(*trend), decided)
 
 # %%
 slowest = needed["without noise"].max(axis=(0, 2))
-claim("fig11-noiseless", slowest, slowest <= rounds)
+claim("fig11-noiseless",
+    f"noiseless, N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}, each n of "
+    f"{listed(ns)} and each L from {Ls[0]} to {Ls[-1]}: the relative error reaches {reached:g} within {rounds} "
+    "rounds",
+    slowest, slowest <= rounds, source="paper, Figure 11, line 1433", expected="decays to machine precision",
+    unit="rounds at the slowest n and L")
 
 # %% [markdown]
 # ## Does the last error grow with the cohort?
@@ -340,7 +379,14 @@ for row, n in enumerate(ns):
     change = np.log(residual[row, :, -1] / residual[row, :, 0])
     ratio = np.exp([change.mean(), *interval(change)])
     grows = {"yes": "no", "no": "yes"}.get(answer(*trend), "undecided")
-    claim("fig11-residual-n{n}", holds="undecided" if grows == "undecided" else grows == "yes", n=n)
+    claim(f"fig11-residual-n{n}",
+        f"n={n}, noise variance {noise_variance:g}, N={n_clients}, tau={sparsity}, b={batch_size}, "
+        f"K={local_iterations}, alpha={alpha:g}: the last error grows with the cohort size (95 % interval of the "
+        "trend, bootstrap over seeds)",
+        f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]} "
+        f"{ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
+        "undecided" if grows == "undecided" else grows == "yes", source="paper, Figure 11, line 1421",
+        expected="slightly increases")
 
 # %% [markdown]
 # ## Could one run show the opposite?
@@ -362,19 +408,29 @@ for n, runs in zip(ns, noisy[..., -residual_rounds:], strict=True):
 #
 # A client that fails makes the cohort smaller. Here a fault strikes every client of the cohort in every round with the
 # same probability. Of what arrives the server takes what it asked for, and scales the weights to the rest: an answer
-# that is missing, late, not finite, of a wrong shape, or with indices that are repeated, out of range or too many is
+# that is missing, not finite, of a wrong shape, or with indices that are repeated, out of range or too many is
 # left out, and counted.
 
 # %%
+from fgmp.running.faults import Changed
+
+
+# %%
+def sends(**changes):
+    """The fault with which a client sends something else than its model."""
+    return Changed(lambda sent, client: sent | {k: f(sent[k]) for k, f in changes.items()}, probability=failing)
+
+
+# %%
+n = ns[0]
 kinds = {
     "drops out": fgmp.DropOut(probability=failing),
-    "is late": fgmp.Late(deadline=-np.log(failing)),
-    "not finite": fgmp.NotFinite(probability=failing),
-    "wrong shape": fgmp.WrongShape(probability=failing),
-    "repeated indices": fgmp.RepeatedIndices(probability=failing),
-    "out of range": fgmp.OutOfRange(probability=failing),
-    "too many entries": fgmp.TooManyEntries(probability=failing),
-    "wrong sign": fgmp.Lie(factor=-1.0, probability=failing),
+    "not finite": sends(values=lambda v: np.nan * v),
+    "wrong shape": sends(values=lambda v: np.append(v, 0.0)),
+    "repeated indices": sends(support=lambda s: np.full_like(s, s[0])),
+    "out of range": sends(support=lambda s: s + np.int32(n)),
+    "too many entries": sends(support=lambda s: np.arange(n, dtype=s.dtype), values=lambda v: np.resize(v, n)),
+    "wrong sign": sends(values=lambda v: -v),
 }
 
 
@@ -417,12 +473,20 @@ for kind, error in last.items():
     print(f"{kind:20} {np.median(ratio):.3g} times ({ratio.min():.3g} to {ratio.max():.3g})")
 
 # %%
-worst = np.max([last[kind] / whole for kind in ("drops out", "is late", *garbage)], axis=0)
-claim("faults-left-out", worst)
+worst = np.max([last[kind] / whole for kind in ("drops out", *garbage)], axis=0)
+claim("faults-left-out",
+    f"{failing:.0%} of the answers fail at random, n={ns[0]}, N={n_clients}, tau={sparsity}, b={batch_size}, "
+    f"K={local_iterations}, alpha={alpha:g}, L={Ls[-1]}, and are left out: the last error is less than twice that "
+    "of the run in which nobody fails",
+    worst, worst < 2, source="ours", expected="below 2", unit="times at the worst fault")
 
 # %%
 same = [all(np.array_equal(under[kind][i], under["drops out"][i]) for kind in garbage) for i in range(len(found))]
-claim("faults-garbage", holds=same)
+claim("faults-garbage",
+    f"{failing:.0%} of the answers fail at random, n={ns[0]}, N={n_clients}, tau={sparsity}, b={batch_size}, "
+    f"K={local_iterations}, alpha={alpha:g}, L={Ls[-1]}: clients that send garbage of five kinds leave the same "
+    "model as clients that send nothing",
+    f"equal in every bit on {sum(same)} of {len(found)} seeds", same, source="ours", expected="equal")
 
 # %% [markdown]
 # ## Clients that lie
@@ -441,7 +505,8 @@ combinations = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(tr
 def lying(m, share, seed):
     sizes = dict(n_clients=n_clients, n_samples=m, n_features=ns[0], sparsity=sparsity)
     noise = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
-    fed, fault, ends = fgmp.make_sparse_regression(**sizes, **noise, rng=seed), fgmp.Lie(clients=share), []
+    fed, ends = fgmp.make_sparse_regression(**sizes, **noise, rng=seed), []
+    fault = Changed(lambda sent, client: sent | {"values": -sent["values"]}, clients=share)
     for how in combinations.values():
         robust = fgmp.FedGradMP(sparsity, local_iterations, min(batch_size, m), combination=how)
         run = fgmp.simulate(robust, fed, rounds // 2, rng=seed, faults=fault)
@@ -478,11 +543,20 @@ for m, by_share in zip(row_counts, told, strict=True):
 
 # %%
 bears = told[-1, -1, :, 2] < 0.1 * told[-1, -1, :, 0]
-claim("lies-median", {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]}, bears)
+claim("lies-median",
+    f"n={ns[0]}, N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}, all clients, "
+    f"{shares[-1]:.0%} of them with the wrong sign, {row_counts[-1]} rows each: the median's error is less than a "
+    "tenth of the mean's",
+    {"mean": told[-1, -1, :, 0], "median": told[-1, -1, :, 2]}, bears, source="ours",
+    expected="median below a tenth of mean")
 
 # %%
 cost = told[0, 0, :, 2] / told[0, 0, :, 0]
-claim("lies-cost", cost)
+claim("lies-cost",
+    f"n={ns[0]}, N={n_clients}, tau={sparsity}, b={min(batch_size, row_counts[0])}, K={local_iterations}, "
+    f"alpha={alpha:g}, all clients, {row_counts[0]} rows each and {shares[0]:.0%} of liars: the median's error is "
+    "more than 1.5 times the mean's",
+    cost, cost > 1.5, source="ours", expected="above 1.5", unit="times the mean's error")
 
 # %% [markdown]
 # Averaging a model with its negative leaves an error of twice the share of liars: the mean bears none. With many rows

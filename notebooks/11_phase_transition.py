@@ -32,26 +32,55 @@
 # [05_comparison_linear](05_comparison_linear.ipynb)).
 
 # %% tags=["parameters"]
-n_features = 200  # n in the maps (at least max(sparsities))
-n_clients = 20  # N in the first map (at least 1)
-samples = [1, 2, 3, 5, 8, 14, 20, 30]  # rows of a client in the maps (increasing, each at least 1)
-sparsities = [2, 4, 7, 10]  # tau in the first map (increasing, each at least 1)
-client_counts = [2, 5, 10, 20]  # N in the second map (increasing, each at least 1)
-map_sparsity = 5  # tau in the second map (1 to n_features)
-heterogeneity = [0.0, 1.0]  # alpha, the variance of the clients' means, one row of maps each (each at least 0)
-variance_decay = 0.2  # p: the entries of client i have variance 1/i^p (any number)
-rounds = 10  # rounds that a method may take (at least 1)
-recovered = 1.0e-6  # relative error that counts as exact recovery (1e-13 to 0.1)
-n_seeds = 20  # seeds of every cell and every claim (at least 5)
-few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few (four values, each at least 1)
-noisy_sizes = [50, 1000]  # N and n in the section with noise (two values, each at least 1)
-many_clients = 12000  # N where the proposition is measured (at least 2000)
-dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second ("digits" or "mnist-writers")
-digits_rounds = 80  # rounds there (at least 2)
-digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit (each at least 1)
-digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method (each above 0)
-workers = 2  # processes that share the work (at least 1)
-progress = False  # whether to show a bar for each experiment (True or False)
+n_features = 200  # n in the maps
+n_clients = 20  # N in the first map
+samples = [1, 2, 3, 5, 8, 14, 20, 30]  # rows of a client in the maps
+sparsities = [2, 4, 7, 10]  # tau in the first map
+client_counts = [2, 5, 10, 20]  # N in the second map
+map_sparsity = 5  # tau in the second map
+heterogeneity = [0.0, 1.0]  # alpha, the variance of the clients' means, one row of maps each
+variance_decay = 0.2  # p: the entries of client i have variance 1/i^p
+rounds = 10  # rounds that a method may take
+recovered = 1.0e-6  # relative error that counts as exact recovery
+n_seeds = 20  # seeds of every cell and every claim
+few_sizes = [50, 5, 1000, 10]  # N, rows of a client, n and tau where clients hold few
+noisy_sizes = [50, 1000]  # N and n in the section with noise
+many_clients = 12000  # N where the proposition is measured
+dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second
+digits_rounds = 80  # rounds there
+digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit
+digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method
+workers = 2  # processes that share the work
+progress = False  # whether to show a bar for each experiment
+
+# %%
+from book import as_list
+
+samples, sparsities, client_counts, heterogeneity = map(as_list, (samples, sparsities, client_counts, heterogeneity))
+digits_sparsity, digits_rates = as_list(digits_sparsity), as_list(digits_rates)
+assert n_features >= max(sparsities), f"{n_features=}: expected at least {max(sparsities)=}"
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert samples == sorted(set(samples)) and min(samples) >= 1, f"{samples=}: expected increasing, each at least 1"
+assert sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing"
+assert min(sparsities) >= 1, f"{sparsities=}: expected each at least 1"
+assert client_counts == sorted(set(client_counts)), f"{client_counts=}: expected increasing"
+assert min(client_counts) >= 1, f"{client_counts=}: expected each at least 1"
+assert 1 <= map_sparsity <= n_features, f"{map_sparsity=}: expected 1 to {n_features=}"
+assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
+assert rounds >= 1, f"{rounds=}: expected at least 1"
+
+# %%
+assert 1e-13 <= recovered <= 0.1, f"{recovered=}: expected 1e-13 to 0.1"
+assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
+assert len(few_sizes) == 4 and min(few_sizes) >= 1, f"{few_sizes=}: expected four values, each at least 1"
+assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
+assert many_clients >= 2000, f"{many_clients=}: expected at least 2000"
+assert dataset in ("digits", "mnist-writers"), f"{dataset=}: expected 'digits' or 'mnist-writers'"
+assert digits_rounds >= 2, f"{digits_rounds=}: expected at least 2"
+assert min(digits_sparsity) >= 1, f"{digits_sparsity=}: expected each at least 1"
+assert min(digits_rates) > 0, f"{digits_rates=}: expected each above 0"
+assert workers >= 1, f"{workers=}: expected at least 1"
+assert progress in (True, False), f"{progress=}: expected True or False"
 
 # %%
 import warnings
@@ -65,13 +94,8 @@ from sklearn.linear_model import OrthogonalMatchingPursuit
 from tqdm import tqdm
 
 import fgmp
-from fgmp.book.figures import FOREST, METHODS, curve, floor, name_lines, panels
-from fgmp.book.opening import begin
-from fgmp.book.ranges import outwards
+from book import FOREST, METHODS, claim, curve, floor, listed, name_lines, outwards, panels
 
-names = "samples sparsities client_counts heterogeneity digits_sparsity digits_rates".split()
-claim, *settled = begin(globals(), *names)
-samples, sparsities, client_counts, heterogeneity, digits_sparsity, digits_rates = settled
 (few_clients, few_samples, few_features, few_sparsity), (noisy_clients, noisy_features) = few_sizes, noisy_sizes
 
 
@@ -307,7 +331,10 @@ for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-
         print(f"{way}: no column crosses 50 % inside this grid, so nothing is claimed")
         continue
     middle = outwards(np.median(measured), 0.25)  # an interpolated contour moves where one seed of one cell does
-    claim(name, holds=measured <= 1.1, keep=dict(ratios=measured))
+    claim(name,
+        f"{way}: the 50 % contour is within 10 % of that of pooled GradMP: ratio of samples, columns of the maps",
+        f"median of {measured.size} columns from {middle}", measured <= 1.1,
+        source="ours, SharedSupportGradMP and polish", expected="at most 1.1", keep=dict(ratios=measured))
 
 # %% [markdown]
 # A dash stands where one of the two does not cross 50 % inside the grid. The cut has a price where a client has few
@@ -345,7 +372,11 @@ for alpha, row in zip(heterogeneity, outcome.sum(axis=1), strict=True):
 # %%
 exact = outcome[:, :, FIVE.index("SharedSupportGradMP")]
 counts = [f"{row.sum()} of {row.size} seeds" for row in exact]
-claim("ours-five-samples", holds=exact, keep={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)})
+claim("ours-five-samples",
+    f"SharedSupportGradMP recovers exactly with {few_samples} samples at each of {few_clients} clients, alpha in "
+    f"{heterogeneity}",
+    f"{listed(counts)}", exact, source="ours, SharedSupportGradMP and polish", expected="every seed",
+    keep={way: outcome[:, :, i].sum(axis=1) for i, way in enumerate(FIVE)})
 
 
 # %% [markdown]
@@ -456,7 +487,10 @@ name_lines(ax)
 
 # %%
 ratio = errors[-1, :, 1] / errors[-1, :, 3]
-claim("ours-polish", ratio, keep=dict(before=errors[-1, :, 0] / errors[-1, :, 3]))
+claim("ours-polish",
+    "one closing exchange takes FedGradMP to the pooled floor: error over that of pooled least squares, 100 samples",
+    ratio, ratio <= 1.05, source="ours, SharedSupportGradMP and polish", expected="at most 1.05",
+    keep=dict(before=errors[-1, :, 0] / errors[-1, :, 3]))
 
 # %%
 right = errors[-1, :, 4] == 1
@@ -554,7 +588,11 @@ def booked(seed, tau=15):
 # %%
 booked_bytes = np.array([booked(seed) for seed in range(n_seeds)])
 down, up = counted(15, noisy_clients)
-claim("ours-bytes", booked_bytes.sum(axis=1) / 1e3, (booked_bytes == (down, up)).all(axis=1))
+claim("ours-bytes",
+    f"bytes of the first round as counted by hand: {down / 1e3:.3g} kB down and {up / 1e3:.3g} kB up for "
+    f"{noisy_clients} clients",
+    booked_bytes.sum(axis=1) / 1e3, (booked_bytes == (down, up)).all(axis=1),
+    source="ours, SharedSupportGradMP and polish", expected=f"{(down + up) / 1e3:.3g}", unit="kB")
 
 # %% [markdown]
 # For large $\tau$ a Gram matrix is too long to send. `PooledConjugateGradient` then sends vectors only, in more
@@ -673,7 +711,10 @@ gains = {tau: ends[sparse[0], tau] - ends["FedGradMP", tau] for tau in digits_sp
 level = 0.01 if paper else 0.02  # accuracy on 400 images jumps by more than 0.01
 found = {f"tau = {tau}, either way:": np.abs(gain).round(4) for tau, gain in gains.items()}
 everyone = {f"{name} {tau}": ends[name, tau] for name, tau in who}
-claim("ours-digits", found, [np.median(gain) > level for gain in gains.values()], keep=everyone)
+claim("ours-digits",
+    f"{dataset}, {digits_rounds} rounds: accuracy on unseen clients, SharedSupportGradMP minus FedGradMP (paired)",
+    found, [np.median(gain) > level for gain in gains.values()], source="ours, SharedSupportGradMP and polish",
+    expected=f"above {level}", within=level if paper else 0.1, keep=everyone)
 
 
 # %% [markdown]

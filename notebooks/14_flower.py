@@ -27,14 +27,24 @@
 # `pip install "fgmp[flower]"`.
 
 # %% tags=["parameters"]
-n_clients = 6  # N (at least 3)
-n_samples = 60  # rows of a client (at least 3 * sparsity)
-n_features = 1000  # n (at least 20 * sparsity)
-sparsity = 10  # tau (at least 1)
-cohort_size = 4  # L, the clients of a round (2 to n_clients)
-rounds = 4  # rounds of every method (at least 2)
-learning_rate = 0.1  # of the first-order methods (above 0)
-seed = 0  # of the data and of all runs (at least 0)
+n_clients = 6  # N
+n_samples = 60  # rows of a client
+n_features = 1000  # n
+sparsity = 10  # tau
+cohort_size = 4  # L, the clients of a round
+rounds = 4  # rounds of every method
+learning_rate = 0.1  # of the first-order methods
+seed = 0  # of the data and of all runs
+
+# %%
+assert n_clients >= 3, f"{n_clients=}: expected at least 3"
+assert n_samples >= 3 * sparsity, f"{n_samples=}: expected at least {3 * sparsity=}"
+assert n_features >= 20 * sparsity, f"{n_features=}: expected at least {20 * sparsity=}"
+assert sparsity >= 1, f"{sparsity=}: expected at least 1"
+assert 2 <= cohort_size <= n_clients, f"{cohort_size=}: expected 2 to {n_clients=}"
+assert rounds >= 2, f"{rounds=}: expected at least 2"
+assert learning_rate > 0, f"{learning_rate=}: expected above 0"
+assert seed >= 0, f"{seed=}: expected at least 0"
 
 # %%
 import json
@@ -44,13 +54,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from fgmp.book.figures import BLUE, METHODS, WINE, panels
-from fgmp.book.opening import begin
+from book import BLUE, METHODS, WINE, claim, panels
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.flower.engine import load_stored, stored
 from fgmp.flower.wire import array_record, message_of
 
-(claim,) = begin(globals())
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)
 
@@ -165,7 +173,10 @@ plt.show()
 
 # %%
 ratio = traffic["FedAvg"][3] / traffic["FedGradMP"][3]
-claim("flower-bytes", round(float(ratio), 1), ratio >= 20)
+claim("flower-bytes",
+    f"over Flower, a client of dense FedAvg sends at least 20 times the bytes of FedGradMP, tau = {sparsity}, n = "
+    f"{n_features}, names and frames included",
+    round(float(ratio), 1), ratio >= 20, source="ours, fgmp.flower", expected="at least 20")
 
 # %% [markdown]
 # Down goes the model, in the first round an empty one, and beside it who asks what; the method itself goes once to each
@@ -200,7 +211,10 @@ def same(there, here, but=()):
 
 # %%
 alike = [same(runs[name], here[name]) for name in runners]
-claim("flower-same-bits", f"{sum(alike)} of {len(alike)} methods", alike)
+claim("flower-same-bits",
+    "runs on Flower's simulation engine end in the model and the history of simulate, bit for bit, with "
+    f"{cohort_size} of {n_clients} clients in a round",
+    f"{sum(alike)} of {len(alike)} methods", alike, source="ours, fgmp.flower", expected="all methods")
 
 # %% [markdown]
 # ## A client that lies
@@ -211,7 +225,9 @@ claim("flower-same-bits", f"{sum(alike)} of {len(alike)} methods", alike)
 liar = runs["liar"].history
 print("left out, not finite:", liar["left_out_not_finite"].tolist(), " clients:", liar["clients"].tolist())
 silent = fgmp.simulate(method, fed, rounds, rng=99, faults=fgmp.DropOut(clients=[2]))
-claim("flower-liar", holds=np.array_equal(runs["liar"].x, silent.x))
+claim("flower-liar", "a client that sends what is no number over Flower leaves the run as if it had sent nothing",
+    f"{'same bits' if np.array_equal(runs['liar'].x, silent.x) else 'other bits'}",
+    np.array_equal(runs["liar"].x, silent.x), source="ours, fgmp.flower", expected="same bits")
 
 # %% [markdown]
 # ## Under masks
@@ -229,7 +245,10 @@ for words, run in (("over Flower", runs["secure"]), ("in simulate", masked), ("i
 
 # %%
 alike = same(runs["secure"], masked, but=("bytes_up", "bytes_down"))
-claim("flower-secure", holds=alike)
+claim("flower-secure",
+    "secure sums over Flower, with Flower's primitives, have the model and the history, but for the bytes of keys, "
+    "letters and shares, of secure sums in the simulation",
+    f"{'same bits' if alike else 'other bits'}", alike, source="ours, fgmp.flower", expected="same bits")
 
 # %% [markdown]
 # ## The answer

@@ -35,37 +35,50 @@
 # solvers, the theorem on client sampling, the theorem without bounded variance (appendix).
 
 # %% tags=["parameters"]
-n_features = 12  # n, dimension of the problems (4 * sparsity to 14)
-sparsity = 2  # tau, nonzero entries of the model (1 to 3)
-n_clients = 6  # N, clients (at least 2)
-n_samples = 60  # rows of a client (at least n_features)
-first_condition = 1.02  # condition number of the first client (above 1, at most 1.06)
-last_condition = 1.06  # condition number of the last client (above 1, at most 1.06)
-local_iterations = 3  # K, local iterations where the guarantee is tested (3 to 6)
-rounds = 8  # T, rounds of communication (3 to 50)
-noise = 0.01  # standard deviation of the noise where bounds are drawn (above 0)
-exact = 1.0e-14  # relative error that counts as exact (above 0, at most 1e-6)
-lemma_noise = 0.5  # standard deviation of the noise in the section on the lemmas (above 0)
-lemma_samples = 600  # rows of a client in the section on the lemmas (400 to 5000)
-lemma_batch = 300  # b in the section on the lemmas (200 to lemma_samples - 1)
-n_seeds = 10  # seeds: repetitions with new data (at least 3)
+n_features = 12  # n, dimension of the problems
+sparsity = 2  # tau, nonzero entries of the model
+n_clients = 6  # N, clients
+n_samples = 60  # rows of a client
+first_condition = 1.02  # condition number of the first client
+last_condition = 1.06  # condition number of the last client
+local_iterations = 3  # K, local iterations where the guarantee is tested
+rounds = 8  # T, rounds of communication
+noise = 0.01  # standard deviation of the noise where bounds are drawn
+exact = 1.0e-14  # relative error that counts as exact
+lemma_noise = 0.5  # standard deviation of the noise in the section on the lemmas
+lemma_samples = 600  # rows of a client in the section on the lemmas
+lemma_batch = 300  # b in the section on the lemmas
+n_seeds = 10  # seeds: repetitions with new data
+
+# %%
+tau, n, K = sparsity, n_features, local_iterations
+assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
+assert 1 <= sparsity <= 3, f"{sparsity=}: expected 1 to 3"
+assert n_clients >= 2, f"{n_clients=}: expected at least 2"
+assert n_samples >= n_features, f"{n_samples=}: expected at least {n_features=}"
+assert 1 < first_condition <= 1.06, f"{first_condition=}: expected above 1, at most 1.06"
+assert 1 < last_condition <= 1.06, f"{last_condition=}: expected above 1, at most 1.06"
+assert 3 <= local_iterations <= 6, f"{local_iterations=}: expected 3 to 6"
+assert 3 <= rounds <= 50, f"{rounds=}: expected 3 to 50"
+assert noise > 0, f"{noise=}: expected above 0"
+assert 0 < exact <= 1e-06, f"{exact=}: expected above 0, at most 1e-6"
+assert lemma_noise > 0, f"{lemma_noise=}: expected above 0"
+assert 400 <= lemma_samples <= 5000, f"{lemma_samples=}: expected 400 to 5000"
+assert 200 <= lemma_batch <= lemma_samples - 1, f"{lemma_batch=}: expected 200 to {lemma_samples - 1=}"
+assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
 
 # %%
 import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
+from book import BLUE, GREEN, VERMILLION, BoundBesideError, claim, curve, floor, ink, name_lines, panels
 from fgmp import theory
-from fgmp.book.bounds import BoundBesideError
-from fgmp.book.figures import BLUE, GREEN, VERMILLION, curve, floor, ink, name_lines, panels
-from fgmp.book.opening import begin
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
 from fgmp.local.solvers import minimise_on
 from fgmp.methods.contract import Reply
 from fgmp.models import SparseModel, union
-
-claim, tau, n, K = begin(globals(), "sparsity", "n_features", "local_iterations")
 
 # %%
 fed = make_conditioned_regression(np.linspace(1.005, 1.03, n_clients), n_samples, n, tau, noise**2, rng=0)
@@ -206,7 +219,9 @@ plt.show()
 for k, line in enumerate((417, 430, 444)):
     left, right = np.moveaxis(sides_of[:, :, k], -1, 0)
     share = np.divide(left, right, out=np.zeros_like(left), where=right > 0).max(axis=1)
-    claim("theory-lemma-{k + 1}", share, (left <= right * (1 + 1e-9)).all(axis=1), k=k, line=line)
+    claim(f"theory-lemma-{k + 1}", f"Lemma {k + 1} holds in each of {left.shape[1]} local iterations of every run",
+        share, (left <= right * (1 + 1e-9)).all(axis=1), source=f"paper, Lemma {k + 1}, line {line}",
+        expected="at most 1", unit="of the right side reached at most")
 
 # %% [markdown]
 # ## How good are the constants?
@@ -306,10 +321,15 @@ plt.show()
 
 # %%
 for name, words, case in (("solution", "x^*", solution), ("truth", "x^\\#", truth)):
-    claim("theory-theorem-1-{name}", case.factors, case.useful, name=name, words=words)
+    claim(f"theory-theorem-1-{name}",
+        f"Theorem 1, noise, error to {words}: bound above the error in every round, in the end below the zero model",
+        case.factors, case.useful, source="paper, Theorem 1, line 629", expected="below 1; above 1")
 
 # %%
-claim("theory-theorem-1-quiet", quiet.promised[:, -1], quiet.holds & (quiet.measured[:, 1] <= exact**2))
+claim("theory-theorem-1-quiet",
+    "Theorem 1, no noise: bound above the error in every round, and the runs exact after one",
+    quiet.promised[:, -1], quiet.holds & (quiet.measured[:, 1] <= exact**2), source="paper, Theorem 1, line 629",
+    expected="well below the zero model, which has 1", unit="promised for the squared error at the last round")
 
 
 # %% [markdown]
@@ -342,7 +362,9 @@ plt.show()
 print(f"the runs themselves end at most {objective.measured[:, -1].max():.3g} above f(x*)")
 
 # %%
-claim("theory-corollary-f", objective.factors["bound over zero model"], objective.useful)
+claim("theory-corollary-f", "the corollary on f: bound above f in every round, and in the end below the zero model",
+    objective.factors["bound over zero model"], objective.useful, source="paper, corollary on f, line 859",
+    expected="below 1", unit="of what the zero model has above f(x*), promised at the last round")
 
 # %% [markdown]
 # (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$; in the standard basis the statement is true
@@ -404,13 +426,19 @@ last = [squared_errors(fed, fed.truth, int(max(iterations)), 2)[-1] ** 0.5 for f
 
 # %%
 falls = all((np.diff(r[0]) < 0).all() and r[2] < 1 for r in good)
-claim("theory-kappa-falls", [r[0][4] / r[0][0] for r in good], falls)
+claim("theory-kappa-falls", "all mu(i) < 1: kappa falls with every further local iteration",
+    [r[0][4] / r[0][0] for r in good], falls, source="paper, Theorem 1, line 661", expected="below 1",
+    unit="is kappa(5) / kappa(1)")
 
 # %%
 turning = [int(iterations[np.argmin(r[0])]) for r in mixed]
 rises = all(1 < t < 20 for t in turning) and all(r[0][-1] > 1 and min(r[0]) < 1 and r[2] > 1 for r in mixed)
-claim("theory-kappa-turns", turning, rises)
-claim("theory-kappa-measured", last)
+claim("theory-kappa-turns", "one mu(i) > 1: kappa falls, then rises above 1 as K grows",
+    turning, rises, source="paper, Theorem 1, line 664", expected="above 1, below 20",
+    unit="local iterations where kappa is smallest")
+claim("theory-kappa-measured",
+    f"with K = {max(iterations)} and one mu(i) > 1, where kappa > 1 promises nothing: exact after 2 rounds",
+    last, np.array(last) <= exact, source="ours, Theorem 1", expected=f"at most {exact:g}", floor=exact)
 
 # %% [markdown]
 # ## What differs from the paper, and why

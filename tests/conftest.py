@@ -36,6 +36,6 @@ def compile_loops() -> None:
         A = rng.standard_normal((100, 700)).astype(kind)
         numbers = fgmp.Federation.from_arrays([A], [A[:, 0]])
         labels = fgmp.Federation.from_arrays([A], [rng.integers(0, 3, 100)], fgmp.SoftmaxLoss(3))
-        for method in (fgmp.FedGradMP(3), fgmp.FedGradMP(3, identify="float32"), fgmp.FedIterHT(sparsity=3, **steps)):
+        for method in (fgmp.FedGradMP(3), fgmp.FedIterHT(sparsity=3, **steps)):
             fgmp.simulate(method, numbers, 1, rng=0)
         fgmp.simulate(fgmp.FedAvg(**steps), labels, 1, rng=0)

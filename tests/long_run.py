@@ -8,14 +8,17 @@ Lines of: round, megabytes resident, seconds of this process.
 import sys
 import time
 
+from garbage import lie, not_finite
+
 import fgmp
+from fgmp.running.faults import Changed
 
 METHODS = {
     "FedGradMP": fgmp.FedGradMP(sparsity=4, batch_size=20, solver=fgmp.GradientDescent(steps=1)),
     "FedAvg": fgmp.FedAvg(learning_rate=1e-3, batch_size=20, combination=fgmp.Median()),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(sparsity=4),
 }
-FAULTS = [fgmp.DropOut(probability=0.1), fgmp.NotFinite(probability=0.1), fgmp.Lie(clients=[1])]
+FAULTS = [fgmp.DropOut(probability=0.1), Changed(not_finite, probability=0.1), Changed(lie(-1.0), clients=[1])]
 
 
 def resident():

@@ -1,6 +1,6 @@
 """A run that tests start as a process of its own, to kill it, to fill its disk, or to take its folder away.
 
-    one_run.py PATH ROUNDS EVERY WORKERS [what happens after the fifth round]
+    one_run.py PATH ROUNDS EVERY [what happens after the fifth round]
 
 It says "started" before the first round, and prints warnings and errors to the standard error.
 """
@@ -10,11 +10,11 @@ import resource
 import signal
 import sys
 import warnings
-from pathlib import Path
+
+import joblib
 
 import fgmp
-from fgmp.running.checkpoints import _read
-from fgmp.running.state_codec import classes_for, encode_state
+from fgmp.running.checkpoints import Checkpoint
 
 METHOD = fgmp.FedGradMP(sparsity=4, batch_size=10)
 
@@ -41,20 +41,19 @@ def interrupt():
 
 
 def bits(result):
-    """All of a result that a resumed run has to have, to the last bit: the state as text, arrays as bytes."""
+    """All of a result that a resumed run has to have, to the last bit, as one checksum."""
     history = {name: column for name, column in result.history.items() if name != "seconds"}
     best = result.best
     parts = (result.x, result.support, result.coefficients, history, best.x, best.round, best.value, best.coefficients)
-    tree, arrays = encode_state((*parts, result.state), classes_for(None, result.state))
-    return tree, [(array.dtype.str, array.shape, array.tobytes()) for array in arrays]
+    return joblib.hash((*parts, result.state))
 
 
 def number_in(path):
     """The finished rounds in a checkpoint."""
-    return _read(Path(path)).content[0]["tuple"][0]["of"]["number"]
+    return Checkpoint(*joblib.load(path)).progress.number
 
 
-def main(path, rounds, every, workers, event="nothing"):
+def main(path, rounds, every, event="nothing"):
     def after_five(history):
         if history["round"][-1] == 5 and event != "nothing":
             globals()[event]()
@@ -63,9 +62,7 @@ def main(path, rounds, every, workers, event="nothing"):
     print("started", flush=True)
     warnings.simplefilter("always")
     every = None if every == "None" else int(every)
-    result = fgmp.simulate(
-        METHOD, federation(), int(rounds), 5, 0, workers=int(workers), checkpoint=path, every=every, callback=after_five
-    )
+    result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, checkpoint=path, every=every, callback=after_five)
     print("interrupted" if result.interrupted else "finished", result.history["round"][-1], flush=True)
 
 

@@ -37,8 +37,11 @@ def test_fewer_rows_than_three_tau_with_exact_clients():
     fed = regression((30, 8, 5))
     (word,), _ = said(fgmp.FedGradMP(3), fed)
     assert word[0] is fgmp.FewRowsWarning
-    assert "9 coefficients (at most 3 tau), and 2 of 3 clients have fewer rows, the smallest 5" in word[1]
+    assert "9 coefficients (3 tau and what always stays, or all), and 2 of 3 clients have no more than 9" in word[1]
     assert "SharedSupportGradMP" in word[1]
+    (word,), _ = said(fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0)), regression((7, 40)))  # as many as columns
+    assert "7 coefficients" in word[1] and "1 of 2 clients has" in word[1]
+    assert said(fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0)), regression((8, 40)))[0] == []
     for quiet in (
         fgmp.FedGradMP(1),
         fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)),

@@ -25,10 +25,11 @@ DENSE = ("FedAvg", "FedDualAvg", "FastFedDualAvg", "FedIterHT", "Gradients", "Sk
 
 
 def changed(name, change):
-    """A message with one of its arrays changed: the first one whose name ends in `name`, else any."""
+    """A message with one of its arrays changed: the largest whose name ends in `name`, or of all."""
 
     def spoil(message):
-        key = next((key for key in message if key.endswith(name)), next(iter(message)))
+        named = [key for key in message if key.endswith(name) and message[key].size] or list(message)
+        key = max(named, key=lambda key: message[key].size)
         return message | {key: change(message[key])}
 
     return spoil

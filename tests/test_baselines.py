@@ -92,28 +92,45 @@ def test_dual_averaging_is_that_worked_out_by_hand(fed):
 
 
 def test_fast_dual_averaging_is_that_worked_out_by_hand(fed):
+    """Every model minimises the sum of what each gradient says of f, strongly convex with mu/2; here by coordinates."""
     mu, gamma = 0.3, 1 / ETA
-    G = X = w = np.zeros(fed.n_features)
 
-    def primal(G, X, t):
-        a, b = (G - mu / 2 * X) / t, mu / 2 + gamma / t
-        return soft(-a / b, LAM / b)
+    def minimiser(seen):
+        """Of sum_s [<g_s, x> + (mu/4) ||x - w_s||^2 + lambda ||x||_1] + (gamma/2) ||x||^2: where its slope is zero."""
+        slope = sum(g - mu / 2 * w for g, w in seen)
+        return soft(-slope, LAM * len(seen)) / (mu / 2 * len(seen) + gamma)
 
+    pooled, w = [], np.zeros(fed.n_features)
     for r in range(1, 4):
-        Gs, Xs = [], []
+        ends = []
         for client in fed.clients:
-            Gi, Xi, wi = G, X, w
-            for k in range(1, K + 1):
-                Gi = Gi + gradient(client, wi)
-                wi = primal(Gi, Xi, (r - 1) * K + k)
-                Xi = Xi + wi
-            Gs.append(Gi)
-            Xs.append(Xi)
-        G, X = (np.average(parts, axis=0, weights=fed.weights) for parts in (Gs, Xs))
-        w = primal(G, X, r * K)
-        X = X + w
+            seen, wi = list(pooled), w
+            for _ in range(K):
+                seen.append((gradient(client, wi), wi))
+                wi = minimiser(seen)
+            ends.append(seen[-K:])
+        mean = np.average(ends, axis=0, weights=fed.weights)
+        pooled += [(g, point) for g, point in mean]
+        w = minimiser(pooled)
         method = METHODS["FastFedDualAvg"](learning_rate=ETA, local_iterations=K)
         np.testing.assert_allclose(run(method, fed, r), w, atol=1e-13)
+
+
+@pytest.mark.parametrize("steps", [1, 4])
+@pytest.mark.parametrize("mu", [0.0, 0.05, 0.5, 5.0])
+def test_fast_dual_averaging_of_one_client_is_gradient_descent_with_a_falling_rate(mu, steps):
+    """Of rate 1 / (gamma + mu t / 2), so that it ends at least squares, however many steps a round has."""
+    rng = np.random.default_rng(0)
+    A, w = rng.standard_normal((50, 5)), np.zeros(5)
+    alone = fgmp.Federation.from_arrays([A], [A @ np.ones(5) + rng.standard_normal(50)])
+    for t in range(1, 1201):
+        w = w - gradient(alone.clients[0], w) / (1 / 0.1 + mu / 2 * t)
+    method = fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0, strong_convexity=mu, local_iterations=steps)
+    found = run(method, alone, 1200 // steps)
+    np.testing.assert_allclose(found, w, atol=1e-9)
+    if mu <= 0.5:
+        best = np.linalg.lstsq(A, alone.clients[0].targets, rcond=None)[0]
+        np.testing.assert_allclose(found, best, atol=1e-3)
 
 
 def test_no_penalty_makes_mirror_descent_and_dual_averaging_fedavg(fed):

@@ -1,72 +1,227 @@
-"""The notebooks as a book: a picture first, an answer last, and little scaffolding between."""
+"""What the notebooks share: verdicts and their words, the ledger, runs and sweeps."""
 
+import csv
+import json
 import re
-from pathlib import Path
+import subprocess
+import sys
 
-import headlines
 import nbformat
+import numpy as np
 import pytest
-from normalise import printed
+from figure_faults import contrast_to_white
+from matplotlib.figure import Figure
 
-NOTEBOOKS = sorted(headlines.NOTEBOOKS.glob("[0-9]*.ipynb"))
-NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
-SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
+from book import claim, claims, keeping, ledger, outwards, pairs, running
+from book.figures import METHODS, BoundBesideError, floor, gradation, ink, name_lines
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+ROOT = pairs.NOTEBOOKS.parent
+TOY = """# %% [markdown]
+# # A toy
 
+# %% tags=["parameters"]
+alpha = 1.0  # a parameter
+several = [1, 3]  # more of them
 
-def read(path):
-    return nbformat.read(path, as_version=4)
+# %%
+assert alpha < 9, f"{alpha=}: expected below 9"
 
+# %%
+from book import claim
 
-def sections(notebook):
-    """The titles of the sections, and the text under each."""
-    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
-    return dict(zip(parts[1::2], parts[2::2], strict=True))
-
-
-def said(notebook):
-    """All text that the outputs show."""
-    values = [o.data.get("text/plain", "") for c in notebook.cells for o in c.get("outputs", []) if "data" in o]
-    return printed(notebook) + "\n".join(values)
-
-
-@each_notebook
-def test_a_question_and_its_picture_stand_on_the_first_screen(path):
-    notebook = read(path)
-    first = notebook.cells[0].source
-    assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
-    alone = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
-    assert alone and alone[2] == path.stem
-    before, after = first[: alone.start()], first[alone.end() :].strip().partition("\n\n")[0]
-    assert len(before.splitlines()) <= 10, "the picture has to be on the first screen"
-    assert 2 <= len(SENTENCE.findall(after)) <= 3, after
+claim("toy", f"alpha is {alpha:g}", [alpha, 2 * alpha], [True, alpha < 2], source="ours", expected="1")
+claim("words", "w", "a few words", alpha < 2, source="paper, Figure 1, line 2", expected="1", unit="in all")
+"""
 
 
-@each_notebook
-def test_the_picture_is_the_one_that_the_notebook_draws(path):
-    notebook = read(path)
-    assert sum("headline" in cell.metadata.get("tags", []) for cell in notebook.cells) == 1
-    kept = headlines.PICTURES / f"{path.stem}.png"
-    assert kept.read_bytes() == headlines.headline(notebook), "make refresh writes the pictures"
+def said(capsys, *arguments, **options):
+    claim("a.b-1", "in words", *arguments, **{"source": "ours", "expected": "1"} | options)
+    return capsys.readouterr().out.strip()
 
 
-@each_notebook
-def test_the_last_section_but_one_answers(path):
-    titles = list(sections(read(path)))
-    assert titles[-2:] == ["The answer", "References"]
+@pytest.mark.parametrize(
+    ("holds", "ours", "paper"),
+    [
+        (True, "holds", "reproduced"),
+        ([True, True, False], "holds in part", "reproduced in part"),
+        ([True, False], "holds in part", "reproduced in part"),
+        (np.array([[True, False, False]]), "does not hold", "not reproduced"),
+        (False, "does not hold", "not reproduced"),
+    ],
+)
+def test_a_verdict_counts_the_answers(holds, ours, paper, capsys):
+    assert said(capsys, 1, holds) == f"[{ours}] a.b-1: 1"
+    assert said(capsys, 1, holds, source="paper, Figure 3") == f"[{paper}] a.b-1: 1"
 
 
-@each_notebook
-def test_the_answer_is_short_and_measured(path):
-    notebook = read(path)
-    answer = sections(notebook)["The answer"]
-    assert 3 <= len(SENTENCE.findall(answer)) <= 6, answer
-    numbers, found = ({number.lstrip("-") for number in NUMBER.findall(text)} for text in (answer, said(notebook)))
-    assert numbers and not (missing := numbers - found), f"not in any output: {sorted(missing)}"
+def test_a_verdict_can_be_named_for_the_paper_only(capsys):
+    assert said(capsys, 1, "undecided", source="paper, Figure 3") == "[undecided] a.b-1: 1"
+    for wrong in ("undecided", "perhaps", [], 1.0, [0, 1]):
+        with pytest.raises(ValueError, match="holds is .*; expected True, False"):
+            said(capsys, 1, wrong)
+    with pytest.raises(ValueError, match="measured of a.b-1 is .*; expected numbers, or another verdict than 'holds'"):
+        said(capsys, [1.0, np.nan], True)
+    with pytest.raises(ValueError, match="source of a.b-1 is 'Figure 3'; expected"):
+        said(capsys, 1, True, source="Figure 3")
 
 
-def test_no_picture_without_a_notebook():
-    named = {path.stem for path in headlines.NOTEBOOKS.glob("[0-9]*.ipynb")}
-    assert {path.stem for path in Path(headlines.PICTURES).glob("*")} <= named
+@pytest.mark.parametrize(
+    ("measured", "options", "line", "full"),
+    [
+        ([0.12345, 2.0, 1.0], {}, "1 (0.123 to 2, 3 seeds)", None),
+        (np.array([3, 5]), {"unit": "rounds"}, "4 rounds (3 to 5, 2 seeds)", None),
+        ([1e-17, 1e-16], {"floor": 1e-14}, "below 1e-14 (2 seeds)", None),
+        (1234567, {}, "1234567", None),
+        (np.float64(0.666666), {"digits": 2}, "0.67", None),
+        ([0.149, 0.31], {"within": 0.1}, "0.1 to 0.4 (2 seeds)", None),
+        ({"a": [1.0, 2.0], "b": [3.0, 3.0]}, {}, "a 1.5, b 3; 2 seeds", "a 1.5 (1 to 2), b 3; 2 seeds"),
+        ({"a": [1.0], "b": [2.0, 2.0]}, {}, "a 1 (1 seed), b 2 (2 seeds)", None),
+        ("a few words", {"unit": "in all"}, "a few words in all", None),
+    ],
+)
+def test_what_was_measured_is_said_in_one_line(measured, options, line, full, capsys):
+    assert said(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
+    unit = f" {options.pop('unit')}" if "unit" in options else ""
+    assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
+
+
+def test_ranges_are_rounded_outwards():
+    assert outwards(0.726, 0.1) == "0.7 to 0.8" and outwards([0.31, 0.149], 0.1) == "0.1 to 0.4"
+    assert outwards([0.2, 0.2], 0.1) == "0.2" and outwards(-0.01, 0.05) == "-0.05 to 0"
+
+
+def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebooks():
+    found = ledger.records()
+    assert (ROOT / "CLAIMS.md").read_text() == ledger.page(found), "make refresh writes it"
+    assert ledger.first_screen(found) in (ROOT / "README.md").read_text()
+    committed = [one for one in found if not one["kept"]]
+    ids = [one["id"] for one in committed]
+    assert len(set(ids)) == len(ids)
+    for path in pairs.NOTEBOOKS.glob("[0-9]*.ipynb"):
+        outputs = [o for cell in pairs.read(path).cells for o in cell.get("outputs", []) if "data" in o]
+        lines = [text for o in outputs if keeping.VERDICT.match(text := o["data"].get("text/plain", ""))]
+        records = [one for one in committed if one["notebook"] == path.stem]
+        assert [line.partition(":")[0] for line in lines] == [f"[{one['verdict']}] {one['id']}" for one in records]
+
+
+def test_the_totals_count_every_record():
+    words = (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
+    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", line.partition("of which")[2]))) for line in words.splitlines()]
+    stated = [int(number) for number in re.findall(r": (\d+), of which", words)]
+    rows = len(re.findall(r"^\| [a-z][\w.-]+ \| (?:paper|ours)", (ROOT / "CLAIMS.md").read_text(), re.MULTILINE))
+    assert [count for count in counts if count] == stated and sum(stated) == rows == len(ledger.records())
+    assert claims.totals([{"verdict": "holds"}] * 2 + [{"verdict": "undecided"}]) == "1 undecided, 2 holds"
+
+
+@pytest.fixture
+def toy(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
+    path = tmp_path / "03_toy.py"
+    path.write_text(TOY)
+    running.command(path, path.with_suffix(".ipynb"), {}, alone=True)
+    return path
+
+
+def test_a_sweep_leaves_a_table_and_goes_on_from_there(toy, tmp_path):
+    reports, out = [], tmp_path / "out"
+    points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
+    assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
+    assert [report.split()[0] for report in reports] == ["done", "done", "FAILED"]
+    assert reports[2].endswith("AssertionError: alpha=10.0: expected below 9")
+    with open(out / "sweep.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["alpha"], row["claim"], row["verdict"]) for row in rows] == [
+        ("0.5", "toy", "holds"),
+        ("0.5", "words", "reproduced"),
+        ("3", "toy", "holds in part"),
+        ("3", "words", "not reproduced"),
+        ("10.0", "", ""),
+    ]
+    assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
+    done = sorted(out.glob("*[!d].ipynb"))
+    before = [path.stat().st_mtime_ns for path in done]
+    assert running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3
+    assert [path.stat().st_mtime_ns for path in done] == before
+    record = pairs.parameters(pairs.read(done[0]))
+    assert record["several"] == 2 and record["alpha"] in (0.5, 3)
+
+
+def test_an_unknown_name_stops_before_anything_runs(toy, tmp_path):
+    with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
+        running.sweep(toy, [{"alhpa": 1}], tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+    command = [sys.executable, "-m", "book", "run", "03", "-p", "alhpa=1"]
+    result = subprocess.run(command, cwd=pairs.NOTEBOOKS, capture_output=True, text=True)
+    assert result.returncode and result.stderr.startswith(
+        "Error: 03_linear_convergence has no parameter alhpa; it has: "
+    )
+    assert result.stderr.count("\n") == 1
+
+
+def test_a_committed_pair_has_one_stable_form(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(pairs, "pictures", lambda stem: {})
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path)
+    (tmp_path / "jupytext.toml").write_bytes((ROOT / "notebooks" / "jupytext.toml").read_bytes())
+    out = tmp_path / "out" / "03_toy.ipynb"
+    assert list(running.run_all([(toy, out, {})])) == [""]
+    ledger.write("03_toy", pairs.read(out))
+    pairs.commit(out)
+    assert toy.read_text().endswith(TOY)
+    notebook = pairs.read(toy.with_suffix(".ipynb"))
+    assert nbformat.writes(notebook) == nbformat.writes(pairs.normalise(pairs.read(toy.with_suffix(".ipynb"))))
+    assert [o.data["text/plain"] for o in notebook.cells[-1].outputs] == [
+        "[holds] toy: 1.5 (1 to 2, 2 seeds)",
+        "[reproduced] words: a few words in all",
+    ]
+    written = json.loads((tmp_path / "03_toy.json").read_text())
+    assert (
+        written["parameters"] == {"alpha": 1.0, "several": [1, 3]} and written["claims"][0]["statement"] == "alpha is 1"
+    )
+
+
+def test_a_kept_run_holds_what_differs_and_all_claims():
+    text, display = nbformat.v4.new_markdown_cell, nbformat.v4.new_output
+
+    def cell(source, **data):
+        outputs = [display("display_data", data=data)] if data else []
+        return nbformat.v4.new_code_cell(source, outputs=outputs)
+
+    verdict, words = {"text/plain": "[holds] toy: 1"}, text("*The picture.*\n\nMore words.")
+    usual, kept = (
+        nbformat.v4.new_notebook(
+            cells=[text("# Toy\n\nWords."), cell("a"), text("## Same"), cell("b", **{"text/plain": "1"})]
+            + [text("## Other"), cell("c", **{"image/png": picture}), words, text("## End"), cell("d", **verdict)]
+        )
+        for picture in "xy"
+    )
+    keeping.cut(kept, usual, "03_toy", "real", {"n": 2})
+    assert kept.cells[0].source.startswith(
+        "# Toy (real)\n\nThis is another run of [03_toy](../03_toy.ipynb), with `n: 2`."
+    )
+    assert [one.source for one in kept.cells[1:]] == ["## Other", "c", "*The picture.*", "## End", "d"]
+
+
+def test_a_bound_beside_errors_by_hand():
+    runs = [([4.0, 1.0, 0.0], [5.0, 2.0, 1.0]), ([4.0, 3.0, 2.0], [5.0, 2.0, 2.0]), ([4.0, 1.0, 1.0], [9.0, 9.0, 4.0])]
+    beside = BoundBesideError.of(runs, exact=0.5)
+    assert beside.holds.tolist() == [True, False, True]  # the second run exceeds its bound in round 1
+    assert beside.useful.tolist() == [True, False, False]  # the third bound ends at the zero model's error
+    np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
+    np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
+
+
+def test_lines_and_their_names_can_be_seen_and_stand_apart():
+    assert all(contrast_to_white(style["color"]) >= 3 for style in METHODS.values())
+    assert all(contrast_to_white(style["color"]) >= 2.9 for style in gradation(7))
+    ax = Figure().add_subplot()
+    for end, label in ((5.0, "a"), (5.1, "b, in\ntwo rows"), (1e9, "out")):
+        ax.plot([1, 2, 3], [1.0, 2.0, end], label=label)
+    floor(ax, 1.0, "floor")
+    ax.set(yscale="log", ylim=(0.5, 10))
+    name_lines(ax)
+    ax.figure.canvas.draw()
+    assert [text.get_text() for text in ax.texts] == ["a", "b, in\ntwo rows", "out", "floor"]
+    boxes = [text.get_window_extent() for text in ax.texts]
+    assert not any(one.overlaps(other) for i, one in enumerate(boxes) for other in boxes[:i])
+    assert all(contrast_to_white(ink(line.get_color())) >= 4.5 for line in ax.get_lines())

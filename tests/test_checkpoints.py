@@ -1,10 +1,7 @@
 """Checkpoints: a run goes on to the same bits, a damaged file is recognised, and another run is refused."""
 
-import hashlib
 import inspect
-from collections import namedtuple
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +11,6 @@ from scipy import sparse
 
 import fgmp
 from fgmp.methods.contract import Exchange
-from fgmp.running.checkpoints import _read
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning"),
@@ -97,7 +93,7 @@ def test_a_round_left_in_the_middle_goes_on(path):
         first = fgmp.simulate(method, FED, 2, rng=0, checkpoint=path)
         assert first.state.point.memory is not None and first.history["clients"][-1] == 0
         assert bits(fgmp.simulate(method, FED, 3, rng=0, checkpoint=path)) == bits(whole)
-        path.unlink(), Path(f"{path}.previous").unlink()
+        path.unlink()
 
 
 @dataclass(frozen=True)
@@ -135,7 +131,6 @@ class Own:
     """A user's own method, whose state is made of many things."""
 
     note: type = Note
-    state_types = (Note,)
 
     def check(self, federation):
         pass
@@ -177,26 +172,6 @@ def test_a_method_of_ones_own_goes_on(path):
     assert again.memory["note"].numbers[1].strides == whole.state.memory["note"].numbers[1].strides
 
 
-@pytest.mark.parametrize(
-    ("note", "message"),
-    [
-        (
-            lambda words, numbers: {1, 2},
-            r"the state\.\w+.*\.memory\['note'\] is of type builtins.set; expected None, num",
-        ),
-        (
-            lambda words, numbers: np.array([object()]),
-            r"\['note'\] is an array of dtype object; expected numbers or text",
-        ),
-        (namedtuple("Unknown", "words numbers"), "is of type test_checkpoints.Unknown; expected .* state_types"),
-        (lambda words, numbers: np.random.default_rng(0), "is of type numpy.random._generator.Generator"),
-    ],
-)
-def test_a_state_that_cannot_be_written_is_refused_by_name(note, message, path):
-    with pytest.raises(TypeError, match=message.replace(r"the state\.\w+.*", "the state.*")):
-        fgmp.simulate(Own(note), FED, 50, rng=0, checkpoint=path, every=50)
-
-
 def test_no_seed_is_the_seed_of_the_file(path):
     first = fgmp.simulate(METHODS["FedGradMP"], FED, 2, 3, checkpoint=path)
     second = fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, checkpoint=path)
@@ -223,21 +198,16 @@ def run_to(path, rounds, method=METHODS["FedGradMP"], fed=FED, **options):
 
 
 OTHERS = {
-    "method.sparsity is 4, not 3": {"method": fgmp.FedGradMP(4, batch_size=10)},
-    r"method is fgmp\.\S+\.FedAvg, not fgmp\.\S+\.FedGradMP;": {"method": METHODS["FedAvg"]},
-    r"method.dictionary is fgmp.dictionaries.Dictionary, not fgmp.dictionaries.StandardBasis;": {
-        "method": fgmp.FedGradMP(3, batch_size=10, dictionary=TURNED)
-    },
-    "method.solver is fgmp.local.solvers.Exact, not None;": {
-        "method": fgmp.FedGradMP(3, batch_size=10, solver=fgmp.Exact())
-    },
+    r"method is FedGradMP\(sparsity=4, .*, not FedGradMP\(sparsity=3, ": {"method": fgmp.FedGradMP(4, batch_size=10)},
+    r"method is FedAvg\(.*, not FedGradMP\(": {"method": METHODS["FedAvg"]},
+    r"method is FedGradMP\(": {"method": fgmp.FedGradMP(3, batch_size=10, dictionary=TURNED)},
     "seed is 1, not 0;": {"rng": 1},
     "cohort_size is 5, not 4;": {"cohort_size": 5},
     "record_every is 2, not 1;": {"record_every": 2},
     "metrics is 'size', not ''": {"metrics": {"size": np.linalg.norm}},
-    "federation.weights is .*, not ": {"fed": replace(FED, weights=np.arange(1.0, 7))},
-    "federation.clients is 5, not 6;": {"fed": fgmp.Federation(FED.clients[:5], FED.weights[:5], FED.truth)},
-    "another run: federation.data is sha256 \\w+, not sha256 \\w+;": {
+    "another run: weights is .*, not ": {"fed": replace(FED, weights=np.arange(1.0, 7))},
+    "n_clients is 5, not 6;": {"fed": fgmp.Federation(FED.clients[:5], FED.weights[:5], FED.truth)},
+    "another run: data is '[0-9a-f]+', not '[0-9a-f]+';": {
         "fed": replace(FED, clients=(*FED.clients[:5], replace(FED.clients[5], targets=FED.clients[5].targets + 1e-15)))
     },
 }
@@ -254,7 +224,7 @@ def test_another_run_is_refused_and_what_differs_is_named(message, path):
 def test_the_same_run_in_other_objects_is_the_same(path):
     run_to(path, 2, fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)))
     again = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
-    run_to(path, 3, fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)), again, workers=1)
+    run_to(path, 3, fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0)), again)
 
 
 def test_fewer_rounds_than_there_are_is_an_error(path):
@@ -263,77 +233,14 @@ def test_fewer_rounds_than_there_are_is_an_error(path):
         run_to(path, 3)
 
 
-def damages(content):
-    yield b""
-    for share in (0.001, 0.3, 0.9):
-        yield content[: int(share * len(content))]
-    yield content[:-1]
-    yield content + b"\0"
-    at_random = np.random.default_rng(0).integers(len(content), size=60)
-    for place in (*range(0, 30, 3), *range(len(content) - 110, len(content), 3), *at_random):
-        changed = bytearray(content)
-        changed[place] ^= 1
-        yield bytes(changed)
-
-
-def test_a_damaged_checkpoint_is_named_and_the_previous_one_used(path):
-    whole, previous = fgmp.simulate(METHODS["FedGradMP"], FED, 5, 4, 0), Path(f"{path}.previous")
+def test_a_file_that_is_no_checkpoint_is_refused_and_stays(path):
     run_to(path, 3)
-    files = {file: file.read_bytes() for file in (path, previous)}
-    for i, content in enumerate(damages(files[path])):
-        path.write_bytes(content), previous.write_bytes(files[previous])
-        with pytest.warns(fgmp.CheckpointWarning, match=r"run.fgmp' (has|does not).*; the previous one, .*previous'"):
-            result = run_to(path, 5 if i % 10 == 0 else 3)
-        if i % 10 == 0:
-            assert bits(result) == bits(whole)
-
-
-def test_a_damaged_file_never_takes_the_place_of_the_good_previous_one(path):
-    run_to(path, 3)
-    good = _read(Path(f"{path}.previous")).content[0]
-    path.write_bytes(b"fgmp")
-    with pytest.warns(fgmp.CheckpointWarning):
-        run_to(path, 3)
-    assert _read(Path(f"{path}.previous")).content[0] == good and _read(path)
-
-
-def test_a_checkpoint_of_compressed_arrays_is_refused(path):
-    """A file of a kilobyte could hold a gigabyte of zeros, and its checksum be right."""
-    run_to(path, 1)
-    with open(path, "wb") as file:
-        np.savez_compressed(file, header=np.zeros(2**20, np.uint8))
-        length = file.tell()
-    digest = hashlib.sha256(b"1\n" + path.read_bytes()).hexdigest()
-    with open(path, "ab") as file:
-        file.write(f"\nfgmp checkpoint 1 sha256 {digest} bytes {length}\n".encode())
-    with pytest.warns(fgmp.CheckpointWarning, match="run.fgmp' holds arrays that are compressed; the previous one"):
-        run_to(path, 2)
-
-
-def test_two_damaged_files_are_an_error_and_none_is_a_start(path):
-    run_to(path, 3)
-    path.write_bytes(b"x"), Path(f"{path}.previous").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"run.fgmp' does not end as .* and '.*previous' does not end"):
-        run_to(path, 3)
-    path.unlink(), Path(f"{path}.previous").unlink()
-    run_to(path, 1)
-
-
-def test_a_kill_between_the_two_renamings_loses_nothing(path):
-    run_to(path, 3)
-    path.unlink()
-    seen = []
-    result = run_to(path, 5, callback=lambda history: seen.append(history["round"][-1]))
-    assert seen == [2, 3, 4, 5]
-    assert bits(result) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 5, 4, 0))
-
-
-def test_another_version_is_refused(path, monkeypatch):
-    monkeypatch.setattr("fgmp.running.checkpoints._VERSION", 2)
-    run_to(path, 1)
-    monkeypatch.undo()
-    with pytest.raises(ValueError, match="run.fgmp' has version 2; expected 1"):
-        run_to(path, 2)
+    whole = path.read_bytes()
+    for content in (b"", b"fgmp", whole[: len(whole) // 2]):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"):
+            run_to(path, 5)
+        assert path.read_bytes() == content
 
 
 @pytest.mark.parametrize(
@@ -376,6 +283,6 @@ def test_sparse_features_are_known_by_their_numbers(path):
     method = fgmp.FedGradMP(3, batch_size=10)
     whole = fgmp.simulate(method, federation(0), 4, 3, 0)
     fgmp.simulate(method, federation(0), 2, 3, 0, checkpoint=path)
-    with pytest.raises(ValueError, match=r"federation.data is sha256 \w+, not sha256"):
+    with pytest.raises(ValueError, match=r"data is '\w+', not '\w+'"):
         fgmp.simulate(method, federation(1e-12), 4, 3, 0, checkpoint=path)
     assert bits(fgmp.simulate(method, federation(0), 4, 3, 0, checkpoint=path)) == bits(whole)

@@ -2,13 +2,14 @@
 
 import numpy as np
 import pytest
+from garbage import lie
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import trim_mean
 
 import fgmp
-from fgmp import Lie
 from fgmp.models import SparseModel
+from fgmp.running.faults import Changed
 
 RATE = {"learning_rate": 0.3, "local_iterations": 2}
 
@@ -98,7 +99,7 @@ METHODS = {
 def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(name):
     """Alike clients with many rows and without noise: what the honest ones send is close together."""
     fed = fgmp.make_sparse_regression(10, 200, 20, 4, 0.0, rng=0)
-    lies = Lie(factor=-20.0, clients=[2, 7])
+    lies = Changed(lie(-20.0), clients=[2, 7])
     runs = {
         combination: fgmp.simulate(METHODS[name](combination), fed, 60, rng=0, faults=lies)
         for combination in (fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.25))

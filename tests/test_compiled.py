@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
@@ -10,8 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from joblib import delayed
-from test_kernels import Clipped, Twice, client_of, name_of
+from scipy import sparse
 
 import fgmp
 from fgmp.linear_systems import least_squares
@@ -20,13 +20,12 @@ from fgmp.local.compiled import (
     compiled_pursuit,
     compiled_span,
     compiling_pays,
-    span_compiling_pays,
+    span_pays,
 )
-from fgmp.local.exact_pursuit import refine_by_least_squares
 from fgmp.local.loops import candidates, mark, normal_equations
-from fgmp.methods.kernels import kernel_for
+from fgmp.methods.contract import Exchange
+from fgmp.methods.kernels import answer_of, kernel_for
 from fgmp.models import SparseModel
-from fgmp.running import workers
 from fgmp.selection import mark_largest
 
 ROOT = Path(fgmp.__file__).parents[1]
@@ -48,6 +47,64 @@ def method_of(name, batch, n=60):
 
 
 NAMES = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg")
+
+
+def client_of(shape, loss="squared", seed=0):
+    rng = np.random.default_rng(seed)
+    labels = {"squared": rng.standard_normal, "logistic": lambda m: rng.choice([-1.0, 1.0], m)}
+    targets = labels.get(loss, lambda m: rng.integers(0, 3, m))(shape[0])
+    features = rng.standard_normal(shape) * (rng.random(shape[1]) < 0.7)  # some features are blank
+    chosen = fgmp.SoftmaxLoss(3) if loss == "softmax" else loss
+    return fgmp.Federation.from_arrays([features], [targets], chosen).clients[0]
+
+
+def name_of(method, client):
+    kernel = kernel_for(method.exchanges()[0], client)
+    return None if kernel is None else kernel.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clipped(fgmp.FedAvg):
+    def step(self, w, gradient):
+        return super().step(w, np.clip(gradient, -1, 1))
+
+
+@dataclass(frozen=True, kw_only=True)
+class AllRows(fgmp.FedAvg):
+    def minibatches(self, client, rng):
+        return iter([None] * self.local_iterations)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Momentum(fgmp.FedAvg):
+    def train(self, client, message, rng):
+        return super().train(client, message, rng)
+
+
+class Rounded(fgmp.FedGradMP):
+    def into_ball(self, x):
+        return x
+
+
+class Watched(fgmp.FedGradMP):
+    def refine(self, client, message, rng):
+        return super().refine(client, message, rng)
+
+
+@dataclass(frozen=True)
+class Twice(fgmp.PerOutput):
+    def mark(self, magnitudes, count):
+        return super().mark(magnitudes, 2 * count)
+
+
+def printed(client, x, batches, tau):
+    """The model after one local iteration for each minibatch, by the pseudo-code."""
+    for rows in batches:
+        one = fgmp.FedGradMP(tau, 1, None if rows is None else len(rows))
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(type(client), "minibatches", lambda self, rng, size, count, rows=rows: iter([rows]))
+            x = SparseModel.from_message(one.refine(client, x.message(), None), x.shape)
+    return x
 
 
 @pytest.fixture
@@ -112,7 +169,7 @@ def test_dependent_columns_are_not_solved():
 def test_many_merged_columns_are_solved_for_too(shape, tau):
     client, rng = client_of(shape, "squared", 3), np.random.default_rng(3)
     start, batches = SparseModel.zero((shape[1],), np.dtype(float)), [None, rng.permutation(shape[0])[:7], None]
-    found, expected = (f(client, start, batches, tau) for f in (compiled_pursuit, refine_by_least_squares))
+    found, expected = (f(client, start, batches, tau) for f in (compiled_pursuit, printed))
     np.testing.assert_array_equal(found.support, expected.support)
     np.testing.assert_allclose(found.values, expected.values, rtol=1e-9, atol=1e-12)
 
@@ -125,7 +182,7 @@ def test_the_compiled_pursuit_ends_where_the_other_does(shape, sparsity, seed):
     batches = [None, *(rng.permutation(shape[0])[: rng.integers(1, shape[0] + 1)] for _ in range(4))]
     model = SparseModel(np.arange(tau), rng.standard_normal(tau), (shape[1],))
     for rows in batches:
-        found, model = (f(client, model, [rows], tau) for f in (compiled_pursuit, refine_by_least_squares))
+        found, model = (f(client, model, [rows], tau) for f in (compiled_pursuit, printed))
         np.testing.assert_allclose(found.dense(), model.dense(), rtol=1e-6, atol=1e-9)
         if np.abs(model.values).min(initial=1) > 1e-9:  # smaller ones are rounding, and then chance who has a place
             np.testing.assert_array_equal(found.support, model.support)
@@ -178,7 +235,14 @@ def test_a_divergence_shows_in_compiled_steps(recwarn):
         (fgmp.FedGradMP(3), "logistic", None),
         (fgmp.FedGradMP(3, radius=1.0), "squared", None),
         (fgmp.FedAvg(learning_rate=0.1), "squared", "compiled steps"),
-        (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "squared", "row span"),
+        (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "squared", "compiled steps"),
+        (AllRows(learning_rate=0.1, local_iterations=20), "softmax", None),
+        (Momentum(learning_rate=0.1), "squared", None),
+        (Rounded(3), "squared", None),
+        (Watched(3), "squared", None),
+        (fgmp.FedGradMP(3, selection=fgmp.PerAtom()), "squared", "compiled least squares"),
+        (fgmp.FedGradMP(3, selection=fgmp.PerAtom((1,))), "squared", None),
+        (fgmp.SharedSupportGradMP(3), "squared", None),
         (method_of("FedIterHT", 5), "squared", "compiled steps"),
         (method_of("FedMid", 5), "logistic", "compiled steps"),
         (fgmp.FedAvg(learning_rate=0.1, local_iterations=20), "softmax", "compiled row span"),
@@ -224,7 +288,7 @@ def test_a_softmax_loss_of_somebody_else_is_not_compiled(numba):
 
     one = client_of(LARGE, "softmax")
     (client,) = fgmp.Federation.from_arrays([one.features], [one.targets], Doubled(one.loss.n_classes)).clients
-    assert name_of(fgmp.FedAvg(learning_rate=0.1, local_iterations=20), client) == "row span"
+    assert name_of(fgmp.FedAvg(learning_rate=0.1, local_iterations=20), client) is None
 
 
 def test_a_loss_of_somebody_else_has_no_compiled_derivative(numba):
@@ -238,8 +302,15 @@ def test_a_loss_of_somebody_else_has_no_compiled_derivative(numba):
 
 
 def test_sizes_decide(numba):
-    assert span_compiling_pays(client_of((16, 1024), "softmax"))
-    assert not span_compiling_pays(client_of((16, 1023), "softmax"))
+    """Multiplications by hand: plain 2 K b n C, in the span K m^2 C + 2 m n C, the products m^2 n / 2."""
+    for shape, steps, size, pays in [
+        ((16, 128), 20, None, True),
+        ((16, 127), 20, None, False),  # fewer than 2^11 entries
+        ((100, 784), 40, 50, True),  # digits: 40 steps save more than the products cost
+        ((100, 784), 1, 50, False),  # one step saves nothing
+        ((600, 64), 3, 50, False),  # more rows than features
+    ]:
+        assert span_pays(client_of(shape, "softmax"), steps, size) == pays
     assert compiling_pays(client_of((64, 1024)))
     assert not compiling_pays(client_of((64, 1023)))
 
@@ -253,7 +324,6 @@ def test_whole_runs_agree_with_numba_without_it_and_as_printed(name, loss, numba
     federation = fgmp.Federation.from_arrays([c.features for c in parts], [c.targets for c in parts], parts[0].loss)
     method = fgmp.FedGradMP(5, batch_size=40) if name == "FedGradMP" else method_of(name, 40)
     fast = fgmp.simulate(method, federation, 3, rng=0)
-    np.testing.assert_array_equal(fgmp.simulate(method, federation, 3, rng=0, workers=2).x, fast.x)
     printed = fgmp.simulate(method, federation, 3, rng=0, readable=True)
     monkeypatch.setenv("FGMP_NUMBA", "0")
     for other in (printed, fgmp.simulate(method, federation, 3, rng=0)):
@@ -261,32 +331,12 @@ def test_whole_runs_agree_with_numba_without_it_and_as_printed(name, loss, numba
         np.testing.assert_array_equal(fast.support, other.support)
 
 
-def kept_in_a_worker(path):
-    """Whether each client of a run has its rows, and whether they are mapped; and what joblib takes for a leak."""
-    from joblib.externals.loky import process_executor
-
-    rows = [vars(client).get("features_by_row") for client in workers._load(path).clients]
-    return [r is not None and not r.flags.writeable for r in rows], process_executor._MAX_MEMORY_LEAK_SIZE
-
-
-@pytest.mark.parametrize("name, mapped", [("FedGradMP", True), ("FedIterHT", True), ("SharedSupportGradMP", False)])
-def test_workers_map_one_second_copy_and_are_not_replaced_for_it(name, mapped, numba):
-    parts = [client_of(LARGE, "squared", seed) for seed in range(2)]
-    small = client_of((10, 700), "squared", 2)
-    own = {"FedGradMP": fgmp.FedGradMP(5), "SharedSupportGradMP": fgmp.SharedSupportGradMP(5)}
-    method = own.get(name) or method_of(name, 40)
-    with workers.Workers(method, [*parts, small], 2) as running:
-        kept, limit = running.pool([delayed(kept_in_a_worker)(running.path)])[0]
-    assert kept == [mapped, mapped, False] and limit == float("inf")
-    assert not any("features_by_row" in vars(client) for client in parts)
-
-
 def test_the_second_copy_is_made_where_a_compiled_loop_serves_and_not_pickled(numba, monkeypatch):
     client = client_of(LARGE)
     method = fgmp.FedGradMP(3)
     message = SparseModel.zero(client.model_shape).message()
     monkeypatch.setenv("FGMP_NUMBA", "0")
-    kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(0))
+    answer_of(method.exchanges()[0], client)(client, message, np.random.default_rng(0))
     assert "features_by_row" not in vars(client)
     monkeypatch.delenv("FGMP_NUMBA")
     kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(0))
@@ -344,3 +394,31 @@ print(candidates(A, np.array([0, 2]), np.array([1.0, -1.0]), 1, np.array([3])).t
 @pytest.mark.slow
 def test_where_no_folder_can_be_written_it_compiles_anew(numba):
     assert ran(NOWHERE) == "[0, 3]\n"
+
+
+def test_the_readable_form_is_the_methods_own(numba, monkeypatch):
+    method, client = method_of("FedAvg", 5), client_of(LARGE)
+    (exchange,) = method.exchanges()
+    assert answer_of(exchange, client) != exchange.answer
+    assert answer_of(exchange, client, readable=True) == exchange.answer == method.train
+    monkeypatch.setenv("FGMP_READABLE", "1")
+    assert answer_of(exchange, client) == exchange.answer
+
+
+def test_the_printed_form_serves_sparse_features(numba):
+    dense = client_of(LARGE)
+    (thin,) = fgmp.Federation.from_arrays([sparse.csr_array(dense.features)], [dense.targets]).clients
+    assert name_of(fgmp.FedGradMP(3), dense) is not None and name_of(fgmp.FedGradMP(3), thin) is None
+
+
+def test_a_function_that_is_no_method_has_no_kernel():
+    exchange = Exchange(lambda state: {}, lambda client, message, rng: {}, lambda state, replies: state)
+    assert kernel_for(exchange, client_of(LARGE)) is None
+
+
+def test_kept_products_take_at_most_a_quarter_of_the_data():
+    for n_samples in (5, 20, 25, 26, 60):
+        client = client_of((n_samples, 100))
+        assert client.row_products.shape == (n_samples, n_samples)
+        kept = client.__dict__.get("_kept_row_products", np.empty(0)).nbytes
+        assert kept == (client.row_products.nbytes if 4 * n_samples <= 100 else 0) <= client.features.nbytes / 4

@@ -197,6 +197,7 @@ def test_single_precision_comes_close(make):
     np.testing.assert_array_equal(before, X.astype(np.float32))
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
 @pytest.mark.parametrize("method", ["fedgradmp", "shared"])
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_both_methods_find_the_features(make, method):
@@ -204,15 +205,6 @@ def test_both_methods_find_the_features(make, method):
     model = make(3, method=method).fit(X, y, groups)
     assert model.method_ == method
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
-
-
-def test_the_smallest_group_decides_on_the_method():
-    X, y, groups = regression()
-    smallest = np.bincount(groups).min()
-    few, many = smallest // 3, smallest // 3 + 1
-    X = np.hstack([X, np.random.default_rng(0).standard_normal((len(X), 10))])
-    assert fgmp.FedGradMPRegressor(few).fit(X, y, groups).method_ == "fedgradmp"
-    assert fgmp.FedGradMPRegressor(many).fit(X, y, groups).method_ == "shared"
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
@@ -225,11 +217,12 @@ def test_a_site_whose_rows_are_separable_does_no_harm(make):
     assert np.isfinite(parameters(model)).all()
 
 
-def test_separable_classes_have_a_finite_model():
+@pytest.mark.parametrize("method", ["fedgradmp", "shared"])
+def test_separable_classes_have_a_finite_model(method):
     X, y, groups = classification()
     y = X[:, 0] > np.median(X[:, 0])
-    model = fgmp.FedGradMPClassifier(3).fit(X, y, groups)
-    assert model.score(X, y) == 1 and np.abs(model.decision_function(X)).max() < 100
+    model = fgmp.FedGradMPClassifier(3, method=method).fit(X, y, groups)
+    assert model.score(X, y) > 0.98 and np.abs(model.decision_function(X)).max() < 100
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -283,13 +276,15 @@ def test_units_from_the_sums_of_the_groups_are_those_of_the_pooled_rows(fit_inte
     np.testing.assert_allclose(1 / scaling.factors, expected, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
 @pytest.mark.parametrize("polish", [True, False])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_intercept, polish):
     X, y, groups = DATA[make]()
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
-    model = make(3, fit_intercept=fit_intercept, polish=polish, rounds=1).fit(X, y, groups, sample_weight=weights)
+    options = dict(method="fedgradmp", fit_intercept=fit_intercept, polish=polish, rounds=1)
+    model = make(3, **options).fit(X, y, groups, sample_weight=weights)
     if make is fgmp.FedGradMPRegressor:
         level = np.average(y, weights=weights) if fit_intercept else 0.0
         start, end = (np.average((y - z) ** 2, weights=weights) / 2 for z in (level, model.predict(X)))

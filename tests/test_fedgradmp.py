@@ -12,30 +12,6 @@ def federation(n_clients=4, n_samples=30, n_features=40, sparsity=3, seed=0, **o
     return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, rng=seed, **options)
 
 
-def cosamp(A, y, sparsity, iterations):
-    """Compressive sampling matching pursuit, written as Needell and Tropp (2009) state it."""
-    x = np.zeros(A.shape[1])
-    for _ in range(iterations):
-        proxy = A.T @ (y - A @ x)
-        omega = np.argsort(-np.abs(proxy), kind="stable")[: 2 * sparsity]
-        merged = np.union1d(omega, np.flatnonzero(x)).astype(int)
-        b = np.zeros_like(x)
-        b[merged] = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
-        x = np.zeros_like(x)
-        keep = np.argsort(-np.abs(b), kind="stable")[:sparsity]
-        x[keep] = b[keep]
-    return x
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_one_client_with_the_full_batch_is_cosamp(seed):
-    fed = federation(n_clients=1, n_samples=25, n_features=60, sparsity=4, seed=seed, noise_variance=0.01)
-    (client,) = fed.clients
-    result = fgmp.simulate(fgmp.FedGradMP(sparsity=4, local_iterations=3), fed, rounds=2)
-    expected = cosamp(client.features, client.targets, 4, 6)
-    np.testing.assert_allclose(result.x, expected, atol=1e-10)
-
-
 def test_a_sparsity_of_all_features_is_least_squares():
     fed = federation(n_clients=1, n_samples=50, n_features=10, seed=1, noise_variance=0.1)
     (client,) = fed.clients

@@ -58,7 +58,7 @@ def test_columns_losses_and_precision_are_those_asked_for():
         ({}, {"features": ["age", "clinic"]}, "features: 'clinic' is not a column"),
         ({}, {"features": ["age", "outcome"]}, "overlap; expected each column in one role"),
         ({}, {"features": []}, "expected at least one feature"),
-        ({"colour": ["red", "blue"] * 25}, {}, "column 'colour' is .*, 'red' for one; expected numbers"),
+        ({"colour": ["red", "blue"] * 25}, {}, "column 'colour' is [a-zA-Z]+; expected numbers"),
         ({"pressure": [None] + [1.0] * 49}, {}, "column 'pressure' has 1 missing values; expected a number"),
         ({"hospital": [None] + ["a"] * 49}, {}, "column 'hospital' has 1 missing values; expected a site"),
     ],
@@ -83,7 +83,7 @@ def test_labels_are_of_any_kind(package):
     for client, name in zip(fed.clients, fed.site_names, strict=True):
         rows = data["hospital"] == name
         np.testing.assert_array_equal(fed.label(client.targets), data["outcome"][rows])
-    with pytest.raises(ValueError, match="column 'outcome' is String, '(ill|well)' for one; expected numbers"):
+    with pytest.raises(ValueError, match="column 'outcome' is String; expected numbers"):
         fgmp.Federation.from_frame(as_frame(package, data), site="hospital", target="outcome")
 
 

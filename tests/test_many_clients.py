@@ -1,18 +1,15 @@
 """Federations of many small clients: no copy of their data, and a round that visits its cohort alone."""
 
 import tracemalloc
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 import fgmp
-from fgmp.checks import check_array, check_squares
 from fgmp.federation import Client, Federation
 from fgmp.running.books import Progress, Totals
-from fgmp.running.rounds import draw_cohort, play_round
+from fgmp.running.randomness import draw_cohort
+from fgmp.running.rounds import play_round
 from fgmp.running.transports import InProcess
 from fgmp.shapes import Shape
 
@@ -112,7 +109,6 @@ X, Y = np.ones((4, 3, 2)), np.ones((4, 3))
 WRONG = {
     "no number": (spoiled(X, (2, 1, 0), np.nan), Y, "squared"),
     "infinite": (X, spoiled(Y, (3, 0), np.inf), "squared"),
-    "too large": (spoiled(X, (1, 1, 1), 1e154), Y, "squared"),
     "no label": (X, spoiled(Y, (2, 2), 0.5), "softmax"),
     "three labels": (X, np.arange(12.0).reshape(4, 3) % 3, "logistic"),
     "targets short": (X, Y[:, :2], "squared"),
@@ -134,24 +130,6 @@ def test_what_is_wrong_with_a_client_is_said_as_of_a_list(name):
     with pytest.raises(ValueError, match=".") as found:
         Federation.from_arrays(As, ys, loss)
     assert str(found.value) == str(expected.value)
-
-
-@settings(deadline=None, max_examples=200)
-@given(st.integers(1, 30), st.sampled_from([np.float32, np.float64]), st.floats(0.3, 3.0), st.booleans(), st.data())
-def test_numbers_are_moderate_where_their_largest_square_times_their_number_is(size, dtype, part, strided, data):
-    """At the border, for one large entry, many, or one that is no number."""
-    limit = np.sqrt(float(np.finfo(dtype).max) / size)
-    array = np.zeros(2 * size, dtype)[:: 2 if strided else 1][:size]
-    array[: data.draw(st.integers(1, size))] = data.draw(st.sampled_from([-1, 1])) * min(
-        part * limit, 0.9 * float(np.finfo(dtype).max)
-    )
-    fits = np.abs(array).max() <= limit
-    with nullcontext() if fits else pytest.raises(ValueError, match="expected magnitudes of at most"):
-        check_squares("array", array)
-    assert check_array("array", array) is array
-    array[data.draw(st.integers(0, size - 1))] = data.draw(st.sampled_from([np.nan, np.inf, -np.inf]))
-    with pytest.raises(ValueError, match="array holds 1 values that are not finite"):
-        check_array("array", array)
 
 
 @pytest.mark.parametrize("rows", [[2, True], [2, 2.0], [2, 0], [2, "3"]])

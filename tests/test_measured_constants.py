@@ -121,15 +121,6 @@ def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, avera
     np.testing.assert_allclose(gradients[0], client.gradient(x, np.arange(batch_size)))
 
 
-@pytest.mark.parametrize("loss", ["logistic", "softmax"])
-def test_the_variance_of_other_losses_is_that_of_enumeration(loss):
-    (client,) = labelled(loss).clients
-    x = np.random.default_rng(5).standard_normal(client.model_shape)
-    batches = combinations(range(5), 2)
-    deviations = [np.sum((client.gradient(x, np.array(rows)) - client.gradient(x)) ** 2) for rows in batches]
-    assert theory.minibatch_variance(client, x, 2) == pytest.approx(np.mean(deviations))
-
-
 def test_what_cannot_be_enumerated_is_not_known():
     fed = squared(m=20, n=12, n_clients=1)  # 4 tau = n: one support; 2 tau: 924
     found = theory.measure_constants(fed, np.zeros(12), 3, max_supports=900)

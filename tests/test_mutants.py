@@ -9,7 +9,7 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel
-from fgmp.running.simulation import draw_cohort
+from fgmp.running.randomness import draw_cohort
 
 
 def one_client(features, targets, loss="squared"):

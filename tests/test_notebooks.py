@@ -1,7 +1,8 @@
-"""What holds for every committed notebook, whatever it is about."""
+"""What holds for every committed notebook, and that each runs with other parameters and refuses wrong ones."""
 
 import ast
 import io
+import json
 import re
 import statistics
 import subprocess
@@ -13,136 +14,161 @@ import nbformat
 import papermill
 import pytest
 import yaml
+from figure_faults import HOOK
 from jupytext.compare import compare_notebooks
-from normalise import KERNEL, printed
 
-from fgmp.book.claims import printed_claims
-from fgmp.sweeping.sources import parameters_of
+from book import pairs, running
+from book.keeping import VERDICT, seen
 
-ROOT = Path(__file__).parents[1]
-NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
-PAPER = yaml.safe_load((ROOT / "notebooks" / "paper.yaml").read_text()) or {}
-
-LONGEST_CELL = 20
-MEDIAN_CELL = 6
-LARGEST_NOTEBOOK = 1_500_000
-PATH_OF_ONE_MACHINE = re.compile(r"(?<![\w.])/(work|farm|root|tmp)/")
+NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
+KEPT = sorted(pairs.NOTEBOOKS.glob("results/*.ipynb"))
+SMALL = yaml.safe_load((pairs.NOTEBOOKS / "small.yaml").read_text())
+NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
+SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 
 
-def read(path):
-    return nbformat.read(path, as_version=4)
-
-
-def code_cells(path):
-    return [cell for cell in read(path).cells if cell.cell_type == "code"]
+def code(notebook):
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
 def lines_of(cell):
     return [line for line in cell.source.splitlines() if line.strip()]
 
 
-def parameter_cells(path):
-    return [cell for cell in code_cells(path) if "parameters" in cell.metadata.get("tags", [])]
+def printed(notebook):
+    return "\n".join(o.text for cell in code(notebook) for o in cell.outputs if o.output_type == "stream")
 
 
-def test_every_notebook_has_a_number_and_a_pair():
-    scripts = sorted((ROOT / "notebooks").glob("*.py"))
-    assert [path.stem for path in scripts] == [path.stem for path in NOTEBOOKS]
-    assert [path.stem for path in NOTEBOOKS if not re.fullmatch(r"\d\d_[a-z0-9_]+", path.stem)] == []
-
-
-@each_notebook
-def test_pair_is_in_step(path):
-    script = jupytext.read(path.with_suffix(".py"), fmt="py:percent")
-    compare_notebooks(script, read(path), fmt="py:percent")
+def sections(notebook):
+    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @each_notebook
-def test_was_executed_from_top_to_bottom(path):
-    counts = [cell.execution_count for cell in code_cells(path) if cell.source.strip()]
+def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
+    notebook = pairs.read(path)
+    compare_notebooks(jupytext.read(path.with_suffix(".py"), fmt="py:percent"), notebook, fmt="py:percent")
+    counts = [cell.execution_count for cell in code(notebook) if cell.source.strip()]
     assert counts == list(range(1, len(counts) + 1))
 
 
 @each_notebook
-def test_metadata_is_that_of_no_machine(path):
-    notebook = read(path)
-    assert notebook.metadata.get("kernelspec") == KERNEL
-    assert set(notebook.metadata) <= {"kernelspec", "language_info"}, "make refresh brings it into form"
-    assert [cell.metadata for cell in notebook.cells if set(cell.metadata) - {"tags"}] == []
-
-
-@each_notebook
-def test_output_has_no_warnings_or_errors(path):
-    outputs = [output for cell in code_cells(path) for output in cell.outputs]
+def test_the_form_is_the_committed_one(path):
+    """No metadata of a machine, no warning, no error, no megabytes."""
+    notebook = pairs.read(path)
+    assert nbformat.writes(pairs.normalise(pairs.read(path))) == nbformat.writes(notebook)
+    outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
-    assert "Warning:" not in printed(read(path))
+    assert "Warning:" not in printed(notebook) and path.stat().st_size < 1.5e6
 
 
 @each_notebook
 def test_cells_are_short(path):
-    lengths = [len(lines_of(cell)) for cell in code_cells(path)]
-    assert max(lengths) <= LONGEST_CELL
-    assert statistics.median(lengths) <= MEDIAN_CELL
+    lengths = [len(lines_of(cell)) for cell in code(pairs.read(path))]
+    assert max(lengths) <= 20 and statistics.median(lengths) <= 6
 
 
 @each_notebook
-def test_is_small(path):
-    assert path.stat().st_size < LARGEST_NOTEBOOK
+def test_parameters_are_commented_literals_that_papermill_finds(path, caplog):
+    """It reads line by line, passes over a line with a second "=", and warns of a valid name."""
+    (cell,) = [one for one in code(pairs.read(path)) if "parameters" in one.metadata.get("tags", [])]
+    statements = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(cell.source).body}
+    tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
+    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(statements) == len(lines_of(cell))
+    assert list(papermill.inspect_notebook(path)) == list(statements) and not caplog.records
 
 
 @each_notebook
-def test_opens_with_its_one_title(path):
-    cells = read(path).cells
-    prose = [re.sub(r"^```.*?^```", "", c.source, flags=re.M | re.S) for c in cells if c.cell_type == "markdown"]
-    assert cells[0].cell_type == "markdown"
-    assert re.match(r"# \S", prose[0])
-    assert len(re.findall(r"^# ", "\n".join(prose), flags=re.M)) == 1
+def test_a_wrong_value_stops_with_one_line_that_names_it(path):
+    """The defaults pass; what is below every range does not, where a parameter has a range."""
+    cells = code(jupytext.read(path.with_suffix(".py")))
+    place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
+    first, *others = [cell.source for cell in cells[place : place + 3]]
+    found = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
+    given, checks = {}, "\n".join(found)
+    exec(first, given)
+    exec(checks, dict(given))
+    ranged = set(re.findall(r"\{(\w+)=\}", checks)) & set(given)
+    assert len(ranged) >= len(given) - 4  # some may be any number, or a path
+    for name in ranged:
+        wrong = "no such" if isinstance(given[name], str) else -1 if not isinstance(given[name], list) else [-1, -1]
+        with pytest.raises(AssertionError) as caught:
+            exec(checks, given | {name: wrong})
+        assert name in str(caught.value) and "\n" not in str(caught.value)
 
 
 @each_notebook
-def test_parameters_are_commented_literals(path):
-    cells = parameter_cells(path)
-    assert len(cells) <= 1
-    for cell in cells:
-        for statement in ast.parse(cell.source).body:
-            assert isinstance(statement, ast.Assign | ast.AnnAssign), ast.unparse(statement)
-            ast.literal_eval(statement.value)
-        tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
-        commented = {token.start[0] for token in tokens if token.type == tokenize.COMMENT}
-        lines = enumerate(cell.source.splitlines(), start=1)
-        assert [line for number, line in lines if line.strip() and number not in commented] == []
+def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
+    notebook = pairs.read(path)
+    first = notebook.cells[0].source
+    assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
+    alone = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
+    assert alone[2] == path.stem and len(first[: alone.start()].splitlines()) <= 10
+    for tag, picture in pairs.pictures(path.stem).items():
+        assert picture.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
+    assert list(sections(notebook))[-2:] == ["The answer", "References"]
+    answer = sections(notebook)["The answer"]
+    said = [o.data.get("text/plain", "") for cell in code(notebook) for o in cell.outputs if "data" in o]
+    for one in json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())["claims"]:
+        said += [one["statement"], str(one["expected"]), one["shown"]]
+    numbers, found = (
+        {n.lstrip("-") for n in NUMBER.findall(x)} for x in (answer, "\n".join([printed(notebook), *said]))
+    )
+    assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(numbers - found)
 
 
-@pytest.mark.parametrize("name", sorted(PAPER))
-def test_parameters_of_the_paper_exist(name):
-    path = ROOT / "notebooks" / f"{name}.ipynb"
-    assert path.exists()
-    assert set(PAPER[name]) <= set(papermill.inspect_notebook(path))
+def test_every_notebook_has_a_number_other_parameters_and_a_picture():
+    stems = [path.stem for path in NOTEBOOKS]
+    assert stems == sorted(SMALL) == sorted(path.stem for path in (pairs.NOTEBOOKS / "pictures").glob("*"))
+    assert stems == sorted(path.stem for path in pairs.NOTEBOOKS.glob("[0-9]*.py"))
+    assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
 
 
-@each_notebook
-def test_papermill_finds_every_parameter(path, caplog):
-    """Line by line, as it reads them: it passes over a line with a second "=", and warns of a valid name."""
-    assert list(papermill.inspect_notebook(path)) == list(parameters_of(read(path)))
-    assert not caplog.records
+@pytest.mark.parametrize("name, number", [(name, k) for name, sets in SMALL.items() for k in range(len(sets))])
+def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
+    out, report = tmp_path / "out.ipynb", tmp_path / "faults.txt"
+    running.check_names(pairs.find(name), SMALL[name][number])
+    call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
+    notebook = pairs.read(out)
+    notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK.format(target=str(report))))
+    nbformat.write(notebook, out)
+    report.touch()
+    subprocess.run(call, capture_output=True)
+    assert running.problem(pairs.read(out)) == "" and report.read_text() == ""
+    assert pairs.read(out).metadata.papermill.exception is None
 
 
-def test_claims_have_one_home_each():
-    ids = [claim.id for path in NOTEBOOKS for claim in printed_claims(printed(read(path)))]
-    assert sorted(ids) == sorted(set(ids))
+@pytest.mark.parametrize("file", ["paper.yaml", "few-pixels.yaml", "chosen-anew.yaml"])
+def test_parameters_of_other_runs_exist(file):
+    for name, values in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
+        running.check_names(pairs.find(name), values)
+
+
+@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+def test_kept_runs_are_whole_and_repeat_nothing(path):
+    notebook, stem = pairs.read(path), path.stem.partition("-")[0]
+    assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
+    usual = [(one.source, seen(one)) for one in code(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))]
+    repeated = [one for one in code(notebook) if (one.source, seen(one)) in usual]
+    assert [
+        one.source for one in repeated if not any(VERDICT.match(o.get("text/plain", "")) for o in seen(one)[1:])
+    ] == []
+    links = re.findall(r"\]\(([^)#]+)\)", "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown"))
+    assert [link for link in links if not link.startswith("http") and not (path.parent / link).exists()] == []
+    records = json.loads(path.with_suffix(".json").read_text())["claims"]
+    texts = [str(o.get("data", {}).get("text/plain")) for cell in code(notebook) for o in cell.outputs]
+    lines = [text.partition(":")[0] for text in texts if VERDICT.match(text)]
+    assert sorted(lines) == sorted(f"[{one['verdict']}] {one['id']}" for one in records)
 
 
 def test_no_file_names_a_path_of_one_machine():
-    listed = subprocess.run(
-        ["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True
-    )
+    root = pairs.NOTEBOOKS.parent
+    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
     if listed.returncode:
         pytest.skip("not a git checkout")
-    found = []
-    for path in (ROOT / name for name in listed.stdout.splitlines()):
-        if path.is_file() and path != Path(__file__).resolve():
-            text = path.read_bytes().decode("utf-8", errors="ignore")
-            found += [f"{path.relative_to(ROOT)}: {hit.group()}" for hit in PATH_OF_ONE_MACHINE.finditer(text)]
-    assert found == []
+    paths = [root / name for name in listed.stdout.splitlines() if (root / name) != Path(__file__).resolve()]
+    texts = {path: path.read_bytes().decode("utf-8", errors="ignore") for path in paths if path.is_file()}
+    assert [path for path, text in texts.items() if re.search(r"(?<![\w.])/(work|farm|root|tmp)/", text)] == []

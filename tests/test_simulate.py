@@ -1,6 +1,5 @@
 """The round loop: books, seeds, cohorts, stopping, and answers that are not finite."""
 
-import tempfile
 from dataclasses import dataclass
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 
 import fgmp
 from fgmp.methods.contract import Exchange
-from fgmp.running.simulation import draw_cohort
+from fgmp.running.randomness import draw_cohort
 
 
 @pytest.fixture(scope="module")
@@ -177,44 +176,6 @@ def test_bad_arguments_are_named(fed, options, message):
         fgmp.simulate(METHOD, fed, **options)
 
 
-@pytest.mark.parametrize(
-    "method",
-    [
-        fgmp.FedGradMP(sparsity=3, batch_size=10),
-        fgmp.FedAvg(learning_rate=0.1, local_iterations=4, batch_size=10),
-        fgmp.FedGradMP(sparsity=3, dictionary=fgmp.gaussian_dictionary(40, 40, rng=0)),
-    ],
-)
-def test_two_workers_give_the_same_bits(method):
-    federation = fgmp.make_sparse_regression(7, 30, 40, 3, rng=0)
-    alone = fgmp.simulate(method, federation, rounds=3, cohort_size=5, rng=1)
-    shared = fgmp.simulate(method, federation, rounds=3, cohort_size=5, rng=1, workers=2)
-    np.testing.assert_array_equal(shared.x, alone.x)
-    for column in set(alone.history) - {"seconds"}:
-        np.testing.assert_array_equal(shared.history[column], alone.history[column])
-
-
-def test_more_workers_than_clients_in_a_cohort():
-    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
-    method = fgmp.FedGradMP(sparsity=3)
-    alone, shared = (fgmp.simulate(method, federation, 2, cohort_size=1, rng=1, workers=w) for w in (1, 2))
-    np.testing.assert_array_equal(shared.x, alone.x)
-
-
-def test_workers_leave_no_file_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
-    fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=1, rng=1, workers=2)
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith("fgmp-")]
-
-
-@pytest.mark.parametrize("workers", [0, -1, 1.5, None])
-def test_workers_that_are_no_number_are_refused(workers):
-    federation = fgmp.make_sparse_regression(3, 30, 40, 3, rng=0)
-    with pytest.raises(ValueError, match="workers is .*; expected an integer of at least 1"):
-        fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=1, workers=workers)
-
-
 @pytest.mark.parametrize("level", [-5.0, 0.0, 3.0])
 def test_a_constant_column_has_stalled_whatever_its_sign(level):
     stalled = fgmp.stop_when_stalled(patience=3, column="score")
@@ -230,13 +191,3 @@ def test_stalling_asks_for_the_improvement_that_was_named():
         {"score": np.array([-10.0, -10.5, -11.1])}
     )
     assert not stalled({"score": np.array([np.nan, np.nan, 1.0])}) and stalled({"score": np.full(3, np.nan)})
-
-
-def test_a_history_that_outgrows_its_room_is_the_same(fed, monkeypatch):
-    whole = fgmp.simulate(METHOD, fed, 9, rng=0).history
-    monkeypatch.setattr("fgmp.running.columns._ROOM", 2)
-    monkeypatch.setattr("fgmp.running.columns._LONG", 4)
-    moved = fgmp.simulate(METHOD, fed, 9, rng=0).history
-    for column in set(whole) - {"seconds"}:
-        np.testing.assert_array_equal(moved[column], whole[column])
-        assert moved[column].dtype == whole[column].dtype

@@ -7,7 +7,8 @@ import pytest
 from scipy import sparse
 
 import fgmp
-from fgmp.estimators.sites import Site, federation_of, scaling_of, sites_of
+from fgmp.estimators.problem import Problem
+from fgmp.estimators.sites import Site, scaling_of, sites_of
 from fgmp.losses import SquaredLoss
 from fgmp.sparse_features import SparseFeatures
 
@@ -124,7 +125,7 @@ def test_no_row_becomes_dense(fit_intercept):
 
 
 def clients_of(sites, fit_intercept):
-    return federation_of(sites, scaling_of(sites, fit_intercept, True), SquaredLoss(), True, True).clients
+    return Problem.of(sites, SquaredLoss(), fit_intercept, True, True).federation().clients
 
 
 @pytest.mark.parametrize("intercept", [True, False])

@@ -12,9 +12,7 @@ from scipy import sparse
 import fgmp
 from fgmp import theory
 from fgmp.federation import Client, Federation
-from fgmp.methods.kernels import kernel_for
 from fgmp.models import SparseModel
-from fgmp.running.workers import _read, _write
 from fgmp.sparse_features import SparseFeatures
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -147,34 +145,6 @@ def test_polishing_tuning_and_measures(loss):
         scores = [trial.score for trial in tuned.trials]
         found.append(np.concatenate([result.x.ravel(), [federation.objective(result.x)], scores, measure]))
     np.testing.assert_allclose(found[1], found[0], rtol=1e-8, atol=1e-10)
-
-
-def test_two_workers_give_the_same_bits():
-    _, federation = both("squared")
-    method = fgmp.FedGradMP(3, batch_size=12)
-    alone, shared = (fgmp.simulate(method, federation, 2, 3, rng=1, workers=workers) for workers in (1, 2))
-    np.testing.assert_array_equal(shared.x, alone.x)
-
-
-def test_what_travels_to_workers_lies_in_one_file_and_is_mapped(tmp_path):
-    dense, thin = both("softmax")
-    _write(str(tmp_path / "file"), [dense.clients, thin.clients])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "file.places"]
-    for clients, came in zip([dense.clients, thin.clients], _read(str(tmp_path / "file")), strict=True):
-        x = np.random.default_rng(0).standard_normal((30, 3))
-        for one, other in zip(clients, came, strict=True):
-            np.testing.assert_array_equal(one.gradient(x), other.gradient(x))
-            array = getattr(other.features, "stored", other.features)
-            array = getattr(array, "data", array) if sparse.issparse(array) else array
-            assert type(array) is np.ndarray and not array.flags.writeable and not array.flags.owndata
-            assert array.ctypes.data % 64 == 0
-
-
-def test_the_printed_form_serves_sparse_features():
-    dense, thin = both("squared")
-    method = fgmp.FedGradMP(3)
-    assert kernel_for(method.exchanges()[0], dense.clients[0]) is not None
-    assert kernel_for(method.exchanges()[0], thin.clients[0]) is None
 
 
 @pytest.mark.parametrize("loss", ["squared", "softmax"])

@@ -10,9 +10,11 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from test_estimators import DATA, ESTIMATORS, classification, regression
 
 import fgmp
-from fgmp.estimators.fitting import StartingFrom
+from fgmp.estimators.fitting import Recipe, StartingFrom
+from fgmp.estimators.problem import Problem
 from fgmp.estimators.sites import sites_of
-from fgmp.estimators.sparsity_path import fold_of_rows, judged
+from fgmp.estimators.sparsity_path import _Run, fold_of_rows, judged
+from fgmp.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from fgmp.models import SparseModel
 
 matplotlib.use("agg")
@@ -128,7 +130,7 @@ def test_one_group_validates_by_folds():
 def test_sites_of_a_single_row_take_part(make):
     X, y, groups = DATA[make]()
     groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
-    model = make("cv", sparsities=[1, 3], cohort_size=8, random_state=0).fit(X, y, groups)
+    model = make("cv", sparsities=[1, 3], cohort_size=8, min_rows=1, random_state=0).fit(X, y, groups)
     assert len(model.groups_) == 11 and model.cv_.site_scores.shape == (2, 11) and model.sparsity_ == 3
 
 
@@ -181,13 +183,13 @@ def steps(make, X, y, groups, sparsities):
     seen = []
 
     class Spy(make):
-        def _settled_sparsity(self, problem, recipe, federation):
-            before = None
+        def _settled_sparsity(self, problem, recipe, *given):
+            before, federation = None, given[-1]
             for tau in sparsities:
                 afresh, warm = (recipe.fit(federation, tau, problem.base, start) for start in (None, before))
                 before = recipe.along(federation, tau, problem.base, before).model
                 seen.append([federation.objective(model) for model in (afresh.model, warm.model, before)])
-            return super()._settled_sparsity(problem, recipe, federation)
+            return super()._settled_sparsity(problem, recipe, *given)
 
     Spy(1, method="fedgradmp").fit(X, y, groups)
     return np.array(seen)
@@ -231,3 +233,91 @@ def test_every_step_of_a_path_adds_to_the_step_before():
     table = model.fit(X, y, groups).cv_.table
     assert (table["n_coefficients"] - 1).tolist() == table["sparsity"].tolist()
     assert np.all(np.diff(table["loss"]) < 0)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
+@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss(), SoftmaxLoss(3)], ids=lambda loss: type(loss).__name__)
+def test_a_row_held_out_changes_nothing_in_training(loss, fit_intercept):
+    """Neither features nor targets, weights or the model that training starts from."""
+    if fit_intercept == "per_group" and not isinstance(loss, SquaredLoss):
+        pytest.skip("there is one intercept for all")
+    rng = np.random.default_rng(0)
+    X, y, groups = rng.standard_normal((40, 4)) + 3, rng.standard_normal(40) + 5, np.arange(40) % 4
+    y = {"SquaredLoss": y, "LogisticLoss": np.where(y > 5, 1.0, -1.0)}.get(type(loss).__name__, np.arange(40) % 3)
+    folds, seen = [np.arange(10) % 5] * 4, []
+    for changed in (False, True):
+        if changed:
+            X, y = X.copy(), y.copy()
+            X[:4] *= 100  # the first row of each site, which is in fold 0
+            y[:4] = y[4:8]
+        sites = sites_of(X, y, np.ones(40), groups)
+        run = _Run(Problem.of(sites, loss, fit_intercept, True, True), None, folds, 0)
+        seen.append([part for c in run.federation.clients for part in (c.features, c.targets)])
+        seen[-1] += [run.federation.weights, run.problem.base.dense()]
+    for before, after in zip(*seen, strict=True):
+        np.testing.assert_array_equal(before, after)
+
+
+def pairs(seed, n_pairs=60, n_features=8):
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(n_pairs), 2)
+    X = rng.standard_normal((2 * n_pairs, n_features))
+    y = X[:, 0] - X[:, 1] + X[:, 2] + 3 * rng.standard_normal(n_pairs)[groups] + rng.standard_normal(2 * n_pairs)
+    return X, y, groups
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_own_intercepts_pairs_are_judged_as_their_differences(seed):
+    """Without a partner that trains, half the squared error of a row is half that of the difference."""
+    X, y, groups = pairs(seed)
+    options = dict(fit_intercept="per_group", min_rows=2, sparsities=[8], random_state=3)
+    score = fgmp.FedGradMPRegressor("cv", **options).fit(X, y, groups).cv_.site_scores
+    folds = folds_of(X, y, groups, 5, 3).reshape(-1, 2)
+    D, d, expected = X[::2] - X[1::2], y[::2] - y[1::2], np.zeros(60)
+    for fold in range(5):
+        out = (folds == fold).any(axis=1)
+        found = np.linalg.lstsq(D[~out], d[~out], rcond=None)[0]
+        expected[out] += (d[out] - D[out] @ found) ** 2 / 2 / 2  # each difference is held out twice
+    np.testing.assert_allclose(score, [expected], rtol=1e-9)
+
+
+def test_folds_that_leave_nothing_to_learn_from_are_named():
+    X, y, groups = pairs(0)
+    with pytest.raises(ValueError, match="n_folds is 2, and no fold leaves rows to learn from"):
+        fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", min_rows=2, n_folds=2).fit(X, y, groups)
+
+
+def test_ebic_with_own_intercepts_is_that_of_the_differences():
+    """Of 2 n rows n differences are left, each with half the squares of its two rows about their mean."""
+    X, y, groups = pairs(0)
+    options = dict(fit_intercept="per_group", min_rows=2, sparsities=[4, 8])
+    table = fgmp.FedGradMPRegressor("ebic", **options).fit(X, y, groups).cv_.table
+    D, d, expected = (X[::2] - X[1::2]) / np.sqrt(2), (y[::2] - y[1::2]) / np.sqrt(2), []
+    for tau, log_count in ((4, np.log(70)), (8, 0.0)):
+        support = fgmp.FedGradMPRegressor(tau, fit_intercept="per_group", min_rows=2).fit(X, y, groups).support_
+        residual = d - D[:, support] @ np.linalg.lstsq(D[:, support], d, rcond=None)[0]
+        expected.append(60 * np.log(np.mean(residual**2)) + tau * np.log(60) + 2 * log_count)
+    np.testing.assert_allclose(table["ebic"], expected, rtol=1e-9)
+
+
+def test_ebic_of_three_classes_counts_what_is_free():
+    X, y, groups = classification(3)
+    table = fgmp.FedGradMPClassifier("ebic", sparsities=[3, 12], C=np.inf).fit(X, y, groups).cv_.table
+    assert table["n_coefficients"].tolist() == [2 * (3 + 1), 2 * (12 + 1)]
+    fitted = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z := StandardScaler().fit_transform(X), y)
+    deviance = 2 * len(y) * log_loss(y, fitted.predict_proba(Z))
+    np.testing.assert_allclose(table["ebic"][1], deviance + 26 * np.log(len(y)), rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode, rows", [("cv", 20), ("cv", 26), ("cv", 41), ("ebic", 20), ("ebic", 21)])
+def test_one_method_judges_and_fits(mode, rows, monkeypatch):
+    """Settled before the path, for its largest tau (10 coefficients with the intercept) and the smallest rows."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5 * rows, 15))
+    y, groups, made = X[:, :3].sum(axis=1) + rng.standard_normal(5 * rows), np.arange(5 * rows) % 5, set()
+    plain = Recipe._method
+    monkeypatch.setattr(Recipe, "_method", lambda *given: made.add(type(m := plain(*given)).__name__) or m)
+    model = fgmp.FedGradMPRegressor(mode, sparsities=[1, 2, 3], random_state=0).fit(X, y, groups)
+    left = rows - int(np.ceil(rows / 5)) if mode == "cv" else rows
+    assert model.method_ == ("fedgradmp" if left > 20 else "shared")
+    assert made == {"FedGradMP" if left > 20 else "SharedSupportGradMP"}

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import fgmp
+from fgmp.datasets import make_conditioned_regression
 
 
 def test_moments_are_those_of_the_model():
@@ -62,17 +63,30 @@ def test_sensing_recovers_a_signal_that_is_sparse_in_a_dictionary():
     np.testing.assert_array_equal(result.support, [3, 8, 20])
 
 
+def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their_own():
+    conditions = [1.0, 1.06, 30.0, 30.0]
+    fed = make_conditioned_regression(conditions, n_samples=25, n_features=9, sparsity=3, rng=1)
+    hessians = [client.features.T @ client.features / 25 for client in fed.clients]
+    for hessian, condition in zip(hessians, conditions, strict=True):
+        np.testing.assert_allclose(np.linalg.eigvalsh(hessian), np.linspace(1, condition, 9), rtol=1e-12)
+    assert np.abs(hessians[2] - hessians[3]).max() > 1
+    assert np.count_nonzero(fed.truth) == 3 and np.linalg.norm(fed.truth) == pytest.approx(1)
+    noisy = make_conditioned_regression([1.5] * 4, n_samples=5000, noise_variance=0.09, rng=2)
+    noise = np.concatenate([client.targets - client.features @ noisy.truth for client in noisy.clients])
+    assert np.mean(noise**2) == pytest.approx(0.09, rel=0.05)  # one standard deviation is 0.01 times the value
+
+
 @pytest.mark.parametrize(
     "options, message",
     [
         ({"n_clients": 0}, "n_clients is 0"),
-        ({"n_samples": -1}, "n_samples is -1"),
         ({"sparsity": 1001}, "sparsity is 1001; expected an integer from 1 to 1000"),
         ({"heterogeneity": -0.1}, "heterogeneity is -0.1; expected a finite number at least 0"),
-        ({"noise_variance": np.nan}, "noise_variance is nan"),
-        ({"variance_decay": np.inf}, "variance_decay is inf"),
+        ({"conditions": [1.0, 0.99]}, "each from 1 to"),
+        ({"conditions": [2.0], "n_samples": 11}, "n_samples is 11; expected an integer of at least 12"),
     ],
 )
 def test_bad_parameters_are_named(options, message):
+    make = make_conditioned_regression if "conditions" in options else fgmp.make_sparse_regression
     with pytest.raises(ValueError, match=message):
-        fgmp.make_sparse_regression(**options)
+        make(**options)

@@ -31,19 +31,6 @@ def test_enumeration_is_brute_force(seed, tau):
         assert constants.upper == pytest.approx(np.max(found), rel=1e-7)
 
 
-@settings(max_examples=30)
-@given(st.integers(0, 10_000), st.integers(1, 6))
-def test_bounds_lie_on_their_sides(seed, tau):
-    B = np.random.default_rng(seed).standard_normal((12, 8))
-    exact = theory.restricted_constants(B, tau)
-    inner = theory.inner_restricted_constants(B, tau, n_supports=5, rng=seed)
-    outer = theory.outer_restricted_constants(B, tau)
-    slack = 1e-10
-    assert outer.lower - slack <= exact.lower <= inner.lower + slack
-    assert inner.upper - slack <= exact.upper <= outer.upper + slack
-    assert inner.condition <= exact.condition * (1 + 1e-9)
-
-
 def test_the_greedy_search_nearly_reaches_the_constants():
     ratios = []
     for seed in range(10):
@@ -232,17 +219,6 @@ def test_the_bound_holds_on_runs():
     assert np.all(errors * initial <= bound.after(np.arange(7), initial))
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4])
-def test_the_variance_over_minibatches_is_that_of_enumeration(batch_size):
-    rng = np.random.default_rng(0)
-    A, y, x = rng.standard_normal((5, 3)), rng.standard_normal(5), rng.standard_normal(3)
-    (client,) = fgmp.Federation.from_arrays([A], [y]).clients
-    batches = [np.array(rows) for rows in combinations(range(5), batch_size)]
-    deviations = [np.sum((client.gradient(x, rows) - client.gradient(x)) ** 2) for rows in batches]
-    assert theory.minibatch_variance(client, x, batch_size) == pytest.approx(np.mean(deviations))
-    assert theory.minibatch_variance(client, x, 5) == 0
-
-
 FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
 
 
@@ -266,7 +242,7 @@ FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three at
             "B has 3 rows, and weights .* minimum -1; expected one weight of at least 0",
         ),
         (lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, np.nan]), "weights holds 1 values"),
-        (lambda: theory.restricted_constants(np.eye(3), 1, dictionary=np.eye(3)), "dictionary is array"),
+        (lambda: theory.restricted_constants(np.eye(3), 1, dictionary=np.eye(3)), "dictionary is a ndarray of shape"),
         (
             lambda: theory.restricted_constants(np.eye(4), 1, dictionary=fgmp.Dictionary(np.eye(3))),
             "B has 4 columns; expected 3, as dictionary has",

@@ -10,9 +10,9 @@ import pytest
 import fgmp
 from fgmp.methods.answers import REASONS, Missed
 from fgmp.methods.kernels import answer_of
-from fgmp.running.fingerprints import fingerprint_of_shape
+from fgmp.running.randomness import client_generator
 from fgmp.running.transports import InProcess
-from fgmp.running.workers import client_generator
+from fgmp.shapes import described
 
 FED = fgmp.make_sparse_regression(6, 30, 40, 3, rng=0)
 METHODS = [
@@ -32,7 +32,7 @@ class Post:
         self.federation, self.lie, self.shape = federation, lie, federation.shape
 
     def fingerprint(self):
-        return fingerprint_of_shape(self.shape, {})
+        return described(self.shape)
 
     def prepare(self, method, seed):
         self.text = fgmp.to_json(method)
@@ -98,7 +98,7 @@ def test_a_checkpoint_of_a_server_without_data_goes_on(tmp_path):
     np.testing.assert_array_equal(gone_on.x, whole.x)
     assert gone_on.history["round"].tolist() == list(range(6))
     other = fgmp.make_sparse_regression(6, 31, 40, 3, rng=0)
-    with pytest.raises(ValueError, match="is of another run: .*federation.clients is 5, not 6"):
+    with pytest.raises(ValueError, match="is of another run: .*n_clients is 5, not 6"):
         fgmp.federate(method, Post(fgmp.Federation(other.clients[:5], np.ones(5))), 6, 4, checkpoint=path)
 
 

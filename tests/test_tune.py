@@ -4,12 +4,10 @@ import os
 import subprocess
 import sys
 
-import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
 import fgmp
-from fgmp.book.score_maps import scores
 
 
 @pytest.fixture(scope="module")
@@ -54,8 +52,6 @@ def test_workers_change_nothing(feds):
 ALONE = """
 import fgmp
 federation = fgmp.make_sparse_regression(3, 20, 60, 3, rng=0)
-runs = [fgmp.simulate(fgmp.FedGradMP(3), federation, 2, rng=0, workers=count).x for count in (1, 2)]
-assert (runs[0] == runs[1]).all()
 make = lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate)
 print(fgmp.tune(make, {"learning_rate": [0.01, 0.1]}, federation, 2, workers=2).best.parameters)
 """
@@ -211,60 +207,3 @@ def test_the_repr_is_short(feds):
     hopeless = fgmp.tune(make, {"learning_rate": [1e3]}, feds, rounds=30)
     assert repr(hopeless) == "Tuning(no candidate is left; 1 candidates, 1 diverged)"
     assert repr(hopeless.trials[0]) == "Trial(learning_rate=1000.0: diverged)"
-
-
-@pytest.fixture
-def close_figures():
-    yield
-    plt.close("all")
-
-
-def test_the_scores_of_two_parameters_are_a_map(feds, close_figures):
-    tuning = fgmp.tune(make, GRID, feds, rounds=5)
-    ax = scores(tuning)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("learning_rate", "local_iterations")
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["0.001", "0.05", "100.0"]
-    words = {tuple(map(int, text.get_position())): text.get_text() for text in ax.texts}
-    for trial in tuning.trials:
-        place = tuple(GRID[name].index(trial.parameters[name]) for name in ("learning_rate", "local_iterations"))
-        assert words[place] == ("diverged" if trial.diverged else f"{trial.score:.3g}")
-    (frame,) = ax.patches
-    best = tuple(GRID[name].index(tuning.best.parameters[name]) for name in ("learning_rate", "local_iterations"))
-    assert (round(frame.get_x() + 0.47), round(frame.get_y() + 0.47)) == best
-    assert ax.figure.axes[1].get_ylabel() == "relative error"
-
-
-def test_the_scores_of_one_parameter_are_a_line(feds, close_figures):
-    tuning = fgmp.tune(make, {"learning_rate": [0.05, 100.0, 0.001]}, feds, rounds=5)
-    ax = scores(tuning)
-    line, best, diverged = ax.get_lines()
-    np.testing.assert_array_equal(line.get_xdata(), [0.001, 0.05])
-    np.testing.assert_array_equal(line.get_ydata(), [tuning.trials[2].score, tuning.trials[0].score])
-    assert best.get_ydata()[0] == tuning.best.score and diverged.get_xdata()[0] == 100
-    assert ax.get_xlabel() == "learning_rate" and ax.get_ylabel() == "relative error" and ax.get_xscale() == "log"
-
-
-def test_other_parameters_are_chosen_for_the_best(feds, close_figures):
-    tuning = fgmp.tune(make, GRID, feds, rounds=5)
-    ax = scores(tuning, "local_iterations", "learning_rate")
-    assert ax.get_xlabel() == "local_iterations"
-    words = fgmp.tune(
-        lambda learning_rate, how, twin: make(learning_rate),
-        {"learning_rate": [0.01, 0.05], "how": ["b", "a"], "twin": [1, 2]},
-        feds[0],
-        rounds=2,
-    )
-    ax = scores(words, "how", "twin")
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["b", "a"]
-    assert ax.get_title() == "best over learning_rate"
-    assert {text.get_text() for text in ax.texts} == {f"{words.best.score:.3g}"}
-    with pytest.raises(ValueError, match="x is 'rate'; expected one of 'how', 'learning_rate', 'twin'"):
-        scores(words, "rate")
-    with pytest.raises(ValueError, match="x and y are both 'how'"):
-        scores(words, "how", "how")
-
-
-def test_a_search_in_which_all_diverge_is_drawn(feds, close_figures):
-    hopeless = fgmp.tune(make, {"learning_rate": [50.0, 1e3], "local_iterations": [1, 2]}, feds, rounds=30)
-    assert {text.get_text() for text in scores(hopeless).texts} == {"diverged"}
-    assert len(scores(fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)).get_lines()) == 3

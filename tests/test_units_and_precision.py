@@ -63,6 +63,34 @@ def test_float32_ends_where_float64_does(loss, method):
         assert ends[0] == pytest.approx(ends[1], rel=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        fgmp.Exact(),
+        fgmp.GradientDescent(5),
+        fgmp.ConjugateGradient(5),
+        fgmp.Newton(3),
+        fgmp.SGD(5),
+        fgmp.SGD(5, batch_size=10),
+        fgmp.SVRG(2),
+        fgmp.PooledNewton(5),
+        fgmp.LocalSteps(fgmp.GradientDescent(5)),
+    ],
+    ids=repr,
+)
+def test_objectives_in_float32_are_those_in_float64(loss, solver):
+    histories = []
+    for dtype in (np.float32, np.float64):
+        A, y = labelled(loss, 0, dtype)
+        fed = fgmp.Federation.from_arrays([A[:140], A[140:]], [y[:140], y[140:]], loss)
+        pooled = isinstance(solver, fgmp.PooledNewton | fgmp.LocalSteps)
+        method = (fgmp.SharedSupportGradMP if pooled else fgmp.FedGradMP)(3, solver=solver)
+        histories.append(fgmp.simulate(method, fed, 2, rng=0).history["objective"])
+    np.testing.assert_allclose(*histories, rtol=0, atol=1e-5 * histories[1][0])
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("loss", ["logistic", "softmax"])
 def test_newton_reaches_the_minimum_that_scipy_finds(loss, dtype):

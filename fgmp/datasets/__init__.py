@@ -3,15 +3,13 @@
 May import: the ground floor.
 """
 
-from .conditioned import make_conditioned_regression
 from .digits import DigitsByWriter, digits_by_writer
 from .downloads import data_folder, fetch
-from .synthetic import GaussianRows, make_sensing, make_sparse_regression
+from .synthetic import make_conditioned_regression, make_sensing, make_sparse_regression
 from .video import load_video, photo_clip
 
 __all__ = [
     "DigitsByWriter",
-    "GaussianRows",
     "data_folder",
     "digits_by_writer",
     "fetch",

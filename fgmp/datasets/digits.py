@@ -1,24 +1,22 @@
 """Handwritten digits as a federation: one client for each writer, and writers that are held out for the test.
 
 `digits_by_writer` deals the digits of a downloaded set (`writers` reads them) or, without one, scikit-learn's embedded
-digits, whose writers are made by skewing the labels (`label_skew`).
+digits, whose writers are made by skewing the labels.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 
-from ..checks import Seed, check_integer, check_number, check_option, check_path, check_seed, check_truth
+from ..checks import Seed, check_integer, check_number, check_option, check_seed
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
 from ..models import Array
 from .downloads import DOWNLOADS, locate
-from .label_skew import deal_by_label
-from .writers import Digits, FemnistWriters, MnistWriters, Writers
+from .writers import Digits, Writers, femnist_writers, mnist_writers
 
 __all__ = ["DigitsByWriter", "digits_by_writer"]
 
@@ -34,8 +32,6 @@ class DigitsByWriter:
 
     Attributes
     ----------
-    dataset : str
-        Which data these are.
     train, test : Federation
         One client for each writer, equal weights, softmax loss over ten classes. Each row of a client's features is a
         flattened image in float32, each target its digit. No writer and no digit is in both.
@@ -43,17 +39,13 @@ class DigitsByWriter:
         Who the clients are, in their order.
     image_shape : tuple of int
         Height and width.
-    n_classes : int
-        10.
     """
 
-    dataset: str
     train: Federation
     test: Federation
     train_writers: tuple[str, ...]
     test_writers: tuple[str, ...]
     image_shape: tuple[int, int]
-    n_classes: int = N_CLASSES
 
     def images(self, client: Client) -> Array:
         """The digits of a client as images, shape (n_samples, height, width)."""
@@ -69,8 +61,6 @@ def digits_by_writer(
     rng: Seed = None,
     *,
     concentration: float = 1.0,
-    normalise: bool = False,
-    folder: str | Path | None = None,
 ) -> DigitsByWriter:
     """Handwritten digits by writer, for multinomial logistic regression (paper, Section V-B, Figures 6 and 7).
 
@@ -90,11 +80,6 @@ def digits_by_writer(
     concentration : float, default 1.0
         Skew of the labels in ``"digits"``: near 0, a client has one class only; large, all classes alike. The other
         sets have real writers and ignore it.
-    normalise : bool, default False
-        Whether to scale each image to Euclidean length 1, as the paper's theory of logistic losses assumes of rows
-        (Section IV-E); its experiment does not mention it. By default pixels run from 0, paper, to 1, ink.
-    folder : str or Path, default `data_folder()`
-        Where the downloaded files lie.
 
     Returns
     -------
@@ -113,27 +98,20 @@ def digits_by_writer(
     n_samples = check_integer("n_samples", sizes[2] if n_samples is None else n_samples)
     concentration = check_number("concentration", concentration, above=0)
     seed = check_seed("rng", rng)
-    normalise = check_truth("normalise", normalise)
-    folder = None if folder is None else check_path("folder", folder, "a folder")
     if dataset == "digits":
         names, hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed)
     else:
-        writers = _open(dataset, folder)
+        writers = _open(dataset)
         names, hands = _drawn(dataset, writers, n_train, n_test, n_samples, seed)
         image_shape = writers.image_shape
-    if normalise:
-        hands = [Digits(_unit_rows(pixels), labels) for pixels, labels in hands]
     test, train = _federation(hands[:n_test]), _federation(hands[n_test:])
-    return DigitsByWriter(dataset, train, test, names[n_test:], names[:n_test], image_shape)
+    return DigitsByWriter(train, test, names[n_test:], names[:n_test], image_shape)
 
 
-def _open(dataset: str, folder: str | Path | None) -> Writers:
-    """The digits of a downloaded set."""
-    place = locate(dataset, folder)
-    if dataset == "mnist-writers":
-        images, labels = DOWNLOADS[dataset]
-        return MnistWriters(place / images.name, place / labels.name)
-    return FemnistWriters([place / name for file in DOWNLOADS[dataset] for name in file.members])
+def _open(dataset: str) -> Writers:
+    place = locate(dataset)
+    paths = [place / name for file in DOWNLOADS[dataset] for name in file.members or (file.name,)]
+    return mnist_writers(*paths) if dataset == "mnist-writers" else femnist_writers(paths)
 
 
 def _drawn(
@@ -170,22 +148,40 @@ def _dealt(
             f"expected at most {len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
         )
     pixels = (images / 16).astype(np.float32)
-    rows = deal_by_label(labels, n_clients, n_samples, concentration, _generator(seed))
+    rows = _deal_by_label(labels, n_clients, n_samples, concentration, _generator(seed))
     names = tuple(f"client {i}" for i in range(n_clients))
     return names, [Digits(pixels[own], labels[own]) for own in rows], (8, 8)
+
+
+def _deal_by_label(
+    labels: Array, n_clients: int, n_samples: int, concentration: float, generator: np.random.Generator
+) -> Array:
+    """Deal samples to clients with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
+
+    Each client draws shares of the classes from a symmetric Dirichlet distribution. Then the clients take turns, in a
+    new order each time, and draw one sample from the class that their shares choose among the classes that are left.
+    So no client is favoured, and the fewer samples are left over in the end, the closer the clients come to each other.
+    """
+    classes = np.unique(labels)
+    piles = [generator.permutation(np.flatnonzero(labels == c)) for c in classes]
+    left = np.array([len(pile) for pile in piles])
+    shares = generator.dirichlet(np.full(len(classes), concentration), n_clients)
+    dealt = np.empty((n_clients, n_samples), np.intp)
+    for turn in range(n_samples):
+        for client in generator.permutation(n_clients):
+            chances = shares[client] * (left > 0)
+            if chances.sum() < 1e-9:
+                chances = left / left.sum()
+            chosen = generator.choice(len(classes), p=chances / chances.sum())
+            left[chosen] -= 1
+            dealt[client, turn] = piles[chosen][left[chosen]]
+    return dealt
 
 
 def _federation(hands: Sequence[Digits]) -> Federation:
     return Federation.from_arrays(
         [digits.pixels for digits in hands], [digits.labels for digits in hands], loss=SoftmaxLoss(N_CLASSES)
     )
-
-
-def _unit_rows(pixels: Array) -> Array:
-    """Each row scaled to length 1; an empty image stays as it is."""
-    lengths = np.linalg.norm(pixels, axis=1, keepdims=True)
-    unit: Array = pixels / np.where(lengths > 0, lengths, 1)
-    return unit
 
 
 def _generator(seed: int, *key: int) -> np.random.Generator:

@@ -1,7 +1,8 @@
-"""Synthetic federations: the paper's heterogeneous Gaussian model, stored or streamed.
+"""Synthetic federations.
 
-`make_sparse_regression` draws clients with a planted sparse solution; `make_sensing` lets them sense a signal of the
-user, through matrices that are generated anew for each product and never stored.
+`make_sparse_regression` draws the paper's heterogeneous Gaussian model; `make_sensing` lets its clients sense a signal
+of the user, through matrices that are never stored; `make_conditioned_regression` draws clients whose condition numbers
+are good enough for the guarantees of the theorems, which few data are.
 """
 
 from __future__ import annotations
@@ -13,21 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import (
-    Seed,
-    check_array,
-    check_count,
-    check_integer,
-    check_number,
-    check_seed,
-    check_sequence,
-    check_squares,
-)
+from ..checks import Seed, check_array, check_integer, check_number, check_seed, shown
 from ..federation import Client, Federation
 from ..losses import SquaredLoss
 from ..models import Array
 
-__all__ = ["GaussianRows", "make_sensing", "make_sparse_regression", "sparse_on_sphere"]
+__all__ = ["make_conditioned_regression", "make_sensing", "make_sparse_regression", "sparse_on_sphere"]
 
 
 def make_sparse_regression(
@@ -116,7 +108,6 @@ def make_sensing(
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
         raise ValueError("signal is empty; expected at least one entry")
-    check_squares("signal", truth)
     n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
     seed = check_seed("rng", rng)
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
@@ -126,10 +117,66 @@ def make_sensing(
     return Federation(clients, np.ones(n_clients), truth)
 
 
+def make_conditioned_regression(
+    conditions: ArrayLike,
+    n_samples: int = 60,
+    n_features: int = 12,
+    sparsity: int = 2,
+    noise_variance: float = 0.0,
+    rng: Seed = None,
+) -> Federation:
+    """Sparse linear regression with one client for each condition number in `conditions`.
+
+    Client i observes y_i = A_i x# + e_i. Its Hessian A_i'A_i / |D_i| has the eigenvalues 1 to c_i in equal steps,
+    along random directions, so that its restricted condition numbers are at most c_i.
+
+    Parameters
+    ----------
+    conditions : array_like, shape (N,)
+        c_i, each at least 1.
+    n_samples : int, default 60
+        |D_i|, the rows of each client: at least `n_features`.
+    n_features, sparsity, noise_variance, rng
+        As in `make_sparse_regression`.
+
+    Returns
+    -------
+    Federation
+        Squared loss, equal weights, with ``truth`` = x#.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fgmp.datasets import make_conditioned_regression
+    >>> federation = make_conditioned_regression([1.0, 1.5], rng=0)
+    >>> hessian = federation.clients[1].features.T @ federation.clients[1].features / 60
+    >>> print(f"{np.linalg.cond(hessian):.3f}")
+    1.500
+    """
+    chosen = check_array("conditions", conditions, ndim=1)
+    if not chosen.size or chosen.min() < 1 or chosen.max() > 1e300:
+        raise ValueError(f"conditions is {shown(conditions)}; expected one number or more, each from 1 to 1e300")
+    n_features = check_integer("n_features", n_features)
+    n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
+    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
+    generator = np.random.default_rng(check_seed("rng", rng))
+    truth = sparse_on_sphere(n_features, sparsity, generator)
+    As = [_stretched(c, n_samples, n_features, generator) for c in chosen]
+    ys = [A @ truth + noise * generator.standard_normal(n_samples) for A in As]
+    return Federation.from_arrays(As, ys, truth=truth)
+
+
+def _stretched(condition: float, n_samples: int, n_features: int, generator: np.random.Generator) -> Array:
+    """Orthonormal columns, times sqrt(n_samples), stretched by 1 to sqrt(condition) along random directions."""
+    columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
+    directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
+    matrix: Array = np.sqrt(n_samples) * (columns * np.sqrt(np.linspace(1, condition, n_features))) @ directions.T
+    return matrix
+
+
 def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -> Array:
     """x#: `sparsity` random positions with values drawn uniformly from the unit sphere of R^sparsity."""
     n_features = check_integer("n_features", n_features)
-    check_count("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     truth = np.zeros(n_features)
     values = rng.standard_normal(sparsity)
@@ -137,32 +184,14 @@ def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -
     return truth
 
 
-class GaussianRows(LinearOperator):  # type: ignore[misc]
-    """A matrix with independent entries N(mean, scale^2) that is generated anew from its seed for each product.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        (n_samples, n_features).
-    mean, scale : float
-        Mean and standard deviation of the entries.
-    seed : tuple of int
-        Entropy and spawn key of its random numbers.
-    """
+class _GaussianRows(LinearOperator):  # type: ignore[misc]
+    """A matrix with independent entries N(mean, scale^2), generated anew from the key of its seed for each product."""
 
     rows_at_once = 8
 
     def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: tuple[int, ...]) -> None:
-        sides = tuple(check_integer("shape", side) for side in check_sequence("shape", shape, "two integers"))
-        if len(sides) != 2:
-            raise ValueError(f"shape is {shape!r}; expected two integers")
-        check_count("shape", math.prod(sides))
-        super().__init__(np.dtype(np.float64), sides)
-        self.mean, self.scale = check_number("mean", mean), check_number("scale", scale, at_least=0)
-        parts = check_sequence("seed", seed, "integers of at least 0")
-        self.seed = tuple(check_integer("seed", part, at_least=0) for part in parts)
-        if not self.seed:
-            raise ValueError("seed is empty; expected integers of at least 0")
+        super().__init__(np.dtype(np.float64), shape)
+        self.mean, self.scale, self.seed = mean, scale, seed
 
     def stored(self) -> Array:
         """The matrix itself."""
@@ -195,9 +224,8 @@ class GaussianRows(LinearOperator):  # type: ignore[misc]
 
 def _gaussian_rows(
     n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
-) -> list[GaussianRows]:
+) -> list[_GaussianRows]:
     """The matrices A_i of the paper's model, streamed."""
-    check_count("n_clients times n_samples times n_features", n_clients * n_samples * n_features)
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
     decay = check_number("variance_decay", variance_decay)
     if -decay * math.log10(n_clients) > 300:
@@ -205,7 +233,7 @@ def _gaussian_rows(
     rows = []
     for i in range(n_clients):
         mean = spread * _generator(seed, 1, i).standard_normal()
-        rows.append(GaussianRows((n_samples, n_features), mean, (i + 1) ** (-decay / 2), (seed, 2, i)))
+        rows.append(_GaussianRows((n_samples, n_features), mean, (i + 1) ** (-decay / 2), (seed, 2, i)))
     return rows
 
 

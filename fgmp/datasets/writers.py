@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import gzip
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..models import Array
-from .idx import read_idx
 
-__all__ = ["Digits", "FemnistWriters", "MnistWriters", "Writers"]
-
-# A file can announce any shape without holding a value of it.
-_MOST_DIGITS = 100_000
+__all__ = ["Digits", "Writers", "femnist_writers", "mnist_writers"]
 
 
 class Digits(NamedTuple):
@@ -33,69 +31,41 @@ class Digits(NamedTuple):
     labels: Array
 
 
-class Writers(Protocol):
-    """Digits that can be read writer by writer."""
+class Writers(NamedTuple):
+    """Digits that are read writer by writer: the height and width of an image, how many each wrote, and which."""
 
-    @property
-    def image_shape(self) -> tuple[int, int]:
-        """Height and width of an image."""
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Writer -> how many digits they wrote."""
-
-    def digits(self, writer: str) -> Digits:
-        """All digits of one writer, in the order of the files."""
+    image_shape: tuple[int, int]
+    counts: dict[str, int]
+    digits: Callable[[str], Digits]
 
 
-class MnistWriters:
+def mnist_writers(images: Path, labels: Path) -> Writers:
     """MNIST's training images by NIST writer, as QMNIST's labels name them.
 
     Parameters
     ----------
-    images : str or Path
+    images : Path
         IDX file of bytes, shape (n_digits, height, width): 0 is paper, 255 is ink.
-    labels : str or Path
+    labels : Path
         IDX file of integers, shape (n_digits, at least 3): column 0 is the digit, column 2 the writer.
-
-    Raises
-    ------
-    ValueError
-        Where the two files do not fit; the message names them.
     """
+    inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
+    if len(table) != len(inks):
+        raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
+    digits = _checked_labels(labels, table[:, 0])
+    order = np.argsort(table[:, 2], kind="stable")
+    names, first = np.unique(table[order, 2], return_index=True)
+    rows = dict(zip(map(str, names.tolist()), np.split(order, first[1:]), strict=True))
 
-    def __init__(self, images: str | Path, labels: str | Path) -> None:
-        self._images, table = read_idx(images), read_idx(labels)
-        if self._images.ndim != 3 or self._images.dtype != np.uint8:
-            raise ValueError(f"{images} holds {_array(self._images)}; expected uint8 images, (n_digits, height, width)")
-        if table.ndim != 2 or table.shape[1] < 3 or len(table) != len(self._images):
-            raise ValueError(
-                f"{labels} holds {_array(table)}; expected at least 3 columns for each of {len(self._images)} images"
-            )
-        self._labels = _checked_labels(labels, table[:, 0])
-        order = np.argsort(table[:, 2], kind="stable")
-        names, first = np.unique(table[order, 2], return_index=True)
-        self._rows = dict(zip(map(str, names.tolist()), np.split(order, first[1:]), strict=True))
-
-    @property
-    def image_shape(self) -> tuple[int, int]:
-        """Height and width of an image, (28, 28)."""
-        return self._images.shape[1], self._images.shape[2]
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Writer -> how many digits they wrote."""
-        return {writer: len(rows) for writer, rows in self._rows.items()}
-
-    def digits(self, writer: str) -> Digits:
-        """All digits of one writer, in MNIST's order."""
-        rows = self._rows[writer]
-        pixels = self._images[rows].reshape(len(rows), -1).astype(np.float32)
+    def of(writer: str) -> Digits:
+        pixels = inks[rows[writer]].reshape(len(rows[writer]), -1).astype(np.float32)
         pixels /= 255
-        return Digits(pixels, self._labels[rows])
+        return Digits(pixels, digits[rows[writer]])
+
+    return Writers(inks.shape[1:], {writer: len(own) for writer, own in rows.items()}, of)
 
 
-class FemnistWriters:
+def femnist_writers(paths: Sequence[Path]) -> Writers:
     """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated.
 
     A writer's digits are split over the training and the test file there, and are taken together here, since writers
@@ -103,46 +73,26 @@ class FemnistWriters:
 
     Parameters
     ----------
-    paths : sequence of str or Path
+    paths : sequence of Path
         HDF5 files with ``examples/<writer>/pixels``, shape (n_digits, 28, 28), and ``examples/<writer>/label``. The
         pixels of TensorFlow Federated are 1 for paper and 0 for ink; they are turned around.
-
-    Raises
-    ------
-    ValueError
-        Where a file cannot be read or lacks a group; the message names both.
     """
-
-    image_shape = (28, 28)
-
-    def __init__(self, paths: Sequence[str | Path]) -> None:
-        self._paths = [Path(path) for path in paths]
-        self._counts: dict[str, int] = {}
-        for path in self._paths:
-            with _examples(path) as examples:
-                for writer in examples:
-                    pixels, _ = _of_writer(path, examples, writer)
-                    self._counts[writer] = self._counts.get(writer, 0) + len(pixels)
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Writer -> how many digits they wrote."""
-        return dict(self._counts)
-
-    def digits(self, writer: str) -> Digits:
-        """All digits of one writer, in the order of the files."""
-        found = [self._read(path, writer) for path in self._paths]
-        return Digits(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
-
-    def _read(self, path: Path, writer: str) -> Digits:
+    counts: dict[str, int] = {}
+    for path in paths:
         with _examples(path) as examples:
-            if writer not in examples:
-                return Digits(np.empty((0, 28 * 28), np.float32), np.empty(0, np.intp))
-            pixels, labels = (data[()] for data in _of_writer(path, examples, writer))
-        if not (pixels.min(initial=0) >= 0 and pixels.max(initial=1) <= 1):
-            raise ValueError(f"{path}: pixels of {writer} run outside 0..1; expected 1 for paper and 0 for ink")
-        ink = 1 - pixels.reshape(len(pixels), -1).astype(np.float32)
-        return Digits(ink, _checked_labels(path, labels.reshape(-1)))
+            for writer in examples:
+                counts[writer] = counts.get(writer, 0) + len(examples[writer]["pixels"])
+
+    def of(writer: str) -> Digits:
+        pixels, labels = [], []
+        for path in paths:
+            with _examples(path) as examples:
+                if writer in examples:
+                    pixels.append(1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32))
+                    labels.append(_checked_labels(path, examples[writer]["label"][()].reshape(-1)))
+        return Digits(np.concatenate(pixels), np.concatenate(labels))
+
+    return Writers((28, 28), counts, of)
 
 
 @contextmanager
@@ -154,42 +104,32 @@ def _examples(path: Path) -> Iterator[Any]:
         raise ImportError('Federated EMNIST is read with h5py; install it with: pip install "fgmp[femnist]"') from error
     try:
         with h5py.File(path, "r") as file:
-            if not isinstance(file.get("examples"), h5py.Group):
-                raise ValueError(f"{path} has no group 'examples'; expected examples/<writer>/pixels and .../label")
             yield file["examples"]
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise ValueError(f"{path} is not a complete HDF5 file ({error})") from error
+    except (OSError, KeyError) as error:
+        raise ValueError(f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`") from error
 
 
-def _of_writer(path: Path, examples: Any, writer: str) -> tuple[Any, Any]:
-    """The data sets ``pixels`` and ``label`` of one writer, not read yet."""
-    for name in ("pixels", "label"):
-        # A data set in place of the writer's group has no names in it either.
-        if not hasattr(examples[writer], "keys") or name not in examples[writer]:
-            raise ValueError(f"{path} has no 'examples/{writer}/{name}'; expected pixels and label for each writer")
-    pixels, labels = examples[writer]["pixels"], examples[writer]["label"]
-    if not all(
-        isinstance(getattr(data, "dtype", None), np.dtype) and data.dtype.kind in "fiu" for data in (pixels, labels)
-    ):
-        raise ValueError(f"{path}: {writer} has pixels or labels that are no numbers; expected arrays of numbers")
-    if pixels.shape[:1] > (_MOST_DIGITS,):
-        raise ValueError(f"{path}: {writer} has {len(pixels)} digits; expected at most {_MOST_DIGITS} of one writer")
-    if pixels.shape[1:] != (28, 28) or labels.size != len(pixels):
-        raise ValueError(
-            f"{path}: {writer} has pixels of shape {pixels.shape} and {labels.size} labels; expected (n_digits, 28, "
-            "28) and n_digits labels"
-        )
-    return pixels, labels
+def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
+    """Read an array from a compressed IDX file (http://yann.lecun.com/exdb/mnist).
+
+    Two zero bytes, one for the type, one for the number of dimensions, each dimension as a 32-bit integer, and the
+    values, all of it big-endian.
+    """
+    codes = {">u1": 0x08, ">i4": 0x0C}
+    try:
+        content = gzip.decompress(path.read_bytes())
+        if content[:4] != bytes((0, 0, codes[dtype], ndim)):
+            raise ValueError(f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected")
+        shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
+        return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)
+    except (EOFError, zlib.error, gzip.BadGzipFile, ValueError) as error:
+        raise ValueError(f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`") from error
 
 
-def _checked_labels(path: str | Path, labels: Array) -> Array:
-    strange = labels[~np.isin(labels, range(10))]  # also what is not a number
+def _checked_labels(path: Path, labels: Array) -> Array:
+    strange = labels[~np.isin(labels, range(10))]
     if strange.size:
         raise ValueError(f"{path} holds the label {strange[0]}; expected digits from 0 to 9")
     return labels.astype(np.intp)
-
-
-def _array(array: Array) -> str:
-    return f"{array.dtype.name} of shape {array.shape}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -10,9 +10,9 @@ from sklearn.utils import check_random_state
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..advice import quiet
+from ..advice import AdviceWarning, advise, check_rows, quiet
 from ..federation import Federation
-from ..losses import Loss
+from ..losses import Loss, SquaredLoss
 from ..models import Array, SparseModel
 from .fitting import Fit, Recipe, log_odds_per_unit
 from .given import (
@@ -22,31 +22,19 @@ from .given import (
     group_codes,
     refuse,
     warn_constant,
+    without_small,
 )
+from .problem import Problem
 from .resampling import Bootstrap, Given, bootstrapped
-from .sites import Scaling, Site, federation_of, scaling_of, sites_of
+from .sites import sites_of
 from .sparsity_path import SparsityPath, by_cross_validation, by_ebic
 
-__all__ = ["Problem", "SparseLinear"]
+__all__ = ["SparseLinear"]
 
 _MODES = ("cv", "ebic")
-
-
-class Problem(NamedTuple):
-    """What is to be fitted: sites, their units, the loss, and the model without features."""
-
-    sites: list[Site]
-    scaling: Scaling
-    loss: Loss
-    intercept: bool
-    plain: bool
-    base: SparseModel
-
-    def federation(self, sites: list[Site] | None = None) -> Federation:
-        """The federation of these sites; of all by default."""
-        return federation_of(
-            self.sites if sites is None else sites, self.scaling, self.loss, self.intercept, self.plain
-        )
+# Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
+# Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
+_ENOUGH = 2
 
 
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
@@ -57,33 +45,35 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> Any:
         self._check_parameters()
         check_columns(X)
-        given = Given(X, y, groups, sample_weight)
+        given = X, y, groups
         X, y = self._validated(X, y)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         if not np.any(weights > 0):
             raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
         labels, codes = group_codes(X, groups)
+        if groups is not None:
+            weights = without_small(weights, labels, codes, int(self.min_rows))
         positive = weights > 0
         targets, loss = self._targets(y, positive)
         sites = sites_of(X, targets, weights, codes)
         self.groups_ = labels[np.unique(codes[positive])]
-        scaling = scaling_of(sites, self.fit_intercept, self.standardize)
-        warn_constant(scaling.constant, getattr(self, "feature_names_in_", None))
-        intercept = self.fit_intercept is True
-        sites, base = self._base(sites, loss, intercept, X.dtype)
         plain = bool(np.all(weights[positive] == weights[positive][0]))
-        problem = Problem(sites, scaling, loss, intercept, plain, base)
-        recipe = self._recipe(problem)
+        problem = Problem.of(sites, loss, self.fit_intercept, self.standardize, plain)
+        warn_constant(problem.scaling.constant, getattr(self, "feature_names_in_", None))
+        grid = self._grid(sum(len(site.targets) for site in sites))
+        recipe = self._recipe(problem, grid)
         federation = problem.federation()
         federation.check_cohort(self.cohort_size)
-        self.sparsity_, before = self._settled_sparsity(problem, recipe, federation)
-        fit = recipe.along(federation, self.sparsity_, base, before)
-        self._keep(fit, problem)
-        self._given = given
+        self.sparsity_, before = self._settled_sparsity(problem, recipe, grid, federation)
+        self._keep(recipe.along(federation, self.sparsity_, problem.base, before), problem, recipe)
+        if recipe.method == "fedgradmp" and isinstance(loss, SquaredLoss):
+            columns = problem.columns(self.sparsity_)
+            check_rows(columns, federation.rows, _ENOUGH * columns)
+        self._given = Given(*given, weights)
         return self
 
     def _check_parameters(self) -> None:
-        for name in ("rounds", "local_iterations"):
+        for name in ("rounds", "local_iterations", "min_rows"):
             check_integer_parameter(self, name)
         for name in ("cohort_size", "batch_size"):
             if getattr(self, name) is not None:
@@ -118,17 +108,13 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """The targets as the loss takes them, and the loss."""
         raise NotImplementedError
 
-    def _base(self, sites: list[Site], loss: Loss, intercept: bool, dtype: Any) -> tuple[list[Site], SparseModel]:
-        """The sites with targets that the model without features leaves, and that model."""
-        raise NotImplementedError
-
     def _ridge(self, problem: Problem) -> float:
         return 0.0
 
-    def _recipe(self, problem: Problem) -> Recipe:
+    def _recipe(self, problem: Problem, grid: list[int]) -> Recipe:
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         return Recipe(
-            self.method,
+            self._settled_method(problem, max(grid)),
             problem.intercept,
             int(self.rounds),
             self.cohort_size,
@@ -140,16 +126,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             seed,
         )
 
+    def _settled_method(self, problem: Problem, sparsity: int) -> str:
+        """One method for the whole path, its folds and the fit: the rows of the smallest site that trains decide."""
+        if self.method != "auto":
+            return str(self.method)
+        rows = min(len(site.targets) for site in problem.sites)
+        if self.sparsity == "cv":
+            rows -= -(-rows // int(self.n_folds))
+        return "fedgradmp" if rows > _ENOUGH * problem.columns(sparsity) else "shared"
+
     def _settled_sparsity(
-        self, problem: Problem, recipe: Recipe, federation: Federation
+        self, problem: Problem, recipe: Recipe, grid: list[int], federation: Federation
     ) -> tuple[int, SparseModel | None]:
         """tau, and the model of the step before it where it was chosen on a path."""
-        n_features = self.n_features_in_
-        if self.sparsity is None:
-            return int(min(10, n_features)), None
         if not isinstance(self.sparsity, str):
-            return int(self.sparsity), None
-        grid = self._grid(sum(len(site.targets) for site in problem.sites))
+            return grid[0], None
         choose = by_cross_validation if self.sparsity == "cv" else by_ebic
         with quiet():  # a path tries what is too much for some site; the fit speaks for the choice
             self.cv_: SparsityPath
@@ -157,6 +148,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return self.cv_.chosen, before
 
     def _grid(self, n_rows: int) -> list[int]:
+        """The sparsities to try, increasing; one, where it is given."""
+        if self.sparsity is None:
+            return [min(10, self.n_features_in_)]
+        if not isinstance(self.sparsity, str):
+            return [int(self.sparsity)]
         if self.sparsities is None:
             steps = [*range(1, 21), *np.unique((20 * 1.2 ** np.arange(1, 10)).astype(int)).tolist()]
             most = min(self.n_features_in_, max(n_rows // 2, 1))
@@ -171,7 +167,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         return sorted({int(tau) for tau in given})
 
-    def _keep(self, fit: Fit, problem: Problem) -> None:
+    def _keep(self, fit: Fit, problem: Problem, recipe: Recipe) -> None:
         """The fitted attributes, in the units of the table."""
         scaling, first = problem.scaling, int(problem.intercept)
         standard = fit.coefficients.astype(np.float64).reshape(len(fit.coefficients), -1).T
@@ -180,8 +176,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         start = standard[:, 0] if problem.intercept else np.zeros(len(standard))
         self._keep_coefficients(coef, start, problem)
         self.support_ = np.flatnonzero(np.any(coef != 0, axis=0))
+        if not len(self.support_):
+            advise("no feature is in the model: none that was tried lowers the loss on all rows", AdviceWarning)
         self.n_iter_ = fit.n_rounds
-        self.method_ = fit.method
+        self.method_ = recipe.method
         self.history_ = fit.history
         self.history_["bytes_up"] = self.history_["bytes_up"] + scaling.n_bytes_up
         self.history_["bytes_down"] = self.history_["bytes_down"] + scaling.n_bytes_down

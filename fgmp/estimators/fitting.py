@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..advice import RisingObjectiveWarning, quiet
+from ..advice import FewRowsWarning, RisingObjectiveWarning, quiet
 from ..dictionaries import StandardBasis
 from ..federation import Client, Federation
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
@@ -63,7 +63,7 @@ class StartingFrom:
         Within what `method` may hold.
     """
 
-    method: Any
+    method: Method
     model: SparseModel
 
     def seeded(self, seed: int) -> StartingFrom:
@@ -76,8 +76,7 @@ class StartingFrom:
 
     def prepare(self, client: Client) -> Client:
         """As the method."""
-        prepared: Client = self.method.prepare(client)
-        return prepared
+        return self.method.prepare(client)
 
     def start(self, federation: Shaped) -> Any:
         """The method's start, with the model in place of zero."""
@@ -86,28 +85,24 @@ class StartingFrom:
 
     def exchanges(self) -> Sequence[Exchange]:
         """As the method."""
-        exchanges: Sequence[Exchange] = self.method.exchanges()
-        return exchanges
+        return self.method.exchanges()
 
     def coefficients(self, state: Any) -> Array:
         """As the method."""
-        coefficients: Array = self.method.coefficients(state)
-        return coefficients
+        return self.method.coefficients(state)
 
     def estimate(self, state: Any) -> Array:
         """As the method."""
-        estimate: Array = self.method.estimate(state)
-        return estimate
+        return self.method.estimate(state)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a fit leaves behind: the coefficients in standardised units, rounds, books, and which method it was."""
+    """What a fit leaves behind: the coefficients in standardised units, rounds and books."""
 
     coefficients: Array
     n_rounds: int
     history: dict[str, Array]
-    method: str
 
     @property
     def model(self) -> SparseModel:
@@ -146,18 +141,18 @@ class Recipe:
         start : SparseModel, optional
             Where the search for the support begins; `base` by default.
         """
-        name = self.method_for(federation, sparsity)
-        method: Method = StartingFrom(self._method(name, federation.loss, sparsity), base if start is None else start)
+        method: Method = StartingFrom(self._method(federation.loss, sparsity), base if start is None else start)
         stop = stop_when_stalled(3, improvement=self.tol)
-        with quiet(RisingObjectiveWarning):  # the best model is what is used
+        with quiet(RisingObjectiveWarning), quiet(FewRowsWarning):  # the best model is used; `check_rows` has spoken
             result = whole(simulate(method, federation, self.rounds, self.cohort_size, self.seed, callback=stop))
         rounds = int(result.history["round"][-1])
-        # A smaller model to start from may be the best on record; a step of the path is to add to it.
-        found = result.last.coefficients if start is not None and result.best.round == 0 else result.best.coefficients
+        # The start may be the best on record, but a step is to add to it, and the closing exchange lowers the loss.
+        goes_on = result.best.round == 0 and (self.polish or start is not None)
+        found = (result.last if goes_on and np.isfinite(result.last.coefficients).all() else result.best).coefficients
         if not self.polish:
-            return Fit(found, rounds, result.history, name)
+            return Fit(found, rounds, result.history)
         coefficients, history = self._closed(federation, found, result.history, base)
-        return Fit(coefficients, rounds, history, name)
+        return Fit(coefficients, rounds, history)
 
     def along(self, federation: Federation, sparsity: int, base: SparseModel, before: SparseModel | None) -> Fit:
         """One step of a path: the better of two fits on the objective, from `base` and from the step `before`.
@@ -173,16 +168,10 @@ class Recipe:
         """The same with another cohort."""
         return replace(self, cohort_size=cohort_size)
 
-    def method_for(self, federation: Federation, sparsity: int) -> str:
-        """The method; ``"auto"`` is the shared support where the smallest site has fewer than 3 tau rows."""
-        if self.method != "auto":
-            return self.method
-        return "shared" if min(client.n_samples for client in federation.clients) < 3 * sparsity else "fedgradmp"
-
-    def _method(self, name: str, loss: Loss, sparsity: int) -> Method:
+    def _method(self, loss: Loss, sparsity: int) -> Method:
         always = (0,) if self.intercept else ()
         selection: Selection = PerAtom(always) if isinstance(plain_loss(loss), SoftmaxLoss) else PerOutput(always)
-        if name == "shared":
+        if self.method == "shared":
             solver = _pooled_solver_for(loss, max(self.ridge, _LEAST_RIDGE))
             largest = LargestEntries(2 * sparsity)
             return SharedSupportGradMP(sparsity, largest, solver, selection=selection, pruning="largest")

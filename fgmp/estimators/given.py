@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.utils import check_consistent_length
 from sklearn.utils.validation import column_or_1d
 
+from ..advice import SmallSiteWarning, advise
 from ..checks import shown
 from ..frames import floats_of, kind_of
 from ..models import Array, Support
@@ -22,9 +23,10 @@ __all__ = [
     "group_codes",
     "refuse",
     "warn_constant",
+    "without_small",
 ]
 
-_SHOWN = 20
+_SHOWN, _NAMED = 20, 5
 
 
 def refuse(estimator: Any, name: str, expected: str, got: Any) -> None:
@@ -91,6 +93,20 @@ def group_codes(X: Any, groups: Any) -> tuple[Array, Support]:
     except TypeError:
         raise ValueError(f"groups is {shown(groups)}; expected values of one kind, that can be sorted") from None
     return labels, codes.astype(np.intp)
+
+
+def without_small(weights: Array, labels: Array, codes: Support, least: int) -> Array:
+    """The weights, zero in groups with fewer than `least` rows that weigh, which a warning names."""
+    counts = np.bincount(codes[weights > 0], minlength=len(labels))
+    small = np.flatnonzero((counts > 0) & (counts < least))
+    if not len(small):
+        return weights
+    named = ", ".join(map(repr, labels[small][:_NAMED].tolist())) + ", ..." * (len(small) > _NAMED)
+    which = f"{len(small)} of {np.count_nonzero(counts)} groups have fewer than min_rows={least} rows ({named})"
+    if not (counts >= least).any():
+        raise ValueError(f"{which}, and none is left to fit; larger groups, or a smaller min_rows, are needed")
+    advise(f"{which}: they send nothing and take no part; a smaller min_rows lets them", SmallSiteWarning)
+    return np.where(np.isin(codes, small), 0, weights)
 
 
 def _is_missing(value: Any) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -14,11 +13,11 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.pooled_newton import Separated
-from ..models import Array, SparseModel
-from .base import Problem, SparseLinear
+from ..models import Array
+from .base import SparseLinear
 from .fitting import log_odds_per_unit
 from .given import refuse
-from .sites import Site, target_sums
+from .problem import Problem
 
 __all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
 
@@ -35,8 +34,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         tau, the number of features: from 1 to all. ``"cv"`` chooses it on rows that each group holds out, ``"ebic"``
         by the extended Bayesian information criterion. None is 10, or all features where there are fewer.
     method : {"auto", "fedgradmp", "shared"}
-        ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group has fewer than 3 tau
-        rows.
+        ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group has no more than twice
+        as many rows as a client solves for coefficients: 3 tau, or all features, and an intercept. On a path this is
+        settled once, for its largest tau and, with ``"cv"``, the smallest rows that a group trains on.
     fit_intercept : True, "per_group" or False
         ``"per_group"`` gives each group an intercept of its own: each centres its own rows, as the within estimator
         for panel data does. `intercepts_` holds them, and `predict` uses their mean.
@@ -55,7 +55,11 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         The path for ``"cv"`` and ``"ebic"``; 1 to 20 and then in steps of a fifth up to about 100 by default, no
         further than the features and half the rows. It ends where five in a row brought nothing.
     n_folds : int, default 5
-        Into how many folds each group deals its rows for ``"cv"``.
+        Into how many folds each group deals its rows for ``"cv"``. Units, levels and models of a fold come from the
+        rows that train.
+    min_rows : int, default 5
+        Groups with fewer rows send nothing and take no part, which a warning says: the mean of few rows is nearly a
+        row. Without groups it has no meaning.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -79,6 +83,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     cv_ : SparsityPath
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
     groups_ : ndarray
+        Those that take part.
     n_features_in_ : int
     feature_names_in_ : ndarray of str
         Where X had names.
@@ -107,6 +112,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         batch_size: int | None = None,
         sparsities: Sequence[int] | None = None,
         n_folds: int = 5,
+        min_rows: int = 5,
         random_state: Any = None,
     ) -> None:
         self.sparsity = sparsity
@@ -121,6 +127,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         self.batch_size = batch_size
         self.sparsities = sparsities
         self.n_folds = n_folds
+        self.min_rows = min_rows
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPRegressor:
@@ -154,29 +161,12 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
         return y.astype(np.float64, copy=False), SquaredLoss()
 
-    def _base(self, sites: list[Site], loss: Loss, intercept: bool, dtype: Any) -> tuple[list[Site], SparseModel]:
-        """Targets less their mean (each group's own with ``"per_group"``), so that the model starts from zero."""
-        means = target_sums(sites)
-        shares = np.array([site.weight for site in sites])
-        self._target_means, self._shares = means, shares
-        if not self.fit_intercept:
-            means = np.zeros_like(means)
-        elif self.fit_intercept != "per_group":
-            means = np.full_like(means, shares @ means / shares.sum())
-        self._offsets = means
-        centred = [
-            replace(site, targets=(site.targets - mean).astype(dtype)) for site, mean in zip(sites, means, strict=True)
-        ]
-        shape = (int(intercept) + sites[0].features.shape[1],)
-        return centred, SparseModel.zero(shape, dtype)
-
     def _keep_coefficients(self, coef: Array, start: Array, problem: Problem) -> None:
         self.coef_ = coef[0]
-        own = self._offsets + start[0] - problem.scaling.centres @ self.coef_
-        self.intercept_ = float(self._shares @ own / self._shares.sum())
+        own = problem.levels + start[0] - problem.scaling.centres @ self.coef_
+        self.intercept_ = float(np.average(own, weights=[site.weight for site in problem.sites]))
         if self.fit_intercept == "per_group":
             self.intercepts_ = dict(zip(self.groups_.tolist(), own.tolist(), strict=True))
-        del self._target_means, self._shares, self._offsets
 
 
 class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
@@ -218,6 +208,7 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         batch_size: int | None = None,
         sparsities: Sequence[int] | None = None,
         n_folds: int = 5,
+        min_rows: int = 5,
         random_state: Any = None,
     ) -> None:
         self.sparsity = sparsity
@@ -233,6 +224,7 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         self.batch_size = batch_size
         self.sparsities = sparsities
         self.n_folds = n_folds
+        self.min_rows = min_rows
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
@@ -291,23 +283,8 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
             return np.where(codes == 1, 1.0, -1.0), LogisticLoss()
         return codes.astype(np.intp), SoftmaxLoss(len(self.classes_))
 
-    def _base(self, sites: list[Site], loss: Loss, intercept: bool, dtype: Any) -> tuple[list[Site], SparseModel]:
-        """The intercept that gives every class its share of the rows."""
-        several = isinstance(loss, SoftmaxLoss)
-        if not several:
-            sites = [replace(site, targets=site.targets.astype(dtype)) for site in sites]
-        shape = loss.model_shape(int(intercept) + sites[0].features.shape[1])
-        if not intercept:
-            return sites, SparseModel.zero(shape, dtype)
-        labels = range(len(self.classes_)) if several else (-1, 1)
-        counts = sum(np.array([site.weights[site.targets == label].sum() for label in labels]) for site in sites)
-        logs = np.log(counts / np.sum(counts))
-        start = logs - logs.mean() if several else np.array([logs[1] - logs[0]]) / log_odds_per_unit(loss)
-        return sites, SparseModel(np.arange(len(start)), start.astype(dtype), shape)
-
     def _ridge(self, problem: Problem) -> float:
-        total = sum(site.weight for site in problem.sites)
-        return log_odds_per_unit(problem.loss) ** 2 / (float(self.C) * total)
+        return log_odds_per_unit(problem.loss) ** 2 / (float(self.C) * problem.weight)
 
     def _keep_coefficients(self, coef: Array, start: Array, problem: Problem) -> None:
         self.coef_ = coef

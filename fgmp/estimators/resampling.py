@@ -20,18 +20,19 @@ _TRIES = 100
 
 
 class Given(NamedTuple):
-    """What `fit` was called with."""
+    """What `fit` was called with, and the weights that it used: zero in groups that took no part."""
 
     X: Any
     y: Any
     groups: Any
-    sample_weight: Any
+    weights: Array
 
-    def codes(self, n_rows: int) -> Support:
-        """The number of the group of each row."""
-        if self.groups is None:
-            return np.zeros(n_rows, np.intp)
-        return np.unique(np.asarray(self.groups), return_inverse=True)[1]
+    def codes(self) -> Support:
+        """The number of the group of each row, of those that took part; -1 for other rows."""
+        codes = np.where(self.weights > 0, 0, -1)
+        if self.groups is not None:
+            codes[codes == 0] = np.unique(np.asarray(self.groups)[codes == 0], return_inverse=True)[1]
+        return codes
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,14 +106,12 @@ def bootstrapped(estimator: Any, given: Given, n_resamples: int, over: str, rand
     """`SparseLinear.bootstrap` of an estimator fitted to `given`."""
     n_resamples = check_integer("n_resamples", n_resamples)
     over = check_option("over", over, ("groups", "rows"))
-    n_rows = given.X.shape[0] if hasattr(given.X, "shape") else len(given.X)
-    codes = given.codes(n_rows)
+    codes = given.codes()
     if over == "groups" and codes.max() < 1:
         raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
-    weights = np.ones(n_rows) if given.sample_weight is None else np.asarray(given.sample_weight, np.float64)
     rng = check_random_state(random_state)
     draw = _groups_drawn if over == "groups" else _rows_drawn
-    fits = [_refitted(estimator, given, lambda: weights * draw(codes, rng)) for _ in range(n_resamples)]
+    fits = [_refitted(estimator, given, lambda: given.weights * draw(codes, rng)) for _ in range(n_resamples)]
     estimate = np.atleast_2d(estimator.coef_)
     names: Sequence[Any] = getattr(estimator, "feature_names_in_", [f"x{j}" for j in range(estimate.shape[1])])
     return Bootstrap(np.array(fits), estimate, tuple(str(name) for name in names))
@@ -126,7 +125,7 @@ def _refitted(estimator: Any, given: Given, draw: Any) -> Array:
         weights = draw()
         if hasattr(estimator, "classes_") and len(np.unique(labels[weights > 0])) < len(estimator.classes_):
             continue
-        again = clone(estimator).set_params(sparsity=estimator.sparsity_)
+        again = clone(estimator).set_params(sparsity=estimator.sparsity_, min_rows=1)
         if estimator.cohort_size is not None and groups is not None:
             left = len(np.unique(np.asarray(groups)[weights > 0]))
             again.set_params(cohort_size=min(estimator.cohort_size, left))

@@ -1,8 +1,8 @@
-"""Sites: whose rows are whose, the sums that each sends once, and the federation in standardised units."""
+"""Sites: whose rows are whose, the sums that each sends once, and its rows in standardised units."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -10,16 +10,13 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..federation import Client, Federation
-from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..models import Array, Message, Support, message_bytes
 from ..sparse_features import SparseFeatures
-from .weighted_loss import WeightedLoss, with_weights
 
-__all__ = ["Scaling", "Site", "federation_of", "scaling_of", "sites_of", "target_sums"]
+__all__ = ["Scaling", "Site", "scaling_of", "sites_of"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Site:
     """The rows of one group: features (dense or CSR), targets as the loss takes them, and weights above zero."""
 
@@ -174,38 +171,3 @@ def _moments_of_sparse(features: Any, weights: Array) -> tuple[Array, Array, Arr
     mean = summed(own * values) / total
     absent = np.where(complete, 0.0, np.maximum(total - summed(own), 0.0))
     return some, constant, mean, summed(own * (values - mean[columns]) ** 2) + absent * mean**2
-
-
-def target_sums(sites: Iterable[Site]) -> Array:
-    """Mean target of each site, shape (n_sites,)."""
-    return np.array([site.weights.astype(np.float64) @ site.targets / site.weight for site in sites])
-
-
-def federation_of(sites: Sequence[Site], scaling: Scaling, loss: Loss, intercept: bool, plain: bool) -> Federation:
-    """The federation with one client per site, weighted by what the rows of the sites weigh.
-
-    Parameters
-    ----------
-    sites : sequence of Site
-    scaling : Scaling
-    loss : Loss
-    intercept : bool
-        Whether a column of ones leads.
-    plain : bool
-        Whether all rows of all sites weigh the same.
-    """
-    clients = [_client(site, scaling.standardised(site, intercept), loss, plain) for site in sites]
-    return Federation(tuple(clients), np.array([site.weight for site in sites]))
-
-
-def _client(site: Site, features: Array | SparseFeatures, loss: Loss, plain: bool) -> Client:
-    targets = site.targets
-    if plain:
-        return Client(features, targets, loss, site.key)
-    weights = (site.weights * (len(targets) / site.weight)).astype(features.dtype)  # of mean one
-    if isinstance(loss, SquaredLoss):
-        roots = np.sqrt(weights)
-        rows = features * roots[:, None] if isinstance(features, np.ndarray) else features.times_rows(roots)
-        return Client(rows, targets * roots, loss, site.key)
-    weighted = WeightedLoss(loss, isinstance(loss, SoftmaxLoss))
-    return Client(features, with_weights(targets, weights), weighted, site.key)

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
-from ..federation import Federation
-from ..losses import SquaredLoss
+from ..federation import Client, Federation
+from ..losses import SoftmaxLoss, SquaredLoss
 from ..models import Array, SparseModel, Support
 from .fitting import Recipe
+from .problem import Problem
 from .sites import Site
-
-if TYPE_CHECKING:
-    from .base import Problem
 
 __all__ = ["SparsityPath", "by_cross_validation", "by_ebic", "fold_of_rows", "judged"]
 
@@ -76,7 +74,9 @@ def by_cross_validation(
     """
     folds = [fold_of_rows(site, n_folds, recipe.seed) for site in problem.sites]
     runs = [_Run(problem, recipe, folds, fold) for fold in range(n_folds)]
-    runs = [run for run in runs if run.trains]
+    runs = [run for run in runs if run.judges]
+    if not runs:
+        raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more folds or rows")
     taken: list[int] = []
     totals: list[Array] = []  # for each sparsity, the weighted losses by run and site
     for tau in grid:
@@ -133,19 +133,24 @@ def by_ebic(
 
     Twice the negative log-likelihood (of the squared loss, n log of the mean squared error), plus k log n for k
     coefficients and twice the log of the number of supports of tau among the p features (Chen and Chen, 2008). n is the
-    sum of the weights. Returns the model of the step before the choice too.
+    sum of the weights, less one for each site that has an intercept of its own: as many contrasts within sites are
+    left. Of C classes C - 1 have coefficients, because those of all are only known up to a common number. Returns the
+    model of the step before the choice too.
     """
-    n = sum(site.weight for site in problem.sites)
-    p = federation.n_features - int(problem.intercept)
+    n = problem.weight
+    contrasts = max(n - problem.own * len(problem.sites), 1.0)
+    free = 1 - 1 / problem.loss.n_classes if isinstance(problem.loss, SoftmaxLoss) else 1.0
+    p = len(problem.scaling.factors)
     rows: list[tuple[int, float, float, int]] = []
     models: list[SparseModel | None] = [None]
     for tau in grid:
         model = recipe.along(federation, tau, problem.base, models[-1]).model
         models.append(model)
-        loss, k = federation.objective(model), len(model.support)
-        fit = n * np.log(max(2 * loss, 1e-300)) if isinstance(problem.loss, SquaredLoss) else 2 * n * loss
+        loss, k = federation.objective(model), round(free * len(model.support))
+        squares = max(2 * loss * n / contrasts, 1e-300)
+        fit = contrasts * np.log(squares) if isinstance(problem.loss, SquaredLoss) else 2 * n * loss
         supports = gammaln(p + 1) - gammaln(tau + 1) - gammaln(p - tau + 1)
-        rows.append((tau, loss, float(fit + k * np.log(n) + 2 * supports), k))
+        rows.append((tau, loss, float(fit + k * np.log(contrasts) + 2 * supports), k))
         criteria = [row[2] for row in rows]
         if len(criteria) - 1 - int(np.argmin(criteria)) >= _PATIENCE:
             break
@@ -156,22 +161,26 @@ def by_ebic(
 
 
 class _Run:
-    """One fold: a federation of the rows that train, and the sites' rows that judge."""
+    """One fold: the problem of the rows that train, of which no other row knows, and the sites' rows that judge."""
 
     def __init__(self, problem: Problem, recipe: Recipe, folds: list[Support], fold: int) -> None:
-        self.problem, self.recipe = problem, recipe
-        training = [site.rows(np.flatnonzero(own != fold)) for site, own in zip(problem.sites, folds, strict=True)]
-        training = [site for site in training if len(site.targets)]
-        self.held_out = [np.flatnonzero(own == fold) for own in folds]
-        self.weights = np.array(
-            [site.weights[rows].sum() for site, rows in zip(problem.sites, self.held_out, strict=True)]
-        )
-        self.trains = bool(training) and bool(self.weights.sum() > 0)
+        self.recipe = recipe
         self.model: SparseModel | None = None
-        if self.trains:
-            self.federation = problem.federation(training)
-            judging = [problem.sites[i].rows(rows) for i, rows in enumerate(self.held_out) if len(rows)]
-            self.judges = problem.federation(judging)
+        parts = [(site.rows(of != fold), site.rows(of == fold)) for site, of in zip(problem.sites, folds, strict=True)]
+        known = np.array([len(trains.targets) > 0 for trains, _ in parts])
+        keys = np.maximum(np.cumsum(known) - 1, 0)
+        training = [replace(parts[i][0], key=int(keys[i])) for i in np.flatnonzero(known)]
+        # A single row with an intercept of its own teaches nothing, and a site without any has none to judge by.
+        self.judges: dict[int, Client] = {}
+        self.weights = np.zeros(len(parts))
+        if not any(len(site.targets) > problem.own for site in training):
+            return
+        self.problem = problem.of_others(training)
+        self.federation = self.problem.federation()
+        for i, (_, judges) in enumerate(parts):
+            if len(judges.targets) and (known[i] or not problem.own):
+                self.judges[i] = self.problem.client(replace(judges, key=int(keys[i])))
+                self.weights[i] = judges.weight
 
     def losses(self, tau: int) -> Array:
         """Weighted sum of the held-out losses at each site; zero where a site holds nothing out in this fold."""
@@ -179,8 +188,8 @@ class _Run:
         recipe = self.recipe if cohort is None else self.recipe.with_cohort(min(cohort, self.federation.n_clients))
         self.model = recipe.along(self.federation, tau, self.problem.base, self.model).model
         losses = np.zeros(len(self.weights))
-        for client in self.judges.clients:
-            losses[client.key] = client.objective(self.model) * self.weights[client.key]
+        for i, client in self.judges.items():
+            losses[i] = client.objective(self.model) * self.weights[i]
         return losses
 
 

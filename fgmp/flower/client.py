@@ -24,7 +24,7 @@ from ..methods.kernels import answer_of
 from ..methods.written import from_json
 from ..models import Array, SparseModel
 from ..models import Message as Arrays
-from ..running.workers import client_generator
+from ..running.randomness import client_generator
 from .secure import laid_out, reply_to_trip, start_of
 from .wire import array_record, message_of
 
@@ -93,9 +93,10 @@ def reply_to(
     received = message_of(message.content.array_records["message"])
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; the server leaves its answer out
         if question == "secure":
-            return reply_to_trip(asked, context, lambda: _laid_out(asked, told.method, client, received))
+            found = _objective if asked["exchange"] == "objective" else _laid_out
+            return reply_to_trip(asked, context, lambda: found(asked, told.method, client, received))
         if question == "objective":
-            value = client.objective(_model(received, told.method, client))
+            value = client.objective(_model(received, client))
             return RecordDict({"fgmp": ConfigRecord({"objective": value})})
         if question != "answer":
             raise ValueError(f"ask is {question!r}; expected 'who', 'answer' or 'objective'")
@@ -117,6 +118,12 @@ def _laid_out(asked: Any, method: Method, client: Client, received: Any) -> tupl
     return laid_out(method.exchanges()[int(str(asked["exchange"]))], start_of(method, client), answer), ""
 
 
+def _objective(asked: Any, method: Method, client: Client, received: Any) -> tuple[Arrays, str]:
+    """As `_laid_out`, of f_i."""
+    value = client.objective(_model(received, client))
+    return {"objective": np.array([value])}, "" if np.isfinite(value) else "not_finite"
+
+
 def _told(message: Message, context: Context, kinds: Iterable[type]) -> _Told | None:
     """What the server says of the run, or has said before; None where it has not."""
     from flwr.app import ConfigRecord
@@ -134,7 +141,7 @@ def _told(message: Message, context: Context, kinds: Iterable[type]) -> _Told | 
     return _Told(str(said["run"]), method, loss, json.loads(str(said["settings"])))
 
 
-def _model(received: Any, method: Method, client: Client) -> Array | SparseModel:
+def _model(received: Any, client: Client) -> Array | SparseModel:
     if "dense" in received:
         dense: Array = received["dense"]
         return dense

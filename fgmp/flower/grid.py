@@ -21,12 +21,11 @@ from ..methods.contract import Method
 from ..methods.written import to_json
 from ..models import Array, SparseModel, Support, message_bytes
 from ..models import Message as Arrays
-from ..running.fingerprints import Fingerprint, fingerprint_of_shape
 from ..running.secure_sums import SecureSum
-from ..shapes import Shape
+from ..shapes import Shape, described
 from .replies import ClientRefusedWarning, answer_in, forgot, keys_of, objective_in, sizes_of, who_in
-from .secure import Summed, secure_sum
-from .wire import array_record, wire_bytes
+from .secure import Summed, secure_objective, secure_sum
+from .wire import array_record, model_message, wire_bytes
 
 if TYPE_CHECKING:
     from flwr.app import RecordDict
@@ -79,14 +78,16 @@ class OverFlower:
     deadline : float, default 60
         Seconds to wait for an answer. Who missed one is asked again, but not waited for, until an answer comes.
     weights : {"rows", "equal"}
-        Whether a client weighs as many rows as it says it has, or as much as any other.
+        Whether a client weighs as many rows as it says it has, or as much as any other. With secure sums too, what it
+        says is in the clear. In a run with noise all weigh the same, unless weights are said to be public.
     most_rows : int, default 10,000,000
         Who says that it has more is turned away: its weight would be all there is.
 
     kinds : iterable of type
         Dataclasses of your own that methods are made of, which the ClientApp knows too.
     ask_objectives : bool, default True
-        Whether clients are asked for their objective, once more in every recorded round; the history has nan instead.
+        Whether clients are asked for their objective, once more in every recorded round: under masks where sums are
+        secure, four messages to each client. The history has nan instead.
 
     Attributes
     ----------
@@ -107,6 +108,7 @@ class OverFlower:
 
     truth: Array | None = None
     clients: Sequence[Any] = ()
+    secure_objective = secure_objective
 
     def __init__(
         self,
@@ -156,9 +158,9 @@ class OverFlower:
             setattr(other, check_option("changes", name, ("deadline", "ask_objectives")), value)
         return other
 
-    def fingerprint(self) -> Fingerprint:
-        """Of the shape: a server knows no data."""
-        return fingerprint_of_shape(self.shape, {})
+    def fingerprint(self) -> dict[str, Any]:
+        """The shape: a server knows no data."""
+        return described(self.shape)
 
     def prepare(self, method: Method, seed: int) -> None:
         """The method travels with the first question to each client."""
@@ -209,8 +211,7 @@ class OverFlower:
         """f_i of a model; None of who does not say a number, or one that no loss has."""
         if not self.ask_objectives:
             return [None] * len(places)
-        message = model.message() if isinstance(model, SparseModel) else {"dense": model}
-        replies = self._ask_all(places, {"ask": "objective"}, message)
+        replies = self._ask_all(places, {"ask": "objective"}, model_message(model))
         told = [objective_in(reply) for reply in replies]
         # Where a model has diverged everybody says so; where one client does, it is the client.
         finite = any(value is not None and np.isfinite(value) for value in told)
@@ -230,7 +231,7 @@ class OverFlower:
         if first:
             content["arrays"] = array_record(self._written)
             self._told.add(place)
-        if asked["ask"] != "objective":
+        if "objective" not in (asked["ask"], asked.get("exchange")):
             self.traffic = self.traffic._replace(sent_down=self.traffic.sent_down + wire_bytes(content))
         return content
 

@@ -3,7 +3,25 @@
 Keys, letters and shares are Flower's (`fgmp.flower.primitives`), so that the bytes are more than those of `simulate`,
 and the sums are the same. What a client has to keep between trips stays in the state of the run. It opens its shares
 once, and never both of one client. Public keys go through the server: one that follows the protocol learns the sum
-only; one that hands out keys of its own is not defended against.
+only; one that hands out keys of its own, or asks without masks, is not defended against.
+
+=====================================================  =======================================================
+what leaves a client with ``secure=SecureSum()``       who can read it
+=====================================================  =======================================================
+once: number of rows, of features, precision, key      the server, which makes weights of the rows by default
+its answer to an exchange, times its weight's share    nobody: under masks; the server learns the cohort's sum
+its objective at a record, times its share             nobody: under masks; the history holds the sum
+names, shapes and types of what is under masks         the server: dense, and alike for all clients
+public keys, and the shares that open the masks        the server, which opens the masks of the sum alone
+shares of its own two secrets, sealed                  the one client that a letter is for
+that it has no answer: late, not finite, out of range  the server
+the class of an error, whose words stay in its log     the server
+=====================================================  =======================================================
+
+Nothing else does. To a client go the method, settings, seed, models and other sums over clients, its own share of the
+weight, and the cohort's places, public keys and letters. `weights="equal"` makes no use of the rows, which are said all
+the same. An objective of fewer clients than the threshold is refused; whoever asks twice, the second time with one
+client less, has that client's. `fgmp.polish` and `fgmp.tune` run in one process, and have no protocol.
 """
 
 from __future__ import annotations
@@ -18,20 +36,25 @@ import numpy as np
 from ..client import Client
 from ..methods.answers import Missed
 from ..methods.contract import Exchange
-from ..models import Array, Message
+from ..models import Array, Message, SparseModel
 from ..running.masking import Member, unmasked_total
 from ..running.secure_sums import SecureSum
 from ..shapes import Shape
 from .primitives import FLOWER
+from .wire import model_message
 
 if TYPE_CHECKING:
     from flwr.app import Context, RecordDict
 
     from .grid import OverFlower
 
-__all__ = ["Summed", "reply_to_trip", "secure_sum"]
+__all__ = ["Summed", "TooFew", "reply_to_trip", "secure_objective", "secure_sum"]
 
 _STATE = "fgmp.secure"
+
+
+class TooFew(ValueError):
+    """Fewer clients than the threshold stay to the end of a secure sum."""
 
 
 class Summed(NamedTuple):
@@ -68,7 +91,7 @@ def secure_sum(
 
     Raises
     ------
-    ValueError
+    TooFew
         Where fewer clients than the threshold stay to the end.
     """
     threshold, session = secure.needed(len(cohort)), secrets.token_hex(8)
@@ -90,7 +113,7 @@ def secure_sum(
 
     def enough(left: Mapping[int, Any]) -> list[int]:
         if len(left) < threshold:
-            raise ValueError(
+            raise TooFew(
                 f"a secure sum has {len(left)} of {len(nodes)} clients left; expected at least {threshold}, the "
                 "threshold"
             )
@@ -143,6 +166,20 @@ def secure_sum(
     total = unmasked_total(masked, split, opened, keys, threshold, FLOWER)
     like = {name: np.zeros(shape, dtype) for name, shape, dtype in json.loads(usual)}
     return Summed(total, like, reasons, up, down)
+
+
+def secure_objective(
+    transport: OverFlower, places: Sequence[int], model: Array | SparseModel, shares: Array, secure: SecureSum
+) -> tuple[Array | None, Array]:
+    """The sum of some clients' objectives under masks, None where too few say theirs, and who is in it."""
+    nobody = np.zeros(len(places), bool)
+    if not transport.ask_objectives:
+        return None, nobody
+    try:
+        summed = secure_sum(transport, places, model_message(model), {"exchange": "objective"}, shares, secure)
+    except TooFew:
+        return None, nobody
+    return summed.total, np.array([not reason for reason in summed.reasons])
 
 
 def reply_to_trip(asked: Any, context: Context, answer: Any) -> RecordDict:
@@ -201,9 +238,9 @@ def reply_to_trip(asked: Any, context: Context, answer: Any) -> RecordDict:
             raise ValueError("this client has uploaded in this session")
         state[_STATE] = ConfigRecord(mine | {"split": split, "received": list(asked["received"])})
         message, reason = answer()
-        if reason:
-            return RecordDict({"fgmp": ConfigRecord({"refused": reason})})
         secure = SecureSum(int(asked["bits"]), float(asked["resolution"]))
+        if reason or not np.abs(_flat(message)).max(initial=0) <= secure.range:
+            return RecordDict({"fgmp": ConfigRecord({"refused": reason or "not_finite"})})
         member.vector = secure.encoded(_flat(message), float(asked["share"]))
         layout = json.dumps([[name, list(array.shape), array.dtype.str] for name, array in message.items()])
         upload = array_record({"masked": member.masked(split, keys)})

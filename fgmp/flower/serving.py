@@ -1,7 +1,8 @@
-"""A ServerApp and a ClientApp for any method, on Flower's message API."""
+"""A ServerApp and a ClientApp for any method; Flower finds an app that is assigned at the top of a module, alone."""
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -18,53 +19,7 @@ if TYPE_CHECKING:
     from flwr.clientapp import ClientApp
     from flwr.serverapp import Grid, ServerApp
 
-__all__ = ["apps", "check_flower", "client_app", "server_app"]
-
-
-def apps(
-    method: Method,
-    load: Load,
-    loss: Loss,
-    rounds: int,
-    n_clients: int,
-    *,
-    finished: Callable[[Result, Context], None],
-    over: Mapping[str, Any] | None = None,
-    keep: str | os.PathLike[str] | None = None,
-    **options: Any,
-) -> tuple[ServerApp, ClientApp]:
-    """The two halves of a Flower app that runs a method.
-
-    Parameters
-    ----------
-    method : Method
-        Any of fgmp; the client builds it of the JSON that the server sends.
-    load : callable (context, settings) -> (features, targets)
-        Reads a client's own rows, at the client. Of a node's configuration, ``partition-id`` is its key.
-    loss : Loss
-        Of every client.
-    rounds : int
-    n_clients : int
-        How many have to be there to begin.
-    finished : callable (Result, Context) -> None
-        What the server does with the result.
-    over : mapping, optional
-        More of `OverFlower`: settings, wait_for, deadline, weights, most_rows.
-    keep : path-like, optional
-        As in `client_app`.
-    **options
-        As in `fgmp.federate`: cohort_size, rng, record_every, checkpoint, ...
-
-    Returns
-    -------
-    (ServerApp, ClientApp)
-
-    Raises
-    ------
-    ImportError
-        Where Flower is not installed.
-    """
-    return server_app(method, loss, rounds, n_clients, finished=finished, over=over, **options), client_app(load, keep)
+__all__ = ["check_flower", "client_app", "server_app"]
 
 
 def server_app(
@@ -77,9 +32,28 @@ def server_app(
     over: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> ServerApp:
-    """The server's half of `apps`: it knows the method and a seed, and no data.
+    """The server's half: it knows the method and a seed, and no data.
 
-    Parameters and errors as in `apps`.
+    Parameters
+    ----------
+    method : Method
+        Any of fgmp; the client builds it of the JSON that the server sends.
+    loss : Loss
+        Of every client.
+    rounds : int
+    n_clients : int
+        How many have to be there to begin.
+    finished : callable (Result, Context) -> None
+        What the server does with the result.
+    over : mapping, optional
+        More of `OverFlower`: settings, wait_for, deadline, weights, most_rows.
+    **options
+        As in `fgmp.federate`: cohort_size, rng, record_every, checkpoint, ...
+
+    Raises
+    ------
+    ImportError
+        Where Flower is not installed.
     """
     check_flower()
     from flwr.serverapp import ServerApp
@@ -97,12 +71,12 @@ def server_app(
 def client_app(
     load: Load, keep: str | os.PathLike[str] | None = None, *, mods: Sequence[Any] = (), kinds: Iterable[type] = ()
 ) -> ClientApp:
-    """The client's half of `apps`: it knows its rows, and learns the rest from the server.
+    """The client's half: it knows its rows, and learns the rest from the server.
 
     Parameters
     ----------
-    load : callable
-        As in `apps`.
+    load : callable (context, settings) -> (features, targets)
+        Reads a client's own rows, at the client. Of a node's configuration, ``partition-id`` is its key.
     keep : path-like, optional
         A folder of the client's own, where what was made of its rows stays between messages: Flower's deployment engine
         starts a process for each. Files of an ended run may be removed at any time.
@@ -115,6 +89,11 @@ def client_app(
     ------
     ImportError
         Where Flower is not installed.
+
+    Notes
+    -----
+    What goes wrong at a client may quote its rows. The server is told the kind of the error; its words go to the log
+    ``fgmp.flower`` of the client.
     """
     check_flower()
     from flwr.app import Message as FlowerMessage
@@ -123,7 +102,12 @@ def client_app(
     app = ClientApp(mods=list(mods))
 
     def reply(message: Message, context: Context) -> Message:
-        return FlowerMessage(reply_to(message, context, load, keep, kinds), reply_to=message)
+        try:
+            return FlowerMessage(reply_to(message, context, load, keep, kinds), reply_to=message)
+        except Exception as error:
+            logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
+            raised = f"{type(error).__name__} at the client; its log says more"
+        raise RuntimeError(raised)  # here, so that it has no context
 
     for register in (app.query, app.train, app.evaluate):
         register()(reply)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..models import Array, Message
+from ..models import Array, Message, SparseModel
 
 if TYPE_CHECKING:
     from flwr.app import ArrayRecord, RecordDict
 
-__all__ = ["array_record", "message_of", "wire_bytes"]
+__all__ = ["array_record", "message_of", "model_message", "wire_bytes"]
 
 _ORDERS = {"fgmp.C": "C", "fgmp.F": "F"}
 _KINDS = "fiu"
@@ -46,6 +46,11 @@ def message_of(record: Any) -> Any:
         return {name: _array(carried) for name, carried in record.items()}
     except (AttributeError, TypeError, ValueError, OverflowError) as error:
         return f"no message: {error}"
+
+
+def model_message(model: Array | SparseModel) -> Message:
+    """The message that asks for the objective of a model."""
+    return model.message() if isinstance(model, SparseModel) else {"dense": model}
 
 
 def wire_bytes(content: RecordDict) -> int:

@@ -7,8 +7,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
+from scipy.linalg import eigvalsh_tridiagonal
 
 from ..dictionaries import Coordinates, StandardBasis
 from ..federation import Client
@@ -19,7 +21,7 @@ from ..sparse_features import SparseFeatures
 __all__ = ["RestrictedProblem", "inner", "shift_directions"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
     """h(z) = w sum_j l(predictions_j(z), y_j), with predictions that are linear in z.
 
@@ -108,7 +110,12 @@ class RestrictedProblem:
 
     def gradient(self, predictions: Array) -> Array:
         """The gradient of h, from the predictions."""
-        return self.pull_back(self.loss.derivative(predictions, self.targets) * self.row_weight)
+        return self.pull_back(self.derivative(predictions))
+
+    def derivative(self, predictions: Array) -> Array:
+        """The derivative of h in the predictions."""
+        derivative: Array = self.loss.derivative(predictions, self.targets) * self.row_weight
+        return derivative
 
     def gradient_on(self, rows: Support | slice, z: Array) -> Array:
         """The gradient over a minibatch of rows, at z."""
@@ -125,6 +132,26 @@ class RestrictedProblem:
     def shifts(self) -> Array:
         """Orthonormal directions of z that the loss does not notice, shape (k, s): none where there is one output."""
         return np.zeros((self.size, 0))
+
+    @cached_property
+    def lengths(self) -> Array:
+        """The lengths of the columns."""
+        lengths: Array = np.linalg.norm(self.columns, axis=0)
+        return lengths
+
+    def steps(self, direction: Array) -> Array:
+        """How far a direction moves the predictions, column by column, whatever the units."""
+        steps: Array = self.lengths * direction
+        return steps
+
+    def descends(self, slope: float, direction: Array, derivative: Array) -> bool:
+        """Whether a slope grad h' d is below zero by more than the rounding of the gradient.
+
+        In a direction in which the data say nothing, rounding is all there is to a slope, and next to nothing to the
+        curvature that it would be divided by.
+        """
+        rounding = float(np.finfo(derivative.dtype).eps) * (16 + len(derivative)) ** 0.5
+        return bool(slope < -rounding * length_of(derivative) * length_of(self.steps(direction)))
 
     def step_length(self, predictions: Array, image: Array, slope: float) -> float:
         """How far to go along a direction d of descent, given its image in predictions and grad h' d < 0.
@@ -157,21 +184,44 @@ class RestrictedProblem:
         positive = eigenvalues[eigenvalues > len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]]
         return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
 
-    def largest_curvature(self, iterations: int = 8) -> float:
-        """An estimate, rarely low and then slightly, of the largest eigenvalue of a Hessian, by power iterations.
+    def largest_curvature(self, iterations: int = 12) -> float:
+        """An estimate of the largest eigenvalue of a Hessian by Lanczos iterations; zero where there is no curvature.
 
-        Zero where the problem has no curvature at all.
+        Their start is random, because features have structure: that of an intercept, say, is an eigenvector where the
+        others are centred. So at most one start in 5 10^6 / sqrt(k) leaves less than half of the eigenvalue (Kuczynski
+        and Wozniakowski, 1992). With a margin of a twentieth, the estimate is hardly ever below it, and then slightly.
         """
-        vector = self.pull_back(np.ones(self.answers, self.columns.dtype))
-        if not vector.any():
-            vector = np.ones_like(vector)
-        for _ in range(iterations):
-            norm = length_of(vector)
-            if norm == 0:
+        vector = np.random.default_rng(0).standard_normal(self.size).astype(self.columns.dtype)
+        before, beside, diagonal, aside = vector, 0.0, [], []
+        vector = vector / length_of(vector)
+        for _ in range(min(iterations, self.size)):
+            image = self.pull_back(self.predictions(vector)) - beside * before
+            diagonal.append(inner(vector, image))
+            image = image - diagonal[-1] * vector
+            beside = length_of(image)
+            aside.append(beside)
+            if beside == 0:
                 break
-            vector = self.pull_back(self.predictions(vector / norm))
-        largest = length_of(vector) * self.loss.smoothness * self.row_weight
-        return 1.05 * largest
+            before, vector = vector, image / beside
+        unit = max(diagonal, default=0.0)
+        if unit <= 0:
+            return 0.0
+        largest = eigvalsh_tridiagonal(np.array(diagonal) / unit, np.array(aside[: len(diagonal) - 1]) / unit)[-1]
+        return 1.05 * float(largest) * unit * self.loss.smoothness * self.row_weight
+
+    def stochastic_curvature(self, batch_size: int | None) -> float:
+        """The curvature that limits gradient steps on minibatches of b rows, drawn without replacement.
+
+        E ||g_J(x) - g_J(x*)||^2 is at most twice the expected smoothness times f(x) - f(x*), and a step of its inverse
+        brings x no farther from x* in the mean square, but for the noise of the gradients at x* (Gower et al., SGD:
+        general analysis and improved rates, 2019). It lies between the largest curvature L, for b = m, and that of the
+        steepest row, for b = 1: ((b - 1) m L + (m - b) max_j L_j) / (b (m - 1)).
+        """
+        n_rows, whole = len(self.targets), self.largest_curvature()
+        if batch_size is None or batch_size >= n_rows:
+            return whole
+        spread = (n_rows - batch_size) / (batch_size * (n_rows - 1))
+        return (1 - spread) * whole + spread * self.steepest_row()
 
     def steepest_row(self, stretch: float = 1.0) -> float:
         """An upper bound of the curvature of any single row, times the number of rows: of m w l.
@@ -182,7 +232,7 @@ class RestrictedProblem:
         return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class _SeveralOutputs(RestrictedProblem):
     """The same for a model with several outputs, whose coefficients are some entries of an (u, n_outputs) matrix.
 
@@ -232,6 +282,11 @@ class _SeveralOutputs(RestrictedProblem):
         matrix.reshape(-1)[self.places] = self.coefficients(z)
         product: Array = (matrix.T @ self.columns.T).T
         return product
+
+    def steps(self, direction: Array) -> Array:
+        """As `RestrictedProblem`."""
+        steps: Array = self.lengths[self.places // self.n_outputs] * self.coefficients(direction)
+        return steps
 
     def pull_back(self, derivative: Array) -> Array:
         """The transpose of `predictions`."""

@@ -175,8 +175,10 @@ class SGD:
     batch_size : int or None
         Rows per step, drawn without replacement; None is all rows.
     learning_rate : float or None
-        None is 1 / L, with L the largest curvature of the problem, from a few power iterations. Where the loss is a
-        sum, the gradient of a step is the sum over its rows.
+        None is 1 / L. On all rows, L is the largest curvature of the problem, from a few Lanczos iterations; on
+        minibatches it is their expected smoothness, which lies between that and the curvature of the steepest row
+        (`RestrictedProblem.stochastic_curvature`). Where the loss is a sum, the gradient of a step is the sum over its
+        rows.
 
     Notes
     -----
@@ -198,7 +200,7 @@ class SGD:
         """The last iterate."""
         rate, z = self.learning_rate, start
         if rate is None:
-            curvature = problem.largest_curvature()
+            curvature = problem.stochastic_curvature(self.batch_size)
             if curvature == 0:
                 return start
             rate = 1 / curvature
@@ -264,6 +266,11 @@ def minimise_on(
     """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
+    if isinstance(solver, Exact) and isinstance(
+        client.loss, SquaredLoss
+    ):  # the rank of the data decides, not that of the atoms
+        metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
+        return SparseModel(merged, least_squares(client.columns(merged), client.targets, metric), start.shape)
     problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
     z = solver.minimise(problem, problem.start(start.on(merged)), rng)
     return SparseModel(merged, problem.coefficients(z), start.shape)
@@ -275,11 +282,14 @@ def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: floa
     z, shifts = start.astype(np.float64), problem.shifts
     predictions = problem.predictions(z)
     for _ in range(limit):
-        gradient = problem.gradient(predictions)
+        derivative = problem.derivative(predictions)
+        gradient = problem.pull_back(derivative)
         if problem.within(accuracy, predictions, gradient):
             break
         direction = newton_direction(*fill_shifts(problem.hessian(predictions), gradient, shifts))
         image, slope = problem.predictions(direction), inner(gradient, direction)
+        if not problem.descends(slope, direction, derivative):
+            break
         length = problem.step_length(predictions, image, slope)
         if length == 0:
             break
@@ -291,20 +301,26 @@ def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: floa
 
 def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
     z, predictions = start, problem.predictions(start)
-    gradient = problem.gradient(predictions)
+    derivative = problem.derivative(predictions)
+    gradient = problem.pull_back(derivative)
     direction = -gradient
     for _ in range(limit):
-        if not gradient.any() or problem.within(accuracy, predictions, gradient):
+        if problem.within(accuracy, predictions, gradient):
             break
         short = direction * unit_of(direction)
+        slope = inner(gradient, short)
+        if not problem.descends(slope, short, derivative):
+            break
         image = problem.predictions(short)
-        length = problem.step_length(predictions, image, inner(gradient, short))
+        length = problem.step_length(predictions, image, slope)
         if length == 0:
             break
         z, predictions = z + length * short, predictions + length * image
-        before, gradient = gradient, problem.gradient(predictions)
+        derivative, before = problem.derivative(predictions), gradient
+        gradient = problem.pull_back(derivative)
         direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
-        if inner(gradient, direction * unit_of(direction)) >= 0:
+        short = direction * unit_of(direction)
+        if not problem.descends(inner(gradient, short), short, derivative):
             direction = -gradient
     return z
 

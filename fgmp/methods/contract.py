@@ -109,9 +109,8 @@ class Exchange(NamedTuple):
 class Method(Protocol):
     """A federated method: an immutable object of hyper-parameters over pure functions.
 
-    Where states hold NamedTuples or dataclasses that the state at the start does not show, an attribute `state_types`
-    names these classes, as a tuple, and a checkpoint can hold them. Where clients and server draw numbers alike, the
-    class has a `seeded(seed)` that returns the method for a run of that seed.
+    A checkpoint pickles its states. Where clients and server draw numbers alike, the class has a `seeded(seed)` that
+    returns the method for a run of that seed.
     """
 
     def check(self, federation: Shaped) -> None:

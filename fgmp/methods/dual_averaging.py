@@ -85,7 +85,7 @@ class FedDualAvg(FedMid):
 
 
 class FastDualState(NamedTuple):
-    """Sums of gradients G and of iterates X, the model w, and the number of rounds so far."""
+    """Sums of gradients G and of the points X where they were taken, the model w, and the number of rounds so far."""
 
     gradients: Array
     iterates: Array
@@ -97,9 +97,10 @@ class FastDualState(NamedTuple):
 class FastFedDualAvg(FirstOrderMethod):
     """Fast federated dual averaging: dual averaging that uses strong convexity mu.
 
-    With t the number of gradients so far, a = (G - (mu/2) X - gamma x_0)/t and b = mu/2 + gamma/t, a local step is
-    G <- G + g(w), w <- S(-a/b, lambda/b), X <- X + w; the server averages G and X and takes the same w. Here
-    gamma = 1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1.
+    With w_1, .., w_t the points at which gradients were taken so far, G = sum g(w_s) and X = sum w_s, a local step is
+    G <- G + g(w), X <- X + w, w <- S(-a/b, lambda/b) with a = (G - (mu/2) X - gamma x_0)/t and b = mu/2 + gamma/t; the
+    server averages G and X and takes the same w. Here gamma = 1/learning_rate and x_0 = 0, so that mu = 0 gives
+    `FedDualAvg` with eta_s = 1.
 
     Parameters
     ----------
@@ -109,6 +110,18 @@ class FastFedDualAvg(FirstOrderMethod):
         mu, at least 0.
     **others
         As in `FirstOrderMethod`.
+
+    Notes
+    -----
+    Each gradient adds a lower bound of f, for f strongly convex with mu/2, to what w minimises:
+
+        sum_s [<g(w_s), x> + (mu/4) ||x - w_s||^2 + lambda ||x||_1] + (gamma/2) ||x - x_0||^2.
+
+    Its terms in x are t (<a, x> + (b/2) ||x||^2 + lambda ||x||_1), hence the update; and X has one iterate for each
+    gradient, the point at which that was taken. Update rules in words leave open whether clients or the server add the
+    model of a new round to X. Both would make it K + 1 iterates beside K gradients, and for mu > 0 the limit another
+    point; so a client adds the model that it was sent, and not its last one. On one client with lambda = 0 this is
+    gradient descent with the rate 1 / (gamma + (mu/2) t), which has the minimiser of f as its only limit.
 
     References
     ----------
@@ -140,16 +153,15 @@ class FastFedDualAvg(FirstOrderMethod):
         t = int(message["round"][0]) * self.local_iterations
         for rows in self.minibatches(client, rng):
             t += 1
-            G = G + client.gradient(w, rows)
+            G, X = G + client.gradient(w, rows), X + w
             w = self.model(G, X, t)
-            X = X + w
         return _encode_all({"gradients": G, "iterates": X})
 
     def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
         """G and X averaged, and the model they give."""
         G, X = self.total(state, replies).values()
         w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
-        return FastDualState(G, X + w, w, state.rounds + 1)
+        return FastDualState(G, X, w, state.rounds + 1)
 
     def total(self, state: FastDualState, replies: list[Reply]) -> Message:
         """G and X averaged."""

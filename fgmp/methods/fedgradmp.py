@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..advice import check_batches, check_rows
-from ..checks import check_option, settle_integer, settle_number
+from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client
 from ..local.defaults import solver_for
@@ -60,21 +60,16 @@ class FedGradMP(InDictionary):
     combination : Combination
         What the server makes of the answers before it keeps tau atoms: `Mean` by default, as in the paper; `Median` and
         `TrimmedMean` bear clients that lie.
-    identify : {"float64", "float32"}
-        "float32" takes Gamma from a gradient that is rounded to float32, and all else from the features themselves: see
-        the notes. It needs dense features, or a dictionary that makes them dense, and changes nothing where the data
-        are in float32.
 
     Raises
     ------
     ValueError
-        Where a parameter is out of its range; `check` adds the ranges that depend on the federation. In `prepare`,
-        where features are sparse and `identify` is "float32".
+        Where a parameter is out of its range; `check` adds the ranges that depend on the federation.
 
     Warns
     -----
     FewRowsWarning
-        In a run, where clients solve exactly and some have fewer rows than 3 tau.
+        In a run, where clients solve exactly and some have no more rows than 3 tau and the atoms that always stay.
     SmallSiteWarning
         In a run, where some have fewer rows than a minibatch.
 
@@ -83,23 +78,6 @@ class FedGradMP(InDictionary):
     Where the pseudo-code is silent: every client starts a round with Lambda = supp(x_t), as the proof of Lemma 3
     needs; the weights p_i are scaled to sum to one over the cohort; a restricted problem without a unique minimiser
     gets the one of minimum norm.
-
-    **Float32 to identify.** The derivatives d_j of the loss on the minibatch are those of the features; rounded, and
-    multiplied with rows A_J in float32, they give r up to an error e, and Gamma holds the largest entries of r + e.
-    With u = 2^-24, whatever the order of the sums over b rows,
-
-        |e| <= g |A_J|' |d|  entry by entry,  g = (b + 2) u / (1 - (b + 2) u),
-        ||P_Gamma r - r|| <= ||r - H_{2 tau}(r)|| + ||e_S|| + ||e_T|| <= ||r - H_{2 tau}(r)|| + sqrt(2) ||e||,
-
-    where S is what Gamma misses of the 2 tau largest of r, and T what it has instead: each entry of r + e on T is at
-    least as large as each on S, and there are as many. In orthonormal atoms approx_{2 tau}(r, eta_1) thus has
-
-        eta_1 <= 1 + sqrt(2) g || |A_J|' |d| || / ||r - H_{2 tau}(r)||,
-
-    about 1 + 1.5 10^-5 for 40 rows of independent entries. The theorem then has sqrt(eta_1^2 - 1), half a percent.
-    eta_2 and eta_3 stay as they are, and so does the accuracy of the model. The bound leaves out underflow
-    (`fgmp.rounded`); other atoms have none. A client keeps the copy, half the data, with its features, from `prepare`
-    on; compiled loops then keep no other one, so that a run has 1.5 times the data, where it would have 2.
 
     References
     ----------
@@ -126,14 +104,12 @@ class FedGradMP(InDictionary):
     radius: float | None = None
     selection: Selection = PER_OUTPUT
     combination: Combination = MEAN
-    identify: str = "float64"
     additive = True
 
     def __post_init__(self) -> None:
         check_dictionary(self.dictionary)
         check_selection(self.selection)
         check_combination(self.combination)
-        check_option("identify", self.identify, ("float64", "float32"))
         settle_integer(self, "sparsity")
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
@@ -147,12 +123,7 @@ class FedGradMP(InDictionary):
         self.selection.check(self.sparsity, shape)
         check_batches(self.batch_size, rows)
         if isinstance(self.solver_for(federation), Exact):
-            check_rows(min(3 * self.sparsity, shape[0]), rows)
-
-    def prepare(self, client: Client) -> Client:
-        """The client in coefficient space, with its features in float32 where `identify` asks for them."""
-        prepared = super().prepare(client)
-        return prepared.with_rounded() if self.is_rough(prepared) else prepared
+            check_rows(min(3 * self.sparsity + len(self.selection.always), shape[0]), rows)
 
     def start(self, federation: Shaped) -> SparseModel:
         """x_0 = 0, with an empty support."""
@@ -183,10 +154,10 @@ class FedGradMP(InDictionary):
 
     def refine(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
         """The loop over k of Algorithms 1 and 2 at one client."""
-        dictionary, tau, solver, rough = self.dictionary, self.sparsity, self.solver_for(client), self.is_rough(client)
+        dictionary, tau, solver = self.dictionary, self.sparsity, self.solver_for(client)
         x = SparseModel.from_message(message, client.model_shape)  # x_{t,1} = x_t and Lambda = supp(x_t)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            r = client.gradient(x, rows, rough=rough)  # r = grad g_{i,j}(x)
+            r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
             gamma = dictionary.approximate(r, 2 * tau, self.selection)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, dictionary, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
@@ -207,10 +178,6 @@ class FedGradMP(InDictionary):
     def solver_for(self, client: Client | Shaped) -> Solver:
         """How a client minimises: with `solver`, or as its loss asks for."""
         return solver_for(client.loss) if self.solver is None else self.solver
-
-    def is_rough(self, client: Client) -> bool:
-        """Whether a client identifies in float32 what it solves in float64."""
-        return self.identify == "float32" and client.dtype == np.float64
 
     def check_answer(self, state: SparseModel, message: Message) -> None:
         """A client answers with at most tau atoms (as `selection` counts)."""

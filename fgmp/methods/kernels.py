@@ -22,21 +22,18 @@ from ..local.compiled import (
     compiled_span,
     compiling_pays,
     has_compiled_derivative,
-    span_compiling_pays,
+    span_pays,
 )
-from ..local.exact_pursuit import refine_by_least_squares
-from ..local.row_span import row_span_pays, steps_in_the_row_span
-from ..local.sgd_pursuit import refine_by_sgd
-from ..local.solvers import SGD, Exact
+from ..local.solvers import Exact
 from ..losses import SquaredLoss
-from ..models import Array, Message, SparseModel, decode, encode
+from ..models import Message, SparseModel, decode, encode
 from ..selection import Overall, PerAtom, PerOutput
 from .baselines import FedIterHT, FedMid, FirstOrderMethod
-from .contract import Exchange, Method
+from .contract import Exchange
 from .dual_averaging import FedDualAvg
 from .fedgradmp import FedGradMP
 
-__all__ = ["Kernel", "answer_of", "is_readable", "kernel_for", "reads_rows"]
+__all__ = ["Kernel", "answer_of", "is_readable", "kernel_for"]
 
 
 @dataclass(frozen=True)
@@ -49,13 +46,10 @@ class Kernel:
         Of the loop, for tests and readers.
     answer : callable (client, message, generator) -> message
         Ends where the printed form ends, but for rounding.
-    by_row : bool
-        Whether it reads `Client.features_by_row`.
     """
 
     name: str
     answer: Callable[[Client, Message, np.random.Generator], Message]
-    by_row: bool = False
 
 
 def answer_of(exchange: Exchange, client: Client, readable: bool = False) -> Callable[..., Message]:
@@ -72,14 +66,6 @@ def answer_of(exchange: Exchange, client: Client, readable: bool = False) -> Cal
     """
     kernel = None if is_readable(readable) else kernel_for(exchange, client)
     return exchange.answer if kernel is None else kernel.answer
-
-
-def reads_rows(method: Method, client: Client, readable: bool = False) -> bool:
-    """Whether a kernel that serves a client in a round reads `Client.features_by_row`."""
-    if is_readable(readable):
-        return False
-    kernels = (kernel_for(exchange, client) for exchange in method.exchanges())
-    return any(kernel is not None and kernel.by_row for kernel in kernels)
 
 
 def is_readable(readable: bool) -> bool:
@@ -106,53 +92,33 @@ def kernel_for(exchange: Exchange, client: Client) -> Kernel | None:
 
 
 def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
-    solver, selection, several = method.solver_for(client), method.selection, client.n_outputs > 1
+    selection, several = method.selection, client.n_outputs > 1
     if not method.dictionary.orthonormal or not _same(method, FedGradMP, "into_ball") or selection.always:
         return None
     if type(selection) not in ((PerOutput,) if several else (PerOutput, PerAtom, Overall)):  # one output: all the same
         return None
-    if isinstance(client.loss, SquaredLoss) and type(solver) is Exact and method.radius is None:
-        if compiling_pays(client):
-            loop = partial(_by_least_squares, compiled_pursuit, method)
-            return Kernel("compiled least squares", loop, by_row=not method.is_rough(client))
-        return Kernel("least squares", partial(_by_least_squares, refine_by_least_squares, method))
-    if several and type(solver) is SGD and not method.is_rough(client) and solver.learning_rate is not None:
-        return Kernel("sgd", partial(_by_sgd, method, solver, solver.learning_rate))
-    return None
+    if not isinstance(client.loss, SquaredLoss) or type(method.solver_for(client)) is not Exact or method.radius:
+        return None
+    return Kernel("compiled least squares", partial(_pursued, method)) if compiling_pays(client) else None
 
 
-def _by_least_squares(
-    pursuit: Callable[..., SparseModel], method: FedGradMP, client: Client, message: Message, rng: np.random.Generator
-) -> Message:
+def _pursued(method: FedGradMP, client: Client, message: Message, rng: np.random.Generator) -> Message:
     x = SparseModel.from_message(message, client.model_shape)
     minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
-    return pursuit(client, x, minibatches, method.sparsity, method.is_rough(client)).message()
-
-
-def _by_sgd(
-    method: FedGradMP, solver: SGD, rate: float, client: Client, message: Message, rng: np.random.Generator
-) -> Message:
-    x = SparseModel.from_message(message, client.model_shape)
-    minibatches = client.minibatches(rng, method.batch_size, method.local_iterations)
-    inner_steps = partial(solver.minibatches, client.n_samples, rng)
-    return refine_by_sgd(client, x, minibatches, method.sparsity, method.radius, inner_steps, rate).message()
+    return compiled_pursuit(client, x, minibatches, method.sparsity).message()
 
 
 def _plain_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
     if not _same(method, FirstOrderMethod, "step", "minibatches"):
         return None
-    if not row_span_pays(client, method.local_iterations, method.batch_size):
+    if not span_pays(client, method.local_iterations, method.batch_size):
         return None
-    if span_compiling_pays(client):
-        return Kernel("compiled row span", partial(_in_the_row_span, compiled_span, method))
-    return Kernel("row span", partial(_in_the_row_span, steps_in_the_row_span, method))
+    return Kernel("compiled row span", partial(_in_the_row_span, method))
 
 
-def _in_the_row_span(
-    steps: Callable[..., Array], method: FirstOrderMethod, client: Client, message: Message, rng: np.random.Generator
-) -> Message:
+def _in_the_row_span(method: FirstOrderMethod, client: Client, message: Message, rng: np.random.Generator) -> Message:
     w, minibatches = decode(message, client.model_shape), method.minibatches(client, rng)
-    return encode(steps(client, w, method.learning_rate, minibatches))
+    return encode(compiled_span(client, w, method.learning_rate, minibatches))
 
 
 # What thresholds do between the gradient steps, by the functions of a method that say so.
@@ -172,7 +138,7 @@ def _compiled_steps(method: FirstOrderMethod, client: Client) -> Kernel | None:
         return None
     if not compiling_pays(client) or not has_compiled_derivative(client):
         return None
-    return Kernel("compiled steps", partial(_by_compiled_steps, method, between), by_row=True)
+    return Kernel("compiled steps", partial(_by_compiled_steps, method, between))
 
 
 def _by_compiled_steps(

@@ -67,6 +67,9 @@ class PooledConjugateGradient:
     """Squared loss on large supports: conjugate gradients at the server, one exchange of vectors for each step.
 
     The first exchange collects the gradient at the start, every other one the product B'B d / m_i of a direction d.
+    They end at a direction d with hardly any curvature d'Gd / d'd, G = sum p_i B'B / m_i, against the largest so far:
+    at most k times the machine precision, for k features, where `NormalEquations` takes G for singular, too. What is
+    left of the gradient there is rounding.
 
     Parameters
     ----------
@@ -93,10 +96,10 @@ class PooledConjugateGradient:
 
         def start(point: Point, replies: list[Reply]) -> Point:
             descent = weighted_sum(replies)["descent"]
-            return Point(point.model, (descent, descent))
+            return Point(point.model, (descent, descent, 0.0))
 
         def ask(point: Point) -> Message:
-            _, direction = point.memory
+            _, direction, _ = point.memory
             return {"support": point.model.message()["support"], "direction": direction * unit_of(direction)}
 
         def product(client: Client, message: Message, rng: np.random.Generator) -> Message:
@@ -105,16 +108,19 @@ class PooledConjugateGradient:
             return {"product": client.loss.row_weight(client.n_samples) * (columns.T @ image)}
 
         def step(point: Point, replies: list[Reply]) -> Point:
-            (residual, direction), product = point.memory, weighted_sum(replies)["product"]
+            (residual, direction, steepest), product = point.memory, weighted_sum(replies)["product"]
             unit = unit_of(direction)
             short = residual * unit, direction * unit
             curvature, energy = inner(short[1], product), inner(short[0], short[0])
-            if not (curvature > 0 and energy > 0):  # the minimiser is reached
+            square = inner(short[1], short[1])
+            steepest = max(steepest, curvature / square) if square else 0.0
+            cut = len(product) * float(np.finfo(product.dtype).eps)
+            if not (energy > 0 and curvature > cut * steepest * square):  # the minimiser is reached
                 return point
             length = energy / curvature / unit
             left = residual - length * product
             model = replace(point.model, values=point.model.values + length * short[1])
-            return Point(model, (left, left + inner(left * unit, left * unit) / energy * direction))
+            return Point(model, (left, left + inner(left * unit, left * unit) / energy * direction, steepest))
 
         steps = [Exchange(ask, product, step, expects(product=VECTOR), Sum())] * self.steps
         return (Exchange(ask_at_point, gradient, start, expects(descent=VECTOR), Sum()), *steps)
@@ -126,11 +132,8 @@ def _solved(model: SparseModel, gram: Array, right: Array, dictionary: StandardB
     if solved is not None:
         return replace(model, values=model.values + solved[1])
     right = gram @ model.values + right
-    coordinates = dictionary.coordinates(model.support)
-    if coordinates is None:
-        return replace(model, values=solve_semidefinite(gram, right))
-    forth = coordinates.to_coefficients.astype(gram.dtype, copy=False)
-    return replace(model, values=forth @ solve_semidefinite(forth.T @ gram @ forth, forth.T @ right))
+    metric = None if dictionary.orthonormal else dictionary.inner_products(model.support)
+    return replace(model, values=solve_semidefinite(gram, right, metric))
 
 
 def _only_squared(federation: Shaped, solver: Any) -> None:

@@ -15,7 +15,8 @@ from ..federation import Client
 from ..methods.answers import REASONS
 from ..methods.contract import Method, State
 from ..models import Array, SparseModel, Support
-from .columns import Column
+from .secure_sums import SecureSum
+from .summing import summed_objective
 
 if TYPE_CHECKING:
     from .transports import Transport
@@ -91,9 +92,11 @@ class Books:
         Who tells the objective; it may know the truth.
     metrics : mapping of str to callable
     evaluated : ndarray of int
-        The clients whose mean objective is recorded.
+        The clients whose mean objective is recorded; there is none where nobody is named, as in a run with noise.
     best_by : str
-        The column whose lowest value leads.
+        The column whose lowest value leads; the last row does where it is an objective that nobody is asked for.
+    secure : SecureSum, optional
+        How objectives are added up, where the server must not see them.
     """
 
     def __init__(
@@ -103,12 +106,15 @@ class Books:
         metrics: Mapping[str, Metric],
         evaluated: Support,
         best_by: str,
+        secure: SecureSum | None = None,
     ) -> None:
+        self.secure = secure
         self.method, self.transport, self.metrics, self.best_by = method, transport, dict(metrics), best_by
         self.truth, self.evaluated = transport.truth, evaluated
+        self.last_leads = best_by == "objective" and not len(evaluated)
         weights = transport.shape.weights[evaluated]
         self.weights = weights if len(weights) == transport.shape.n_clients else weights / weights.sum()
-        self._columns: dict[str, Column] = {}
+        self._columns: History = {}
 
     @property
     def clients(self) -> list[Client]:
@@ -122,12 +128,15 @@ class Books:
         row: dict[str, float] = {"round": progress.number}
         if self.truth is not None:
             row["relative_error"] = float(np.linalg.norm(x - self.truth) / np.linalg.norm(self.truth))
-        row["objective"] = self._objective(self.method.coefficients(progress.state))
+        if len(self.evaluated):
+            row["objective"] = self._objective(self.method.coefficients(progress.state))
         row |= progress.totals.columns()
         # A copy each, because a metric may write into what it gets.
         row |= {name: _number(name, metric(x.copy())) for name, metric in self.metrics.items()}
         self._write(progress.rows, row)
         recorded = progress._replace(rows=progress.rows + 1)
+        if self.last_leads:
+            return recorded._replace(lead=Lead(progress.state, progress.number, float("nan")))
         value = float(column_of(self.history(recorded), self.best_by, "best_by")[-1])
         lead = progress.lead
         if lead is None or value < lead.value or (np.isnan(lead.value) and not np.isnan(value)):
@@ -136,20 +145,20 @@ class Books:
 
     def history(self, progress: Progress) -> History:
         """The rows so far as columns, not writeable; asking again costs as little after many rounds as after few."""
-        return {name: column.view(progress.rows) for name, column in self._columns.items()}
+        rows = {name: column[: progress.rows] for name, column in self._columns.items()}
+        for column in rows.values():
+            column.setflags(write=False)
+        return rows
 
     def take(self, history: History) -> None:
         """Go on from the rows of an earlier run."""
-        self._columns = {name: Column(column.dtype, column) for name, column in history.items()}
-
-    def release(self) -> None:
-        """Let go of what a look at the whole history has brought into memory."""
-        for column in self._columns.values():
-            column.release()
+        self._columns = {name: column.copy() for name, column in history.items()}
 
     def _objective(self, coefficients: Array) -> float:
         sparse = SparseModel.of(coefficients)
         model = sparse if 4 * len(sparse.support) < coefficients.size else coefficients
+        if self.secure is not None:
+            return summed_objective(self.transport, self.evaluated, model, self.weights, self.secure)
         told = self.transport.objectives(self.evaluated, model)
         present = [i for i, value in enumerate(told) if value is not None]
         if len(present) == len(told):
@@ -160,9 +169,12 @@ class Books:
 
     def _write(self, place: int, row: dict[str, float]) -> None:
         if not self._columns:
-            self._columns = {name: Column(np.int64 if name in _COUNTS else np.float64) for name in row}
+            self._columns = {name: np.empty(64, np.int64 if name in _COUNTS else np.float64) for name in row}
         for name, value in row.items():
-            self._columns[name].write(place, value)
+            column = self._columns[name]
+            if place >= len(column):  # twice the room, so that a long run copies each number a few times only
+                column = self._columns[name] = np.concatenate([column, np.empty_like(column)])
+            column[place] = value
 
 
 def column_of(history: History, column: str, argument: str = "column") -> Array:

@@ -1,33 +1,26 @@
-"""Checkpoints: how far a run is, in one file that is written whole or not at all, and known by its checksum.
+"""Checkpoints: how far a run is, in one file that is written whole or not at all.
 
-A file is an archive of plain arrays (``.npz``, read without pickles), of which one is a header in JSON, and then a line
-with the version, the checksum and the length. It is written beside the old one, synchronised and renamed; the old one
-stays as ``.previous``.
+A file is written beside the old one by joblib, synchronised and renamed. It is a pickle: open only files of your own.
+That of a run with noise holds the secret that the noise is drawn from: it is the server's, and its owner's to read.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import re
+import pickle
 import time
-import zipfile
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
-import numpy as np
+import joblib
 
 from ..advice import CheckpointWarning, advise
-from .books import History, Lead, Progress, Totals
-from .fingerprints import Fingerprint, differences
-from .state_codec import Types, decode_state, encode_state, name_of
+from ..checks import shown
+from .books import History, Progress
 
-__all__ = ["Checkpoint", "Keeper"]
+__all__ = ["Checkpoint", "Keeper", "digest"]
 
-_VERSION = 1
-_LINE = re.compile(rb"\nfgmp checkpoint (\d+) sha256 ([0-9a-f]{64}) bytes (\d+)\n\Z")
-_BOOKS: Types = {name_of(kind): kind for kind in (Progress, Totals, Lead)}
 _PAUSE = 60.0
 
 
@@ -36,26 +29,28 @@ class Checkpoint(NamedTuple):
 
     Attributes
     ----------
-    run : dict of str
-        The fingerprint of the run.
-    content : tree and arrays
-        Progress and history, not yet decoded.
-    path : Path
-        Where it was found.
+    run : dict of str to (str, str)
+        What makes the run this one and no other: for each part a word to show and a checksum.
+    seed : int
+    progress : Progress
+    history : dict of str to ndarray
+    secret : bytes
+        Of a run with noise; otherwise empty.
     """
 
-    run: Fingerprint
-    content: tuple[Any, list[Any]]
-    path: Path
-
-    @property
-    def seed(self) -> int:
-        """The seed of the run."""
-        return int(self.run["seed"])
+    run: dict[str, tuple[str, str]]
+    seed: int
+    progress: Progress
+    history: History
+    secret: bytes = b""
 
 
-class Damaged(ValueError):
-    """A file that is no whole checkpoint."""
+def digest(value: Any) -> str:
+    """A checksum of any object; of one that cannot be pickled, such as a streamed matrix, of its kind and shape."""
+    try:
+        return str(joblib.hash(value))
+    except (pickle.PicklingError, TypeError, AttributeError):
+        return f"{type(value).__qualname__} {getattr(value, 'shape', '')}"
 
 
 class Keeper:
@@ -71,44 +66,46 @@ class Keeper:
 
     def __init__(self, path: str | os.PathLike[str], every: int | None) -> None:
         self.path, self.every = Path(path), every
-        self.previous, self.partial = (Path(f"{self.path}.{end}") for end in ("previous", "partial"))
-        self.saved, self.sound, self.failing, self.last = -1, True, False, time.monotonic()
-        self.found = self._find()
-        self.run: Fingerprint = {}
-        self.types: Types = {}
+        self.saved, self.failing, self.last = -1, False, time.monotonic()
+        self.found = self._read() if self.path.exists() else None
+        self.run: dict[str, tuple[str, str]] = {}
+        self.seed, self.secret = 0, b"" if self.found is None else self.found.secret
 
-    def go_on(self, run: Fingerprint, types: Types, rounds: int) -> tuple[Progress, History] | None:
+    def go_on(self, parts: Mapping[str, Any], seed: int, rounds: int) -> tuple[Progress, History] | None:
         """What an earlier run left here, None where there was none; a ValueError where it was another run.
 
         Parameters
         ----------
-        run : dict of str
-            The fingerprint of this run.
-        types : mapping of str to type
-            The classes that its states may hold.
+        parts : mapping
+            Whatever decides what a round does or what is recorded: method, data, options.
+        seed : int
         rounds : int
             Those asked for.
         """
-        self.run, self.types, found = run, {**types, **_BOOKS}, self.found
-        self.found = None
+        self.run = {name: (shown(value), digest(value)) for name, value in ({"seed": seed} | dict(parts)).items()}
+        self.seed, found, self.found = seed, self.found, None
         if found is None:
             return None
-        if found.run != run:
+        names = sorted({*self.run, *found.run})
+        if other := [name for name in names if self.run.get(name, ("", ""))[1] != found.run.get(name, ("", ""))[1]]:
+            texts = [f"{n} is {self.run.get(n, ('absent',))[0]}, not {found.run.get(n, ('absent',))[0]}" for n in other]
             raise ValueError(
-                f"checkpoint {str(found.path)!r} is of another run: {'; '.join(differences(found.run, run))}; expected "
-                "the same run, or the path of a file that does not exist yet"
+                f"checkpoint {str(self.path)!r} is of another run: {'; '.join(texts)}; expected the same run, or the "
+                "path of a file that does not exist yet"
             )
-        progress, history = decode_state(*found.content, self.types)
-        if progress.number > rounds:
+        if found.progress.number > rounds:
             raise ValueError(
-                f"rounds is {rounds}; expected at least {progress.number}, which checkpoint {str(found.path)!r} has"
+                f"rounds is {rounds}; expected at least {found.progress.number}, which checkpoint {str(self.path)!r} "
+                "has"
             )
-        self.saved = progress.number
-        return progress, history
+        self.saved = found.progress.number
+        return found.progress, found.history
 
     def due(self, progress: Progress) -> bool:
         """Whether it is time for a checkpoint."""
         if progress.number == 1:  # a state that cannot be written says so before any time is lost
+            return True
+        if self.secret:  # what a round released is released once
             return True
         if self.every is not None:
             return progress.number % self.every == 0
@@ -121,17 +118,12 @@ class Keeper:
         """
         if progress.number == self.saved:
             return
-        tree, arrays = encode_state((progress, dict(history)), self.types)
         try:
-            self._write({"run": self.run, "content": tree}, arrays)
+            self._write(Checkpoint(self.run, self.seed, progress, dict(history), self.secret))
         except OSError as error:
-            _remove(self.partial)
             if self.saved < 0:
-                raise OSError(
-                    error.errno,
-                    f"checkpoint cannot be written ({error.strerror}); expected a path to write to",
-                    str(self.path),
-                ) from error
+                reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
+                raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:
                 advise(
                     f"the checkpoint of round {progress.number} could not be written to {str(self.path)!r} "
@@ -143,94 +135,22 @@ class Keeper:
             self.saved, self.failing = progress.number, False
         self.last = time.monotonic()
 
-    def _write(self, header: dict[str, Any], arrays: list[Any]) -> None:
-        text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        with open(self.partial, "w+b") as file:
-            np.savez(file, header=text, **{f"array_{i}": array for i, array in enumerate(arrays)})
-            length = file.seek(0, os.SEEK_END)
-            digest = _checksum(_VERSION, file, length)
-            file.write(f"\nfgmp checkpoint {_VERSION} sha256 {digest} bytes {length}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
-        if self.sound and self.path.exists():
-            os.replace(self.path, self.previous)
-        os.replace(self.partial, self.path)
-        self.sound = True
-        _synchronise(self.path.parent)
+    def _write(self, checkpoint: Checkpoint) -> None:
+        partial, mode = Path(f"{self.path}.partial"), 0o600 if self.secret else 0o666
+        try:
+            with open(partial, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+                joblib.dump(tuple(checkpoint), file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+        finally:
+            partial.unlink(missing_ok=True)
 
-    def _find(self) -> Checkpoint | None:
-        """The last sound checkpoint; None where there is no file; a ValueError where all are damaged."""
-        _remove(self.partial)
-        damaged: list[str] = []
-        for path in (self.path, self.previous):
-            if not path.exists():
-                continue
-            try:
-                found = _read(path)
-            except Damaged as error:
-                damaged.append(f"{str(path)!r} {error}")
-                self.sound = False
-                continue
-            if damaged:
-                advise(f"checkpoint {damaged[0]}; the previous one, {str(path)!r}, is used", CheckpointWarning)
-            return found
-        if damaged:
+    def _read(self) -> Checkpoint:
+        try:
+            return Checkpoint(*joblib.load(self.path))
+        except Exception as error:  # a pickle that is none may raise anything
             raise ValueError(
-                f"checkpoint {' and '.join(damaged)}; expected a whole file, or none, to start from the beginning"
-            )
-        return None
-
-
-def _read(path: Path) -> Checkpoint:
-    """The checkpoint in a file."""
-    with open(path, "rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - 200))
-        line = _LINE.search(file.read())
-        if line is None:
-            raise Damaged("does not end as a checkpoint does")
-        version, digest, length = int(line[1]), line[2].decode(), int(line[3])
-        if size != length + len(line[0]):
-            raise Damaged(f"has {size} bytes and should have {length + len(line[0])}")
-        if _checksum(version, file, length) != digest:
-            raise Damaged("has another checksum than it says")
-    if version != _VERSION:
-        raise ValueError(f"checkpoint {str(path)!r} has version {version}; expected {_VERSION}")
-    with zipfile.ZipFile(path) as archive:  # as it was written: what is compressed may be of any size
-        if any(entry.compress_type != zipfile.ZIP_STORED or entry.file_size > length for entry in archive.infolist()):
-            raise Damaged("holds arrays that are compressed")
-    with np.load(path, allow_pickle=False) as archive:
-        header = json.loads(archive["header"].tobytes())
-        arrays = [archive[f"array_{i}"] for i in range(len(archive.files) - 1)]
-    return Checkpoint(header["run"], (header["content"], arrays), path)
-
-
-def _checksum(version: int, file: BinaryIO, length: int) -> str:
-    """Of the version and the first `length` bytes of a file, which then stands behind them."""
-    digest, left = hashlib.sha256(f"{version}\n".encode()), length
-    file.seek(0)
-    while left > 0 and (part := file.read(min(left, 2**16))):
-        digest.update(part)
-        left -= len(part)
-    return digest.hexdigest()
-
-
-def _synchronise(folder: Path) -> None:
-    """Have the names in a folder written, where the system can."""
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except OSError:
-        return
-    try:
-        os.fsync(descriptor)
-    except OSError:
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _remove(path: Path) -> None:
-    try:
-        path.unlink(missing_ok=True)
-    except OSError:
-        pass
+                f"checkpoint {str(self.path)!r} cannot be read ({type(error).__name__}: {error}); expected a file that "
+                "this version wrote, or the path of one that does not exist yet"
+            ) from error

@@ -1,14 +1,16 @@
-"""What may go wrong with clients in a simulation: they drop out, are late, send garbage, or lie.
+"""What may go wrong with clients in a simulation: they drop out, or something else arrives than they sent.
 
 Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place in
-the list: not on the number of workers, nor on who else takes part. Of what reaches the server nothing says that a fault
-made it: the server sees an answer, or none.
+the list: not on who else takes part. Of what reaches the server nothing says that a fault made it: the server sees an
+answer, or none.
 
 Examples
 --------
 >>> import fgmp
+>>> from fgmp.running.faults import Changed
 >>> federation = fgmp.make_sparse_regression(n_clients=10, n_features=50, sparsity=3, rng=0)
->>> faults = [fgmp.DropOut(probability=0.2), fgmp.NotFinite(clients=[7])]
+>>> broken = Changed(lambda answer, client: answer | {"values": answer["values"] + float("nan")}, clients=[7])
+>>> faults = [fgmp.DropOut(probability=0.2), broken]
 >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=5, rng=0, faults=faults)
 >>> bool(result.history["relative_error"][-1] < 1e-12), int(result.history["left_out_not_finite"][-1]) in range(1, 6)
 (True, True)
@@ -16,7 +18,6 @@ Examples
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -25,22 +26,9 @@ import numpy as np
 
 from ..checks import check_integer, check_number, check_sequence, settle_number, shown
 from ..federation import Client
-from ..models import Array, Message
+from ..models import Message
 
-__all__ = [
-    "DropOut",
-    "Fault",
-    "Faults",
-    "Late",
-    "Lie",
-    "NotFinite",
-    "OutOfRange",
-    "RepeatedIndices",
-    "Struck",
-    "TooManyEntries",
-    "WrongShape",
-    "check_faults",
-]
+__all__ = ["Changed", "DropOut", "Fault", "Faults", "Struck", "check_faults"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,132 +58,30 @@ class Fault:
             settled = tuple(check_integer("clients", key, at_least=0) for key in keys)
         object.__setattr__(self, "clients", settled)
 
-    def answered(self, answer: Message, client: Client) -> Message:
-        """What arrives in place of an answer."""
-        return answer
-
-    def delay(self, generator: np.random.Generator) -> float:
-        """By how much more than the deadline the answer takes; below 0 is in time."""
-        return -math.inf
-
 
 @dataclass(frozen=True, kw_only=True)
 class DropOut(Fault):
     """The client is not there for a round: it computes and sends nothing. With probability 1 it never answers."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Late(Fault):
-    """The client takes a time from an exponential distribution, and the server waits no longer than the deadline.
-
-    A late answer has travelled, and is counted among the bytes, but not used. The time is simulated: nobody waits, and
-    the seconds of the history do not contain it.
+@dataclass(frozen=True)
+class Changed(Fault):
+    """Something else arrives than the client sent: garbage, or a lie.
 
     Parameters
     ----------
-    deadline : float
-        At least 0, in the unit of `mean_delay`: an answer is late with probability exp(-deadline / mean_delay).
-    mean_delay : float, default 1.0
-        Above 0.
+    change : callable (answer, client) -> answer
+        Answers are mappings of names to arrays; it returns another one.
     **others
         As in `Fault`.
     """
 
-    deadline: float
-    mean_delay: float = 1.0
+    change: Callable[[Message, Client], Any]
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_number(self, "deadline", at_least=0)
-        settle_number(self, "mean_delay", above=0)
-
-    def delay(self, generator: np.random.Generator) -> float:
-        """An exponential variable less the deadline."""
-        return float(generator.exponential(self.mean_delay)) - self.deadline
-
-
-@dataclass(frozen=True, kw_only=True)
-class NotFinite(Fault):
-    """All numbers of the answer but the indices are nan, or another value that is no number.
-
-    Parameters
-    ----------
-    value : float, default nan
-    **others
-        As in `Fault`.
-    """
-
-    value: float = math.nan
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if not isinstance(self.value, float) or math.isfinite(self.value):
-            raise ValueError(f"value is {shown(self.value)}; expected nan or an infinity")
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer with `value` everywhere."""
-        return _changed(answer, lambda values: np.full_like(values, self.value))
-
-
-@dataclass(frozen=True, kw_only=True)
-class WrongShape(Fault):
-    """Every array of the answer but the indices is flat, and has one entry more than it should."""
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer with a 0 at the end of its arrays."""
-        return _changed(answer, lambda values: np.append(values, values.dtype.type(0)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class RepeatedIndices(Fault):
-    """The first index stands in place of all; answers without indices stay as they are."""
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer with one index, as often as there were indices, and twice where there was one."""
-        return _reindexed(answer, lambda s, v: (np.full(max(len(s), 2), s[0]), np.resize(v, max(len(s), 2))))
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutOfRange(Fault):
-    """The last index is the number of coefficients, one more than the largest; without indices answers stay."""
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer with an index that is too large."""
-        size = math.prod(client.model_shape)
-        return _reindexed(answer, lambda support, values: (np.append(support[:-1], size), values))
-
-
-@dataclass(frozen=True, kw_only=True)
-class TooManyEntries(Fault):
-    """Every index instead of tau, with the values over and over; answers without indices stay as they are."""
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer with all coefficients."""
-        size = math.prod(client.model_shape)
-        return _reindexed(answer, lambda support, values: (np.arange(size), np.resize(values, size)))
-
-
-@dataclass(frozen=True, kw_only=True)
-class Lie(Fault):
-    """All numbers of the answer but the indices are multiplied by a factor: a server cannot see that.
-
-    Parameters
-    ----------
-    factor : float, default -1.0
-        -1 is the wrong sign.
-    **others
-        As in `Fault`.
-    """
-
-    factor: float = -1.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle_number(self, "factor")
-
-    def answered(self, answer: Message, client: Client) -> Message:
-        """The answer, scaled."""
-        return _changed(answer, lambda values: values * values.dtype.type(self.factor))
+        if not callable(self.change):
+            raise ValueError(f"change is {shown(self.change)}; expected a callable (answer, client) -> answer")
 
 
 class Struck(NamedTuple):
@@ -203,19 +89,18 @@ class Struck(NamedTuple):
 
     Attributes
     ----------
-    absent, late : bool
-    spoil : tuple of callable (answer, client) -> answer
+    absent : bool
+    changes : tuple of callable (answer, client) -> answer
         In order.
     """
 
     absent: bool
-    late: bool
-    spoil: tuple[Callable[[Message, Client], Message], ...]
+    changes: tuple[Callable[[Message, Client], Any], ...]
 
     def answer(self, answer: Any, client: Client) -> Any:
         """What arrives at the server."""
-        for spoil in self.spoil if isinstance(answer, dict) else ():
-            answer = spoil(answer, client)
+        for change in self.changes:
+            answer = change(answer, client)
         return answer
 
 
@@ -237,16 +122,15 @@ class Faults:
 
     def of(self, number: int, key: int) -> Struck:
         """What strikes a client in round `number`."""
-        absent, late, spoil = False, False, []
+        absent, changes = False, []
         for place, (fault, chosen) in enumerate(zip(self.faults, self.may_strike, strict=True)):
             if key not in chosen:
                 continue
             generator = np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=(5, number, place, key)))
             if generator.random() < fault.probability:
                 absent |= isinstance(fault, DropOut)
-                late |= fault.delay(generator) > 0
-                spoil.append(fault.answered)
-        return Struck(absent, late, tuple(spoil))
+                changes += [fault.change] if isinstance(fault, Changed) else []
+        return Struck(absent, tuple(changes))
 
 
 def check_faults(faults: Any) -> tuple[Fault, ...] | None:
@@ -273,19 +157,3 @@ def _chosen(fault: Fault, place: int, seed: int, keys: Sequence[int]) -> frozens
     if strange := sorted(named - set(keys)):
         raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {keys[0]}")
     return named
-
-
-def _changed(answer: Message, change: Callable[[Array], Array]) -> Message:
-    """The answer with its arrays of floats changed."""
-    return {name: change(array) if array.dtype.kind == "f" else array for name, array in answer.items()}
-
-
-def _reindexed(answer: Message, change: Callable[[Array, Array], tuple[Array, Array]]) -> Message:
-    """The answer with its indices and their values changed, where it has some."""
-    after = dict(answer)
-    for name, support in answer.items():
-        values = name.removesuffix("support") + "values"
-        if name.endswith("support") and values in answer and len(support):
-            indices, after[values] = change(support, answer[values])
-            after[name] = indices.astype(support.dtype)
-    return after

@@ -20,12 +20,11 @@ from ..shapes import Shape
 from .books import Books, Metric, Progress, Totals
 from .checkpoints import Keeper
 from .closing import advise_at_the_end, is_above_its_start
-from .fingerprints import fingerprint
-from .privacy import GaussianNoise
+from .privacy import GaussianNoise, check_private, new_secret, public_shape
+from .randomness import draw_cohort
 from .results import Best, Estimate, Result
-from .rounds import draw_cohort, play_round
+from .rounds import play_round
 from .secure_sums import SecureSum
-from .state_codec import classes_for
 from .stopping import Callback
 from .summing import collector_for
 from .transports import Transport
@@ -64,7 +63,8 @@ def federate(
     rounds, cohort_size, rng
         As in `simulate`.
     record_every, metrics, callback, objective_on, best_by, progress, checkpoint, every, secure, private
-        As in `simulate`. The objective is the mean over those who say theirs.
+        As in `simulate`. The objective is the mean over those who say theirs; with noise nobody is asked. `secure` and
+        `private` go together within a process only.
 
     Returns
     -------
@@ -94,25 +94,40 @@ def federate(
     keeper = _keeper(checkpoint, every)
     seed = keeper.found.seed if rng is None and keeper and keeper.found else check_seed("rng", rng)
     method = seeded(method, seed)
+    check_private(private)
+    if private is not None:
+        shape = public_shape(shape, private)
+        if objective_on is not None:
+            raise ValueError(
+                f"objective_on is {shown(objective_on)}; expected None, as private is given: no objectives"
+            )
+        if secure is not None and hasattr(transport, "secure_sum"):
+            raise ValueError("private is given, and the answers are summed by the clients; expected one of the two")
     method.check(shape)
     progress = check_truth("progress", progress)
     callbacks = _callbacks(callback)
     metrics = _metrics(metrics)
-    evaluated = _clients_evaluated(shape, objective_on, seed)
-    collector = collector_for(method, shape.n_clients, cohort_size, rounds, secure, private)
+    evaluated = _clients_evaluated(shape, objective_on, seed) if private is None else np.empty(0, np.intp)
+    secret = b"" if private is None else new_secret(private)
+    if keeper:
+        secret = keeper.secret = keeper.secret or secret
+    collector = collector_for(method, shape.n_clients, cohort_size, rounds, secure, private, secret)
+    summed = None
+    if secure is not None and private is None:
+        summed = secure.of_objectives(int(np.count_nonzero(shape.weights[evaluated])), cohort_size)
 
     began = time.perf_counter()
     transport.prepare(method, seed)
     start = method.start(shape)
-    used = Totals(time.perf_counter() - began, left_out=transport.left_out, epsilon=collector.epsilon(0))
+    left_out = transport.left_out if private is None else ()
+    used = Totals(time.perf_counter() - began, left_out=left_out, epsilon=collector.epsilon(0))
     reached = Progress(0, start, used)
-    books = Books(method, transport, metrics, evaluated, best_by)
+    books = Books(method, transport, metrics, evaluated, best_by, summed)
     earlier = None
     if keeper:
         options = {"cohort_size": cohort_size, "record_every": record_every, "objective_on": evaluated}
         options |= {"best_by": best_by, "metrics": ", ".join(metrics)} | collector.options()
-        run = fingerprint(method, seed, options) | transport.fingerprint()
-        earlier = keeper.go_on(run, classes_for(method, reached.state), rounds)
+        earlier = keeper.go_on({"method": method, **options, **transport.fingerprint()}, seed, rounds)
     if earlier is None:
         reached = books.record(reached)
     else:
@@ -122,7 +137,6 @@ def federate(
     def keep() -> None:
         if keeper:
             keeper.save(reached, books.history(reached))
-            books.release()
 
     def is_stopped() -> bool:
         return reached.number > 0 and any(stop(books.history(reached)) for stop in callbacks)
@@ -133,7 +147,10 @@ def federate(
         keep()
         with bar, transport:
             while not (reached.number % record_every == 0 and is_stopped()) and reached.number < rounds:
-                cohort = draw_cohort(seed, reached.number + 1, shape.n_clients, cohort_size)
+                if collector.private is None:
+                    cohort = draw_cohort(seed, reached.number + 1, shape.n_clients, cohort_size)
+                else:
+                    cohort = collector.private.cohort(reached.number + 1, cohort_size)
                 with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
                     played = play_round(method, reached, transport, shape.weights, cohort, seed, collector)
                     # One assignment: wherever Ctrl-C comes, `reached` is a whole round.
@@ -170,9 +187,9 @@ def _result(
     history = {name: column.copy() for name, column in books.history(reached).items()}
     assert reached.lead is not None
     leading = _model(method, reached.lead.state)
-    best = Best(*leading, reached.lead.round, reached.lead.value, books.best_by)
+    best = Best(*leading, reached.lead.round, reached.lead.value, "last" if books.last_leads else books.best_by)
     ended = last
-    if not is_private:  # epsilon pays for the last model, not for a choice by the data's objective
+    if not is_private:
         with np.errstate(over="ignore", invalid="ignore"):
             ended = leading if is_above_its_start(books.clients, last.coefficients, history["objective"]) else last
     if interrupted:
@@ -180,7 +197,7 @@ def _result(
             f"Ctrl-C ended the run after round {reached.number} of {rounds}; the result is what there was",
             InterruptedWarning,
         )
-    else:
+    elif not is_private:
         with np.errstate(over="ignore", invalid="ignore"):
             advise_at_the_end(method, books.clients, last.coefficients, history, ended is not last)
     return Result(*ended, history, seed, reached.state, best, last, evaluated, interrupted)

@@ -73,7 +73,8 @@ def polish(
     Raises
     ------
     ValueError
-        Where the support is empty, or something does not fit the federation.
+        Where the support is empty, or something does not fit the federation; where the result is of a run with noise,
+        for the sums of a closing exchange are exact.
 
     Warns
     -----
@@ -151,6 +152,8 @@ class OnSupport(InDictionary):
 def _check_result(result: Any) -> None:
     """What polish needs of a result, which anyone can make or change."""
     check_kind("result", result, Result, "a Result, as simulate returns it")
+    if "epsilon" in result.history:
+        raise ValueError("result is of a run with noise, and polish adds exact sums; expected one without epsilon")
     last = check_kind("result.last", result.last, Estimate, "the last Estimate of a run")
     found = check_array("result.coefficients", result.coefficients)
     if not np.any(found) and not np.any(check_array("result.last.coefficients", last.coefficients)):

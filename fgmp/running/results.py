@@ -51,8 +51,7 @@ class Result:
     ----------
     x : ndarray
         Where the run ended, as a signal, shape (n_features,), or (n_features, n_outputs): the last estimate, or that of
-        `best` where the last one's objective is above the start's, or not finite. With noise the last in any case:
-        epsilon does not pay for a choice by the objective.
+        `best` where the last one's objective is above the start's, or not finite. With noise the last in any case.
     support : ndarray of int
         Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
         the standard basis, atoms in a dictionary.
@@ -63,13 +62,15 @@ class Result:
         federation knows the truth; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's
         own work so far (clients one after another, the server, and at row 0 the preparation of the clients), without
         the books; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many answered every exchange of that round
-        with what was asked for; with noise ``epsilon``, spent so far.
+        with what was asked for. With noise ``epsilon``, spent so far, and no ``objective``; ``clients`` are then those
+        that were asked, and ``bytes_up`` those of what is added up: see `GaussianNoise`.
     seed : int
-        The seed of the run: ``rng=seed`` repeats it.
+        The seed of the run: ``rng=seed`` repeats it, but for noise and its cohorts, which come from a secret.
     state : object
         The server's last state, as the method defines it.
     best : Best
-        The best model that was recorded, the start included: by the objective, it is never worse than the start.
+        The best model that was recorded, the start included: by the objective, it is never worse than the start. With
+        noise the last one, of column ``"last"``, unless it is chosen by a metric.
     last : Estimate
         The last estimate in any case, as the method has it: x, support and coefficients.
     objective_on : ndarray of int or None
@@ -79,10 +80,10 @@ class Result:
         Whether Ctrl-C ended the run: then all this is of its last finished round.
     """
 
-    x: Array
+    x: Array = field(repr=False)
     support: Array
-    coefficients: Array
-    history: History
+    coefficients: Array = field(repr=False)
+    history: History = field(repr=False)
     seed: int
     state: State = field(repr=False)
     best: Best

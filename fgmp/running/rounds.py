@@ -6,22 +6,14 @@ import time
 
 import numpy as np
 
-from ..methods.answers import REASONS, Missed, reason_against
+from ..methods.answers import REASONS, Missed
 from ..methods.contract import Method
 from ..models import Array, Support, message_bytes
 from .books import Progress, Totals
 from .summing import Collected, Collector
 from .transports import Transport
 
-__all__ = ["draw_cohort", "play_round"]
-
-
-def draw_cohort(seed: int, number: int, n_clients: int, cohort_size: int) -> Support:
-    """The clients of round `number`, increasing: `cohort_size` of them, uniformly without replacement."""
-    if cohort_size == n_clients:
-        return np.arange(n_clients)
-    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(0, number)))
-    return np.sort(generator.choice(n_clients, cohort_size, replace=False))
+__all__ = ["play_round"]
 
 
 def play_round(
@@ -71,12 +63,12 @@ def play_round(
             collected = collector.collect_sum(exchange, state, total / weights[cohort].sum(), summed)
         else:
             answers = transport.answers(cohort, message, seed, number, index)
-            reasons = [reason_against(exchange.check, state, answer) for answer in answers]
+            reasons = [collector.reason_against(exchange, state, answer) for answer in answers]
             arrived = [answer.answer if isinstance(answer, Missed) else answer for answer in answers]
             taken = np.array([not reason for reason in reasons])
             total = weights[cohort[taken]].sum()
             if total > 0:
-                collected = collector.collect(exchange, state, weights[cohort], arrived, taken, place)
+                collected = collector.collect(exchange, state, weights[cohort], arrived, taken, (number, index))
             else:
                 collected = Collected(state, sum(message_bytes(answer) for answer in arrived), 0)
         always &= taken
@@ -89,6 +81,7 @@ def play_round(
         if total <= 0:
             always[:] = False
             break
-    answered = int(np.count_nonzero(always))
+    # With noise nobody is told who answered.
+    answered = int(np.count_nonzero(always)) if collector.private is None else len(cohort)
     after = Totals(seconds, bytes_up, bytes_down, answered, tuple(left_out.tolist()), collector.epsilon(number))
     return progress._replace(number=number, state=state, totals=after)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,16 @@ class SecureSum:
 
     Each client multiplies its answer by its weight within the cohort, rounds it to whole multiples of the resolution,
     and sends it under masks modulo 2^bits (`fgmp.running.masking`). The server learns the sum over those who answered,
-    and divides by their weights. A client whose answer does not arrive counts as lost after it agreed on masks.
+    and divides by their weights. A client whose answer does not arrive counts as lost after it agreed on masks. The
+    objective of the history is summed alike, one number of each client, and nan where one is beyond the range of it.
 
     Parameters
     ----------
     bits : int, default 64
         8, 16, 32 or 64, of each number on the wire.
     resolution : float, default 2^-40
-        The unit: a sum of L answers is off by at most L/2 units. Above 0.
+        The unit: a sum of L answers is off by at most L/2 units, and by the rounding of float64, 2^-51 times the
+        largest magnitude in an answer, which is more than a unit above 2^51 units (2,048 by default). Above 0.
     threshold : int or None
         How many clients of a cohort must stay to the end, at least 2; None is two thirds, rounded up. Any fewer,
         together with the server, learn nothing of another client but the sum.
@@ -69,13 +71,22 @@ class SecureSum:
             return max(2, math.ceil(2 * n_clients / 3))
         return check_integer("threshold", self.threshold, at_least=2, at_most=n_clients, why="the clients of a cohort")
 
+    def of_objectives(self, n_clients: int, cohort_size: int) -> SecureSum:
+        """The secure sum of so many clients' objectives; a ValueError where a cohort would have more to stay."""
+        least, most = self.needed(cohort_size), 2 ** (self.bits - 2)
+        if not least <= n_clients <= most:
+            raise ValueError(
+                f"objective_on names {n_clients} clients with a positive weight; expected {least}, the threshold of "
+                f"secure sums, to {most:.2g}"
+            )
+        return replace(self, threshold=max(least, math.ceil(2 * n_clients / 3)))
+
     def encoded(self, values: Array, weight: float = 1.0) -> Array:
         """Values times a weight of at most 1 as unsigned integers; a ValueError beyond the range."""
         check_number("weight", weight, at_least=0, at_most=1 + 1e-9)
-        largest = float(np.abs(values).max(initial=0.0))
-        if not largest <= self.range:
+        if not np.abs(values).max(initial=0.0) <= self.range:
             raise ValueError(
-                f"an answer holds {largest:.6g}; expected magnitudes of at most {self.range:g}, the range of {self!r}"
+                f"an answer holds larger numbers; expected magnitudes of at most {self.range:g}, the range of {self!r}"
             )
         units = np.rint(values.astype(np.float64) * (weight / self.resolution))
         return units.astype(np.int64).astype(f"uint{self.bits}")

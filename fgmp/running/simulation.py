@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..checks import Seed, check_integer, check_truth
+from ..checks import Seed, check_truth
 from ..federation import Federation, check_federation
 from ..methods.contract import Method
 from ..models import Support
@@ -14,12 +14,11 @@ from .faults import Fault, check_faults
 from .loop import federate
 from .privacy import GaussianNoise
 from .results import Result
-from .rounds import draw_cohort
 from .secure_sums import SecureSum
 from .stopping import Callback
 from .transports import InProcess
 
-__all__ = ["draw_cohort", "simulate"]
+__all__ = ["simulate"]
 
 
 def simulate(
@@ -35,7 +34,6 @@ def simulate(
     objective_on: int | Sequence[int] | Support | None = None,
     best_by: str = "objective",
     progress: bool = False,
-    workers: int = 1,
     readable: bool = False,
     checkpoint: str | os.PathLike[str] | None = None,
     every: int | None = None,
@@ -70,12 +68,9 @@ def simulate(
         names them. The objective on a sample is another function than f: compare it only with itself.
     best_by : str, default "objective"
         The column of the history by which `Result.best` is chosen, the lowest being best and the first of equals: a
-        metric whose highest value is best has to be negated.
+        metric whose highest value is best has to be negated. With noise there is no objective, and the last is best.
     progress : bool, default False
         Whether to show a bar.
-    workers : int, default 1
-        Processes that share the clients of a round (joblib). The result does not depend on it, but for the seconds,
-        which are then those that pass. It pays where a round takes more than about 50 ms.
     readable : bool, default False
         Whether clients run the loops as the pseudo-code has them, which a debugger can step through, instead of fast
         kernels; ``FGMP_READABLE=1`` in the environment does the same. The numbers are the same but for rounding.
@@ -97,8 +92,9 @@ def simulate(
         their sum as whole multiples of a resolution. The bytes are those of the protocol. Answers are checked by the
         clients, before they are masked; whose answer does not pass, or does not arrive, drops out.
     private : GaussianNoise, optional
-        Clip every client's answer and add Gaussian noise to the sums. The history has what was spent so far as
-        ``epsilon``.
+        Clip every client's answer, weigh all clients alike, and add Gaussian noise to the sums. The history has what
+        was spent so far as ``epsilon``, and nothing that is computed of the data without noise: no ``objective``.
+        Metrics are yours: they must not read data that need protection.
 
     Returns
     -------
@@ -110,13 +106,14 @@ def simulate(
         Where the method does not fit the federation, or an argument is out of its range; where the checkpoint is of
         another method, federation, seed or options (the message says what differs), or damaged, and the previous too;
         where `secure` or `private` meet a method that is not additive, an answer is beyond the range of secure sums, or
-        fewer clients than their threshold are left in a round.
+        fewer clients than their threshold are left in a round; where `private` has a delta above 1/N, or meets
+        `objective_on` or a callback that reads the objective.
     ImportError
         Where `secure` or `private` need a package that is not installed.
     OSError
         Where the first checkpoint cannot be written.
     TypeError
-        Where a method's state holds what a checkpoint cannot: see `fgmp.running.state_codec`.
+        Where a method's state holds what cannot be pickled.
 
     Warns
     -----
@@ -125,7 +122,7 @@ def simulate(
         `RisingObjectiveWarning` where the last model is above the start or gave back a tenth of what had been gained,
         `SeparationWarning` where a model without a radius leaves no row on the wrong side, `CheckpointWarning` where a
         checkpoint is damaged and the previous one is used, or could not be written and the run goes on,
-        `InterruptedWarning` after Ctrl-C.
+        `InterruptedWarning` after Ctrl-C, `RehearsalWarning` where noise comes from a seed.
 
     Notes
     -----
@@ -147,7 +144,7 @@ def simulate(
     """
     federation = check_federation("federation", federation)
     given = check_faults(faults)
-    transport = InProcess(federation, check_integer("workers", workers), check_truth("readable", readable), given)
+    transport = InProcess(federation, check_truth("readable", readable), given)
     return federate(
         method,
         transport,

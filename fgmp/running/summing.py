@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..methods.answers import reason_against
 from ..methods.contract import Exchange, Method, Reply, State
-from ..models import Array, Message, message_bytes
-from .privacy import Accounted, GaussianNoise, accounted, check_private, spent
+from ..models import Array, Message, SparseModel, Support, message_bytes
+from .privacy import Accounted, GaussianNoise, accounted, spent
 from .secure_sums import SecureSum, check_secure
 
-__all__ = ["Collected", "Collector", "check_additive", "collector_for"]
+__all__ = ["Collected", "Collector", "check_additive", "collector_for", "summed_objective"]
 
 
 class Collected(NamedTuple):
@@ -44,13 +45,23 @@ class Collector:
         """What `number` rounds have spent; None without noise."""
         if self.private is None:
             return None
-        noise, multiplier, n_clients = self.private
-        return spent(multiplier, n_clients, *self.shape, number, noise.delta)
+        private = self.private
+        return spent(private.multiplier, private.n_clients, *self.shape, number, private.noise.delta)
 
     def options(self) -> dict[str, Any]:
         """What makes a run another run, by name; empty without secure sums and noise."""
         named: dict[str, Any] = {"secure": self.secure} if self.secure is not None else {}
-        return named if self.private is None else named | self.private._asdict()
+        private = self.private
+        return named if private is None else named | {"noise": private.noise, "multiplier": private.multiplier}
+
+    def reason_against(self, exchange: Exchange, state: State, answer: Any) -> str:
+        """As `fgmp.methods.answers.reason_against`; with noise what is well formed and not finite adds zero instead."""
+        reason = reason_against(exchange.check, state, answer)
+        if self.private is None or reason != "not_finite":
+            return reason
+        zeros = {name: np.zeros_like(array) if array.dtype.kind == "f" else array for name, array in answer.items()}
+        reason = reason_against(exchange.check, state, zeros)
+        return "" if reason == "too_many" else reason  # a model that diverged is sent before it is cut down
 
     def collect(
         self,
@@ -59,7 +70,7 @@ class Collector:
         weights: Array,
         answers: Sequence[Message],
         taken: Array,
-        place: tuple[int, int, int],
+        place: tuple[int, int],
     ) -> Collected:
         """What the server makes of the answers that are taken.
 
@@ -73,8 +84,7 @@ class Collector:
             Of the cohort.
         taken : ndarray of bool, shape (L,)
             Those to be used: with some weight.
-        place : (seed, round, exchange)
-            That the noise is keyed by.
+        place : (round, exchange)
         """
         up, members = sum(message_bytes(answer) for answer in answers), np.flatnonzero(taken).tolist()
         if self.secure is None and self.private is None:
@@ -92,16 +102,17 @@ class Collector:
         if self.private is not None:
             centre = _flat(exchange.sum.centre(state, like))
             vectors = [
-                self.private.clipped(p, vector - centre, place[2]) for p, vector in zip(weights, vectors, strict=True)
+                self.private.clipped(p, vector - centre, place[1]) for p, vector in zip(weights, vectors, strict=True)
             ]
-            shares, scale = np.full(len(answers), 1 / len(answers)), 1.0
+            shares, scale, up = np.full(len(answers), 1 / len(answers)), 1.0, len(answers) * message_bytes(like)
         down, added = 0, sum(shares[i] * vectors[i] for i in laid)
         if self.secure is not None:
             parts = [self.secure.encoded(vector, share) for vector, share in zip(vectors, shares, strict=True)]
             outcome = self.secure.summed(parts, taken)
             added, up, down = self.secure.decoded(outcome.total), outcome.bytes_up, outcome.bytes_down
         if self.private is not None:
-            added = added + self.private.noise_on_sum(length, len(answers), place)
+            question = b"".join(array.tobytes() for array in exchange.broadcast(state).values())
+            added = added + self.private.noise_on_sum(length, len(answers), *place, question + taken.tobytes())
         message = _shaped(centre + added / scale, like)
         return Collected(exchange.combine(state, [Reply(1.0, message)]), up, down)
 
@@ -119,8 +130,6 @@ class Collector:
             Its total, the layout that is added up, and the bytes: as `fgmp.flower.secure.Summed`.
         """
         assert self.secure is not None
-        if self.private is not None:
-            raise ValueError("private is given, and the answers are summed by the clients; expected one of the two")
         if summed.total is None or not scale > 0:
             return Collected(state, summed.bytes_up, summed.bytes_down)
         message = _shaped(self.secure.decoded(summed.total) / scale, summed.like)
@@ -134,10 +143,10 @@ def collector_for(
     rounds: int,
     secure: SecureSum | None,
     private: GaussianNoise | None,
+    secret: bytes = b"",
 ) -> Collector:
     """Who hands over the answers in a run; an error where that does not fit the method or the cohort."""
     check_secure(secure)
-    check_private(private)
     for what, option in (("secure", secure), ("private", private)):
         if option is not None:
             check_additive(method, what)
@@ -146,7 +155,7 @@ def collector_for(
     if private is None:
         return Collector(secure)
     shape = cohort_size, len(method.exchanges())
-    return Collector(secure, accounted(private, n_clients, *shape, rounds), shape)
+    return Collector(secure, accounted(private, secret, n_clients, *shape, rounds), shape)
 
 
 def check_additive(method: Method, what: str) -> None:
@@ -157,6 +166,23 @@ def check_additive(method: Method, what: str) -> None:
                 f"{what} is given, and exchange {index + 1} of {type(method).__name__} is no sum; expected an additive "
                 "method: SharedSupportGradMP with CountSketch, FedGradMP or a first-order method, with Mean()"
             )
+
+
+def summed_objective(
+    transport: Any, places: Support, model: Array | SparseModel, weights: Array, secure: SecureSum
+) -> float:
+    """The mean of some clients' objectives, of which the server sees the sum alone.
+
+    It is nan where fewer than the threshold say one that is in the range.
+    """
+    if hasattr(transport, "secure_objective"):
+        total, taken = transport.secure_objective(places, model, weights, secure)
+    else:
+        told = np.array(transport.objectives(places, model), float)
+        taken = np.abs(told) <= secure.range
+        parts = [secure.encoded(told[i : i + 1], weights[i]) for i in np.flatnonzero(taken)]
+        total = secure.plain(parts) if len(parts) >= secure.needed(len(places)) else None
+    return float("nan") if total is None else float(secure.decoded(total)[0] / weights[taken].sum())
 
 
 def _flat(message: Message) -> Array:

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from ..federation import Client, Federation
-from ..methods.answers import REASONS, Missed
+from ..methods.answers import REASONS
 from ..methods.contract import Method
-from ..methods.kernels import is_readable
+from ..methods.kernels import answer_of, is_readable
 from ..models import Array, Message, SparseModel, Support
-from ..shapes import Shape
+from ..shapes import Shape, described
+from .checkpoints import digest
 from .faults import Fault, Faults, Struck
-from .fingerprints import Fingerprint, fingerprint_of
-from .workers import Alone, Workers
+from .randomness import client_generator
 
 __all__ = ["InProcess", "Transport"]
 
@@ -43,8 +43,8 @@ class Transport(Protocol):
     left_out: tuple[int, ...]
     clients: Sequence[Client]
 
-    def fingerprint(self) -> Fingerprint:
-        """What makes a federation this one, for checkpoints."""
+    def fingerprint(self) -> dict[str, Any]:
+        """What makes a federation this one, for checkpoints, by name."""
 
     def prepare(self, method: Method, seed: int) -> None:
         """Have all clients know the method and the seed of the run."""
@@ -63,13 +63,11 @@ class Transport(Protocol):
 
 
 class InProcess:
-    """All clients of a federation in this process, or shared among worker processes.
+    """All clients of a federation in this process.
 
     Parameters
     ----------
     federation : Federation
-    workers : int, default 1
-        As in `fgmp.simulate`.
     readable : bool, default False
         As in `fgmp.simulate`.
     faults : tuple of Fault or None
@@ -79,52 +77,53 @@ class InProcess:
     def __init__(
         self,
         federation: Federation,
-        workers: int = 1,
         readable: bool = False,
         faults: tuple[Fault, ...] | None = None,
     ) -> None:
-        self.federation, self.workers, self.readable, self.given = federation, workers, readable, faults
+        self.federation, self.readable, self.given = federation, readable, faults
         self.shape, self.truth = federation.shape, federation.truth
         self.left_out = () if faults is None else (0,) * len(REASONS)
         self.clients: Sequence[Client] = ()
         self.faults: Faults | None = None
         self._struck: tuple[int, list[Struck]] = (-1, [])
 
-    def fingerprint(self) -> Fingerprint:
-        """Of all numbers of the federation, and of what decides what arrives."""
-        return fingerprint_of(self.federation, {"readable": is_readable(self.readable), "faults": self.given})
+    def fingerprint(self) -> dict[str, Any]:
+        """All numbers of the federation, and what decides what arrives."""
+        data = [(digest(client.features), digest(client.targets)) for client in self.federation.clients]
+        arrives = {"readable": is_readable(self.readable), "faults": self.given}
+        return described(self.shape) | {"data": digest(data), "truth": digest(self.truth)} | arrives
 
     def prepare(self, method: Method, seed: int) -> None:
         """Every client in the coordinates of the method."""
         if self.given is not None:
             self.faults = Faults(self.given, seed, self.shape.keys)
-        self.clients = [method.prepare(client) for client in self.federation.clients]
-        alone = self.workers == 1
-        self.crowd: Alone | Workers = (
-            Alone(method, self.clients, self.readable)
-            if alone
-            else Workers(method, self.clients, self.workers, self.readable)
-        )
+        self.method, self.clients = method, [method.prepare(client) for client in self.federation.clients]
 
     def __enter__(self) -> InProcess:
-        self.crowd.__enter__()
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self.crowd.__exit__(*error)
+        pass
 
     def answers(self, cohort: Support, message: Message, seed: int, number: int, index: int) -> Sequence[Any]:
         """The answers of a cohort, and what the faults make of them."""
         if not self.faults:
-            return self.crowd.answers(cohort, message, seed, number, index)
+            return self._sent(cohort, message, (seed, number, index))
         struck = self._struck_in(number, cohort)
         present = [i for i, each in enumerate(struck) if not each.absent]
-        sent = self.crowd.answers(cohort[present], message, seed, number, index)
+        sent = self._sent(cohort[present], message, (seed, number, index))
         arrived: list[Any] = [None] * len(cohort)
         for i, answer in zip(present, sent, strict=True):
-            came = struck[i].answer(answer, self.clients[cohort[i]])
-            arrived[i] = Missed("late", came) if struck[i].late else came
+            arrived[i] = struck[i].answer(answer, self.clients[cohort[i]])
         return arrived
+
+    def _sent(self, cohort: Support, message: Message, place: tuple[int, int, int]) -> list[Message]:
+        """What the clients answer, one after another."""
+        exchange, members = self.method.exchanges()[place[2]], [self.clients[i] for i in cohort]
+        return [
+            answer_of(exchange, client, self.readable)(client, message, client_generator(*place, client))
+            for client in members
+        ]
 
     def objectives(self, places: Support, model: Array | SparseModel) -> Sequence[float]:
         """f_i of a model at some clients."""

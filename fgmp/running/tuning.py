@@ -17,7 +17,6 @@ from ..checks import Seed, check_integer, check_kind, check_mapping, check_numbe
 from ..federation import Federation, check_federation
 from ..methods.contract import Method, check_method
 from .books import History, column_of
-from .processes import worker_pool
 from .results import whole
 from .simulation import simulate
 
@@ -146,7 +145,7 @@ def tune(
     >>> tuning.best.parameters, [trial.diverged for trial in tuning.trials]
     ({'learning_rate': 0.01}, [False, False, True])
     """
-    from joblib import delayed
+    from joblib import Parallel, delayed
     from sklearn.model_selection import ParameterGrid
 
     if not callable(make_method):
@@ -176,7 +175,7 @@ def tune(
     candidates = list(ParameterGrid(values))
     methods = [check_method("make_method returned", make_method(**parameters)) for parameters in candidates]
     options |= {"cohort_size": cohort_size, "rng": seed}
-    runs = worker_pool(workers)(
+    runs = Parallel(workers)(
         delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
     )
     count = len(tasks)

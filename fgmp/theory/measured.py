@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_count, check_integer, check_number, check_seed, check_shape, check_squares
+from ..checks import Seed, check_integer, check_number, check_seed, check_shape
 from ..client import check_client
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
@@ -67,7 +67,7 @@ def measure_constants(
     sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
     all sparse x: the variance grows with the distance from x*.
     """
-    x = _check_point("x_star", x_star, check_federation("federation", federation).model_shape)
+    x = check_shape("x_star", x_star, check_federation("federation", federation).model_shape)
     sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     max_supports = check_integer("max_supports", max_supports)
@@ -124,7 +124,7 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     ValueError
         Where the client streams its features, or x or b do not fit it.
     """
-    x, m = _check_point("x", x, check_client("client", client).model_shape), client.n_samples
+    x, m = check_shape("x", x, check_client("client", client).model_shape), client.n_samples
     if isinstance(client.features, LinearOperator):
         raise ValueError("client has streamed features; expected stored ones")
     client = _dense(client)
@@ -142,7 +142,7 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
 
 def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
     """zeta* = (sum p_i ||grad f_i(x*)||^2)^(1/2) (paper, Assumption 3): zero where x* suits every client."""
-    x = _check_point("x_star", x_star, check_federation("federation", federation).model_shape)
+    x = check_shape("x_star", x_star, check_federation("federation", federation).model_shape)
     norms = np.array([length_of(client.gradient(x)) for client in federation.clients])
     return length_of(np.sqrt(federation.weights) * norms)
 
@@ -158,7 +158,6 @@ def gaussian_width(
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     radius = check_number("radius", radius, at_least=0)
     n_samples = check_integer("n_samples", n_samples, at_least=2)
-    check_count("n_samples times n_features", n_samples * n_features)
     generator = np.random.default_rng(check_seed("rng", rng))
     squares = generator.standard_normal((n_samples, n_features)) ** 2
     widths = radius * np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
@@ -176,12 +175,6 @@ def gaussian_width_bound(n_features: int, sparsity: int, radius: float = 1.0) ->
     radius = check_number("radius", radius, at_least=0)
     # math.log, because the binomial may be an integer that no float holds.
     return radius * (sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity))))
-
-
-def _check_point(name: str, x: ArrayLike, shape: tuple[int, ...]) -> Array:
-    point = check_shape(name, x, shape)
-    check_squares(name, point)
-    return point
 
 
 def _dense(client: Client) -> Client:

@@ -15,7 +15,7 @@ from math import comb, log10
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Seed, check_array, check_integer, check_seed, check_squares, shown
+from ..checks import Seed, check_array, check_integer, check_seed, shown
 from ..dictionaries import Dictionary, StandardBasis
 from ..models import Array
 from ..selection import largest
@@ -198,7 +198,6 @@ def _problem(
                 f"B has {B.shape[1]} columns; expected {len(dictionary.atoms)}, as dictionary has features"
             )
         inside, gram = B @ dictionary.atoms, dictionary.gram
-        check_squares("B times dictionary", inside)
     w = np.ones(len(B)) if weights is None else check_array("weights", weights, ndim=1)
     least = float(w.min(initial=0))
     if w.shape != (len(B),) or least < 0:
@@ -206,7 +205,6 @@ def _problem(
             f"B has {len(B)} rows, and weights has shape {w.shape} and minimum {least:g}; expected one weight of at "
             "least 0 for each row"
         )
-    check_squares("B times the roots of weights", inside * np.sqrt(w)[:, None])
     sparsity = check_integer("sparsity", sparsity, at_most=inside.shape[1], why="the number of columns")
     return inside.T @ (inside * w[:, None]) / len(B), gram, sparsity
 
@@ -215,7 +213,6 @@ def _check_matrix(B: ArrayLike) -> Array:
     B = check_array("B", B, ndim=2)
     if 0 in B.shape:
         raise ValueError(f"B has shape {B.shape}; expected at least one row and one column")
-    check_squares("B", B)
     return B
 
 

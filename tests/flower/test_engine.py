@@ -3,12 +3,14 @@
 import warnings
 
 import numpy as np
+from garbage import not_finite
 from here import assert_same_run
 
 import fgmp
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.flower.engine import load_stored, stored
 from fgmp.flower.wire import array_record, message_of
+from fgmp.running.faults import Changed
 
 N_CLIENTS = 4
 FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
@@ -69,7 +71,7 @@ def test_the_same_bits_as_simulate_and_a_liar_left_out(tmp_path):
                 for size in (None, 2):
                     here = fgmp.simulate(method, federation, 2, size, rng=7, faults=[], record_every=2)
                     assert_same_run(runs[loss, place, size], here)
-        liar = fgmp.NotFinite(clients=[LIAR])
+        liar = Changed(not_finite, clients=[LIAR])
         assert_same_run(
             runs["liar"], fgmp.simulate(METHODS["squared"][0], federations["squared"], 2, rng=99, faults=liar)
         )

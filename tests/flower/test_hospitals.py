@@ -15,6 +15,7 @@ import sys
 import time
 from pathlib import Path
 
+import joblib
 import numpy as np
 import psutil
 import pytest
@@ -143,9 +144,9 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machi
     machine.wait_for(lambda: is_open(machine.ports["8443"]))
     began = time.monotonic()
     machine.run(block("supernode register"))
-    deadline = min(max(6.0, time.monotonic() - began), 40.0)  # three commands: what this machine takes now
+    deadline = min(max(20.0, 2 * (time.monotonic() - began)), 60.0)  # of three commands: what this machine takes now
 
-    lines = block("fgmp.flower.node").strip().splitlines()
+    lines = block("flower-supernode").strip().splitlines()
     for name, line in zip(("north", "coast", "valley"), lines, strict=True):
         machine.start(name, line)
     stranger = (
@@ -166,10 +167,9 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machi
     assert history["path"]["clients"][-1] == history["model"]["clients"][-1] == 2
     assert history["path"]["left_out_late"][-1] + history["path"]["left_out_missing"][-1] >= 1
     assert history["model"]["left_out_late"][-1] + history["model"]["left_out_missing"][-1] == 3
-    model = json.loads((machine.folder / "model.json").read_text())
-    assert model["coefficients"].keys() == EFFECTS.keys() and history["sparsity"] == 4
-    for name, effect in EFFECTS.items():
-        np.testing.assert_allclose(model["coefficients"][name], effect, rtol=0.1)
+    model = joblib.load(machine.folder / "model.joblib")
+    found = {name: value for name, value in zip(model.feature_names_in_, model.coef_, strict=True) if value}
+    assert found == pytest.approx(EFFECTS, rel=0.1) and history["sparsity"] == 4
 
     predicted = [float(line) for line in machine.run(block("fgmp predict")).splitlines()[1:]]
     table = np.genfromtxt(machine.folder / "data" / "new.csv", delimiter=",", names=True)

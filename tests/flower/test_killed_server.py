@@ -44,5 +44,5 @@ def test_another_federation_is_refused(tmp_path):
     path = tmp_path / "run.fgmp"
     fgmp.federate(METHOD, over(FED), 2, rng=4, checkpoint=path)
     other = fgmp.Federation(FED.clients[:4], np.ones(4))
-    with pytest.raises(ValueError, match=r"is of another run: .*federation.clients is 4, not 5"):
+    with pytest.raises(ValueError, match=r"is of another run: .*n_clients is 4, not 5"):
         fgmp.federate(METHOD, over(other), 4, rng=4, checkpoint=path, objective_on=None)

@@ -8,7 +8,7 @@ from flwr.app import Context, RecordDict
 from here import Here, loader
 
 import fgmp
-from fgmp.flower import apps, client_app, on_engine, server_app, simulate_on_engine
+from fgmp.flower import client_app, on_engine, server_app, simulate_on_engine
 
 FED = fgmp.make_sparse_regression(4, 40, 30, 3, rng=0)
 METHOD = fgmp.FedGradMP(3, batch_size=10)
@@ -16,15 +16,14 @@ METHOD = fgmp.FedGradMP(3, batch_size=10)
 
 def test_the_apps_run_a_method_and_hand_over_the_result(tmp_path):
     results = []
-    server, client = apps(
+    client = client_app(loader(FED), tmp_path)
+    server = server_app(
         METHOD,
-        loader(FED),
         FED.loss,
         3,
         4,
         finished=lambda result, context: results.append((result, context.run_id)),
         over={"deadline": 5.0},
-        keep=tmp_path,
         cohort_size=2,
         rng=7,
     )

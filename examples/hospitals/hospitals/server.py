@@ -7,11 +7,12 @@ the sparsity that was chosen, on all rows; and its coefficients in the units of 
 import json
 from pathlib import Path as File
 
+import joblib
 import numpy as np
 from flwr.serverapp import ServerApp
+from sklearn.linear_model import LinearRegression
 
 import fgmp
-from fgmp.estimators import model_of, save_model
 from fgmp.flower import OverFlower
 from hospitals.methods import KINDS, Losses, Path, Units
 
@@ -49,7 +50,10 @@ def main(grid, context):
     result = fgmp.federate(method, everyone, rounds, rng=given["seed"], record_every=rounds, checkpoint=kept)
     coefficients = result.best.x / units["scales"]
     intercept = units["target"] - float(coefficients @ np.array(units["means"]))
-    save_model(model_of(coefficients, intercept, names), given["model"])
+    model = LinearRegression()
+    model.coef_, model.intercept_ = coefficients, intercept
+    model.feature_names_in_, model.n_features_in_ = np.array(names, object), len(names)
+    joblib.dump(model, given["model"])
     write_history(File(given["model"]).with_suffix(".history.json"), {"path": path, "model": result}, tau, everyone)
 
 

@@ -1,0 +1,103 @@
+"""The notebooks from the command line, in their folder: ``python -m book run 03 -p alpha=0.5``."""
+
+import shutil
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+import yaml
+from joblib import cpu_count
+
+from . import keeping, ledger, pairs, running
+from .claims import totals
+
+BUILD = pairs.NOTEBOOKS.parent / "build"
+PATH = click.Path(path_type=Path)
+jobs = click.option("--jobs", type=click.IntRange(1), default=min(cpu_count(), 8), help="Notebooks at a time.")
+given = click.option("-p", "given", multiple=True, metavar="NAME=VALUE", help="A parameter, as YAML: alpha=[0, 1].")
+
+
+@click.group()
+def main() -> None:
+    """Run the notebooks, sweep them over a grid, and write what is made of their results."""
+
+
+@main.command()
+@click.argument("names", nargs=-1)
+@given
+@click.option("--parameters", type=PATH, help="A file of YAML: notebook, its parameters, their values.")
+@click.option("--in-place", is_flag=True, help="Write the committed pairs, and all that is made of them, anew.")
+@jobs
+def run(names, given, parameters, in_place, jobs) -> None:
+    """Run notebooks, all or by number or name, into build/notebooks, and list their claims."""
+    file = yaml.safe_load(parameters.read_text()) if parameters else {}
+    sources = [pairs.find(name) for name in names or file or sorted(p.stem for p in pairs.NOTEBOOKS.glob("[0-9]*.py"))]
+    for source in [path for path in sources if "flower" in path.stem and not find_spec("ray")]:
+        sources.remove(source)
+        click.echo(f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine")
+    folder = BUILD / (parameters.stem if parameters else "notebooks")
+    point = {name: running.number(yaml.safe_load(text)) for name, _, text in (one.partition("=") for one in given)}
+    tasks = [(path, folder / f"{path.stem}.ipynb", (file.get(path.stem) or {}) | point) for path in sources]
+    if in_place and (file or point):
+        raise ValueError("committed notebooks show the default parameters; expected --in-place without others")
+    for source, _, values in tasks:
+        running.check_names(source, values)
+    shutil.copytree(pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True)  # what titles link to
+    found, failed = [], 0
+    for (source, output, _), stopped in zip(tasks, running.run_all(tasks, jobs), strict=True):
+        click.echo(f"{'FAILED' if stopped else 'done':7} {source.stem}  {stopped}".rstrip())
+        failed += bool(stopped)
+        found += [] if stopped else pairs.claims(pairs.read(output))
+        if in_place and not stopped:
+            pairs.commit(output)
+            ledger.write(source.stem, pairs.read(output))
+    if in_place:
+        ledger.main()
+    for one in found:
+        click.echo(f"[{one['verdict']}] {one['id']}: {one['shown']}")
+    click.echo(f"claims: {totals(found)}\n{len(tasks) - failed} of {len(tasks)} notebooks ran through, see {folder}")
+    sys.exit(bool(failed))
+
+
+@main.command()
+@click.argument("name")
+@click.option("-g", "grid", multiple=True, metavar="NAME=VALUES", help="Values of a parameter: alpha=0.5,1,2.5.")
+@given
+@click.option("--out", type=PATH, help="Folder of the results; default: build/sweeps/NAME.")
+@jobs
+@click.option("--dask", metavar="ADDRESS", help="Run on the cluster of this scheduler: tcp://host:8786.")
+def sweep(name, grid, given, out, jobs, dask) -> None:
+    """Run a notebook at every point of a grid, and gather its claims in sweep.csv.
+
+    A point that has its result is skipped, so that the same command goes on after an interruption.
+    """
+    source = pairs.find(name)
+    fixed = {name: running.number(yaml.safe_load(text)) for name, _, text in (one.partition("=") for one in given)}
+    points, out = [fixed | point for point in running.grid(grid)], out or BUILD / "sweeps" / source.stem
+    done = running.sweep(source, points, out, jobs, dask, click.echo)
+    click.echo(f"{done} of {len(points)} points have their result, see {out / 'sweep.csv'}")
+    sys.exit(done < len(points))
+
+
+@main.command()
+@click.argument("names", nargs=-1, required=True)
+@click.option("--parameters", type=PATH, default=pairs.NOTEBOOKS / "paper.yaml", help="What they were run with.")
+def keep(names, parameters) -> None:
+    """Keep runs with another file of parameters in notebooks/results: what differs from the committed notebooks."""
+    for name in names:
+        click.echo(keeping.keep(pairs.find(name).stem, parameters, BUILD / parameters.stem))
+    ledger.main()
+
+
+@main.command("ledger")
+def write_ledger() -> None:
+    """Write CLAIMS.md and the totals of README.md from the records in notebooks/results."""
+    ledger.main()
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except (OSError, ValueError) as error:
+        sys.exit(f"Error: {error}")

@@ -1,0 +1,149 @@
+"""A claim: words, what was measured, whose statement it is, and the verdict."""
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from IPython import get_ipython
+from IPython.display import publish_display_data
+
+# Wholly, at least half, less than half; then what only a statement of the paper can be.
+OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
+OURS = ("holds", "holds in part", "does not hold")
+VERDICTS = OF_THE_PAPER + OURS
+
+
+def claim(
+    id: str,
+    words: str,
+    measured,
+    holds,
+    *,
+    source: str,
+    expected,
+    unit="",
+    digits=3,
+    floor=None,
+    within=None,
+    keep=None,
+) -> None:
+    """Show one line with the verdict; the whole record travels with it, as metadata of the output.
+
+    `words` say what is claimed, in one line, which stands in CLAIMS.md with the source ("paper, " and the place, or
+    "ours", with a place after a comma) and what is expected. `measured` is one value for each seed, one value, several
+    of these by name, or a few words. `holds` is one answer, or one for each seed or part: all true means "reproduced"
+    (or "holds"), at least half of them "in part"; for a statement of the paper also "corrected", where the printed
+    formula differs from the derived one, and "undecided", where the data do not decide.
+
+    `digits` are significant ones, and whole numbers are shown in full. Magnitudes below `floor` are shown as
+    "below ...", because they differ between machines; with `within` the range of the seeds is shown, rounded outwards
+    to multiples of it, and no median: for what the last bits decide. `keep` holds more values for the record.
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
+        raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
+    if not re.fullmatch(r"paper, .+|ours(, .+)?", source):
+        raise ValueError(f"source of {id} is {source!r}; expected 'paper, ' with a place, or 'ours'")
+    measured = plain(measured)
+    verdict = verdict_of(holds, OURS if source.startswith("ours") else OF_THE_PAPER)
+    numbers = np.hstack(
+        [np.ravel(v) for v in measured.values()] if isinstance(measured, dict) else [np.ravel(measured)]
+    )
+    if not numbers.size or (
+        verdict in ("reproduced", "holds") and numbers.dtype.kind == "f" and np.isnan(numbers).any()
+    ):
+        raise ValueError(f"measured of {id} is {measured!r}; expected numbers, or another verdict than {verdict!r}")
+    look = {"unit": f" {unit}" * bool(unit), "digits": digits, "floor": floor, "within": within}
+    record = {"id": id, "statement": words, "source": source, "expected": expected, "verdict": verdict}
+    record |= {"shown": shown(measured, **look), "measured": measured, "unit": unit, "parameters": plain(keep or {})}
+    line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}"
+    if get_ipython() is None:
+        print(line)
+    else:
+        publish_display_data({"text/plain": line}, {"claim": written(record)})
+
+
+def verdict_of(holds, words) -> str:
+    """One of the words: by the share of answers that are true, or the one that is named."""
+    if isinstance(holds, str) and holds in words[3:]:
+        return holds
+    answers = np.ravel(np.asarray(holds))
+    if answers.dtype != bool or not answers.size:
+        raise ValueError(f"holds is {holds!r}; expected True, False, a sequence of these, or one of {words[3:]}")
+    return words[0 if answers.all() else 1 if 2 * answers.sum() >= answers.size else 2]
+
+
+def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> str:
+    """The measured values in words: medians, with ranges over the seeds; `brief` has none of what has names."""
+
+    def show(value) -> str:
+        if isinstance(value, int):
+            return str(value)
+        return f"below {floor:g}" if floor is not None and abs(value) < floor else f"{value + 0.0:.{digits}g}"
+
+    def in_words(values, unit, seeds=True, brief=False) -> str:
+        if not isinstance(values, list):
+            return show(values) + unit
+        whole = all(isinstance(value, int) for value in values)
+        ends = (float(end) for end in (np.min(values), np.median(values), np.max(values)))
+        low, median, high = (show(int(end) if whole and end.is_integer() else end) for end in ends)
+        inside = [f"{low} to {high}"] if within is None and low != high and not brief else []
+        inside += [_seeds(values)] if seeds else []
+        return (
+            (median if within is None else outwards(values, within)) + unit + f" ({', '.join(inside)})" * bool(inside)
+        )
+
+    if isinstance(measured, str):
+        return measured + unit
+    if not isinstance(measured, dict):
+        return in_words(measured, unit)
+    counts = {_seeds(values) for values in measured.values() if isinstance(values, list)}
+    parts = [f"{name} {in_words(values, '', len(counts) > 1, brief)}" for name, values in measured.items()]
+    return ", ".join(parts) + unit + "".join(f"; {count}" for count in counts if len(counts) == 1)
+
+
+def _seeds(values) -> str:
+    return f"{len(values)} seed{'s' * (len(values) > 1)}"
+
+
+def outwards(values, step: float) -> str:
+    """The range of values, rounded outwards to multiples of a step; one number where both bounds are the same."""
+    low = math.floor(float(np.min(values)) / step + 1e-9) * step
+    high = math.ceil(float(np.max(values)) / step - 1e-9) * step
+    least, most = (f"{bound + 0.0:.6g}" for bound in (low, high))
+    return least if least == most else f"{least} to {most}"
+
+
+def listed(values) -> str:
+    """Values in a row: numbers short, words as they are."""
+    return ", ".join(value if isinstance(value, str) else f"{value:g}" for value in values)
+
+
+def as_list(value) -> list:
+    """A parameter that holds several values, or one."""
+    return np.atleast_1d(value).tolist()
+
+
+def plain(value):
+    """Numbers, texts, lists and dicts of Python in place of NumPy's."""
+    if isinstance(value, np.ndarray | np.generic):
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return {str(name): plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, list | tuple | range) else value
+
+
+def written(value, digits: int = 17):
+    """The value as JSON has it: numbers to so many significant digits, and those that are not finite as words."""
+    if isinstance(value, float):
+        return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {name: written(one, digits) for name, one in value.items()}
+    return [written(one, digits) for one in value] if isinstance(value, list) else value
+
+
+def totals(claims: Iterable[Mapping]) -> str:
+    """How often each verdict was reached, in words."""
+    counts = Counter(one["verdict"] for one in claims)
+    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"

@@ -1,0 +1,196 @@
+"""One style for all figures, and the few kinds of figure that the notebooks share.
+
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart, where they have a contrast of 3 to white;
+every curve also has a marker of its own. A method keeps its colour and marker in all notebooks, and FedGradMP is the
+strongest.
+"""
+
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.colors import to_rgb
+from matplotlib.font_manager import FontProperties
+
+__all__ = ["BLUE", "FOREST", "GREEN", "METHODS", "PURPLE", "VERMILLION", "WINE", "BoundBesideError", "curve", "dots"]
+__all__ += ["floor", "gradation", "images", "ink", "name_lines", "panels", "use_style"]
+
+BLUE, GREEN, VERMILLION, PURPLE = "#0072B2", "#009E73", "#D55E00", "#CC79A7"
+# Of Okabe and Ito's, yellow, orange and sky blue are too pale for a line on white.
+WINE, INDIGO, BROWN, FOREST = "#882255", "#332288", "#8C510A", "#117733"
+
+METHODS = {
+    "FedGradMP": {"color": VERMILLION, "marker": "o", "linewidth": 2.4, "zorder": 5},
+    "SharedSupportGradMP": {"color": WINE, "marker": "*", "markersize": 8, "linewidth": 2.4, "zorder": 6},
+    "FedIterHT": {"color": BLUE, "marker": "s"},
+    "FedHT": {"color": INDIGO, "marker": "D"},
+    "FedAvg": {"color": "#000000", "marker": "^"},
+    "FedMid": {"color": GREEN, "marker": "v"},
+    "FedDualAvg": {"color": PURPLE, "marker": "P"},
+    "FastFedDualAvg": {"color": BROWN, "marker": "X"},
+}
+
+STYLE = {"figure.dpi": 90, "figure.constrained_layout.use": True, "font.size": 10, "axes.titlesize": 11}
+STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True}
+STYLE |= {"grid.color": "0.9", "grid.linewidth": 0.6, "lines.linewidth": 1.6, "lines.markersize": 5}
+STYLE |= {"legend.frameon": False, "legend.fontsize": 9, "image.cmap": "gray"}
+
+
+def use_style() -> None:
+    """Set matplotlib's defaults to the project's style."""
+    plt.rcParams.update(STYLE)
+
+
+def panels(columns=1, rows=1, *, width=4.6, height=3.6, **options):
+    """A figure of equal panels, and its axes: one, or an array as plt.subplots gives."""
+    return plt.subplots(rows, columns, figsize=(width * columns, height * rows), **options)
+
+
+def gradation(count: int) -> list[dict]:
+    """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
+    shades, markers = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count)), "osD^vPX<>*"
+    return [{"color": tuple(shade), "marker": markers[i % len(markers)]} for i, shade in enumerate(shades)]
+
+
+def curve(ax, x, runs, label: str, *, band=(0, 100), **style):
+    """The median over runs, one row for each seed, with a band between two percentiles; returns the median."""
+    median = np.median(np.atleast_2d(runs), axis=0)
+    (line,) = ax.plot(x, median, label=label, **style)
+    low, high = np.percentile(np.atleast_2d(runs), band, axis=0)
+    ax.fill_between(x, low, high, color=line.get_color(), alpha=0.18, linewidth=0, zorder=1)
+    return median
+
+
+def floor(ax, value: float, label: str, *, inside="", **style) -> None:
+    """A horizontal line, as at the best value that any method could reach.
+
+    Its label is for the legend, or stands at its end `inside`: "left" or "right" (above it, or "... below"), "outside".
+    """
+    look = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.2, "zorder": 2} | style
+    ax.axhline(value, label=f"_{label}" if inside else label, **look)
+    if inside:
+        end, _, side = inside.partition(" ")
+        place, offset = (float(end != "left"), value), (-2 if end == "right" else 2, -2 if side else 1)
+        words = dict(ha=end, va="top" if side else "bottom", fontsize=plt.rcParams["legend.fontsize"], color="0.25")
+        if end == "outside":
+            words |= dict(ha="left", va="center", annotation_clip=False)
+        ax.annotate(label, place, offset, xycoords=ax.get_yaxis_transform(), textcoords="offset points", **words)
+
+
+def dots(ax, runs, styles=METHODS, *, digits=0) -> None:
+    """For each name the median of its runs as a dot with their range, from the top down; `digits` writes it beside."""
+    for row, (name, values) in enumerate(runs.items()):
+        ends = np.ravel(values)
+        style = {"color": BLUE, "marker": "o"} | dict(styles.get(name, {}))
+        ax.hlines(row, ends.min(), ends.max(), color=style["color"], linewidth=2, alpha=0.8)
+        ax.plot(np.median(ends), row, **style | {"linestyle": "none"})
+        if digits:
+            words = dict(textcoords="offset points", va="center", fontsize=plt.rcParams["legend.fontsize"])
+            words |= dict(xycoords=ax.get_yaxis_transform(), annotation_clip=False, color=ink(style["color"]))
+            ax.annotate(f"{np.median(ends):.{digits}g}", (1.0, row), (4, 0), **words)
+    ax.set_yticks(range(len(runs)), list(map(str, runs)))
+    ax.set_ylim(len(runs) - 0.5, -0.5)
+
+
+def ink(colour) -> tuple[float, float, float]:
+    """A colour dark enough for words on white, for a line of that colour."""
+    return tuple(0.65 * part for part in to_rgb(colour))
+
+
+def name_lines(ax, places=None) -> None:
+    """Write the label of each line beside its right end, in its colour: for four lines or so, in place of a legend.
+
+    Call it last: it needs the scales and limits of the axes. `places` are other heights for the names, in their order.
+    """
+    lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
+    ends = [_right_end(ax, line) for line in lines]
+    if places is not None:
+        ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
+    size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
+    tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
+    words = dict(xycoords="axes fraction", textcoords="offset points", fontsize=size, annotation_clip=False)
+    for line, (x, _), y in zip(lines, ends, _spread_out([y for _, y in ends], tall), strict=True):
+        place = ax.transAxes.inverted().transform((x, y))
+        ax.annotate(str(line.get_label()), tuple(place), (6, 0), va="center", color=ink(line.get_color()), **words)
+
+
+def _right_end(ax, line) -> tuple[float, float]:
+    """Where a line ends on the right, or leaves the axes, in pixels."""
+    ax.get_xlim(), ax.get_ylim()  # settles the limits
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x, y = line.get_transform().transform(np.column_stack([np.asarray(v, float) for v in line.get_data()])).T
+    room = 1e-3  # pixels
+    inside = (x >= ax.bbox.x0 - room) & (x <= ax.bbox.x1 + room) & (y >= ax.bbox.y0 - room) & (y <= ax.bbox.y1 + room)
+    last = np.flatnonzero(inside)[-1] if inside.any() else -1
+    return float(x[last]), float(y[last])
+
+
+def _spread_out(heights, tall):
+    """The middles of names, those that would overlap moved apart; `tall` is how much room each needs."""
+    moved, order = np.array(heights, dtype=float), np.argsort(heights, kind="stable")
+    for _ in range(200):
+        for low, high in zip(order[:-1], order[1:], strict=True):
+            lack = (tall[low] + tall[high]) / 2 - (moved[high] - moved[low])
+            if lack > 0:
+                moved[low], moved[high] = moved[low] - lack / 2, moved[high] + lack / 2
+    return moved
+
+
+def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
+    """Pictures side by side, without axes; returns the figure.
+
+    `width` is that of one picture in inches, `rows` what stands to the left of each row; the options are imshow's.
+    """
+    columns = columns or len(pictures)
+    high, wide = np.shape(pictures[0])
+    height = width * high / wide + (0.05 if rows else 0.3)
+    figure, axes = panels(columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False)
+    for ax in axes.flat:
+        ax.axis("off")
+    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=False)):
+        ax.imshow(picture, **options)
+        ax.set_title("" if rows and number >= columns else title)
+    for ax, name in zip(axes[:, 0], rows, strict=False):
+        ax.text(-0.15, 0.5, name, transform=ax.transAxes, ha="right", va="center")
+    return figure
+
+
+@dataclass(frozen=True, eq=False)
+class BoundBesideError:
+    """Errors of runs, and the bound that a theorem gives for them: arrays of shape (n_seeds, rounds + 1).
+
+    The first error is that of the model that is zero everywhere; errors below `exact` count as exact.
+    """
+
+    measured: np.ndarray
+    promised: np.ndarray
+    exact: float = 0.0
+
+    @classmethod
+    def of(cls, runs, exact=0.0):
+        """From one pair for each seed: the errors of the run, and the bound in the same rounds."""
+        return cls(*np.moveaxis(np.array(list(runs), dtype=float), 1, 0), exact)
+
+    @property
+    def holds(self):
+        """For each seed: the bound is not below the error in any round."""
+        return (self.measured <= self.promised * (1 + 1e-9)).all(axis=1)
+
+    @property
+    def useful(self):
+        """For each seed: it holds, and says in the last round that the run is better than the zero model."""
+        return self.holds & (self.promised[:, -1] < self.measured[:, 0])
+
+    @property
+    def factors(self):
+        """In the last round: the bound over the error of the zero model, and over that of the run."""
+        last, exact = self.promised[:, -1], np.maximum(self.measured[:, -1], self.exact)
+        return {"bound over zero model": last / self.measured[:, 0], "over squared error": last / exact}
+
+    def draw(self, ax, title="") -> None:
+        """Both against the rounds, medians and bands over all seeds, each line with its name."""
+        steps = range(self.measured.shape[1])
+        curve(ax, steps, self.promised, "bound", color="k", marker="s")
+        curve(ax, steps, np.maximum(self.measured, self.exact), "measured", **METHODS["FedGradMP"])
+        floor(ax, float(np.median(self.measured[:, 0])), "zero model")
+        ax.set(yscale="log", xlabel="round", title=title)

@@ -1,0 +1,92 @@
+"""The committed form of notebooks: pairs without traces of a machine, and the pictures that their titles link to."""
+
+import ast
+import base64
+from pathlib import Path
+
+import jupytext
+import nbformat
+from jupytext.config import load_jupytext_config
+from nbformat import NotebookNode
+
+NOTEBOOKS = Path(__file__).resolve().parents[1]
+KERNEL = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+
+
+def find(name: str, folder: Path = NOTEBOOKS) -> Path:
+    """The .py half, which is the source, of the notebook that a number, a name or a path means."""
+    there = {path.stem: path for path in sorted(folder.glob("[0-9]*.py"))}
+    stem = Path(name).stem
+    found = [path for known, path in there.items() if stem in (known, known.partition("_")[0])]
+    if len(found) != 1:
+        raise ValueError(f"there is no notebook {name}; expected one of {', '.join(there)}")
+    return found[0]
+
+
+def read(path: Path) -> NotebookNode:
+    """A notebook."""
+    return nbformat.read(path, as_version=4)
+
+
+def normalise(notebook: NotebookNode) -> NotebookNode:
+    """Take away, in place, what differs from run to run: all metadata but kernel and tags, and where print was cut."""
+    notebook.metadata = NotebookNode(kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python"))
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    for number, cell in enumerate(notebook.cells):
+        cell.id = f"cell-{number:03d}"
+        tags = cell.metadata.get("tags")
+        cell.metadata = NotebookNode(tags=tags) if tags else NotebookNode()
+        if cell.cell_type == "code":
+            cell.outputs = merged(cell.outputs)
+    return notebook
+
+
+def merged(outputs: list) -> list:
+    """Outputs with neighbouring pieces of one stream joined, and without metadata."""
+    result = []
+    for output in outputs:
+        if "metadata" in output:
+            output.metadata = NotebookNode()
+        if result and output.output_type == "stream" and result[-1].get("name") == output.name:
+            result[-1].text += output.text
+        else:
+            result.append(output)
+    return result
+
+
+def commit(executed: Path) -> None:
+    """Write both halves of the committed pair, and the pictures, from an executed notebook."""
+    notebook = normalise(read(executed))
+    pair = NOTEBOOKS / executed.name
+    nbformat.write(notebook, pair)
+    jupytext.write(notebook, pair.with_suffix(".py"), fmt="py:percent", config=load_jupytext_config(str(pair)))
+    for tag, target in pictures(pair.stem).items():
+        target.write_bytes(picture(notebook, tag))
+
+
+def pictures(stem: str) -> dict[str, Path]:
+    """The tags of the cells whose pictures stand elsewhere too, and where."""
+    found = {"headline": NOTEBOOKS / "pictures" / f"{stem}.png"}
+    return found | ({"readme": NOTEBOOKS.parent / "docs" / "recovery.png"} if stem == "00_start_here" else {})
+
+
+def picture(notebook: NotebookNode, tag: str) -> bytes:
+    """The first PNG picture of the cell with a tag."""
+    outputs = [o for cell in notebook.cells if tag in cell.metadata.get("tags", []) for o in cell.outputs]
+    return base64.b64decode(next(o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {})))
+
+
+def claims(notebook: NotebookNode) -> list[dict]:
+    """The records of the claims of an executed notebook, in their order."""
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    return [output["metadata"]["claim"] for output in outputs if "claim" in output.get("metadata", {})]
+
+
+def parameters(notebook: NotebookNode) -> dict:
+    """The values of the parameters that a notebook was executed with."""
+    found = {}
+    for cell in notebook.cells:
+        if {"parameters", "injected-parameters"} & {*cell.metadata.get("tags", [])}:
+            lines = [one for one in ast.parse(cell.source).body if isinstance(one, ast.Assign)]
+            found |= {one.targets[0].id: ast.literal_eval(one.value) for one in lines}
+    return found
