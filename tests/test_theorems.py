@@ -87,7 +87,15 @@ def after_a_round(error, etas, weights=WEIGHTS, clients=CLIENTS, **options):
 def rate_and_residual(etas, **options):
     added = after_a_round(F(0), etas, **options)
     kappa = after_a_round(F(1), etas, **options) - added
-    return kappa, added / (1 - kappa)
+    return kappa, min(added, added_at_once(etas, **options)) / (1 - kappa)
+
+
+def added_at_once(etas, weights=WEIGHTS, clients=CLIENTS, **options):
+    """What a round adds with one nu for all clients, the mean of theirs, as Minkowski's inequality gives it."""
+    added = [local_iteration(client, F(0), etas, **options) for client in clients]
+    visits = [after_a_visit(client, F(0), etas, **options) for client in clients]
+    series = sum(p * visit / nu for p, visit, nu in zip(weights, visits, added, strict=True) if nu)
+    return (2 * etas[2] ** 2 + 2) * sum(p * nu for p, nu in zip(weights, added, strict=True)) * series
 
 
 def options_of(etas, theta=THETA):
@@ -108,6 +116,27 @@ def test_theorem_1_is_its_proof(etas):
         nu = local_iteration(client, F(0), etas)
         assert bound.nu[i] == pytest.approx(float(nu), rel=1e-10)
         assert bound.mu[i] == pytest.approx(float(local_iteration(client, F(1), etas) - nu), rel=1e-10)
+
+
+def test_the_residual_is_the_smaller_of_two():
+    """The slow client has the larger gradient, then the smaller one."""
+    for gradient, smaller in (([0.01, 0.0], "the product"), ([0.0, 0.01], "the sum")):
+        bound = theory.theorem1(ClientConstants.of([1.0, 1.0], [1.06, 1.0], gradient=gradient), K)
+        series = sum(bound.mu**k for k in range(K))
+        the_sum, product = np.mean(bound.nu * series), np.mean(bound.nu) * np.mean(series)
+        assert the_sum != pytest.approx(product) and (product < the_sum) == (smaller == "the product")
+        assert bound.residual == pytest.approx(4 * min(the_sum, product) / (1 - bound.kappa))
+
+
+def test_one_nu_bounds_the_mean_of_the_clients_errors():
+    """The longest mean of errors of these sizes has them parallel."""
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        p, error = rng.dirichlet(np.ones(5)), 10 ** rng.uniform(-4, 4)
+        mu, nu = 10 ** rng.uniform(-3, 1, 5), 10 ** rng.uniform(-4, 2, 5)
+        series = sum(mu**k for k in range(K))
+        longest = (p @ np.sqrt(error * mu**K + nu * series)) ** 2
+        assert longest <= (error * (p @ mu**K) + (p @ nu) * (p @ series)) * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("etas", SETTINGS)
