@@ -365,7 +365,7 @@ method = fgmp.FedGradMP(sparsity=2, local_iterations=2)
 difference = np.abs(fgmp.simulate(method, toy, rounds=1).x - x_1).max()
 assert difference < 1e-12
 claim("start-trace", "one round by hand equals one round of fgmp.simulate",
-    difference, difference < 1e-12, source="ours, first steps", expected="below 1e-12", floor=1e-12)
+    difference, difference < 1e-12, source="check, first steps", expected="below 1e-12", floor=1e-12)
 
 # %%
 for number, error in enumerate(fgmp.simulate(method, toy, rounds=2).history["relative_error"]):

@@ -187,8 +187,8 @@ for name, family in families.items():
 # %%
 fits, half = slope(*families["flat spectrum"])
 claim("rip-slope", "the RIP constant of BA / ||B||_F is of order tau log(n/tau) / sr(B), slope -1 (flat spectrum)",
-    fits, "corrected" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75),
-    source="paper, Gaussian dictionary, line 1076", expected="slope -1", unit="is the fitted slope")
+    fits, "statement false" if fits.mean() - half > -0.75 else bool(fits.mean() + half < -0.75),
+    source="errata, Gaussian dictionary, line 1076", expected="slope -1", unit="is the fitted slope")
 
 # %% [markdown]
 # The flat spectrum decides: the square root is needed, because no constant $C_1$ can make $1/\mathrm{sr}$ an upper
@@ -246,8 +246,8 @@ needed = widths / np.sqrt(orders * np.log(np.e * n / orders))
 assert (widths < upper).all()
 claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up to n",
     f"at tau = n the width is {widths[-1]:.3g} and the right side {printed[-1]:g}; with log(en/tau), C = "
-    f"{needed.max():.2f} suffices", "corrected" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True,
-    source="paper, Gaussian dictionary, line 1064", expected="some absolute constant C")
+    f"{needed.max():.2f} suffices", "misprint" if printed[-1] == 0 < widths[-1] and needed.max() < 2 else True,
+    source="errata, Gaussian dictionary, line 1064", expected="some absolute constant C")
 
 # %% [markdown]
 # Now the theorem itself. Over sparse unit vectors the supremum is exact, from the restricted constants of $BA$. Draw
@@ -427,7 +427,7 @@ def smallest_weight(seed):
 weights = np.array([smallest_weight(seed) for seed in range(n_seeds)])
 printed = 4 / (1 + np.exp(radius)) ** 2
 claim("rip-logistic-ball", f"coefficients in a ball of radius {radius:g}: all curvatures at least 4 / (1 + e^r)^2",
-    weights, "corrected" if (weights < printed).all() else True, source="paper, logistic losses, line 1106",
+    weights, "gap in the proof" if (weights < printed).all() else True, source="errata, logistic losses, line 1106",
     expected=f"at least {printed:.3g}", unit="is the smallest curvature")
 
 
@@ -540,7 +540,7 @@ def shift_curvature(seed):
 # %%
 shifts = np.array([abs(shift_curvature(seed)) for seed in range(n_seeds)])
 claim("rip-softmax-shift", "softmax without a reference class has no curvature along one atom added to all columns",
-    shifts, shifts < 1e-12, source="ours, logistic losses", expected=0, unit="is the curvature", floor=1e-12)
+    shifts, shifts < 1e-12, source="check, logistic losses", expected=0, unit="is the curvature", floor=1e-12)
 
 
 # %% [markdown]
@@ -608,7 +608,7 @@ sent = np.array([[h["bytes_up"][-1] for h in row[:2]] for row in histories])
 twice = [fgmp.gaussian_dictionary(twin_columns, n, rng=7).atoms for _ in range(2)]
 claim("rip-remarks", "the dictionary compresses nothing: as many bytes as in the standard basis; a seed draws it",
     sent[:, 1] / sent[:, 0], bool((sent[:, 0] == sent[:, 1]).all() and np.array_equal(*twice)),
-    source="paper, Gaussian dictionary, line 1142", expected=1, unit="times the bytes of the standard basis")
+    source="check, Gaussian dictionary, line 1142", expected=1, unit="times the bytes of the standard basis")
 
 # %% [markdown]
 # ## What differs from the paper, and why

@@ -269,7 +269,7 @@ whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
 peak = 1024 * max(resource.getrusage(one).ru_maxrss for one in whose)
 claim("fig2-memory",
     "the largest process of this notebook stays below 1.5 GB of memory, because no sensing matrix is stored",
-    f"{'below' if peak < 1.5e9 else 'above'} 1.5 GB", peak < 1.5e9, source="ours, Figure 2", expected="below 1.5 GB")
+    f"{'below' if peak < 1.5e9 else 'above'} 1.5 GB", peak < 1.5e9, source="check, Figure 2", expected="below 1.5 GB")
 
 # %% [markdown]
 # ## What differs from the paper, and why

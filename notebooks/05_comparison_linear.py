@@ -456,7 +456,7 @@ if thinned:
 if "FedAvg" in contestants(3):
     nonzeros = np.array([len(runs[3, "FedAvg", seed].support) for seed in seeds])
     claim("fig3-fedavg-dense", "FedAvg does not give a sparse model", nonzeros, nonzeros > sparsity[0],
-        source="paper, Figure 3, line 1227", expected=f"above {sparsity[0]}", unit="nonzeros")
+        source="check, Figure 3, line 1227", expected=f"above {sparsity[0]}", unit="nonzeros")
     claim("fig3-fedavg-slowest", f"FedAvg is the slowest of all methods: errors after {shown_rounds} rounds",
         ends_of(3, contestants(3)), extreme(3, "FedAvg", contestants(3), np.max), source="paper, Figure 3, line 1227",
         expected="FedAvg the largest")
@@ -598,7 +598,7 @@ for figure, rate in sorted({job[:2] for job in jobs}):
 # %% [markdown]
 # The paper says of Figure 3 that FedGradMP has the smallest residual error. After our forty rounds that is so.
 # The claims ask what happens with more rounds: at the best rate of the paper's grid, and at the best rate of all, which
-# lies outside of the grid. (Of Figure 4 the paper does not say it; that claim is ours.)
+# lies outside of the grid. (The second is ours, and so is what we ask of Figure 4: the paper does not say it.)
 
 # %%
 def claim_residual(id, figure, rate):
@@ -609,7 +609,7 @@ def claim_residual(id, figure, rate):
         f"FedGradMP has the smallest residual error: its lowest error in any round over that of {runner_up} after "
         f"{long_rounds} rounds at rate {rate:g}, {where} the paper's grid",
         ratio(figure, rate), ratio(figure, rate) <= 1, expected="at most 1",
-        source="paper, Figure 3, line 1228" if figure == 3 else "ours, Figure 4")
+        source="paper, Figure 3, line 1228" if id == "fig3-residual-grid" else f"ours, Figure {figure}")
 
 
 # %%

@@ -486,7 +486,7 @@ claim("faults-garbage",
     f"{failing:.0%} of the answers fail at random, n={ns[0]}, N={n_clients}, tau={sparsity}, b={batch_size}, "
     f"K={local_iterations}, alpha={alpha:g}, L={Ls[-1]}: clients that send garbage of five kinds leave the same "
     "model as clients that send nothing",
-    f"equal in every bit on {sum(same)} of {len(found)} seeds", same, source="ours", expected="equal")
+    f"equal in every bit on {sum(same)} of {len(found)} seeds", same, source="check", expected="equal")
 
 # %% [markdown]
 # ## Clients that lie

@@ -214,7 +214,7 @@ alike = [same(runs[name], here[name]) for name in runners]
 claim("flower-same-bits",
     "runs on Flower's simulation engine end in the model and the history of simulate, bit for bit, with "
     f"{cohort_size} of {n_clients} clients in a round",
-    f"{sum(alike)} of {len(alike)} methods", alike, source="ours, fgmp.flower", expected="all methods")
+    f"{sum(alike)} of {len(alike)} methods", alike, source="check, fgmp.flower", expected="all methods")
 
 # %% [markdown]
 # ## A client that lies
@@ -227,7 +227,7 @@ print("left out, not finite:", liar["left_out_not_finite"].tolist(), " clients:"
 silent = fgmp.simulate(method, fed, rounds, rng=99, faults=fgmp.DropOut(clients=[2]))
 claim("flower-liar", "a client that sends what is no number over Flower leaves the run as if it had sent nothing",
     f"{'same bits' if np.array_equal(runs['liar'].x, silent.x) else 'other bits'}",
-    np.array_equal(runs["liar"].x, silent.x), source="ours, fgmp.flower", expected="same bits")
+    np.array_equal(runs["liar"].x, silent.x), source="check, fgmp.flower", expected="same bits")
 
 # %% [markdown]
 # ## Under masks
@@ -248,7 +248,7 @@ alike = same(runs["secure"], masked, but=("bytes_up", "bytes_down"))
 claim("flower-secure",
     "secure sums over Flower, with Flower's primitives, have the model and the history, but for the bytes of keys, "
     "letters and shares, of secure sums in the simulation",
-    f"{'same bits' if alike else 'other bits'}", alike, source="ours, fgmp.flower", expected="same bits")
+    f"{'same bits' if alike else 'other bits'}", alike, source="check, fgmp.flower", expected="same bits")
 
 # %% [markdown]
 # ## The answer

@@ -367,8 +367,8 @@ claim("theory-corollary-f", "the corollary on f: bound above f in every round, a
     expected="below 1", unit="of what the zero model has above f(x*), promised at the last round")
 
 # %% [markdown]
-# (Is sparsity $\tau$ enough for $\rho$? The proof needs $2\tau$; in the standard basis the statement is true
-# nevertheless: [17_errata_checked](17_errata_checked.ipynb).)
+# (Is sparsity $\tau$ enough for $\rho$? A line of the proof needs $2\tau$; the statement is true nevertheless:
+# [17_errata_checked](17_errata_checked.ipynb).)
 #
 # ## More local iterations
 #
@@ -446,7 +446,8 @@ claim("theory-kappa-measured",
 # - **The clients.** The constants of the theorems need condition numbers that the paper's own data do not have
 #   ([01_restricted_convexity](01_restricted_convexity.ipynb), `theory-paper-clients`). So the bounds are tested on
 #   nearly orthonormal clients.
-# - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). **$\nu$** stays inside the sum over the clients.
+# - **The formulas** follow the proofs ([ERRATA.md](../ERRATA.md)). The residual is the smaller of two that can be
+#   proved, with $\nu(i)$ inside the sum over the clients, and with one $\nu$ outside as printed.
 # - **$\rho^+$** is the restricted curvature, not the larger constant of Assumption 2. For exact projections the proofs
 #   need no more, and all projections in this notebook are exact ($\eta = 1$).
 # - **Noise.** It is so small that the bounds say something, except in the section on the lemmas.
@@ -456,7 +457,7 @@ claim("theory-kappa-measured",
 #
 # The lemmas hold in each of 24 local iterations of every run, and reach 0.303, 0.244 and 0.0101 of their right sides
 # (medians over 10 seeds). Theorem 1 holds in every round of every run, and says something: with noise its bound ends
-# at 0.00792 of the zero model's squared error. But it ends 1.07e+08 times above the error of the run, because it
+# at 0.00792 of the zero model's squared error. But it ends 1.06e+08 times above the error of the run, because it
 # falls by a factor each round where the runs have the support after one. That more local iterations can hurt is true
 # of the bound, which is smallest at 2 of them when one client is bad; the same runs are exact with K = 20.
 #

@@ -54,9 +54,17 @@ def test_a_verdict_counts_the_answers(holds, ours, paper, capsys):
     assert said(capsys, 1, holds, source="paper, Figure 3") == f"[{paper}] a.b-1: 1"
 
 
-def test_a_verdict_can_be_named_for_the_paper_only(capsys):
-    assert said(capsys, 1, "undecided", source="paper, Figure 3") == "[undecided] a.b-1: 1"
-    for wrong in ("undecided", "perhaps", [], 1.0, [0, 1]):
+def test_a_verdict_can_be_named(capsys):
+    for source, verdict in (
+        ("paper, Figure 3", "undecided"),
+        ("ours", "undecided"),
+        ("errata, Lemma 3", "misprint"),
+        ("errata, Lemma 3", "statement false"),
+    ):
+        assert said(capsys, 1, verdict, source=source) == f"[{verdict}] a.b-1: 1"
+    assert said(capsys, 1, True, source="errata, Lemma 3") == "[as printed] a.b-1: 1"
+    assert said(capsys, 1, True, source="check") == "[holds] a.b-1: 1"
+    for wrong in ("misprint", "perhaps", [], 1.0, [0, 1]):
         with pytest.raises(ValueError, match="holds is .*; expected True, False"):
             said(capsys, 1, wrong)
     with pytest.raises(ValueError, match="measured of a.b-1 is .*; expected numbers, or another verdict than 'holds'"):
@@ -93,24 +101,27 @@ def test_ranges_are_rounded_outwards():
 def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebooks():
     found = ledger.records()
     assert (ROOT / "CLAIMS.md").read_text() == ledger.page(found), "make refresh writes it"
-    assert ledger.first_screen(found) in (ROOT / "README.md").read_text()
+    assert ledger.summary(found) in (ROOT / "README.md").read_text()
     committed = [one for one in found if not one["kept"]]
     ids = [one["id"] for one in committed]
     assert len(set(ids)) == len(ids)
     for path in pairs.NOTEBOOKS.glob("[0-9]*.ipynb"):
         outputs = [o for cell in pairs.read(path).cells for o in cell.get("outputs", []) if "data" in o]
         lines = [text for o in outputs if keeping.VERDICT.match(text := o["data"].get("text/plain", ""))]
-        records = [one for one in committed if one["notebook"] == path.stem]
+        records = json.loads((ledger.RESULTS / f"{path.stem}.json").read_text())["claims"]
         assert [line.partition(":")[0] for line in lines] == [f"[{one['verdict']}] {one['id']}" for one in records]
 
 
 def test_the_totals_count_every_record():
     words = (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
-    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", line.partition("of which")[2]))) for line in words.splitlines()]
+    lines = [line.partition(", of which ")[2] for line in words.splitlines()]
+    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", line))) for line in lines]
     stated = [int(number) for number in re.findall(r": (\d+), of which", words)]
-    rows = len(re.findall(r"^\| [a-z][\w.-]+ \| (?:paper|ours)", (ROOT / "CLAIMS.md").read_text(), re.MULTILINE))
+    rows = len(
+        re.findall(r"^\| [a-z][\w.-]+ \| (?:paper|errata|ours|check)", (ROOT / "CLAIMS.md").read_text(), re.MULTILINE)
+    )
     assert [count for count in counts if count] == stated and sum(stated) == rows == len(ledger.records())
-    assert claims.totals([{"verdict": "holds"}] * 2 + [{"verdict": "undecided"}]) == "1 undecided, 2 holds"
+    assert claims.totals([{"verdict": "holds"}] * 2 + [{"verdict": "undecided"}]) == "1 undecided, 2 hold"
 
 
 @pytest.fixture

@@ -123,3 +123,31 @@ def test_exact_solver_in_the_standard_basis_is_least_squares_on_the_columns():
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+@pytest.mark.parametrize(
+    "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(8, 12, rng=1)], ids=["basis", "atoms"]
+)
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
+@pytest.mark.parametrize("radius", [0.1, 2.0, 1e3])
+def test_in_a_ball_the_gradient_points_at_the_minimiser_or_vanishes(dictionary, loss, radius):
+    """What makes a point of a convex problem in a ball its minimiser: grad f = -s x with s >= 0, and s = 0 inside."""
+    rng = np.random.default_rng(3)
+    y = rng.standard_normal(30) if loss == "squared" else rng.integers(0, 3 if loss == "softmax" else 2, 30)
+    client = fgmp.Federation.from_arrays([rng.standard_normal((30, 8))], [y], loss).clients[0]
+    shape = (dictionary.n_atoms(8), *client.model_shape[1:])
+    prepared = fgmp.FedGradMP(2, dictionary=dictionary).prepare(client)
+    merged, start = np.arange(0, np.prod(shape), 3), SparseModel.zero(shape)
+    b = minimise_on(merged, prepared, dictionary, fgmp.Exact(radius=radius), start, rng)
+    signal = dictionary.synthesise(b.dense())
+    assert np.linalg.norm(signal) <= radius * (1 + 1e-12)
+    slope = prepared.gradient(b).reshape(-1)[merged]
+    along = dictionary.correlations(b).reshape(-1)[merged]
+    if np.linalg.norm(signal) < radius * (1 - 1e-9):
+        assert np.abs(slope).max() <= 1e-8
+        free = minimise_on(merged, prepared, dictionary, fgmp.Exact(), start, rng)
+        np.testing.assert_allclose(signal, dictionary.synthesise(free.dense()), atol=1e-6)
+    else:
+        shift = -(along @ slope) / (along @ along)
+        assert shift >= 0
+        np.testing.assert_allclose(slope, -shift * along, atol=1e-6 * np.abs(slope).max())

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,7 +20,7 @@ from ..client import Client, minibatches
 from ..dictionaries import StandardBasis
 from ..linear_systems import fill_shifts, least_squares, newton_direction
 from ..losses import SquaredLoss
-from ..models import Array, SparseModel, Support, unit_of
+from ..models import Array, SparseModel, Support, length_of, unit_of
 from .restricted import RestrictedProblem, inner
 
 __all__ = [
@@ -66,13 +67,26 @@ class Exact:
 
     Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
     is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
-    finite, but as large as a hundred Newton steps make it; give `FedGradMP` a radius.
+    finite, but as large as a hundred Newton steps make it; give a radius.
+
+    Parameters
+    ----------
+    radius : float or None
+        R: minimise over the span within the ball ||x||_2 <= R, where a logistic loss has a minimiser and restricted
+        strong convexity always. `FedGradMP.radius` projects onto the ball after pruning only, so that b leaves it.
+        None is no ball.
     """
 
+    radius: float | None = None
     orthonormal = True
+
+    def __post_init__(self) -> None:
+        settle_number(self, "radius", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The minimiser; `start` matters only where the loss needs iterations."""
+        if self.radius is not None:
+            return _newton_in_ball(problem, start, self.radius)
         if isinstance(problem.loss, SquaredLoss):
             return least_squares(problem.columns, problem.targets)
         return _newton(problem, start, limit=100, accuracy=None)
@@ -266,9 +280,8 @@ def minimise_on(
     """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it."""
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
-    if isinstance(solver, Exact) and isinstance(
-        client.loss, SquaredLoss
-    ):  # the rank of the data decides, not that of the atoms
+    exact = isinstance(solver, Exact) and solver.radius is None
+    if exact and isinstance(client.loss, SquaredLoss):  # the rank of the data decides, not that of the atoms
         metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
         return SparseModel(merged, least_squares(client.columns(merged), client.targets, metric), start.shape)
     problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
@@ -297,6 +310,43 @@ def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: floa
         if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
             break
     return z.astype(start.dtype)
+
+
+def _newton_in_ball(problem: RestrictedProblem, start: Array, radius: float) -> Array:
+    """Steps to the minimiser of the quadratic model in the ball, which is convex, so that shorter steps stay in it."""
+    problem = problem.in_double_precision()
+    z = start.astype(np.float64) * (radius / max(length_of(start), radius))
+    for _ in range(100):
+        predictions = problem.predictions(z)
+        gradient, hessian = problem.gradient(predictions), problem.hessian(predictions)
+        direction = _quadratic_in_ball(hessian, gradient - hessian @ z, radius) - z
+        slope = inner(gradient, direction)
+        if -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
+            break
+        z = z + min(1.0, problem.step_length(predictions, problem.predictions(direction), slope)) * direction
+    end: Array = z.astype(start.dtype)
+    return end
+
+
+def _quadratic_in_ball(hessian: Array, linear: Array, radius: float) -> Array:
+    """argmin of u'Hu/2 + c'u over ||u|| <= R: u = -(H + s I)^{-1} c with the least shift s that makes it short."""
+    from scipy.optimize import brentq
+
+    curvatures, directions = np.linalg.eigh(hessian)
+    pull, curvatures = -(directions.T @ linear), np.maximum(curvatures, 0)
+    most = length_of(pull) / radius
+    if most == 0:
+        return np.zeros_like(pull)
+    shift = most * float(np.finfo(np.float64).eps)
+    if length_of(pull / (curvatures + shift)) > radius:
+        far = partial(_too_short, pull, curvatures, radius)
+        shift = brentq(far, shift, most, xtol=shift, rtol=1e-15)
+    end: Array = directions @ (pull / (curvatures + shift))
+    return end
+
+
+def _too_short(pull: Array, curvatures: Array, radius: float, shift: float) -> float:
+    return 1 / radius - 1 / length_of(pull / (curvatures + shift))
 
 
 def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:

@@ -97,7 +97,7 @@ def _refinement(method: FedGradMP, client: Client) -> Kernel | None:
         return None
     if type(selection) not in ((PerOutput,) if several else (PerOutput, PerAtom, Overall)):  # one output: all the same
         return None
-    if not isinstance(client.loss, SquaredLoss) or type(method.solver_for(client)) is not Exact or method.radius:
+    if not isinstance(client.loss, SquaredLoss) or method.solver_for(client) != Exact() or method.radius:
         return None
     return Kernel("compiled least squares", partial(_pursued, method)) if compiling_pays(client) else None
 

@@ -124,8 +124,12 @@ class Accounted:
         return scaled * (limit / norm) if norm > limit else scaled
 
     def noise_on_sum(self, length: int, n_members: int, number: int, exchange: int, what: bytes = b"") -> Array:
-        """The noise of an exchange of a round; another one for another `what`: the question, and who answered."""
-        words = self._words(length, "noise", number, exchange, hashlib.sha256(what).hexdigest())
+        """The noise of an exchange of a round; another one for another `what`: the question, and who answered.
+
+        Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
+        """
+        about = hashlib.sha256(what).hexdigest() if self.noise.rehearsal_seed is None else ""
+        words = self._words(length, "noise", number, exchange, about)
         normal = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
         return np.asarray(normal * (self.multiplier * 2 * self._clip(exchange) / n_members))
 

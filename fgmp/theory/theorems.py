@@ -277,7 +277,8 @@ def _residual(
 
 def _series(mu: Array, local_iterations: int) -> Array:
     """S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
-    return np.sum([_power(mu, k) for k in range(local_iterations)], axis=0)
+    series: Array = np.sum([_power(mu, k) for k in range(local_iterations)], axis=0)
+    return series
 
 
 def _assemble(

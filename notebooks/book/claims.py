@@ -9,10 +9,15 @@ import numpy as np
 from IPython import get_ipython
 from IPython.display import publish_display_data
 
-# Wholly, at least half, less than half; then what only a statement of the paper can be.
-OF_THE_PAPER = ("reproduced", "reproduced in part", "not reproduced", "corrected", "undecided")
-OURS = ("holds", "holds in part", "does not hold")
-VERDICTS = OF_THE_PAPER + OURS
+# Wholly, at least half, less than half; then what has to be named.
+OURS = ("holds", "holds in part", "does not hold", "undecided")
+WORDS = {
+    "paper": ("reproduced", "reproduced in part", "not reproduced", "undecided"),
+    "errata": ("as printed", "as printed in part", "not as printed", "misprint", "gap in the proof", "statement false"),
+    "ours": OURS,
+    "check": OURS,
+}
+VERDICTS = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
 
 
 def claim(
@@ -31,11 +36,12 @@ def claim(
 ) -> None:
     """Show one line with the verdict; the whole record travels with it, as metadata of the output.
 
-    `words` say what is claimed, in one line, which stands in CLAIMS.md with the source ("paper, " and the place, or
-    "ours", with a place after a comma) and what is expected. `measured` is one value for each seed, one value, several
-    of these by name, or a few words. `holds` is one answer, or one for each seed or part: all true means "reproduced"
-    (or "holds"), at least half of them "in part"; for a statement of the paper also "corrected", where the printed
-    formula differs from the derived one, and "undecided", where the data do not decide.
+    `words` say what is claimed, in one line. `source` is "paper, " and the place of a finding that the authors state,
+    "errata, " and the place of a formula that stands beside its derivation, "ours" for a statement of our own, or
+    "check" for an identity or a check of our code, both with a place after a comma. `measured` is one value for each
+    seed, one value, several of these by name, or a few words. `holds` is one answer, or one for each seed or part: all
+    true means "reproduced" ("holds", "as printed"), at least half of them "in part"; or it names the verdict:
+    "undecided", where the data do not decide, or the weight of an entry of ERRATA.md.
 
     `digits` are significant ones, and whole numbers are shown in full. Magnitudes below `floor` are shown as
     "below ...", because they differ between machines; with `within` the range of the seeds is shown, rounded outwards
@@ -43,10 +49,12 @@ def claim(
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
         raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
-    if not re.fullmatch(r"paper, .+|ours(, .+)?", source):
-        raise ValueError(f"source of {id} is {source!r}; expected 'paper, ' with a place, or 'ours'")
+    if not re.fullmatch(r"(paper|errata), .+|(ours|check)(, .+)?", source):
+        raise ValueError(
+            f"source of {id} is {source!r}; expected 'paper, ' or 'errata, ' with a place, 'ours' or 'check'"
+        )
     measured = plain(measured)
-    verdict = verdict_of(holds, OURS if source.startswith("ours") else OF_THE_PAPER)
+    verdict = verdict_of(holds, WORDS[source.partition(",")[0]])
     numbers = np.hstack(
         [np.ravel(v) for v in measured.values()] if isinstance(measured, dict) else [np.ravel(measured)]
     )
@@ -146,4 +154,6 @@ def written(value, digits: int = 17):
 def totals(claims: Iterable[Mapping]) -> str:
     """How often each verdict was reached, in words."""
     counts = Counter(one["verdict"] for one in claims)
-    return ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    several = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
+    words = {verdict: several.get(verdict, verdict) if counts[verdict] > 1 else verdict for verdict in VERDICTS}
+    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]) or "none"

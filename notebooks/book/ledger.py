@@ -5,14 +5,19 @@ A committed notebook has its records in NAME.json, a kept run with other paramet
 
 import json
 import re
-import textwrap
 from pathlib import Path
 
 from . import pairs
-from .claims import VERDICTS, totals, written
+from .claims import WORDS, totals, written
 
 ROOT = pairs.NOTEBOOKS.parent
 RESULTS = pairs.NOTEBOOKS / "results"
+KINDS = {
+    "paper": "Findings that the paper states",
+    "errata": "Printed formulas and steps beside their derivation ([ERRATA.md](ERRATA.md))",
+    "ours": "Our own statements",
+    "check": "Identities, and checks of our own code",
+}
 MARK = "<!-- totals of the claims, written by make refresh -->"
 
 
@@ -26,13 +31,18 @@ def write(name: str, executed, **about) -> None:
 def records(folder: Path = RESULTS) -> list[dict]:
     """All claims, each with the notebook, the name of its run, and the label of a kept one ("" if committed).
 
-    Of a kept run, what only repeats the committed notebook is left out.
+    Of a kept run, what only repeats the committed notebook is left out. A verdict that more seeds change is undecided.
     """
     found = []
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         run = json.loads(path.read_text(encoding="utf-8"))
         label = path.stem.removeprefix(run["notebook"]).removeprefix("-")
         found += [one | {"notebook": run["notebook"], "run": path.stem, "kept": label} for one in run["claims"]]
+    more = {(one["notebook"], one["id"]): one for one in found if one["kept"].startswith("more-seeds")}
+    for one in found:
+        other = more.get((one["notebook"], one["id"]))
+        if other and not one["kept"] and other["verdict"] != one["verdict"]:
+            one["verdict"] = other["verdict"] = "undecided"
     said = ("id", "verdict", "source", "statement", "expected", "shown")
     usual = {tuple(str(one[key]) for key in said) for one in found if not one["kept"]}
     return [one for one in found if not one["kept"] or tuple(str(one[key]) for key in said) not in usual]
@@ -56,25 +66,22 @@ def place(claims: list[dict]) -> tuple[int, int]:
     return (0, int(figure[1])) if figure else (1, min(lines)) if lines else (2, 0)
 
 
-def plural(claims: list[dict]) -> str:
-    """The totals, as of several."""
-    return totals(claims).replace("holds", "hold").replace("does not", "do not")
-
-
-def counted(claims: list[dict], kept: bool, whose: str) -> list[dict]:
-    """The statements of the paper, or ours, in the committed notebooks or in the kept runs."""
-    return [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(whose)]
+def summary(claims: list[dict]) -> str:
+    """How many claims of each kind there are, and what became of them."""
+    text = ""
+    for kept, runs in ((False, "in the committed notebooks"), (True, "in kept runs on other data or with more seeds")):
+        for kind, what in KINDS.items():
+            found = [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(kind)]
+            text += f"- {what}, {runs}: {len(found)}, of which {totals(found)}.\n" if found else ""
+    return text
 
 
 def index(claims: list[dict]) -> str:
     """The first page: totals, then a row for each notebook and kept run with the names under each verdict."""
-    text, runs_of = "", {}
-    for kept, runs in ((False, "the committed notebooks"), (True, "the kept runs on other data or with more seeds")):
-        for whose, who in (("paper", "Statements of the paper"), ("ours", "Our own statements")):
-            if found := counted(claims, kept, whose):
-                text += f"- {who}, {runs}: {len(found)}, of which {plural(found)}.\n"
-    text += "\n| | reproduced, holds | in part | not | corrected, undecided |\n|---|---|---|---|---|\n"
-    columns = (VERDICTS[0::5], VERDICTS[1::5], VERDICTS[2::5], VERDICTS[3:5])
+    text, runs_of = summary(claims), {}
+    text += "\n| | reproduced, holds | in part | not | undecided | printed otherwise |\n|---|---|---|---|---|---|\n"
+    columns = [{words[place] for words in WORDS.values()} for place in range(3)]
+    columns += [{"undecided"}, {*WORDS["errata"][3:]}]
     for one in claims:
         runs_of.setdefault(link(one), []).append(one)
     for where, members in runs_of.items():
@@ -95,7 +102,8 @@ def row(one: dict) -> str:
 def page(claims: list[dict]) -> str:
     """CLAIMS.md."""
     text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
-    text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts.\n\n'
+    text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
+    text += '"undecided", that the data do not decide, or that more seeds change the verdict.\n\n'
     text += index(claims)
     groups = {}
     for one in claims:
@@ -107,31 +115,10 @@ def page(claims: list[dict]) -> str:
     return text
 
 
-def first_screen(claims: list[dict]) -> str:
-    """The totals for README.md."""
-    paper, ours, kept, our_kept = (counted(claims, one, who) for one in (False, True) for who in ("paper", "ours"))
-    figures = {}
-    for one in claims:
-        if found := re.match(r"paper, Figure (\d+)", one["source"]):
-            figures.setdefault(int(found[1]), set()).add(one["verdict"])
-    missed = sorted(number for number, verdicts in figures.items() if verdicts == {"not reproduced"})
-    text = (
-        f"**What came out.** The notebooks measure {len(paper)} statements of the paper: {plural(paper)}. Of our own,"
-        f" {len(ours)}: {plural(ours)} ([CLAIMS.md](CLAIMS.md)). Kept runs on other data or with more seeds add"
-        f" {len(kept)} of the paper: {plural(kept)}; and {len(our_kept)} of ours: {plural(our_kept)}."
-        f" Figure{'s' * (len(missed) > 1)} {' and '.join(map(str, missed))} {'do' if len(missed) > 1 else 'does'}"
-        " not come out with tuned learning rates, on data that stand in for FEMNIST. For Figures 6 and 7 the paper"
-        " prints neither the rates nor the sparsity, and they decide: [06](notebooks/06_digits_by_writer.ipynb) and"
-        " [07](notebooks/07_gaussian_dictionary_digits.ipynb) show how. Slips and silences of the paper, and what is"
-        " better than it claims: [ERRATA.md](ERRATA.md)."
-    )
-    return textwrap.fill(text, 118, break_on_hyphens=False) + "\n"
-
-
 def main() -> None:
     """Write CLAIMS.md, and the totals between the marks of README.md."""
     found = records()
     (ROOT / "CLAIMS.md").write_text(page(found), encoding="utf-8")
     readme = ROOT / "README.md"
     before, _, after = readme.read_text(encoding="utf-8").split(MARK)
-    readme.write_text(f"{before}{MARK}\n{first_screen(found)}{MARK}{after}", encoding="utf-8")
+    readme.write_text(f"{before}{MARK}\n{summary(found)}{MARK}{after}", encoding="utf-8")
