@@ -13,10 +13,10 @@ from .claims import WORDS, totals, written
 ROOT = pairs.NOTEBOOKS.parent
 RESULTS = pairs.NOTEBOOKS / "results"
 KINDS = {
-    "paper": "Findings that the paper states",
-    "errata": "Printed formulas and steps beside their derivation ([ERRATA.md](ERRATA.md))",
+    "paper": "Findings of the paper",
+    "errata": "Printed formulas beside derived ones ([ERRATA.md](ERRATA.md))",
     "ours": "Our own statements",
-    "check": "Identities, and checks of our own code",
+    "check": "Identities, checks of our code",
 }
 MARK = "<!-- totals of the claims, written by make refresh -->"
 
@@ -69,7 +69,7 @@ def place(claims: list[dict]) -> tuple[int, int]:
 def summary(claims: list[dict]) -> str:
     """How many claims of each kind there are, and what became of them."""
     text = ""
-    for kept, runs in ((False, "in the committed notebooks"), (True, "in kept runs on other data or with more seeds")):
+    for kept, runs in ((False, "committed notebooks"), (True, "kept runs on other data or more seeds")):
         for kind, what in KINDS.items():
             found = [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(kind)]
             text += f"- {what}, {runs}: {len(found)}, of which {totals(found)}.\n" if found else ""
