@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import aslinearoperator
+from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import fgmp
 from fgmp.models import SparseModel
@@ -160,3 +160,45 @@ def test_other_losses_cannot_weigh_rows():
     federation = fgmp.Federation.from_arrays([np.eye(2)] * 2, [[1, -1]] * 2, "logistic", weights=[1, 2])
     with pytest.raises(ValueError, match="weights are not in proportion to the rows"):
         federation.pooled()
+
+
+class Scaled(LinearOperator):
+    """Rows that are generated, with any dtype."""
+
+    def __init__(self, matrix, dtype):
+        super().__init__(np.dtype(dtype), matrix.shape)
+        self.matrix = matrix
+
+    def _matmat(self, X):
+        return self.matrix @ X
+
+    def _rmatmat(self, X):
+        return self.matrix.T @ X
+
+
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])
+def test_streamed_features_of_any_real_type(dtype):
+    rng = np.random.default_rng(0)
+    A = rng.integers(-3, 4, (20, 6))
+    y = A @ [0.5, 0, 0, -2, 0, 0]
+    federation = fgmp.Federation.from_arrays([Scaled(A, dtype)], [y])
+    assert federation.dtype == np.float64
+    x = fgmp.simulate(fgmp.FedGradMP(2, dictionary=fgmp.Dictionary(np.eye(6) + 0.1)), federation, 3, rng=0)
+    np.testing.assert_array_equal(federation.clients[0].targets, y)
+    assert x.x.dtype == np.float64 and x.history["objective"][-1] < x.history["objective"][0]
+
+
+def test_streamed_features_that_do_not_fit_are_named():
+    A, y = np.eye(6), np.ones(6)
+    with pytest.raises(ValueError, match=r"As\[0\] has dtype complex128; expected real numbers"):
+        fgmp.Federation.from_arrays([Scaled(A, complex)], [y])
+    with pytest.raises(ValueError, match=r"As\[1\] is streamed in float32; expected float64"):
+        fgmp.Federation.from_arrays([A, Scaled(A, np.float32)], [y, y])
+
+
+def test_masked_values_are_no_numbers():
+    masked = np.ma.masked_array(np.eye(4), mask=np.eye(4) > 0)
+    with pytest.raises(ValueError, match=r"As\[0\] has 4 masked values"):
+        fgmp.Federation.from_arrays([masked], [np.ones(4)])
+    unmasked = np.ma.masked_array(np.eye(4), mask=False)
+    fgmp.Federation.from_arrays([unmasked], [np.ones(4)])

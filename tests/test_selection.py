@@ -257,3 +257,15 @@ def test_a_selection_of_ones_own_serves_every_method():
         lambda: other.dictionary.approximate(rng.standard_normal(12), 2, Blocks()),
         "no matching pursuit; expected a dictionary with approximation=.thresholding",
     )
+
+
+def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((200, 30))
+    for wide in (1.0, 1e-9):  # a wide range of coefficients is no reason to stop
+        signal = atoms[:, [3, 7, 20]] @ [1.0, -wide, 2.0]
+        np.testing.assert_array_equal(matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20])
+    atoms = rng.standard_normal((20, 30))
+    atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
+    found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
+    assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
