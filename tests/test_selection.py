@@ -269,3 +269,24 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
     assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
+
+
+RIVALS = {
+    "FedHT": lambda **o: fgmp.FedHT(learning_rate=0.05, **o),
+    "FedIterHT": lambda **o: fgmp.FedIterHT(learning_rate=0.05, **o),
+    "FedGradMP": lambda **o: fgmp.FedGradMP(solver=fgmp.SGD(1, learning_rate=0.05), **o),
+    "SharedSupportGradMP": lambda **o: fgmp.SharedSupportGradMP(
+        solver=fgmp.LocalSteps(fgmp.SGD(1, learning_rate=0.05)), **o
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_sparsity_of_all_outputs_may_be_larger_than_the_features(name):
+    classes = softmax_federation(2)
+    result = fgmp.simulate(RIVALS[name](sparsity=20, selection=fgmp.Overall()), classes, 2, rng=0)
+    assert np.count_nonzero(result.x) == 20
+    with pytest.raises(ValueError, match=r"sparsity is 37; expected an integer from 1 to 36 \(the number of coeff"):
+        fgmp.simulate(RIVALS[name](sparsity=37, selection=fgmp.Overall()), classes, 1, rng=0)
+    with pytest.raises(ValueError, match=r"sparsity is 20; expected an integer from 1 to 12 \(the number of atoms"):
+        fgmp.simulate(RIVALS[name](sparsity=20), classes, 1, rng=0)

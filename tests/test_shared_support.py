@@ -227,3 +227,27 @@ def test_softmax_with_local_steps_in_columns_and_jointly():
 def test_bad_parameters_are_named(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
+    """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
+    rng = np.random.default_rng(0)
+    As, ys = [rng.standard_normal((8, 20)) for _ in range(3)], [rng.standard_normal(8) for _ in range(3)]
+    merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
+    federation = fgmp.Federation.from_arrays(As, ys)
+    history = fgmp.simulate(fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1)), federation, 1, rng=0).history
+    assert history["bytes_down"][-1] == 3 * (4 + 8) * len(merged)
+    normal_equations = len(merged) * (len(merged) + 1) // 2 + len(merged)
+    assert history["bytes_up"][-1] == 3 * (4 + 8 + 8 * normal_equations)
+
+
+def test_all_exchanges_of_a_round_take_place():
+    """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
+    fed = fgmp.make_sparse_regression(12, 30, 60, 4, noise_variance=1e-2, rng=0)
+    steps = 12  # the merged support has 8 atoms in round 1
+    printed = {"identify": fgmp.LargestEntries(8), "pruning": "largest"}
+    inner = fgmp.SharedSupportGradMP(4, solver=fgmp.PooledConjugateGradient(steps=steps), **printed)
+    result = fgmp.simulate(inner, fed, 1, rng=0)
+    exact = fgmp.simulate(fgmp.SharedSupportGradMP(4, **printed), fed, 1, rng=0)
+    np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
+    assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)
