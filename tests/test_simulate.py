@@ -1,6 +1,6 @@
 """The round loop: books, seeds, cohorts, stopping, and answers that are not finite."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -16,6 +16,7 @@ def fed():
 
 
 METHOD = fgmp.FedGradMP(sparsity=3, batch_size=20)
+AVERAGE = fgmp.FedAvg(learning_rate=0.01)
 
 
 def test_history_has_the_promised_columns(fed):
@@ -190,3 +191,79 @@ def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(values, p
     default = fgmp.stop_when_stalled(patience)
     if improvement == 1e-3:
         assert default({"objective": np.array(values)}) is stalled
+
+
+def test_a_metric_that_writes_changes_nothing(fed):
+    def greedy(x):
+        x[:] = 7
+        return 1.0
+
+    for method in (AVERAGE, METHOD):
+        result = fgmp.simulate(method, fed, 3, rng=0, metrics={"greedy": greedy})
+        plain = fgmp.simulate(method, fed, 3, rng=0)
+        np.testing.assert_array_equal(result.x, plain.x)
+        np.testing.assert_array_equal(result.history["objective"], plain.history["objective"])
+
+
+def test_the_parts_of_a_result_are_their_own(fed):
+    for method in (AVERAGE, METHOD):
+        result = fgmp.simulate(method, fed, 2, rng=0)
+        assert not np.shares_memory(result.x, result.coefficients)
+        before = result.coefficients.copy()
+        result.x[:] = 0
+        result.history["objective"][:] = 0
+        np.testing.assert_array_equal(result.coefficients, before)
+        assert not np.shares_memory(result.coefficients, method.coefficients(result.state))
+
+
+def test_a_callback_cannot_rewrite_the_history(fed):
+    def forge(history):
+        history["objective"][-1] = 0
+        return False
+
+    with pytest.raises(ValueError, match="read-only"):
+        fgmp.simulate(METHOD, fed, 2, rng=0, callback=forge)
+
+
+def test_the_history_costs_a_callback_the_same_after_many_rounds(fed):
+    """It gets views of the same columns: nothing is built anew from all rows so far."""
+    seen = []
+    method, many = AVERAGE, fgmp.Federation(fed.clients[:1], np.ones(1))
+    result = fgmp.simulate(method, many, 300, rng=0, callback=lambda history: bool(seen.append(history)))
+    assert [len(history["round"]) for history in seen] == list(range(2, 302))
+    same = [np.shares_memory(a["objective"], b["objective"]) for a, b in zip(seen, seen[1:], strict=False)]
+    assert same.count(False) <= 4  # columns grow by doubling
+    for history in (seen[10], seen[200]):
+        np.testing.assert_array_equal(history["objective"], result.history["objective"][: len(history["objective"])])
+
+
+def test_the_objective_on_a_sample_of_clients(fed):
+    asked = []
+
+    @dataclass(frozen=True)
+    class Counted(fgmp.SquaredLoss):
+        def values(self, predictions, targets):
+            asked.append(len(targets))
+            return super().values(predictions, targets)
+
+    As = [client.features for client in fed.clients]
+    ys = [client.targets for client in fed.clients]
+    federation = fgmp.Federation.from_arrays(As, ys, Counted(), weights=[1, 2, 3, 4, 5, 6])
+    result = fgmp.simulate(METHOD, federation, 3, rng=0, objective_on=[1, 3])
+    assert len(asked) == 2 * 4
+    np.testing.assert_array_equal(result.objective_on, [1, 3])
+    parts = [federation.clients[i].objective(result.x) for i in (1, 3)]
+    assert result.history["objective"][-1] == pytest.approx((2 * parts[0] + 4 * parts[1]) / 6)
+    drawn = fgmp.simulate(METHOD, federation, 1, rng=0, objective_on=2)
+    again = fgmp.simulate(METHOD, federation, 2, rng=0, objective_on=2)
+    np.testing.assert_array_equal(drawn.objective_on, again.objective_on)
+    assert len(drawn.objective_on) == 2
+    everybody = fgmp.simulate(METHOD, federation, 3, rng=0)
+    assert everybody.objective_on is None
+    np.testing.assert_array_equal(everybody.x, result.x)
+    for wrong in (0, 7, [8], [-1]):
+        with pytest.raises(ValueError, match="objective_on is"):
+            fgmp.simulate(METHOD, federation, 1, objective_on=wrong)
+    unweighted = replace(federation, weights=np.array([0, 1, 1, 1, 1, 1.0]))
+    with pytest.raises(ValueError, match="objective_on names 1 clients of weight 0"):
+        fgmp.simulate(METHOD, unweighted, 1, objective_on=[0])
