@@ -243,20 +243,6 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_stays(path):
         assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"every": 5, "checkpoint": None}, "every is 5 and there is no checkpoint; expected a path as checkpoint"),
-        ({"every": 0}, "every is 0; expected an integer of at least 1"),
-        ({"checkpoint": 3}, "checkpoint is 3; expected the path of a file"),
-        ({"checkpoint": "."}, "checkpoint is '.'; expected the path of a file"),
-    ],
-)
-def test_bad_arguments_are_named(options, message, path):
-    with pytest.raises(ValueError, match=message):
-        run_to(path, 2, **options)
-
-
 def test_a_folder_that_is_not_there_is_an_error_before_the_first_round(path):
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)

@@ -102,34 +102,6 @@ def test_a_zero_signal_needs_no_atoms():
     assert fgmp.approx_tau(D, np.zeros(5), 2).error == 0
 
 
-@pytest.mark.parametrize(
-    "atoms, message",
-    [
-        ([[1.0, 0.0], [0.0, 0.0]], r"atoms\[:, 1\] is zero"),
-        ([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]], r"atoms\[:, 0\] and atoms\[:, 1\] are the same"),
-        ([[1.0, -1.0], [2.0, -2.0]], "are the same up to a factor"),
-        ([[1.0, np.nan], [0.0, 1.0]], "atoms holds 1 values that are not finite"),
-        ([1.0, 2.0], r"atoms has shape \(2,\); expected 2 dimensions"),
-        (np.empty((3, 0)), "expected at least one feature and one atom"),
-    ],
-)
-def test_bad_atoms_are_named(atoms, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.Dictionary(atoms)
-
-
-def test_bad_arguments_are_named():
-    D = fgmp.Dictionary(np.eye(4)[:, :3] + 0.1)
-    with pytest.raises(ValueError, match="approximation is 'best'; expected one of 'omp', 'thresholding'"):
-        fgmp.Dictionary(np.eye(3), "best")
-    with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 1 to 3"):
-        fgmp.approx_tau(D, np.ones(4), 4)
-    with pytest.raises(ValueError, match="signal has 5 entries; expected 4, as dictionary"):
-        fgmp.approx_tau(D, np.ones(5), 1)
-    with pytest.raises(ValueError, match="n_atoms is 0"):
-        fgmp.gaussian_dictionary(5, 0)
-
-
 def test_gaussian_dictionary_has_nearly_unit_atoms_and_repeats():
     D = fgmp.gaussian_dictionary(2000, 10, rng=3)
     np.testing.assert_allclose(D.norms, 1, atol=0.1)

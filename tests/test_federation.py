@@ -98,39 +98,6 @@ def test_float32_stays_float32():
     assert mixed.dtype == np.float64
 
 
-def set_item(sequence, index, value):
-    sequence[index] = value
-
-
-BAD = {
-    "unequal lengths": (lambda As, ys: ys.pop(), "ys has 2 entries; expected one for each of the 3"),
-    "rows": (lambda As, ys: set_item(ys, 1, ys[1][:-1]), r"ys\[1\] has 5 entries; expected 6"),
-    "features": (lambda As, ys: set_item(As, 2, As[2][:, :3]), r"As\[2\] has 3 features; expected 4"),
-    "nan": (lambda As, ys: set_item(As, 1, np.full((6, 4), np.nan)), r"As\[1\] holds 24 values that are not finite"),
-    "inf": (lambda As, ys: set_item(ys, 0, [1, 2, np.inf, 4, 5]), r"ys\[0\] holds 1 values .* at \(2,\)"),
-    "empty client": (lambda As, ys: set_item(As, 0, np.empty((0, 4))), r"As\[0\] has shape \(0, 4\)"),
-    "one dimension": (lambda As, ys: set_item(As, 0, np.ones(4)), r"As\[0\] has shape \(4,\); expected 2 dimensions"),
-    "text": (lambda As, ys: set_item(As, 0, [["a"]]), r"As\[0\] has dtype"),
-    "negative weight": (lambda As, ys: {"weights": [1, -1, 1]}, r"weights\[1\] is -1"),
-    "weights length": (lambda As, ys: {"weights": [1, 1]}, "weights has 2 entries; expected one for each of 3"),
-    "zero weights": (lambda As, ys: {"weights": [0, 0, 0]}, "weights sum to 0"),
-    "nan weight": (lambda As, ys: {"weights": [0, np.nan, 1]}, "weights holds 1 values"),
-    "loss": (lambda As, ys: {"loss": "hinge"}, "loss is 'hinge'; expected one of 'squared', 'logistic', 'softmax'"),
-    "truth": (lambda As, ys: {"truth": np.ones(3)}, r"truth has shape \(3,\); expected \(4,\)"),
-    "no clients": (lambda As, ys: (As.clear(), ys.clear()) and None, "As is empty"),
-}
-
-
-@pytest.mark.parametrize("name", BAD)
-def test_bad_input_is_named(name):
-    change, message = BAD[name]
-    As, ys = arrays()
-    changed = change(As, ys)
-    options = changed if isinstance(changed, dict) else {}
-    with pytest.raises(ValueError, match=message):
-        fgmp.Federation.from_arrays(As, ys, **options)
-
-
 @pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
 def test_streamed_features_need_a_dictionary():
     As, ys = arrays()

@@ -124,3 +124,19 @@ def test_shifts_in_a_dictionary_are_all_signals_that_every_output_can_add():
         np.testing.assert_allclose(predictions, same, atol=1e-10 * np.abs(same).max())
     few = RestrictedProblem.of(client, merged[merged % 3 == 0], dictionary, orthonormal=True)
     assert few.shifts.shape[1] == 0
+
+
+def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
+    """A good step near the minimum may raise the objective by its last digit; it is taken all the same."""
+    distances = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((300, 5)).astype(np.float32)
+        y = np.where(A[:, 0] + rng.standard_normal(300) > 0, 1, -1)
+        ends = []
+        for dtype in (np.float32, np.float64):
+            federation = fgmp.Federation.from_arrays(np.split(A.astype(dtype), 5), np.split(y, 5), "logistic")
+            method = fgmp.SharedSupportGradMP(5, solver=fgmp.PooledNewton(6))
+            ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
+        distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
+    assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4

@@ -202,33 +202,6 @@ def test_softmax_with_local_steps_in_columns_and_jointly():
         assert result.history["objective"][-1] < result.history["objective"][0]
 
 
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: fgmp.SharedSupportGradMP(sparsity=0), "sparsity is 0"),
-        (lambda: fgmp.LargestEntries(0), "count is 0; expected an integer of at least 1"),
-        (lambda: fgmp.SharedSupportGradMP(sparsity=3, radius=-1), "radius is -1"),
-        (lambda: fgmp.PooledNewton(steps=0), "steps is 0"),
-        (lambda: fgmp.PooledNewton(ridge=-1), "ridge is -1"),
-        (lambda: fgmp.PooledConjugateGradient(steps=0), "steps is 0"),
-        (lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=21), squared(0), 1), "sparsity is 21"),
-        (
-            lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=2), labelled(0), 1),
-            "solver is NormalEquations, for the squared loss",
-        ),
-        (
-            lambda: fgmp.simulate(
-                fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledConjugateGradient()), labelled(0), 1
-            ),
-            "solver is PooledConjugateGradient, for the squared loss",
-        ),
-    ],
-)
-def test_bad_parameters_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
     rng = np.random.default_rng(0)

@@ -281,3 +281,28 @@ def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver):
         warnings.simplefilter("ignore", fgmp.FewRowsWarning)
         found = atoms @ end_of(solver, A, y, dictionary=fgmp.Dictionary(atoms))
     np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+
+
+def summed_and_averaged(seed=0):
+    """Unequal clients of a summed loss, and the same problem as a mean over rows with other weights."""
+    rng = np.random.default_rng(seed)
+    As = [rng.standard_normal((m, 6)) for m in (5, 12, 30)]
+    ys = [A @ [1.0, 0, 0, -2, 0, 0] + 0.1 * rng.standard_normal(len(A)) for A in As]
+    weights = np.array([0.2, 0.5, 0.3])
+    summed = fgmp.Federation.from_arrays(As, ys, fgmp.SquaredLoss(averaged=False), weights)
+    return As, ys, weights, summed
+
+
+def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
+    """One step of SGD over all rows is a gradient step on the sum, in FedGradMP and in LocalSteps."""
+    As, ys, _, federation = summed_and_averaged()
+    client, rate = federation.clients[1], 1e-3
+    start = SparseModel(np.arange(6), np.ones(6), (6,))
+    end = minimise_on(start.support, client, StandardBasis(), fgmp.SGD(1, learning_rate=rate), start, None)
+    by_hand = 1 - rate * As[1].T @ (As[1] @ np.ones(6) - ys[1])
+    np.testing.assert_allclose(end.values, by_hand)
+    batch = fgmp.SGD(1, batch_size=4, learning_rate=rate)
+    rng = np.random.default_rng(3)
+    (rows,) = batch.minibatches(12, np.random.default_rng(3))
+    end = minimise_on(start.support, client, StandardBasis(), batch, start, rng)
+    np.testing.assert_allclose(end.values, 1 - rate * As[1][rows].T @ (As[1][rows] @ np.ones(6) - ys[1][rows]))

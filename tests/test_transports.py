@@ -132,29 +132,6 @@ def test_without_any_objective_the_history_says_nan():
     assert np.isnan(result.history["objective"]).all()
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        ({"rows": []}, "rows is empty"),
-        ({"rows": [3, 0]}, "rows is 0; expected an integer of at least 1"),
-        ({"rows": [3, -1]}, "rows is -1"),
-        ({"rows": [3, 2.5]}, "rows is 2.5"),
-        ({"keys": [1, 1]}, "expected 2, one for each entry of rows, and none twice"),
-        ({"keys": [1]}, "expected 2, one for each"),
-        ({"weights": [1.0, -1.0]}, r"weights\[1\] is -1; expected no negative weight"),
-        ({"weights": [np.nan, 1.0]}, "weights holds 1 values that are not finite"),
-        ({"weights": [0.0, 0.0]}, "weights sum to 0"),
-        ({"weights": [1e308, 1e308]}, "weights sum to inf"),
-        ({"weights": [1.0]}, "expected one for each of 2 clients"),
-        ({"loss": "squared"}, "loss is 'squared'"),
-        ({"n_features": 0}, "n_features is 0"),
-    ],
-)
-def test_a_shape_that_does_not_fit_is_refused(given, words):
-    with pytest.raises(ValueError, match=words):
-        fgmp.Shape(**{"n_features": 5, "loss": fgmp.SquaredLoss(), "rows": [3, 2], **given})
-
-
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_loop_of_contributing_ends_in_the_bits_of_simulate(method):
     text = (Path(__file__).parents[1] / "CONTRIBUTING.md").read_text()

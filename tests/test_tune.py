@@ -91,26 +91,6 @@ def test_callbacks_reach_the_runs(feds):
     assert tuning.best.histories[0]["round"][-1] < 50
 
 
-@pytest.mark.parametrize(
-    "grid, message",
-    [
-        ({}, "grid is empty"),
-        ({"learning_rate": []}, "grid has no values for 'learning_rate'"),
-        ({"learning_rate": [0.1, -0.1]}, "learning_rate is -0.1"),
-    ],
-)
-def test_bad_grids_are_named(feds, grid, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.tune(make, grid, feds, rounds=2)
-
-
-def test_other_bad_arguments_are_named(feds):
-    with pytest.raises(ValueError, match="federation is an empty sequence"):
-        fgmp.tune(make, GRID, [], rounds=2)
-    with pytest.raises(ValueError, match="workers is 0"):
-        fgmp.tune(make, GRID, feds, rounds=2, workers=0)
-
-
 def test_values_of_a_grid_keep_their_types(feds):
     seen = []
 
