@@ -111,6 +111,14 @@ METHODS = {
     r"accuracy is 0; expected a finite number above 0": lambda: fgmp.Newton(accuracy=0),
     r"accuracy is nan; expected": lambda: fgmp.ConjugateGradient(accuracy=np.nan),
     r"ridge is -1; expected": lambda: fgmp.PooledNewton(ridge=-1),
+    r"columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(columns=1),
+    r"identify is 6; expected CountSketch": lambda: fgmp.SharedSupportGradMP(3, 6),
+    r"pruning is 'best'; expected one of 'elimination'": lambda: fgmp.SharedSupportGradMP(3, pruning="best"),
+    r"seed is -1; expected an integer of at least 0": lambda: fgmp.SharedSupportGradMP(3, seed=-1),
+    r"frames holds 2 different frames of 10, .*; expected at least n_atoms = 4": lambda: fgmp.ksvd(
+        np.repeat(AS[0][:2], 5, axis=0), n_atoms=4, sparsity=2, rng=0
+    ),
+    r"frames holds 1 values that are not finite": lambda: fgmp.ksvd(changed(AS[0], (2, 1), np.nan), 4, 2, rng=0),
     r"combination is 'median'; expected Mean": lambda: fgmp.FedGradMP(3, combination="median"),
     r"probability is 1.5; expected a finite number at least 0": lambda: fgmp.DropOut(probability=1.5),
     r"clients is -1; expected an integer of at least 0": lambda: fgmp.DropOut(clients=[0, -1]),
@@ -197,6 +205,9 @@ RUNS = {
     r"checkpoint is '.'; expected the path of a file": lambda: run(checkpoint="."),
     r"faults has 'nan'; expected faults such as": lambda: run(faults=["nan"]),
     r"clients names 6; expected keys": lambda: run(faults=fgmp.DropOut(clients=[6])),
+    r"columns is 3; expected at least 4, 2 tau atoms to be told apart": lambda: run(
+        fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))
+    ),
     r"objective_on is 9; expected": lambda: run(objective_on=9),
     r"always is 5; expected an integer from 0 to 4 \(the last atom\)": lambda: run(
         fgmp.FedMid(selection=fgmp.PerOutput((0, 5)), l1_weight=0.1, **RATE)

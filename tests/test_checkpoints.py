@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from one_run import bits, number_in
+from one_run import bits
 from scipy import sparse
 
 import fgmp
@@ -63,26 +63,6 @@ def test_a_run_goes_on_to_the_same_bits(name, record_every, every, path):
         assert set(seen) <= set(range(before, rounds + 1))  # nothing is done twice
     assert bits(part) == bits(whole)
     assert bits(fgmp.simulate(METHODS[name], FED, 4, cohort_size=4, rng=7)) != bits(whole)
-
-
-@pytest.mark.parametrize("loss", [fgmp.LogisticLoss(), fgmp.SoftmaxLoss(3)])
-@pytest.mark.parametrize(
-    "method",
-    [fgmp.FedGradMP(3), fgmp.FedAvg(**RATE), fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(1, ridge=0.1))],
-)
-def test_models_with_several_columns_go_on_to_the_same_bits(loss, method, path):
-    rng = np.random.default_rng(0)
-    labels = (
-        (lambda: rng.integers(3, size=20))
-        if isinstance(loss, fgmp.SoftmaxLoss)
-        else (lambda: rng.choice([-1.0, 1], 20))
-    )
-    fed = fgmp.Federation.from_arrays(
-        [rng.standard_normal((20, 12)) for _ in range(4)], [labels() for _ in range(4)], loss
-    )
-    whole = fgmp.simulate(method, fed, 6, 3, 1)
-    fgmp.simulate(method, fed, 3, 3, 1, checkpoint=path)
-    assert bits(fgmp.simulate(method, fed, 6, 3, 1, checkpoint=path)) == bits(whole)
 
 
 def test_a_round_left_in_the_middle_goes_on(path):
@@ -179,18 +159,6 @@ def test_no_seed_is_the_seed_of_the_file(path):
     assert bits(second) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, first.seed))
 
 
-def test_callbacks_stop_a_resumed_run_where_they_would_have_stopped_it(path):
-    method = fgmp.FedGradMP(3, local_iterations=1)
-    stop = fgmp.stop_when_stalled(2)
-    whole = fgmp.simulate(method, FED, 60, rng=0, callback=stop)
-    rounds = int(whole.history["round"][-1])
-    assert 3 < rounds < 60
-    for _ in range(2):
-        assert bits(fgmp.simulate(method, FED, 60, rng=0, callback=stop, checkpoint=path)) == bits(whole)
-    longer = fgmp.simulate(method, FED, rounds + 2, rng=0, checkpoint=path)
-    assert bits(longer) == bits(fgmp.simulate(method, FED, rounds + 2, rng=0))
-
-
 def run_to(path, rounds, method=METHODS["FedGradMP"], fed=FED, **options):
     return fgmp.simulate(
         method, fed, rounds, **({"cohort_size": 4, "rng": 0, "checkpoint": path, "every": 1} | options)
@@ -246,17 +214,6 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_stays(path):
 def test_a_folder_that_is_not_there_is_an_error_before_the_first_round(path):
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
-
-
-def test_an_error_in_a_round_keeps_the_rounds_before(path):
-    def fail(history):
-        if history["round"][-1] == 4:
-            raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        run_to(path, 9, every=None, callback=fail)
-    assert number_in(path) == 4
-    assert bits(run_to(path, 9)) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 9, 4, 0))
 
 
 def test_sparse_features_are_known_by_their_numbers(path):

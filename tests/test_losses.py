@@ -71,10 +71,6 @@ def test_huge_predictions_do_not_overflow(name):
     assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
-def everything(client):
-    return np.arange(int(np.prod(client.model_shape)))
-
-
 @pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.ConjugateGradient(accuracy=1e-8)])
 def test_the_restricted_minimiser_is_scikit_learns(solver):
     """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""

@@ -72,15 +72,6 @@ def test_the_noise_is_the_least_that_keeps_to_the_budget():
     assert spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
 
 
-def test_the_noise_is_at_most_that_without_sampling():
-    """And that one is enough by the exact formula."""
-    noise = fgmp.GaussianNoise(2.0, 1.0)
-    sampled, whole = (accounted(noise, SECRET, 100, size, 1, 20).multiplier for size in (60, 100))
-    assert sampled <= whole
-    assert exact_delta(whole / math.sqrt(20), 2.0) <= 1e-5
-    assert spent(whole, 100, 60, 1, 20, 1e-5) <= spent(whole, 100, 100, 1, 20, 1e-5)
-
-
 def test_contributions_are_scaled_by_their_weight_and_clipped():
     given = Accounted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, n_clients=4, secret=SECRET)
     answer = np.array([3.0, -4.0])
@@ -232,7 +223,7 @@ def first_sum(method, clients, faults, noise, cohort_size, secure):
     return np.concatenate([array.ravel() for array in sums[0].values()])
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.sampled_from(sorted(ADDITIVE)),
     st.integers(0, 2**32),
