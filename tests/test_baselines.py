@@ -205,25 +205,6 @@ def test_methods_work_in_a_dictionary(fed, name):
     np.testing.assert_allclose(inside, Q @ run(METHODS[name](**options), fed, 3), atol=1e-10)
 
 
-def test_models_travel_the_shorter_way(fed):
-    sparse = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=ETA), fed, 2).history
-    np.testing.assert_array_equal(sparse["bytes_up"], 4 * 3 * 12 * np.arange(3))
-    dense = fgmp.simulate(fgmp.FedAvg(learning_rate=ETA), fed, 2).history
-    np.testing.assert_array_equal(dense["bytes_up"], 4 * 12 * 8 * np.arange(3))
-    np.testing.assert_array_equal(dense["bytes_down"], [0, 0, 4 * 12 * 8])
-
-
-def test_a_summed_loss_is_a_longer_step(fed):
-    As, ys = [c.features for c in fed.clients], [c.targets for c in fed.clients]
-    summed = fgmp.Federation.from_arrays(As, ys, loss=fgmp.SquaredLoss(averaged=False), weights=fed.weights)
-    options = {"sparsity": 3, "local_iterations": K, "batch_size": 8}
-    short = fgmp.simulate(fgmp.FedIterHT(learning_rate=ETA / 8, **options), summed, 3, rng=0)
-    mean = fgmp.simulate(fgmp.FedIterHT(learning_rate=ETA, **options), fed, 3, rng=0)
-    np.testing.assert_allclose(short.x, mean.x, atol=1e-12)
-    assert summed.objective(mean.x) == pytest.approx(20 * fed.objective(mean.x))
-    np.testing.assert_allclose(run(fgmp.FedGradMP(3), summed, 2), run(fgmp.FedGradMP(3), fed, 2), atol=1e-12)
-
-
 def test_a_method_with_another_step_takes_it(fed):
     """No kernel serves a step that it does not know, in subclasses of subclasses either."""
 

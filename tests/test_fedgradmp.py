@@ -102,7 +102,7 @@ def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
     assert result.history["relative_error"][-1] < 0.2
 
 
-@pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), *((50, a) for a in (0, 0.1, 0.5, 2.5, 5, 10))])
+@pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), (50, 0), (50, 10)])
 def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
     """The paper's sizes: at most 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
     best = []

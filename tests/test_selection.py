@@ -158,30 +158,6 @@ DICTIONARIES = {
 }
 
 
-@pytest.mark.parametrize("dictionary", DICTIONARIES.values(), ids=DICTIONARIES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", ["FedGradMP", "SharedSupportGradMP", "FedHT", "FedIterHT"])
-def test_every_method_supports_every_selection(make, kind, dictionary):
-    """The model holds what always stays in all outputs, and beside it no more than tau."""
-    selection, sgd = KINDS[kind](always=(0,)), fgmp.SGD(steps=5, learning_rate=0.2)
-    options = {"sparsity": 2, "selection": selection, "dictionary": dictionary}
-    if make == "FedGradMP":
-        options |= {"solver": sgd}
-    elif make == "SharedSupportGradMP":
-        options |= {"solver": fgmp.LocalSteps(sgd)}
-    else:
-        options |= {"learning_rate": 0.05, "local_iterations": 3}
-    result = fgmp.simulate(getattr(fgmp, make)(**options), softmax_federation(), 4, rng=0)
-    assert result.history["clients"][-1] == 4
-    nonzero = result.coefficients != 0
-    assert nonzero[0].all()
-    held = {"output": nonzero[1:].sum(axis=0).max(), "atom": nonzero[1:].any(axis=1).sum(), "all": nonzero[1:].sum()}[
-        kind
-    ]
-    assert 1 <= held <= 2
-    assert result.history["objective"][-1] < result.history["objective"][0]
-
-
 def test_features_with_all_their_classes_are_found():
     """Twenty features means twenty features: one row of the model each, the intercept spared."""
     method = fgmp.FedGradMP(2, solver=fgmp.SGD(steps=20, learning_rate=0.3), selection=fgmp.PerAtom(always=(0,)))
