@@ -118,23 +118,6 @@ def test_fast_dual_averaging_is_that_worked_out_by_hand(fed):
         np.testing.assert_allclose(run(method, fed, r), w, atol=1e-13)
 
 
-@pytest.mark.parametrize("steps", [1, 4])
-@pytest.mark.parametrize("mu", [0.0, 0.05, 0.5, 5.0])
-def test_fast_dual_averaging_of_one_client_is_gradient_descent_with_a_falling_rate(mu, steps):
-    """Of rate 1 / (gamma + mu t / 2), so that it ends at least squares, however many steps a round has."""
-    rng = np.random.default_rng(0)
-    A, w = rng.standard_normal((50, 5)), np.zeros(5)
-    alone = fgmp.Federation.from_arrays([A], [A @ np.ones(5) + rng.standard_normal(50)])
-    for t in range(1, 1201):
-        w = w - gradient(alone.clients[0], w) / (1 / 0.1 + mu / 2 * t)
-    method = fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0, strong_convexity=mu, local_iterations=steps)
-    found = run(method, alone, 1200 // steps)
-    np.testing.assert_allclose(found, w, atol=1e-9)
-    if mu <= 0.5:
-        best = np.linalg.lstsq(A, alone.clients[0].targets, rcond=None)[0]
-        np.testing.assert_allclose(found, best, atol=1e-3)
-
-
 def test_no_penalty_makes_mirror_descent_and_dual_averaging_fedavg(fed):
     options = {"learning_rate": ETA, "local_iterations": K}
     expected = run(fgmp.FedAvg(server_learning_rate=ETA_S, **options), fed, 4)

@@ -158,14 +158,6 @@ DICTIONARIES = {
 }
 
 
-def test_features_with_all_their_classes_are_found():
-    """Twenty features means twenty features: one row of the model each, the intercept spared."""
-    method = fgmp.FedGradMP(2, solver=fgmp.SGD(steps=20, learning_rate=0.3), selection=fgmp.PerAtom(always=(0,)))
-    result = fgmp.simulate(method, softmax_federation(20), 20, rng=0)
-    np.testing.assert_array_equal(np.flatnonzero(result.x.any(axis=1)), [0, 4, 7])
-    assert (result.x[[0, 4, 7]] != 0).all()
-
-
 def test_the_intercept_is_worth_having():
     rng = np.random.default_rng(1)
     As = [np.column_stack([np.ones(30), rng.standard_normal((30, 40))]) for _ in range(5)]

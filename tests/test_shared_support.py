@@ -146,14 +146,6 @@ def test_local_steps_average_what_the_solver_finds():
     np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
 
 
-def test_a_cohort_and_a_ball():
-    federation = fgmp.make_sparse_regression(**(FEW | {"n_samples": 20}), rng=0)
-    method = fgmp.SharedSupportGradMP(sparsity=10, radius=0.5)
-    result = fgmp.simulate(method, federation, 3, cohort_size=20, rng=0)
-    assert (result.history["clients"][1:] == 20).all()
-    assert np.linalg.norm(result.x) <= 0.5 * (1 + 1e-12)
-
-
 def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
     rng = np.random.default_rng(0)
