@@ -1,6 +1,5 @@
 """What counts as one of the tau, against sorting and enumeration; what always stays; thresholds and pursuits."""
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 import fgmp
 from fgmp.models import SparseModel
 from fgmp.pursuit import matching_pursuit, simultaneous_pursuit
-from fgmp.selection import Selection, mark_largest
+from fgmp.selection import mark_largest
 
 entries = st.lists(st.integers(-3, 3), min_size=12, max_size=12)
 counts = st.integers(1, 13)
@@ -198,33 +197,6 @@ def test_pursuits_start_with_what_always_stays(seed, first):
         sizes[alone] = 0
         alone.append(int(sizes.argmax()))
     np.testing.assert_array_equal(matching_pursuit(gram, correlations[:, 0], 3, first), np.sort(alone))
-
-
-@dataclass(frozen=True)
-class Blocks(Selection):
-    """tau blocks of three neighbouring atoms: a selection of one's own."""
-
-    def mark(self, magnitudes, count):
-        sizes = np.linalg.norm(np.maximum(magnitudes, 0).reshape(-1, 3), axis=1)
-        return np.repeat(mark_largest(sizes[None], count)[0], 3)
-
-    def counted(self, support, shape):
-        return len(np.unique(support // 3))
-
-
-def test_a_selection_of_ones_own_serves_every_method():
-    rng = np.random.default_rng(0)
-    truth = np.zeros(30)
-    truth[[3, 4, 5, 18, 19, 20]] = rng.standard_normal(6) + 2
-    As = [rng.standard_normal((25, 30)) for _ in range(4)]
-    federation = fgmp.Federation.from_arrays(As, [A @ truth for A in As], truth=truth)
-    for method in (fgmp.FedGradMP(2, selection=Blocks()), fgmp.SharedSupportGradMP(2, selection=Blocks())):
-        np.testing.assert_allclose(fgmp.simulate(method, federation, 6, rng=0).x, truth, atol=1e-10)
-    other = fgmp.FedGradMP(2, selection=Blocks(), dictionary=DICTIONARIES["omp"])
-    refuse(
-        lambda: other.dictionary.approximate(rng.standard_normal(12), 2, Blocks()),
-        "no matching pursuit; expected a dictionary with approximation=.thresholding",
-    )
 
 
 def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
