@@ -66,9 +66,10 @@ FEDERATIONS = {
     r"weights\[1\] is -1; expected no negative weight": lambda: arrays(weights=[1, -1, 1]),
     r"weights sum to 0; expected at least one positive": lambda: arrays(weights=[0, 0, 0]),
     r"truth has shape \(4,\); expected \(5,\)": lambda: arrays(truth=np.zeros(4)),
-    r"As\[0\] is no valid sparse matrix|As\[0\] holds 1 values": lambda: arrays(
-        [sparse.csr_array(changed(AS[0], (0, 0), np.nan)), *AS[1:]]
+    r"As\[0\] holds 2 values .* the first at \(0, 1\)": lambda: arrays(
+        [sparse.csc_array(changed(np.eye(5), ([0, 1], [1, 0]), np.nan))], [np.ones(5)]
     ),
+    r"As\[0\] has dtype complex128; expected real": lambda: arrays([sparse.csr_array(np.eye(5) * 1j)], [np.ones(5)]),
     r"site: 'hospital' is not a column; expected one of 'site', 'age', 'y'": lambda: fgmp.Federation.from_frame(
         frame(), site="hospital", target="y"
     ),

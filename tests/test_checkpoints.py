@@ -2,7 +2,6 @@
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from one_run import bits
 from scipy import sparse
 
 import fgmp
-from fgmp.methods.contract import Exchange
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning"),
@@ -90,66 +88,6 @@ class Deaf:
         exchanges = list(self.method.exchanges())
         exchanges[self.index] = exchanges[self.index]._replace(answer=lambda client, message, rng: None)
         return exchanges
-
-
-class Momentum(NamedTuple):
-    """A state of a user's own."""
-
-    model: np.ndarray
-    memory: object
-
-
-class Note(NamedTuple):
-    """What it remembers, from the first round on."""
-
-    words: str
-    numbers: tuple
-
-
-@dataclass(frozen=True)
-class Own:
-    """A user's own method, whose state is made of many things."""
-
-    note: type = Note
-
-    def check(self, federation):
-        pass
-
-    def prepare(self, client):
-        return client
-
-    def start(self, federation):
-        return Momentum(np.zeros(federation.n_features), {})
-
-    def exchanges(self):
-        def answer(client, message, rng):
-            return {"g": client.gradient(message["w"]) + 0.01 * rng.standard_normal(len(message["w"]))}
-
-        def combine(state, replies):
-            g = sum(reply.weight * reply.message["g"] for reply in replies)
-            memory = {
-                ("all", 1): [g, np.float32(0.1), True, None, -0.0, float("inf"), 10**30],
-                "note": self.note("a", (1, np.arange(6).reshape(2, 3).T)),
-            }
-            return Momentum(state.model - 0.05 * g, memory)
-
-        return (Exchange(lambda state: {"w": state.model}, answer, combine),)
-
-    def coefficients(self, state):
-        return state.model
-
-    estimate = coefficients
-
-
-def test_a_method_of_ones_own_goes_on(path):
-    whole = fgmp.simulate(Own(), FED, 4, rng=0)
-    fgmp.simulate(Own(), FED, 2, rng=0, checkpoint=path)
-    result = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path)
-    np.testing.assert_array_equal(result.x, whole.x)
-    again = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path).state
-    assert type(again) is Momentum and type(again.memory["note"]) is Note
-    assert repr(again) == repr(whole.state)
-    assert again.memory["note"].numbers[1].strides == whole.state.memory["note"].numbers[1].strides
 
 
 def test_no_seed_is_the_seed_of_the_file(path):

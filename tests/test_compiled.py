@@ -256,19 +256,6 @@ def test_sizes_decide(numba):
     assert not compiling_pays(client_of((64, 1023)))
 
 
-def test_the_second_copy_is_made_where_a_compiled_loop_serves_and_not_pickled(numba, monkeypatch):
-    client = client_of(LARGE)
-    method = fgmp.FedGradMP(3)
-    message = SparseModel.zero(client.model_shape).message()
-    monkeypatch.setenv("FGMP_NUMBA", "0")
-    answer_of(method.exchanges()[0], client)(client, message, np.random.default_rng(0))
-    assert "features_by_row" not in vars(client)
-    monkeypatch.delenv("FGMP_NUMBA")
-    kernel_for(method.exchanges()[0], client).answer(client, message, np.random.default_rng(0))
-    assert vars(client)["features_by_row"].flags.c_contiguous
-    assert "features_by_row" not in client.__getstate__()
-
-
 def ran(program, **environment):
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -339,14 +326,6 @@ def test_the_printed_form_serves_sparse_features(numba):
 def test_a_function_that_is_no_method_has_no_kernel():
     exchange = Exchange(lambda state: {}, lambda client, message, rng: {}, lambda state, replies: state)
     assert kernel_for(exchange, client_of(LARGE)) is None
-
-
-def test_kept_products_take_at_most_a_quarter_of_the_data():
-    for n_samples in (5, 20, 25, 26, 60):
-        client = client_of((n_samples, 100))
-        assert client.row_products.shape == (n_samples, n_samples)
-        kept = client.__dict__.get("_kept_row_products", np.empty(0)).nbytes
-        assert kept == (client.row_products.nbytes if 4 * n_samples <= 100 else 0) <= client.features.nbytes / 4
 
 
 @pytest.mark.parametrize("loss", [fgmp.SquaredLoss, fgmp.SoftmaxLoss])

@@ -203,18 +203,6 @@ def test_the_dictionary_represents_a_frame_to_come():
     assert np.linalg.norm(residual) < 0.05 * np.linalg.norm(frame) < nearest
 
 
-def test_same_seed_same_result():
-    frames = np.random.default_rng(0).standard_normal((20, 9))
-    first, again, other = (fit_ksvd(frames, 10, 3, rng=seed) for seed in (7, 7, 8))
-    np.testing.assert_array_equal(first.dictionary.atoms, again.dictionary.atoms)
-    np.testing.assert_array_equal(first.codes, again.codes)
-    np.testing.assert_array_equal(first.dictionary.atoms, ksvd(frames, 10, 3, rng=7).atoms)
-    assert not np.array_equal(first.dictionary.atoms, other.dictionary.atoms)
-    generators = (np.random.default_rng(7), np.random.default_rng(7))
-    one, two = (ksvd(frames, 10, 3, rng=generator) for generator in generators)
-    np.testing.assert_array_equal(one.atoms, two.atoms)
-
-
 def test_images_integers_fortran_order_and_read_only_frames():
     frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms

@@ -5,7 +5,6 @@ import pytest
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import fgmp
-from fgmp.models import SparseModel
 
 
 def arrays(n_clients=3, n_samples=5, n_features=4, seed=0):
@@ -37,14 +36,6 @@ def test_objective_and_gradient_are_those_of_the_formula():
     for A, y, client in zip(As, ys, fed.clients, strict=True):
         np.testing.assert_allclose(client.gradient(x), A.T @ (A @ x - y) / len(y))
         np.testing.assert_allclose(client.gradient(x, rows), A[rows].T @ (A[rows] @ x - y[rows]) / 2)
-
-
-def test_sparse_and_dense_models_agree():
-    As, ys = arrays()
-    client = fgmp.Federation.from_arrays(As, ys).clients[1]
-    sparse = SparseModel(np.array([0, 2]), np.array([1.5, -1.0]), (4,))
-    np.testing.assert_allclose(client.predictions(sparse), client.predictions(sparse.dense()))
-    np.testing.assert_allclose(client.gradient(sparse), client.gradient(sparse.dense()))
 
 
 def test_default_weights_are_the_shares_of_the_samples():

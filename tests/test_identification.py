@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.methods.identification import Hashes, Question
+from fgmp.methods.identification import Hashes
 from fgmp.methods.pruning import eliminated
 from fgmp.models import SparseModel
-
-ASKED = Question(3, fgmp.PerOutput(), lambda correlations: correlations, seed=5, number=2)
 
 
 def by_hand(hashes, gradient):
@@ -66,15 +64,6 @@ def test_the_bound_of_the_default_is_the_one_of_the_documentation():
     for tau in (5, 10, 100):
         assert fgmp.CountSketch().failure_probability(tau**-0.5, tau) == pytest.approx(3 / 14**2 - 2 / 14**3, rel=1e-12)
     assert fgmp.CountSketch(5, 10).failure_probability(0.1) == 1
-
-
-def test_the_hashes_depend_on_seed_and_round_and_nothing_else():
-    sketch, gradient = fgmp.CountSketch(3, 6), np.random.default_rng(0).standard_normal(50)
-    first = sketch.answer(gradient, ASKED)["sketch"]
-    again = sketch.answer(gradient, ASKED._replace(selection=fgmp.Overall(), sparsity=2))["sketch"]
-    np.testing.assert_array_equal(first, again)
-    for other in (ASKED._replace(seed=6), ASKED._replace(number=3)):
-        assert not np.array_equal(sketch.answer(gradient, other)["sketch"], first)
 
 
 def test_a_run_deals_anew_in_every_round_and_twice_the_same():

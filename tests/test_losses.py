@@ -149,16 +149,6 @@ def test_logistic_recovery_of_a_planted_support():
         assert result.history["relative_error"][-1] < 0.3
 
 
-def test_all_features_kept_is_multinomial_regression():
-    fed = federation("softmax", n_samples=200)
-    (client,) = fed.clients
-    result = fgmp.simulate(fgmp.FedGradMP(6, solver=fgmp.Exact()), fed, rounds=1)
-    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
-    expected = reference.fit(client.features, client.targets).coef_.T
-    centred = [m - m.mean(axis=1, keepdims=True) for m in (result.x, expected)]
-    np.testing.assert_allclose(*centred, atol=1e-4)
-
-
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
 @pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), fgmp.Overall(), fgmp.Overall((2,))])
 def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, selection):

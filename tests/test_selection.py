@@ -150,13 +150,6 @@ def softmax_federation(n_clients=4):
     return fgmp.Federation.from_arrays(As, [(A @ w + rng.gumbel(size=(40, 3))).argmax(axis=1) for A in As], "softmax")
 
 
-DICTIONARIES = {
-    "standard": fgmp.StandardBasis(),
-    "omp": fgmp.Dictionary(np.random.default_rng(5).standard_normal((12, 12))),
-    "thresholding": fgmp.Dictionary(np.random.default_rng(5).standard_normal((12, 12)), "thresholding"),
-}
-
-
 def test_the_intercept_is_worth_having():
     rng = np.random.default_rng(1)
     As = [np.column_stack([np.ones(30), rng.standard_normal((30, 40))]) for _ in range(5)]

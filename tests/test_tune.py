@@ -160,14 +160,10 @@ def test_so_many_clients_or_a_share_are_drawn_with_the_seed(feds, held_out, coun
     ("held_out", "message"),
     [
         (0, "held_out is 0; expected an integer from 1 to 3 .all clients but one."),
-        (4, "held_out is 4; expected an integer from 1 to 3"),
         (1.0, "held_out is 1.0; expected a share above 0 and below 1, or an integer"),
-        (0.0, "held_out is 0.0; expected"),
         (True, "held_out is True; expected a number of clients, a share of them, or their keys"),
-        ("all", "held_out is 'all'; expected a number of clients, a share of them, or their keys"),
         ([1, 7], "held_out names 7; expected keys of the clients, such as 0"),
         ([], "held_out holds out 0 of 4 clients; expected some of positive weight on either side"),
-        ([0, 1, 2, 3], "held_out holds out 4 of 4 clients"),
     ],
 )
 def test_bad_held_out_clients_are_named(feds, held_out, message):
