@@ -133,3 +133,28 @@ def test_the_rate_on_minibatches_is_that_of_their_mean_squares(size):
     squares, root = np.mean([J @ J for J in batches], axis=0), np.linalg.inv(np.linalg.cholesky(H))
     largest = np.linalg.eigvalsh(root @ squares @ root.T)[-1]
     assert largest <= problem.stochastic_curvature(size) <= 1.1 * largest
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("data", ["full", "null direction", "few rows", "faint direction"])
+def test_exact_solves_in_an_overcomplete_dictionary_stay_below_zero_model(data, dtype, unit):
+    """On up to 12 atoms of R^8, which are dependent, with data that say nothing of a direction."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        dictionary, A = fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype)), rng.standard_normal((20, 8))
+        A[:, 0] *= {"null direction": 0, "faint direction": 1e-10}.get(data, 1)
+        A, y = (unit * A[: 5 if data == "few rows" else 20]).astype(dtype), rng.standard_normal(20).astype(dtype)
+        y = y[: len(A)]
+        (client,) = fgmp.Federation.from_arrays([A], [y]).clients
+        for size in (6, 9, 12):
+            merged = np.sort(rng.choice(12, size, replace=False))
+            model = minimise_on(
+                merged, dictionary.prepare(client), dictionary, fgmp.Exact(), SparseModel.zero((12,), dtype), rng
+            )
+            x = dictionary.atoms.astype(float) @ model.dense()
+            S = (A.astype(float) @ dictionary.atoms.astype(float)[:, merged]).astype(float)
+            best = S @ np.linalg.lstsq(S, y, rcond=1e-5 if dtype == np.float32 else 1e-8)[0]
+            assert objective(A, y, x) <= np.mean((best - y) ** 2) / 2 + (
+                1e-4 if dtype == np.float32 else 1e-6
+            ) * np.mean(y**2)

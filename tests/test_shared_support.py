@@ -168,3 +168,15 @@ def test_all_exchanges_of_a_round_take_place():
     exact = fgmp.simulate(fgmp.SharedSupportGradMP(4, **printed), fed, 1, rng=0)
     np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
     assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_newton_steps_never_raise_the_objective():
+    federation = labelled(2, sizes=(12, 9))
+    far = np.zeros(8)
+    far[[0, 1, 2]] = 30.0  # where a full step overshoots
+    start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
+    start = replace(start, x=far, support=np.array([0, 1, 2]), coefficients=far)
+    for steps in (1, 2, 3, 8):
+        closed = fgmp.polish(start, federation, solver=fgmp.PooledNewton(steps=steps, ridge=1e-6))
+        assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
