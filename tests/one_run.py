@@ -7,7 +7,6 @@ It says "started" before the first round, and prints warnings and errors to the 
 
 import os
 import resource
-import signal
 import sys
 import warnings
 
@@ -33,11 +32,6 @@ def read_only():
     os.chmod(os.path.dirname(sys.argv[1]), 0o555)
     if os.geteuid() == 0:
         os.seteuid(65534)
-
-
-def interrupt():
-    """Ctrl-C."""
-    os.kill(os.getpid(), signal.SIGINT)
 
 
 def bits(result):

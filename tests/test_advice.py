@@ -72,14 +72,6 @@ def test_a_site_smaller_than_the_batch_uses_all_its_rows(make):
         fgmp.simulate(make(31), fed, 1)
 
 
-def test_the_small_site_answers_as_with_the_full_batch():
-    fed, message = regression((30, 8)), {"support": np.arange(0), "values": np.zeros(0)}
-    some, full = fgmp.FedGradMP(2, batch_size=10), fgmp.FedGradMP(2)
-    for client, alike in zip(fed.clients, (False, True), strict=True):
-        answers = [m.refine(client, message, np.random.default_rng(0)) for m in (some, full)]
-        assert np.array_equal(answers[0]["values"], answers[1]["values"]) == alike
-
-
 def test_a_run_that_ends_above_its_start_says_so():
     fed = regression((30, 30))
     (word,), result = said(fgmp.FedAvg(learning_rate=2.0), fed, 6)
@@ -130,23 +122,6 @@ def test_rows_that_the_model_separates():
     assert said(fgmp.FedGradMP(2, radius=3.0), labelled(), 10)[0] == []
     assert said(method, labelled(noise=1.0), 10)[0] == []
     assert said(method, labelled(), 0)[0] == []
-
-
-def test_one_filter_quiets_all():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        fgmp.simulate(fgmp.FedGradMP(3, batch_size=10), regression((30, 8, 5)), 2, rng=0)
-
-
-def test_a_search_is_quiet():
-    found = fgmp.tune(
-        lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate),
-        {"learning_rate": [0.1, 5.0]},
-        regression((9,)),
-        4,
-    )
-    assert found.best.parameters == {"learning_rate": 0.1}
 
 
 def test_the_best_model_is_the_one_recorded_then():
@@ -209,27 +184,6 @@ def test_polish_comes_back_from_a_model_that_ran_away():
     assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
     assert closed.best.round == closed.history["round"][-1] and closed.best.value == closed.history["objective"][-1]
     np.testing.assert_array_equal(closed.best.x, closed.x)
-
-
-def test_newton_steps_come_back_too():
-    """Where the history does not tell: the zero model is tried in place of the first step that fails."""
-    fed, result = runaway()
-    from dataclasses import replace
-
-    reversed_ = result.history | {"objective": result.history["objective"][::-1]}
-    unknown = replace(result, coefficients=result.last.coefficients, history=reversed_)
-    assert np.any(unknown.coefficients)
-    closed = fgmp.polish(unknown, fed, solver=fgmp.PooledNewton(steps=10))
-    assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
-
-
-def test_polish_keeps_the_better_best():
-    fed = regression((30, 30))
-    result = fgmp.simulate(
-        fgmp.FedAvg(learning_rate=0.1), fed, 3, rng=0, metrics={"size": np.linalg.norm}, best_by="size"
-    )
-    closed = fgmp.polish(result, fed)  # the metric is not given, so nobody knows
-    assert closed.best is result.best and closed.best.round == 0
 
 
 def test_polish_says_where_it_did_not_converge():

@@ -30,6 +30,16 @@ def frame(**columns):
     return pd.DataFrame(table)
 
 
+def fit(make=fgmp.FedGradMPRegressor, y=YS[0], groups=None, weights=None, X=AS[0], sparsity=2, **options):
+    """Eight rows of five features in one group, or two classes of them."""
+    if make is fgmp.FedGradMPClassifier and y is YS[0]:
+        y = np.sign(YS[0])
+    return make(sparsity, **options).fit(X, y, groups, sample_weight=weights)
+
+
+CLASSIFIER, TWO_SITES = fgmp.FedGradMPClassifier, [0, 1] * 4
+
+
 def run(method=METHOD, fed=FED, rounds=1, **options):
     return fgmp.simulate(method, fed, rounds, **({"rng": 0} | options))
 
@@ -56,9 +66,10 @@ FEDERATIONS = {
     r"weights\[1\] is -1; expected no negative weight": lambda: arrays(weights=[1, -1, 1]),
     r"weights sum to 0; expected at least one positive": lambda: arrays(weights=[0, 0, 0]),
     r"truth has shape \(4,\); expected \(5,\)": lambda: arrays(truth=np.zeros(4)),
-    r"As\[0\] is no valid sparse matrix|As\[0\] holds 1 values": lambda: arrays(
-        [sparse.csr_array(changed(AS[0], (0, 0), np.nan)), *AS[1:]]
+    r"As\[0\] holds 2 values .* the first at \(0, 1\)": lambda: arrays(
+        [sparse.csc_array(changed(np.eye(5), ([0, 1], [1, 0]), np.nan))], [np.ones(5)]
     ),
+    r"As\[0\] has dtype complex128; expected real": lambda: arrays([sparse.csr_array(np.eye(5) * 1j)], [np.ones(5)]),
     r"site: 'hospital' is not a column; expected one of 'site', 'age', 'y'": lambda: fgmp.Federation.from_frame(
         frame(), site="hospital", target="y"
     ),
@@ -93,6 +104,27 @@ METHODS = {
     r"rows is 0; expected an integer of at least 1": lambda: fgmp.CountSketch(rows=0),
     r"atoms has shape \(3,\); expected 2 dimensions": lambda: fgmp.Dictionary(np.ones(3)),
     r"atoms.*zero": lambda: fgmp.Dictionary(np.zeros((3, 2))),
+    r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
+    r"atoms holds 1 values that are not finite": lambda: fgmp.Dictionary([[1.0, np.nan], [0.0, 1.0]]),
+    r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
+    r"signal has 5 entries; expected 4": lambda: fgmp.approx_tau(fgmp.Dictionary(np.eye(4)), np.ones(5), 1),
+    r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
+    r"accuracy is 0; expected a finite number above 0": lambda: fgmp.Newton(accuracy=0),
+    r"accuracy is nan; expected": lambda: fgmp.ConjugateGradient(accuracy=np.nan),
+    r"ridge is -1; expected": lambda: fgmp.PooledNewton(ridge=-1),
+    r"columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(columns=1),
+    r"identify is 6; expected CountSketch": lambda: fgmp.SharedSupportGradMP(3, 6),
+    r"pruning is 'best'; expected one of 'elimination'": lambda: fgmp.SharedSupportGradMP(3, pruning="best"),
+    r"seed is -1; expected an integer of at least 0": lambda: fgmp.SharedSupportGradMP(3, seed=-1),
+    r"frames holds 2 different frames of 10, .*; expected at least n_atoms = 4": lambda: fgmp.ksvd(
+        np.repeat(AS[0][:2], 5, axis=0), n_atoms=4, sparsity=2, rng=0
+    ),
+    r"frames holds 1 values that are not finite": lambda: fgmp.ksvd(changed(AS[0], (2, 1), np.nan), 4, 2, rng=0),
+    r"combination is 'median'; expected Mean": lambda: fgmp.FedGradMP(3, combination="median"),
+    r"probability is 1.5; expected a finite number at least 0": lambda: fgmp.DropOut(probability=1.5),
+    r"clients is -1; expected an integer of at least 0": lambda: fgmp.DropOut(clients=[0, -1]),
+    r"rows is 0; expected an integer of at least 1|rows is 0": lambda: fgmp.Shape(5, fgmp.SquaredLoss(), [3, 0]),
+    r"keys .*expected 2, one for each": lambda: fgmp.Shape(5, fgmp.SquaredLoss(), [3, 2], [1, 1]),
     r"n_atoms is 0; expected": lambda: fgmp.gaussian_dictionary(5, 0, rng=0),
     r"sparsity is 9; expected an integer from 1 to 4": lambda: fgmp.ksvd(
         rng.standard_normal((6, 8)), n_atoms=4, sparsity=9, rng=0
@@ -101,15 +133,57 @@ METHODS = {
     r"epsilon is 0; expected a finite number above 0": lambda: fgmp.GaussianNoise(0, clip=1),
     r"bits is 7; expected 8, 16, 32 or 64": lambda: fgmp.SecureSum(bits=7),
     r"probability is 2; expected a finite number at least 0 and at most 1": lambda: fgmp.DropOut(probability=2),
-    r"'sparsity' parameter of FedGradMPRegressor must be .* Got 'aic' instead": lambda: fgmp.FedGradMPRegressor(
-        "aic"
-    ).fit(AS[0], YS[0]),
     r"'C' parameter of FedGradMPClassifier must be a float in the range \(0.0": lambda: fgmp.FedGradMPClassifier(
         2, C=0
     ).fit(AS[0], np.sign(YS[0])),
     r"Input X contains NaN": lambda: fgmp.FedGradMPRegressor(2).fit(changed(AS[0], 0, np.nan), YS[0]),
     r"inconsistent numbers of samples: \[8, 7\]": lambda: fgmp.FedGradMPRegressor(2).fit(AS[0], YS[0], groups=[0] * 7),
     r"only one class": lambda: fgmp.FedGradMPClassifier(2).fit(AS[0], np.ones(8)),
+}
+
+ESTIMATORS = {
+    r"'sparsity' parameter of FedGradMPRegressor must be .*\[1, 5\] \(n_features\). Got 6": lambda: fit(sparsity=6),
+    r"'sparsity' .* must be an int in the range \[1, 5\].* Got 2.0 instead": lambda: fit(sparsity=2.0),
+    r"'sparsity' .* must be .* Got True instead": lambda: fit(sparsity=True),
+    r"'sparsity' .* must be an int, None, 'cv' or 'ebic'. Got 'aic'": lambda: fit(CLASSIFIER, sparsity="aic"),
+    r"'method' .* must be a str among \{'auto', 'fedgradmp', 'shared'\}": lambda: fit(method="fedavg"),
+    r"'fit_intercept' .* must be True or False. Got 'per_group'": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
+    r"'rounds' .* must be an int in the range \[1, inf\). Got 0 instead": lambda: fit(rounds=0),
+    r"'tol' .* must be a float in the range \[0.0, inf\). Got -1.0": lambda: fit(tol=-1.0),
+    r"'tol' parameter of FedGradMPRegressor must be .* Got nan": lambda: fit(tol=float("nan")),
+    r"'n_folds' .* must be an int in the range \[2, inf\). Got 1": lambda: fit(n_folds=1),
+    r"'min_rows' .* must be an int in the range \[1, inf\). Got 0": lambda: fit(min_rows=0),
+    r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(groups=TWO_SITES),
+    r"'cohort_size' .* must be an int in the range \[1, inf\)": lambda: fit(cohort_size=0),
+    r"cohort_size is 5; expected an integer from 1 to 1 \(the number of cl": lambda: fit(cohort_size=5),
+    r"batch_size is 9; expected an integer from 1 to 8": lambda: fit(batch_size=9, method="fedgradmp"),
+    r"'sparsities' .* must be a sequence of ints in the": lambda: fit(sparsity="cv", sparsities=[1, 9]),
+    r"'sparsities' .* must be a sequence of ints": lambda: fit(sparsity="cv", sparsities=5),
+    r"'C' .* must be a float in the range \(0.0, inf\]. Got '1'": lambda: fit(CLASSIFIER, C="1"),
+    r"one class: .*1": lambda: fit(CLASSIFIER, weights=(YS[0] > 0).astype(float)),
+    r"Unknown label type: continuous": lambda: fit(CLASSIFIER, YS[1]),
+    r"Input groups contains NaN": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
+    r"Input groups contains None": lambda: fit(groups=np.array([None, "a"] * 4, dtype=object)),
+    r"Input groups contains <NA>: every row needs a group": lambda: fit(
+        groups=pd.Series(["a"] * 7 + [pd.NA], dtype="string")
+    ),
+    r"groups should be a 1d array, got .* of shape \(8, 2\) instead": lambda: fit(groups=np.zeros((8, 2))),
+    r"groups should be a 1d array, got 'site' of shape \(\) instead": lambda: fit(groups="site"),
+    r"X contains NaN.\nFedGradMPClassifier does not accept missing": lambda: fit(
+        CLASSIFIER, X=changed(AS[0], 0, np.nan)
+    ),
+    r"Input y contains NaN": lambda: fit(y=changed(YS[0], 0, np.nan)),
+    r"non-zero|zero for every row": lambda: fit(weights=np.zeros(8)),
+    r"[Nn]egative values": lambda: fit(weights=-np.ones(8)),
+    r"could not convert column 'a' of X to float: it is Datetime": lambda: fit(
+        X=pd.DataFrame(AS[0], columns=list("xyzuv")).assign(a=pd.date_range("2026-01-01", periods=8))
+    ),
+    r"could not convert column 'a' of X to float: it is [a-zA-Z]+. Drop": lambda: fit(
+        X=pd.DataFrame(AS[0], columns=list("xyzuv")).assign(a=["red", "blue"] * 4)
+    ),
+    r"no bound with C=inf; a finite C gives them one": lambda: fit(
+        CLASSIFIER, np.sign(AS[0][:, 0]), sparsity=1, C=np.inf, method="shared"
+    ),
 }
 
 RUNS = {
@@ -126,6 +200,20 @@ RUNS = {
         fgmp.FedGradMP(2, dictionary=fgmp.gaussian_dictionary(7, 9, rng=0))
     ),
     r"solver.*squared": lambda: run(fgmp.SharedSupportGradMP(2, solver=fgmp.NormalEquations()), SIGNS),
+    r"record_every is 0; expected": lambda: run(record_every=0),
+    r"every is 5 and there is no checkpoint; expected a path as checkpoint": lambda: run(every=5),
+    r"every is 0; expected an integer of at least 1": lambda: run(every=0, checkpoint="run.fgmp"),
+    r"checkpoint is '.'; expected the path of a file": lambda: run(checkpoint="."),
+    r"faults has 'nan'; expected faults such as": lambda: run(faults=["nan"]),
+    r"clients names 6; expected keys": lambda: run(faults=fgmp.DropOut(clients=[6])),
+    r"columns is 3; expected at least 4, 2 tau atoms to be told apart": lambda: run(
+        fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))
+    ),
+    r"objective_on is 9; expected": lambda: run(objective_on=9),
+    r"always is 5; expected an integer from 0 to 4 \(the last atom\)": lambda: run(
+        fgmp.FedMid(selection=fgmp.PerOutput((0, 5)), l1_weight=0.1, **RATE)
+    ),
+    r"workers is 0; expected": lambda: fgmp.tune(fgmp.FedAvg, {"learning_rate": [0.1]}, FED, 2, workers=0),
     r"callback is 3; expected a callable": lambda: run(callback=3),
     r"metrics has 1 for 'size'; expected a mapping of names to callables": lambda: run(metrics={"size": 1}),
     r"checkpoint is 3; expected the path of a file": lambda: run(checkpoint=3),
@@ -136,7 +224,7 @@ RUNS = {
     r"result is .*; expected": lambda: fgmp.polish(np.zeros(5), FED),
 }
 
-DOORS = {"a federation": FEDERATIONS, "a method or estimator": METHODS, "a run": RUNS}
+DOORS = {"a federation": FEDERATIONS, "a method or estimator": METHODS, "a fit": ESTIMATORS, "a run": RUNS}
 
 
 @pytest.mark.parametrize(("door", "message"), [(door, message) for door, rows in DOORS.items() for message in rows])
@@ -145,5 +233,7 @@ def test_bad_input_is_refused_by_name(door, message):
         DOORS[door][message]()
     words = str(found.value)
     assert len(words.splitlines()[0]) < 300
+    if door == "a fit":  # in scikit-learn's own style
+        return
     if "sklearn" not in str(found.traceback[-1].path) and "parameter of" not in words:
         assert "expected" in words or "only one class" in words

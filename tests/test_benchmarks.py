@@ -1,17 +1,13 @@
 """The benchmarks compute what they should; how long it takes is not tested."""
 
-import json
 import re
 
-import bench_fedgradmp
 import floors
-import harness
 import numpy as np
-import peers
 import pytest
 import run
 import textbook
-from harness import AT_LEAST, AT_MOST, Finding, Records, Row, Scale, between, interleaved, run_all
+from harness import AT_MOST, Finding, Records, Row, Scale, run_all
 
 import fgmp
 from fgmp.models import SparseModel
@@ -96,45 +92,6 @@ def test_the_floor_of_a_softmax_step_does_the_whole_work(images):
 # The harness.
 
 
-def test_contestants_take_turns():
-    calls = []
-    runs = {name: (lambda name=name: calls.append(name)) for name in "ab"}
-    seconds = interleaved(runs, 3)
-    assert "".join(calls) == "ab" + "ab" + "ba" + "ab"
-    assert {name: values.shape for name, values in seconds.items()} == {"a": (3,), "b": (3,)}
-
-
-def test_verdicts():
-    assert Row(1, "", [1.0, 9.0, 2.0], (AT_MOST, 2.0)).verdict == "met"
-    assert Row(1, "", [1.0, 9.0, 2.1], (AT_MOST, 2.0)).verdict == "missed"
-    assert Row(1, "", [3.9], (AT_LEAST, 4.0)).verdict == "missed"
-    assert Row(1, "", [], (AT_LEAST, 4.0)).verdict == "missed: not measured"
-    assert Row(1, "", [], None).verdict == "not measured"
-    assert Row(1, "", [1.0]).verdict == "reported"
-
-
-def test_the_table():
-    rows = [
-        Row(3, "late", [], (AT_LEAST, 5.0), note="fedjax is missing"),
-        Row(1, "a | b", [1.0, 2.0, 3.0], (AT_MOST, 2.5), note="a note"),
-        Row(6, "bits", [0.0], (AT_MOST, 0), ""),
-    ]
-    assert harness.table(rows).splitlines()[2:] == [
-        r"| 1 | a \| b | at most 2.5 x | 2 x (1.5 to 2.5); a note | met |",
-        "| 3 | late | at least 5 x | fedjax is missing | missed: not measured |",
-        "| 6 | bits | at most 0 | 0 | met |",
-    ]
-
-
-def test_the_table_goes_between_its_markers():
-    text = "head <!-- table -->old<!-- end of table --> tail"
-    new = between(text, "new")
-    assert new == "head <!-- table -->\nnew\n<!-- end of table --> tail"
-    assert between(new, "new") == new
-    with pytest.raises(ValueError, match="no <!-- table -->"):
-        between("nothing", "new")
-
-
 def interrupted(scale):
     raise KeyboardInterrupt
 
@@ -169,43 +126,11 @@ def test_a_benchmark_that_breaks_says_so_and_the_others_go_on(tmp_path):
     assert [path.suffix for path in tmp_path.iterdir()] == [".json", ".json"]
 
 
-def test_publishing_writes_table_results_and_figures(tmp_path):
-    folder, records = tmp_path / "benchmarks", Records(tmp_path / "records")
-    folder.mkdir()
-    (folder / "README.md").write_text("<!-- table --><!-- end of table -->")
-    run_all({"steps": lambda scale: some_finding(), "flat": broken}, QUICK, records, tell=lambda words: None)
-    lines = run.publish(records, run.about(), QUICK, folder)
-    assert "| 1 | flat |  | failed with OSError: no such thing | not measured |" in lines
-    assert "Not run: iteration, whole, recovery" in lines
-    assert lines in (folder / "README.md").read_text()
-    assert json.loads((folder / "results.json").read_text())["rows"][1]["verdict"] == "met"
-    assert {path.name for path in (folder / "figures").iterdir()} == {"targets.png"}
-
-
 # Peers and machines.
 
 
-def test_a_missing_peer_and_a_strange_version_are_named(monkeypatch):
-    versions = {"abess": None, "celer": "0.1", "skglm": "0.5"}
-    monkeypatch.setattr(peers, "installed", versions.get)
-    assert str(peers.peer("abess")) == "abess is missing"
-    assert str(peers.peer("celer")).startswith("celer 0.1 came where <1,>=0.7")
-    assert str(peers.peer("skglm")) == "skglm 0.5"
-
-
-def test_too_little_memory_is_said(monkeypatch):
-    monkeypatch.setattr(bench_fedgradmp, "available_gigabytes", lambda: 5.0)
-
-    class Small(Scale):
-        def pick(self, quick, bench, full):
-            return [5, 10, 5000] if quick == [5, 10, 20] else quick
-
-    (row,) = bench_fedgradmp.flat(Small()).rows
-    assert "5 GB are there" in row.note and "N=10 over N=5" in row.what
-
-
 def test_quick_benchmarks_run_through():
-    for name in ("precision", "memory"):
+    for name in ("precision",):
         finding = run.BENCHMARKS[name](QUICK)
         assert finding.rows and all(row.values for row in finding.rows), name
 

@@ -2,15 +2,13 @@
 
 import inspect
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pytest
-from one_run import bits, number_in
+from one_run import bits
 from scipy import sparse
 
 import fgmp
-from fgmp.methods.contract import Exchange
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning"),
@@ -65,26 +63,6 @@ def test_a_run_goes_on_to_the_same_bits(name, record_every, every, path):
     assert bits(fgmp.simulate(METHODS[name], FED, 4, cohort_size=4, rng=7)) != bits(whole)
 
 
-@pytest.mark.parametrize("loss", [fgmp.LogisticLoss(), fgmp.SoftmaxLoss(3)])
-@pytest.mark.parametrize(
-    "method",
-    [fgmp.FedGradMP(3), fgmp.FedAvg(**RATE), fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(1, ridge=0.1))],
-)
-def test_models_with_several_columns_go_on_to_the_same_bits(loss, method, path):
-    rng = np.random.default_rng(0)
-    labels = (
-        (lambda: rng.integers(3, size=20))
-        if isinstance(loss, fgmp.SoftmaxLoss)
-        else (lambda: rng.choice([-1.0, 1], 20))
-    )
-    fed = fgmp.Federation.from_arrays(
-        [rng.standard_normal((20, 12)) for _ in range(4)], [labels() for _ in range(4)], loss
-    )
-    whole = fgmp.simulate(method, fed, 6, 3, 1)
-    fgmp.simulate(method, fed, 3, 3, 1, checkpoint=path)
-    assert bits(fgmp.simulate(method, fed, 6, 3, 1, checkpoint=path)) == bits(whole)
-
-
 def test_a_round_left_in_the_middle_goes_on(path):
     """Nobody answers the second exchange of round 2: what a solver remembers between two exchanges is in the state."""
     for solver in (fgmp.PooledConjugateGradient(3), fgmp.PooledNewton(2)):
@@ -112,83 +90,11 @@ class Deaf:
         return exchanges
 
 
-class Momentum(NamedTuple):
-    """A state of a user's own."""
-
-    model: np.ndarray
-    memory: object
-
-
-class Note(NamedTuple):
-    """What it remembers, from the first round on."""
-
-    words: str
-    numbers: tuple
-
-
-@dataclass(frozen=True)
-class Own:
-    """A user's own method, whose state is made of many things."""
-
-    note: type = Note
-
-    def check(self, federation):
-        pass
-
-    def prepare(self, client):
-        return client
-
-    def start(self, federation):
-        return Momentum(np.zeros(federation.n_features), {})
-
-    def exchanges(self):
-        def answer(client, message, rng):
-            return {"g": client.gradient(message["w"]) + 0.01 * rng.standard_normal(len(message["w"]))}
-
-        def combine(state, replies):
-            g = sum(reply.weight * reply.message["g"] for reply in replies)
-            memory = {
-                ("all", 1): [g, np.float32(0.1), True, None, -0.0, float("inf"), 10**30],
-                "note": self.note("a", (1, np.arange(6).reshape(2, 3).T)),
-            }
-            return Momentum(state.model - 0.05 * g, memory)
-
-        return (Exchange(lambda state: {"w": state.model}, answer, combine),)
-
-    def coefficients(self, state):
-        return state.model
-
-    estimate = coefficients
-
-
-def test_a_method_of_ones_own_goes_on(path):
-    whole = fgmp.simulate(Own(), FED, 4, rng=0)
-    fgmp.simulate(Own(), FED, 2, rng=0, checkpoint=path)
-    result = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path)
-    np.testing.assert_array_equal(result.x, whole.x)
-    again = fgmp.simulate(Own(), FED, 4, rng=0, checkpoint=path).state
-    assert type(again) is Momentum and type(again.memory["note"]) is Note
-    assert repr(again) == repr(whole.state)
-    assert again.memory["note"].numbers[1].strides == whole.state.memory["note"].numbers[1].strides
-
-
 def test_no_seed_is_the_seed_of_the_file(path):
     first = fgmp.simulate(METHODS["FedGradMP"], FED, 2, 3, checkpoint=path)
     second = fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, checkpoint=path)
     assert second.seed == first.seed
     assert bits(second) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 4, 3, first.seed))
-
-
-def test_callbacks_stop_a_resumed_run_where_they_would_have_stopped_it(path):
-    method = fgmp.FedGradMP(3, local_iterations=1)
-    stop = fgmp.stop_when_stalled(2)
-    whole = fgmp.simulate(method, FED, 60, rng=0, callback=stop)
-    rounds = int(whole.history["round"][-1])
-    assert 3 < rounds < 60
-    for _ in range(2):
-        assert bits(fgmp.simulate(method, FED, 60, rng=0, callback=stop, checkpoint=path)) == bits(whole)
-    longer = fgmp.simulate(method, FED, rounds + 2, rng=0, checkpoint=path)
-    assert bits(longer) == bits(fgmp.simulate(method, FED, rounds + 2, rng=0))
 
 
 def run_to(path, rounds, method=METHODS["FedGradMP"], fed=FED, **options):
@@ -243,34 +149,9 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_stays(path):
         assert path.read_bytes() == content
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"every": 5, "checkpoint": None}, "every is 5 and there is no checkpoint; expected a path as checkpoint"),
-        ({"every": 0}, "every is 0; expected an integer of at least 1"),
-        ({"checkpoint": 3}, "checkpoint is 3; expected the path of a file"),
-        ({"checkpoint": "."}, "checkpoint is '.'; expected the path of a file"),
-    ],
-)
-def test_bad_arguments_are_named(options, message, path):
-    with pytest.raises(ValueError, match=message):
-        run_to(path, 2, **options)
-
-
 def test_a_folder_that_is_not_there_is_an_error_before_the_first_round(path):
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
-
-
-def test_an_error_in_a_round_keeps_the_rounds_before(path):
-    def fail(history):
-        if history["round"][-1] == 4:
-            raise RuntimeError("no more")
-
-    with pytest.raises(RuntimeError, match="no more"):
-        run_to(path, 9, every=None, callback=fail)
-    assert number_in(path) == 4
-    assert bits(run_to(path, 9)) == bits(fgmp.simulate(METHODS["FedGradMP"], FED, 9, 4, 0))
 
 
 def test_sparse_features_are_known_by_their_numbers(path):

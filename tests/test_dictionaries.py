@@ -102,34 +102,6 @@ def test_a_zero_signal_needs_no_atoms():
     assert fgmp.approx_tau(D, np.zeros(5), 2).error == 0
 
 
-@pytest.mark.parametrize(
-    "atoms, message",
-    [
-        ([[1.0, 0.0], [0.0, 0.0]], r"atoms\[:, 1\] is zero"),
-        ([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]], r"atoms\[:, 0\] and atoms\[:, 1\] are the same"),
-        ([[1.0, -1.0], [2.0, -2.0]], "are the same up to a factor"),
-        ([[1.0, np.nan], [0.0, 1.0]], "atoms holds 1 values that are not finite"),
-        ([1.0, 2.0], r"atoms has shape \(2,\); expected 2 dimensions"),
-        (np.empty((3, 0)), "expected at least one feature and one atom"),
-    ],
-)
-def test_bad_atoms_are_named(atoms, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.Dictionary(atoms)
-
-
-def test_bad_arguments_are_named():
-    D = fgmp.Dictionary(np.eye(4)[:, :3] + 0.1)
-    with pytest.raises(ValueError, match="approximation is 'best'; expected one of 'omp', 'thresholding'"):
-        fgmp.Dictionary(np.eye(3), "best")
-    with pytest.raises(ValueError, match="sparsity is 4; expected an integer from 1 to 3"):
-        fgmp.approx_tau(D, np.ones(4), 4)
-    with pytest.raises(ValueError, match="signal has 5 entries; expected 4, as dictionary"):
-        fgmp.approx_tau(D, np.ones(5), 1)
-    with pytest.raises(ValueError, match="n_atoms is 0"):
-        fgmp.gaussian_dictionary(5, 0)
-
-
 def test_gaussian_dictionary_has_nearly_unit_atoms_and_repeats():
     D = fgmp.gaussian_dictionary(2000, 10, rng=3)
     np.testing.assert_allclose(D.norms, 1, atol=0.1)
@@ -185,3 +157,54 @@ def test_one_atom_of_many_is_the_best_one():
     errors = [np.linalg.norm(w - a * (a @ w) / (a @ a)) for a in D.atoms.T]
     assert found.exact and found.eta == 1
     assert found.error == pytest.approx(min(errors)) and found.support.tolist() == [np.argmin(errors)]
+
+
+def test_approx_tau_finds_small_signals_and_never_beats_the_best():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        dictionary = fgmp.Dictionary(rng.standard_normal((10, 14)))
+        atoms = rng.choice(14, 3, replace=False)
+        signal = dictionary.atoms[:, atoms] @ rng.standard_normal(3)
+        found = fgmp.approx_tau(dictionary, signal, 3)
+        small = fgmp.approx_tau(dictionary, 1e-9 * signal, 3)
+        np.testing.assert_array_equal(found.support, small.support)
+        assert found.eta >= 1 and small.eta >= 1 and found.best_error <= found.error
+        if set(found.support) == set(atoms):
+            assert found.eta == 1
+
+
+def test_atoms_in_other_units_span_the_same():
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((20, 12))
+    units = 10.0 ** rng.integers(-7, 8, 12)
+    plain, other = fgmp.Dictionary(atoms), fgmp.Dictionary(atoms * units)
+    signal = atoms[:, [2, 3, 8]] @ [1.0, -2, 0.5] + 0.1 * rng.standard_normal(20)
+    first, second = (fgmp.approx_tau(dictionary, signal, 3) for dictionary in (plain, other))
+    np.testing.assert_array_equal(first.support, second.support)
+    assert second.error == pytest.approx(first.error) and second.eta == pytest.approx(first.eta)
+    support = np.array([1, 4, 7, 9])
+    forth, back = other.coordinates(support)
+    np.testing.assert_allclose(back @ forth, np.eye(4), atol=1e-10)
+    inside = other.atoms[:, support] @ forth
+    np.testing.assert_allclose(inside.T @ inside, np.eye(4), atol=1e-10)
+    model = SparseModel(np.arange(12), rng.standard_normal(12) / units, (12,))
+    projected = other.project(model, support)
+    expected = atoms[:, support] @ np.linalg.lstsq(atoms[:, support], atoms @ (model.values * units), rcond=None)[0]
+    np.testing.assert_allclose(other.synthesise(projected.dense()), expected, atol=1e-9)
+
+
+OMP = fgmp.Dictionary(np.random.default_rng(7).standard_normal((6, 9)))
+
+
+@pytest.mark.parametrize(("dtype", "scales"), [(np.float64, (1e-150, 1e-8, 1e150)), (np.float32, (1e-12, 1e-4, 1e12))])
+def test_a_run_with_omp_does_not_depend_on_the_unit_of_the_targets(dtype, scales):
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((30, 6)).astype(dtype) for _ in range(3)]
+    truth = OMP.atoms[:, [1, 5]] @ [1.0, -2.0]
+    ends = []
+    for scale in (1.0, *scales):
+        ys = [(scale * (A @ truth)).astype(dtype) for A in As]
+        method = fgmp.FedGradMP(2, dictionary=OMP)
+        ends.append(fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 3, rng=0).x / scale)
+    for end in ends:
+        np.testing.assert_allclose(end, truth, rtol=1e3 * np.finfo(dtype).eps, atol=1e3 * np.finfo(dtype).eps)

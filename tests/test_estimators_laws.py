@@ -98,17 +98,6 @@ def test_the_order_and_the_names_of_groups_and_the_order_of_rows(case):
 
 
 @laws
-@given(
-    case=cases((fgmp.FedGradMPRegressor,)), scale=st.floats(0.01, 100), negative=st.booleans(), shift=st.floats(-9, 9)
-)
-def test_the_unit_and_the_origin_of_the_target(case, scale, negative, shift):
-    scale, shift = (-scale if negative else scale), (shift if case.options["fit_intercept"] else 0)
-    other = case.fit(case.X, scale * case.y + shift)
-    np.testing.assert_allclose(other.coef_, scale * case.model.coef_, rtol=1e-6, atol=1e-8 * abs(scale))
-    np.testing.assert_allclose(other.intercept_, scale * case.model.intercept_ + shift, rtol=1e-6, atol=1e-6)
-
-
-@laws
 @given(case=cases((fgmp.FedGradMPClassifier,)))
 def test_which_of_two_classes_comes_first(case):
     assume(len(case.model.classes_) == 2)

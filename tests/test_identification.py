@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.methods.identification import Hashes, Question
+from fgmp.methods.identification import Hashes
 from fgmp.methods.pruning import eliminated
 from fgmp.models import SparseModel
-
-ASKED = Question(3, fgmp.PerOutput(), lambda correlations: correlations, seed=5, number=2)
 
 
 def by_hand(hashes, gradient):
@@ -62,31 +60,10 @@ def test_hashes_deal_evenly_and_with_both_signs():
     assert together / 1200 == pytest.approx(1 / columns, abs=0.04) and together / 1200 < 1 / columns
 
 
-@pytest.mark.parametrize("rows, columns, error", [(1, 40, 0.4), (3, 40, 0.3), (5, 80, 0.316), (5, 40, 0.3)])
-def test_estimates_fail_no_more_often_than_the_bound_says(rows, columns, error):
-    rng, n_atoms = np.random.default_rng(1), 400
-    gradient = rng.standard_normal(n_atoms) * rng.choice([0.1, 1, 10], n_atoms)
-    failed = [
-        np.abs(hashes.estimate(hashes.sketch(gradient)) - gradient) > error * np.linalg.norm(gradient)
-        for hashes in (Hashes.drawn(rng, rows, columns, n_atoms) for _ in range(200))
-    ]
-    bound = fgmp.CountSketch(rows, columns).failure_probability(error)
-    assert np.mean(failed) <= bound < 0.35
-
-
 def test_the_bound_of_the_default_is_the_one_of_the_documentation():
     for tau in (5, 10, 100):
         assert fgmp.CountSketch().failure_probability(tau**-0.5, tau) == pytest.approx(3 / 14**2 - 2 / 14**3, rel=1e-12)
     assert fgmp.CountSketch(5, 10).failure_probability(0.1) == 1
-
-
-def test_the_hashes_depend_on_seed_and_round_and_nothing_else():
-    sketch, gradient = fgmp.CountSketch(3, 6), np.random.default_rng(0).standard_normal(50)
-    first = sketch.answer(gradient, ASKED)["sketch"]
-    again = sketch.answer(gradient, ASKED._replace(selection=fgmp.Overall(), sparsity=2))["sketch"]
-    np.testing.assert_array_equal(first, again)
-    for other in (ASKED._replace(seed=6), ASKED._replace(number=3)):
-        assert not np.array_equal(sketch.answer(gradient, other)["sketch"], first)
 
 
 def test_a_run_deals_anew_in_every_round_and_twice_the_same():
@@ -175,40 +152,6 @@ def test_with_all_clients_the_objective_never_rises(seed):
     federation = fgmp.make_sparse_regression(10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed)
     objective = fgmp.simulate(fgmp.SharedSupportGradMP(4), federation, 12, rng=seed).history["objective"]
     assert (np.diff(objective) <= 1e-10 * objective[0]).all()
-
-
-def few_columns():
-    return fgmp.make_sparse_regression(2, 5, 200, 3, rng=0)
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: fgmp.CountSketch(rows=0), "rows is 0; expected an integer of at least 1"),
-        (lambda: fgmp.CountSketch(columns=1), "columns is 1; expected an integer of at least 2"),
-        (
-            lambda: fgmp.SharedSupportGradMP(3, 6),
-            r"identify is 6; expected CountSketch\(rows, columns\)",
-        ),
-        (
-            lambda: fgmp.SharedSupportGradMP(3, pruning="best"),
-            "pruning is 'best'; expected one of 'elimination'",
-        ),
-        (lambda: fgmp.SharedSupportGradMP(3, seed=-1), "seed is -1; expected an integer of at least 0"),
-        (lambda: fgmp.CountSketch().failure_probability(0), "error is 0; expected a finite number above 0"),
-        (
-            lambda: fgmp.simulate(
-                fgmp.SharedSupportGradMP(10, fgmp.CountSketch(5, 19)),
-                fgmp.make_sparse_regression(2, 5, 200, 3, rng=0),
-                1,
-            ),
-            "columns is 19; expected at least 20, 2 tau atoms to be told apart",
-        ),
-    ],
-)
-def test_bad_parameters_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
 
 
 def test_elimination_never_ends_above_the_atoms_of_the_last_model():

@@ -1,7 +1,6 @@
 """Runs that are interrupted, killed or out of disk: nothing that was finished is lost."""
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -117,7 +116,7 @@ def kept(path):
 
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(path):
     """SIGKILL at random moments after the first file of each: a tenth of a second is some thirty rounds and files."""
-    kills, moments, numbers = 30 if os.environ.get("FGMP_SOAK") else 3, np.random.default_rng(0), [0]
+    kills, moments, numbers = 30 if os.environ.get("FGMP_SOAK") else 1, np.random.default_rng(0), [0]
     for _ in range(kills):
         process = start(path, 10**6, 1)
         assert wait_for(lambda: kept(path) != numbers[-1], 120)
@@ -146,24 +145,3 @@ def test_a_disk_that_fills_up_stops_no_run_and_keeps_the_last_good_file(event, t
     assert "and the one of round 5 is still there" in err
     assert number_in(path) == 5 and sorted(file.name for file in folder.iterdir()) == ["run.fgmp"]
     assert resumed(path, 12) == expected(12)
-
-
-def test_a_real_disk_that_is_full(tmp_path):
-    """A file system of 8 kB: the first checkpoints fit, the later ones, with longer histories, do not."""
-    file, folder = tmp_path / "run.fgmp", os.path.dirname(one_run.__file__)
-    number = f"import one_run; print('kept', one_run.number_in('{file}'))"
-    script = f"""mount -t tmpfs -o size=8k tmpfs {tmp_path} && cd {folder}
-        {sys.executable} one_run.py {file} 60 1 2>&1; ls {tmp_path}; {sys.executable} -c "{number}" """
-    if not shutil.which("unshare") or subprocess.run(["unshare", "-rm", "true"], capture_output=True).returncode:
-        pytest.skip("no private mounts here")
-    private = ["unshare", "-rm", "sh", "-c", script]
-    out = subprocess.run(private, capture_output=True, text=True, timeout=120, env=ENVIRONMENT).stdout
-    assert "(No space left on device); the run goes on" in out and "finished 60" in out
-    assert "partial" not in out and int(out.split("kept ")[1]) > 0
-
-
-def test_ctrl_c_of_a_process_saves_first(path):
-    process = start(path, 9, "None", "interrupt")
-    out, err = process.communicate(timeout=120)
-    assert out == "interrupted 5\n" and "InterruptedWarning: Ctrl-C ended the run after round 5 of 9" in err
-    assert resumed(path, 9) == expected(9)

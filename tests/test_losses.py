@@ -71,10 +71,6 @@ def test_huge_predictions_do_not_overflow(name):
     assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
-def everything(client):
-    return np.arange(int(np.prod(client.model_shape)))
-
-
 @pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.ConjugateGradient(accuracy=1e-8)])
 def test_the_restricted_minimiser_is_scikit_learns(solver):
     """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
@@ -153,33 +149,6 @@ def test_logistic_recovery_of_a_planted_support():
         assert result.history["relative_error"][-1] < 0.3
 
 
-def test_sparsity_counts_per_class_or_over_all():
-    fed = federation("softmax", n_clients=3, n_samples=60)
-    each = fgmp.simulate(fgmp.FedGradMP(2, solver=fgmp.SGD(2)), fed, rounds=3, rng=0)
-    np.testing.assert_array_equal(np.count_nonzero(each.x, axis=0), [2, 2, 2])
-    joint = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(2), selection=fgmp.Overall()), fed, rounds=3, rng=0)
-    assert np.count_nonzero(joint.x) == 5
-    np.testing.assert_array_equal(joint.support, np.flatnonzero(joint.x))
-    for options, count in (({"sparsity": 2}, 6), ({"sparsity": 5, "selection": fgmp.Overall()}, 5)):
-        for method in (fgmp.FedHT, fgmp.FedIterHT):
-            x = fgmp.simulate(method(learning_rate=0.5, **options), fed, rounds=3).x
-            assert np.count_nonzero(x) == count
-    with pytest.raises(ValueError, match="sparsity is 7; expected an integer from 1 to 6"):
-        fgmp.simulate(fgmp.FedGradMP(7), fed, rounds=1)
-    with pytest.raises(ValueError, match="sparsity is 19; expected an integer from 1 to 18"):
-        fgmp.simulate(fgmp.FedGradMP(19, selection=fgmp.Overall()), fed, rounds=1)
-
-
-def test_all_features_kept_is_multinomial_regression():
-    fed = federation("softmax", n_samples=200)
-    (client,) = fed.clients
-    result = fgmp.simulate(fgmp.FedGradMP(6, solver=fgmp.Exact()), fed, rounds=1)
-    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
-    expected = reference.fit(client.features, client.targets).coef_.T
-    centred = [m - m.mean(axis=1, keepdims=True) for m in (result.x, expected)]
-    np.testing.assert_allclose(*centred, atol=1e-4)
-
-
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
 @pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), fgmp.Overall(), fgmp.Overall((2,))])
 def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, selection):
@@ -215,42 +184,3 @@ def test_softmax_in_an_orthonormal_dictionary_is_the_standard_basis_of_rotated_d
         plain = fgmp.simulate(fgmp.FedGradMP(2, batch_size=20, solver=solver), fed, rounds=3, rng=0)
         method = fgmp.FedGradMP(2, batch_size=20, solver=solver, dictionary=fgmp.Dictionary(Q))
         np.testing.assert_allclose(fgmp.simulate(method, rotated, rounds=3, rng=0).x, Q @ plain.x, atol=1e-8)
-
-
-def test_float32_classification_stays_float32():
-    fed = federation("softmax", n_clients=2)
-    single = fgmp.Federation.from_arrays(
-        [c.features.astype(np.float32) for c in fed.clients], [c.targets for c in fed.clients], loss="softmax"
-    )
-    methods = [
-        fgmp.FedGradMP(2, solver=fgmp.SGD(2, learning_rate=0.5)),
-        fgmp.FedGradMP(2, solver=fgmp.SGD(2), dictionary=fgmp.gaussian_dictionary(6, 5, rng=0), radius=0.1),
-        fgmp.FedIterHT(sparsity=2, learning_rate=0.5),
-        fgmp.FedDualAvg(l1_weight=1e-3, learning_rate=0.5),
-    ]
-    for method in methods:
-        result = fgmp.simulate(method, single, rounds=2, rng=0)
-        assert result.coefficients.dtype == np.float32
-        assert np.isfinite(result.x).all()
-
-
-@pytest.mark.parametrize(
-    "loss, y, message",
-    [
-        ("logistic", [1, 0, -1], "ys hold 3 different labels; expected two"),
-        ("softmax", [0, 1, -1], r"ys\[0\]\[2\] is no label; expected integer labels from 0 to 1"),
-        ("softmax", [0, 1.5, 1], r"ys\[0\]\[1\] is no label; expected integer labels"),
-        (fgmp.SoftmaxLoss(3), [0, 3, 1], r"ys\[0\]\[1\] is no label; expected integer labels from 0 to 2"),
-    ],
-)
-def test_labels_outside_the_classes_are_named(loss, y, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.Federation.from_arrays([np.eye(3)], [y], loss=loss)
-
-
-def test_a_client_with_one_class_only_works():
-    A, y = data("softmax")
-    fed = fgmp.Federation.from_arrays([A, A], [y, np.zeros(len(y))], loss="softmax")
-    assert np.isfinite(fgmp.simulate(fgmp.FedGradMP(2, solver=fgmp.SGD(2)), fed, rounds=3, rng=0).x).all()
-    with pytest.raises(ValueError, match="n_classes is 1"):
-        fgmp.SoftmaxLoss(1)

@@ -72,15 +72,6 @@ def test_the_noise_is_the_least_that_keeps_to_the_budget():
     assert spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
 
 
-def test_the_noise_is_at_most_that_without_sampling():
-    """And that one is enough by the exact formula."""
-    noise = fgmp.GaussianNoise(2.0, 1.0)
-    sampled, whole = (accounted(noise, SECRET, 100, size, 1, 20).multiplier for size in (60, 100))
-    assert sampled <= whole
-    assert exact_delta(whole / math.sqrt(20), 2.0) <= 1e-5
-    assert spent(whole, 100, 60, 1, 20, 1e-5) <= spent(whole, 100, 100, 1, 20, 1e-5)
-
-
 def test_contributions_are_scaled_by_their_weight_and_clipped():
     given = Accounted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, n_clients=4, secret=SECRET)
     answer = np.array([3.0, -4.0])
@@ -232,7 +223,7 @@ def first_sum(method, clients, faults, noise, cohort_size, secure):
     return np.concatenate([array.ravel() for array in sums[0].values()])
 
 
-@settings(max_examples=60)
+@settings(max_examples=25)
 @given(
     st.sampled_from(sorted(ADDITIVE)),
     st.integers(0, 2**32),
@@ -356,10 +347,11 @@ def test_with_much_budget_and_many_clients_the_support_is_found():
 @pytest.mark.usefixtures("accounting_at_once")
 def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     """Of which it keeps one after every round, with its secret: noise and cohorts are those of the run that went on."""
+    method = ADDITIVE["FedAvg"]  # whose models are never zero
     path, first = tmp_path / "run.fgmp", tmp_path / "first.fgmp"
 
     def run(rounds, path, callback=()):
-        return fgmp.simulate(METHOD, FED, rounds, 10, 0, private=NOISE, checkpoint=path, every=100, callback=callback)
+        return fgmp.simulate(method, FED, rounds, 10, 0, private=NOISE, checkpoint=path, every=100, callback=callback)
 
     def keep_the_first(history):
         if history["round"][-1] == 3:  # the file is that of round 2, which `every` would not write
@@ -372,21 +364,14 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])
     with pytest.raises(ValueError, match="is of another run: multiplier is"):
         run(4, path)
-    other = fgmp.simulate(METHOD, FED, 3, 10, 0, private=NOISE)
+    other = fgmp.simulate(method, FED, 3, 10, 0, private=NOISE)
     assert not np.array_equal(other.x, whole.x)
 
 
 @pytest.mark.parametrize(
     "make, message",
     [
-        (lambda: fgmp.GaussianNoise(0, 1.0), "epsilon is 0; expected a finite number above 0"),
-        (lambda: fgmp.GaussianNoise(1.0, 1.0, delta=0), "delta is 0; expected a finite number above 0"),
         (lambda: fgmp.GaussianNoise(1.0, 1.0, delta=1.0), "delta is 1.0; expected a number above 0 and below 1"),
-        (lambda: fgmp.GaussianNoise(1.0, (1.0, -1.0)), "clip is -1.0; expected a finite number above 0"),
-        (
-            lambda: fgmp.simulate(METHOD, FED, 1, private=1.0),
-            r"private is 1.0; expected GaussianNoise\(epsilon, clip, delta\)",
-        ),
         (
             lambda: fgmp.simulate(METHOD, FED, 1, private=fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
             "clip has 3 values; expected one, or one for each of the 2 exchanges",
@@ -399,15 +384,9 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
             lambda: fgmp.simulate(METHOD, FED, 1, private=fgmp.GaussianNoise(1.0, 1.0, delta=0.5)),
             "delta is 0.5; expected at most 0.025, 1 / N for 40 clients",
         ),
-        (lambda: fgmp.GaussianNoise(1.0, 1.0, rehearsal_seed=-1), "rehearsal_seed is -1; expected an integer"),
-        (lambda: fgmp.GaussianNoise(1.0, 1.0, public_weights=1), "public_weights is 1; expected True or False"),
         (
             lambda: fgmp.simulate(METHOD, FED, 1, private=NOISE, objective_on=1),
             "objective_on is 1; expected None, as private is given: no objectives",
-        ),
-        (
-            lambda: fgmp.simulate(METHOD, FED, 1, private=NOISE, callback=fgmp.stop_when_stalled(1)),
-            "column is 'objective'; expected one of 'round', 'relative_error', 'seconds'",
         ),
         (
             lambda: fgmp.polish(fgmp.simulate(METHOD, FED, 1, private=NOISE), FED),

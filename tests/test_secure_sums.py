@@ -99,16 +99,6 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(bits, resol
             assert abs(Fraction(total) - expected) <= Fraction(7, 2) * Fraction(resolution) + rounding
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@pytest.mark.parametrize("name", METHODS)
-def test_a_run_with_secure_sums_is_the_plain_one_up_to_the_resolution(name):
-    plain = fgmp.simulate(METHODS[name], FED, 3, 5, 0)
-    secure = fgmp.simulate(METHODS[name], FED, 3, 5, 0, secure=fgmp.SecureSum())
-    np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
-    np.testing.assert_array_equal(secure.support, plain.support)
-    assert (secure.history["bytes_up"][1:] > plain.history["bytes_up"][1:]).all()
-
-
 @pytest.mark.parametrize("bits", [32, 64])
 def test_a_run_with_masks_is_the_one_without_bit_for_bit(bits, monkeypatch):
     """And so whatever the random numbers of the system are."""

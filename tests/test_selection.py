@@ -1,6 +1,5 @@
 """What counts as one of the tau, against sorting and enumeration; what always stays; thresholds and pursuits."""
 
-from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
@@ -11,7 +10,7 @@ from hypothesis import strategies as st
 import fgmp
 from fgmp.models import SparseModel
 from fgmp.pursuit import matching_pursuit, simultaneous_pursuit
-from fgmp.selection import Selection, mark_largest
+from fgmp.selection import mark_largest
 
 entries = st.lists(st.integers(-3, 3), min_size=12, max_size=12)
 counts = st.integers(1, 13)
@@ -151,45 +150,6 @@ def softmax_federation(n_clients=4):
     return fgmp.Federation.from_arrays(As, [(A @ w + rng.gumbel(size=(40, 3))).argmax(axis=1) for A in As], "softmax")
 
 
-DICTIONARIES = {
-    "standard": fgmp.StandardBasis(),
-    "omp": fgmp.Dictionary(np.random.default_rng(5).standard_normal((12, 12))),
-    "thresholding": fgmp.Dictionary(np.random.default_rng(5).standard_normal((12, 12)), "thresholding"),
-}
-
-
-@pytest.mark.parametrize("dictionary", DICTIONARIES.values(), ids=DICTIONARIES)
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("make", ["FedGradMP", "SharedSupportGradMP", "FedHT", "FedIterHT"])
-def test_every_method_supports_every_selection(make, kind, dictionary):
-    """The model holds what always stays in all outputs, and beside it no more than tau."""
-    selection, sgd = KINDS[kind](always=(0,)), fgmp.SGD(steps=5, learning_rate=0.2)
-    options = {"sparsity": 2, "selection": selection, "dictionary": dictionary}
-    if make == "FedGradMP":
-        options |= {"solver": sgd}
-    elif make == "SharedSupportGradMP":
-        options |= {"solver": fgmp.LocalSteps(sgd)}
-    else:
-        options |= {"learning_rate": 0.05, "local_iterations": 3}
-    result = fgmp.simulate(getattr(fgmp, make)(**options), softmax_federation(), 4, rng=0)
-    assert result.history["clients"][-1] == 4
-    nonzero = result.coefficients != 0
-    assert nonzero[0].all()
-    held = {"output": nonzero[1:].sum(axis=0).max(), "atom": nonzero[1:].any(axis=1).sum(), "all": nonzero[1:].sum()}[
-        kind
-    ]
-    assert 1 <= held <= 2
-    assert result.history["objective"][-1] < result.history["objective"][0]
-
-
-def test_features_with_all_their_classes_are_found():
-    """Twenty features means twenty features: one row of the model each, the intercept spared."""
-    method = fgmp.FedGradMP(2, solver=fgmp.SGD(steps=20, learning_rate=0.3), selection=fgmp.PerAtom(always=(0,)))
-    result = fgmp.simulate(method, softmax_federation(20), 20, rng=0)
-    np.testing.assert_array_equal(np.flatnonzero(result.x.any(axis=1)), [0, 4, 7])
-    assert (result.x[[0, 4, 7]] != 0).all()
-
-
 def test_the_intercept_is_worth_having():
     rng = np.random.default_rng(1)
     As = [np.column_stack([np.ones(30), rng.standard_normal((30, 40))]) for _ in range(5)]
@@ -232,28 +192,34 @@ def test_pursuits_start_with_what_always_stays(seed, first):
     np.testing.assert_array_equal(matching_pursuit(gram, correlations[:, 0], 3, first), np.sort(alone))
 
 
-@dataclass(frozen=True)
-class Blocks(Selection):
-    """tau blocks of three neighbouring atoms: a selection of one's own."""
-
-    def mark(self, magnitudes, count):
-        sizes = np.linalg.norm(np.maximum(magnitudes, 0).reshape(-1, 3), axis=1)
-        return np.repeat(mark_largest(sizes[None], count)[0], 3)
-
-    def counted(self, support, shape):
-        return len(np.unique(support // 3))
-
-
-def test_a_selection_of_ones_own_serves_every_method():
+def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
     rng = np.random.default_rng(0)
-    truth = np.zeros(30)
-    truth[[3, 4, 5, 18, 19, 20]] = rng.standard_normal(6) + 2
-    As = [rng.standard_normal((25, 30)) for _ in range(4)]
-    federation = fgmp.Federation.from_arrays(As, [A @ truth for A in As], truth=truth)
-    for method in (fgmp.FedGradMP(2, selection=Blocks()), fgmp.SharedSupportGradMP(2, selection=Blocks())):
-        np.testing.assert_allclose(fgmp.simulate(method, federation, 6, rng=0).x, truth, atol=1e-10)
-    other = fgmp.FedGradMP(2, selection=Blocks(), dictionary=DICTIONARIES["omp"])
-    refuse(
-        lambda: other.dictionary.approximate(rng.standard_normal(12), 2, Blocks()),
-        "no matching pursuit; expected a dictionary with approximation=.thresholding",
-    )
+    atoms = rng.standard_normal((200, 30))
+    for wide in (1.0, 1e-9):  # a wide range of coefficients is no reason to stop
+        signal = atoms[:, [3, 7, 20]] @ [1.0, -wide, 2.0]
+        np.testing.assert_array_equal(matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20])
+    atoms = rng.standard_normal((20, 30))
+    atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
+    found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
+    assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
+
+
+RIVALS = {
+    "FedHT": lambda **o: fgmp.FedHT(learning_rate=0.05, **o),
+    "FedIterHT": lambda **o: fgmp.FedIterHT(learning_rate=0.05, **o),
+    "FedGradMP": lambda **o: fgmp.FedGradMP(solver=fgmp.SGD(1, learning_rate=0.05), **o),
+    "SharedSupportGradMP": lambda **o: fgmp.SharedSupportGradMP(
+        solver=fgmp.LocalSteps(fgmp.SGD(1, learning_rate=0.05)), **o
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_a_sparsity_of_all_outputs_may_be_larger_than_the_features(name):
+    classes = softmax_federation(2)
+    result = fgmp.simulate(RIVALS[name](sparsity=20, selection=fgmp.Overall()), classes, 2, rng=0)
+    assert np.count_nonzero(result.x) == 20
+    with pytest.raises(ValueError, match=r"sparsity is 37; expected an integer from 1 to 36 \(the number of coeff"):
+        fgmp.simulate(RIVALS[name](sparsity=37, selection=fgmp.Overall()), classes, 1, rng=0)
+    with pytest.raises(ValueError, match=r"sparsity is 20; expected an integer from 1 to 12 \(the number of atoms"):
+        fgmp.simulate(RIVALS[name](sparsity=20), classes, 1, rng=0)

@@ -139,6 +139,37 @@ def test_separable_data_need_a_ridge_or_a_ball():
     assert 1 in np.flatnonzero(x) and np.linalg.norm(x) <= 3 * (1 + 1e-12)
 
 
+def test_local_steps_average_what_the_solver_finds():
+    federation, support = squared(4), np.array([2, 5, 9])
+    found = on_support(federation, fgmp.LocalSteps(fgmp.Exact()), support).x[support]
+    each = [np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0] for c in federation.clients]
+    np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
+
+
+def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
+    """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
+    rng = np.random.default_rng(0)
+    As, ys = [rng.standard_normal((8, 20)) for _ in range(3)], [rng.standard_normal(8) for _ in range(3)]
+    merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
+    federation = fgmp.Federation.from_arrays(As, ys)
+    history = fgmp.simulate(fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1)), federation, 1, rng=0).history
+    assert history["bytes_down"][-1] == 3 * (4 + 8) * len(merged)
+    normal_equations = len(merged) * (len(merged) + 1) // 2 + len(merged)
+    assert history["bytes_up"][-1] == 3 * (4 + 8 + 8 * normal_equations)
+
+
+def test_all_exchanges_of_a_round_take_place():
+    """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
+    fed = fgmp.make_sparse_regression(12, 30, 60, 4, noise_variance=1e-2, rng=0)
+    steps = 12  # the merged support has 8 atoms in round 1
+    printed = {"identify": fgmp.LargestEntries(8), "pruning": "largest"}
+    inner = fgmp.SharedSupportGradMP(4, solver=fgmp.PooledConjugateGradient(steps=steps), **printed)
+    result = fgmp.simulate(inner, fed, 1, rng=0)
+    exact = fgmp.simulate(fgmp.SharedSupportGradMP(4, **printed), fed, 1, rng=0)
+    np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
+    assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)
+
+
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 def test_newton_steps_never_raise_the_objective():
     federation = labelled(2, sizes=(12, 9))
@@ -149,81 +180,3 @@ def test_newton_steps_never_raise_the_objective():
     for steps in (1, 2, 3, 8):
         closed = fgmp.polish(start, federation, solver=fgmp.PooledNewton(steps=steps, ridge=1e-6))
         assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
-
-
-def test_local_steps_average_what_the_solver_finds():
-    federation, support = squared(4), np.array([2, 5, 9])
-    found = on_support(federation, fgmp.LocalSteps(fgmp.Exact()), support).x[support]
-    each = [np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0] for c in federation.clients]
-    np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
-
-
-@settings(deadline=None, max_examples=15)
-@given(st.permutations(range(3)), st.permutations(range(20)), st.floats(0.1, 10))
-def test_orders_and_scale_change_nothing(clients, features, scale):
-    federation = squared(5)
-    method = fgmp.SharedSupportGradMP(sparsity=3)
-    x = fgmp.simulate(method, federation, 3, rng=0).x
-    As = [federation.clients[i].features[:, list(features)] for i in clients]
-    ys = [scale * federation.clients[i].targets for i in clients]
-    other = fgmp.Federation.from_arrays(As, ys, weights=federation.weights[list(clients)])
-    found = fgmp.simulate(method, other, 3, rng=0).x
-    np.testing.assert_allclose(found, scale * x[list(features)], rtol=1e-7, atol=1e-10)
-
-
-def test_a_cohort_and_a_ball():
-    federation = fgmp.make_sparse_regression(**(FEW | {"n_samples": 20}), rng=0)
-    method = fgmp.SharedSupportGradMP(sparsity=10, radius=0.5)
-    result = fgmp.simulate(method, federation, 3, cohort_size=20, rng=0)
-    assert (result.history["clients"][1:] == 20).all()
-    assert np.linalg.norm(result.x) <= 0.5 * (1 + 1e-12)
-
-
-def test_bytes_are_those_counted_by_hand():
-    federation = fgmp.make_sparse_regression(**FEW, rng=0)
-    tau, n_clients = 10, 50
-    method = fgmp.SharedSupportGradMP(sparsity=tau, identify=fgmp.LargestEntries(2 * tau))
-    history = fgmp.simulate(method, federation, 1, rng=0).history
-    merged = 2 * tau  # in the first round the support of x_0 is empty
-    assert history["bytes_down"][1] == n_clients * (4 + 8) * merged
-    assert history["bytes_up"][1] == n_clients * (2 * tau * 12 + 8 * merged * (merged + 1) // 2 + 8 * merged)
-
-
-def test_softmax_with_local_steps_in_columns_and_jointly():
-    rng = np.random.default_rng(0)
-    As = [rng.standard_normal((30, 12)).astype(np.float32) for _ in range(4)]
-    w = rng.standard_normal((12, 3))
-    federation = fgmp.Federation.from_arrays(As, [(A @ w).argmax(axis=1) for A in As], "softmax")
-    local = fgmp.LocalSteps(fgmp.SGD(steps=20, batch_size=10, learning_rate=0.5))
-    for selection, nonzeros in ((fgmp.PerOutput(), 12), (fgmp.Overall(), 4), (fgmp.PerAtom(), 12)):
-        method = fgmp.SharedSupportGradMP(sparsity=4, solver=local, selection=selection)
-        result = fgmp.simulate(method, federation, 10, rng=0)
-        assert np.count_nonzero(result.x) == nonzeros and result.x.dtype == np.float32
-        assert result.history["objective"][-1] < result.history["objective"][0]
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: fgmp.SharedSupportGradMP(sparsity=0), "sparsity is 0"),
-        (lambda: fgmp.LargestEntries(0), "count is 0; expected an integer of at least 1"),
-        (lambda: fgmp.SharedSupportGradMP(sparsity=3, radius=-1), "radius is -1"),
-        (lambda: fgmp.PooledNewton(steps=0), "steps is 0"),
-        (lambda: fgmp.PooledNewton(ridge=-1), "ridge is -1"),
-        (lambda: fgmp.PooledConjugateGradient(steps=0), "steps is 0"),
-        (lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=21), squared(0), 1), "sparsity is 21"),
-        (
-            lambda: fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=2), labelled(0), 1),
-            "solver is NormalEquations, for the squared loss",
-        ),
-        (
-            lambda: fgmp.simulate(
-                fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.PooledConjugateGradient()), labelled(0), 1
-            ),
-            "solver is PooledConjugateGradient, for the squared loss",
-        ),
-    ],
-)
-def test_bad_parameters_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

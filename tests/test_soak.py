@@ -1,11 +1,8 @@
 """Long runs, for `make soak`: memory and time per round stay where they are. It prints what it measured."""
 
-import cProfile
 import os
-import pstats
 import subprocess
 import sys
-import warnings
 
 import long_run
 import numpy as np
@@ -17,7 +14,6 @@ pytestmark = pytest.mark.skipif(
     not (os.environ.get("FGMP_SOAK") and os.path.exists("/proc/self/statm")), reason="make soak, on Linux"
 )
 ROUNDS = 20_000
-HOUSE = os.path.dirname(os.path.dirname(fgmp.__file__))
 
 
 @pytest.mark.parametrize("name", long_run.METHODS)
@@ -41,30 +37,3 @@ def test_memory_and_time_per_round_are_flat(name, tmp_path, capsys):
         )
     assert memory.max() / memory[3] < 1.05
     assert slowing < 1.25  # far above what a busy machine adds, far below what a cost that grows with the rounds does
-
-
-@pytest.mark.parametrize("name", long_run.METHODS)
-def test_a_late_round_does_what_an_early_one_does(name, tmp_path, capsys):
-    """In calls of functions, which other work on the machine does not change: 200 rounds of the first 400 and the last.
-
-    Faults make them differ a little. A cost that grows inside one call shows in the processor time above.
-    """
-    profile, calls = cProfile.Profile(), {}
-
-    def count(history):
-        number = int(history["round"][-1])
-        if number in (200, ROUNDS - 200):
-            profile.clear()
-            profile.enable()
-        elif number in (400, ROUNDS):
-            profile.disable()
-            calls[number] = pstats.Stats(profile).total_calls
-
-    options = dict(rng=0, checkpoint=tmp_path / "run.fgmp", every=100, faults=long_run.FAULTS, callback=count)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        fgmp.simulate(long_run.METHODS[name], long_run.federation(), ROUNDS, **options)
-    early, late = calls.values()
-    with capsys.disabled():
-        print(f"\n{name}: {early} calls in 200 early rounds, {late} in 200 late ones ({late / early - 1:+.1%})")
-    assert late / early == pytest.approx(1, abs=0.05)

@@ -11,10 +11,8 @@ from test_estimators import DATA, ESTIMATORS, classification, regression
 
 import fgmp
 from fgmp.estimators.fitting import Recipe, StartingFrom
-from fgmp.estimators.problem import Problem
 from fgmp.estimators.sites import sites_of
-from fgmp.estimators.sparsity_path import _Run, fold_of_rows, judged
-from fgmp.losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from fgmp.estimators.sparsity_path import fold_of_rows, judged
 from fgmp.models import SparseModel
 
 matplotlib.use("agg")
@@ -233,29 +231,6 @@ def test_every_step_of_a_path_adds_to_the_step_before():
     table = model.fit(X, y, groups).cv_.table
     assert (table["n_coefficients"] - 1).tolist() == table["sparsity"].tolist()
     assert np.all(np.diff(table["loss"]) < 0)
-
-
-@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
-@pytest.mark.parametrize("loss", [SquaredLoss(), LogisticLoss(), SoftmaxLoss(3)], ids=lambda loss: type(loss).__name__)
-def test_a_row_held_out_changes_nothing_in_training(loss, fit_intercept):
-    """Neither features nor targets, weights or the model that training starts from."""
-    if fit_intercept == "per_group" and not isinstance(loss, SquaredLoss):
-        pytest.skip("there is one intercept for all")
-    rng = np.random.default_rng(0)
-    X, y, groups = rng.standard_normal((40, 4)) + 3, rng.standard_normal(40) + 5, np.arange(40) % 4
-    y = {"SquaredLoss": y, "LogisticLoss": np.where(y > 5, 1.0, -1.0)}.get(type(loss).__name__, np.arange(40) % 3)
-    folds, seen = [np.arange(10) % 5] * 4, []
-    for changed in (False, True):
-        if changed:
-            X, y = X.copy(), y.copy()
-            X[:4] *= 100  # the first row of each site, which is in fold 0
-            y[:4] = y[4:8]
-        sites = sites_of(X, y, np.ones(40), groups)
-        run = _Run(Problem.of(sites, loss, fit_intercept, True, True), None, folds, 0)
-        seen.append([part for c in run.federation.clients for part in (c.features, c.targets)])
-        seen[-1] += [run.federation.weights, run.problem.base.dense()]
-    for before, after in zip(*seen, strict=True):
-        np.testing.assert_array_equal(before, after)
 
 
 def pairs(seed, n_pairs=60, n_features=8):

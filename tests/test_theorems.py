@@ -305,16 +305,11 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
     "call, message",
     [
         (
-            lambda: theory.theorem1(UNKNOWN, 1, TheoremParameters(eta_1=1.1)),
-            "upper_squared is not known; .* gradient at 2 tau, for eta_1 > 1",
-        ),
-        (
             lambda: theory.theorem1(
                 ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0), 1, TheoremParameters(eta_1=1.1)
             ),
             r"whole_gradient is not known; expected \|\|grad f_i\(x\*\)\|\|\^2, for eta_1 > 1",
         ),
-        (lambda: theory.theorem_inexact(UNKNOWN, 1, 0.1, TheoremParameters(eta_1=1.1)), "upper_squared is not known"),
         (
             lambda: theory.theorem_partial_participation(UNKNOWN, 1, 1, TheoremParameters(eta_1=1.1)),
             "upper_squared is not known",
@@ -323,37 +318,17 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
             lambda: theory.theorem_unbounded_variance(UNKNOWN, 1, 0.0, TheoremParameters(theta=1.0)),
             "at 2 tau, for the theorem without a bound on the variance",
         ),
-        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, TheoremParameters(eta_3=0.5)), "eta_3 is 0.5"),
-        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, TheoremParameters(eta_3=0.5)), "eta_3 is 0.5"),
-        (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1, upper_squared=np.nan), "upper_squared holds 1 values"),
         (
             lambda: theory.theorem_unbounded_variance(PLAIN, 1, [1.0, 2.0], TheoremParameters(theta=1.0)),
             r"minibatch_gradient has shape \(2,\)",
         ),
-        (
-            lambda: theory.theorem_unbounded_variance(PLAIN, 1, -1.0, TheoremParameters(theta=1.0)),
-            "minibatch_gradient is -1 at least once",
-        ),
-        (
-            lambda: theory.theorem_unbounded_variance(PLAIN, 1, np.nan, TheoremParameters(theta=1.0)),
-            "minibatch_gradient holds 1 values",
-        ),
         (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=np.nan)), "theta is nan"),
-        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=-1)), "theta is -1"),
-        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta="1")), "theta is '1'"),
-        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(theta=[1.0, 2.0])), r"theta has shape \(2,\)"),
-        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_1=np.nan)), "eta_1 is nan"),
         (
             lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_2=0.9)),
             "eta_2 is 0.9; expected a finite number at least 1",
         ),
-        (lambda: theory.theorem1(PLAIN, 1, TheoremParameters(eta_3=np.inf)), "eta_3 is inf"),
         (lambda: theory.theorem1(PLAIN, 1, 2.0), "parameters is 2.0; expected TheoremParameters, with theta and eta_1"),
-        (lambda: theory.theorem_inexact(PLAIN, 1, 0.1, None), "parameters is None"),
-        (lambda: theory.theorem_partial_participation(PLAIN, 1, 1, {"theta": 1.0}), "parameters is {'theta': 1.0}"),
-        (lambda: theory.theorem_unbounded_variance(PLAIN, 1, 0.0, np.inf), "parameters is inf"),
         (lambda: theory.theorem1(PLAIN, 1.5), "local_iterations is 1.5"),
-        (lambda: theory.theorem_partial_participation(PLAIN, 0, 1), "local_iterations is 0"),
         (
             lambda: theory.theorem_partial_participation(PLAIN, 1, 4),
             r"cohort_size is 4; .* 1 to 3 \(the number of clients\)",
@@ -363,18 +338,9 @@ CORNERS = dict(objective=1.0, gradient=1.0, smoothness=1.0)
             r"lower has shape \(2,\), upper has shape \(3,\); expected one shape",
         ),
         (lambda: theory.beta_1(np.nan, 1.0), "lower holds 1 values that are not finite"),
-        (lambda: theory.beta_2(1.0, np.inf), "upper holds 1 values"),
-        (lambda: theory.beta_2(1.0, 1.0, eta_1=1.1), "eta_1 is 1.1 and upper_squared None"),
-        (lambda: theory.beta_2(1.0, 1.0, eta_1=0.5), "eta_1 is 0.5"),
-        (lambda: theory.beta_2(1.0, 1.0, theta=[1.0, 0.0]), r"theta is \[1.0, 0.0\]; expected numbers above 0"),
-        (lambda: theory.beta_2_unbounded_variance(1.0, 1.0, np.nan, theta=1.0), "upper_squared holds 1 values"),
         (lambda: BOUND.after(-1, 1.0), "rounds is -1 at least once"),
-        (lambda: BOUND.after([0, np.nan], 1.0), "rounds holds 1 values"),
         (lambda: BOUND.after(1, -1.0), "initial is -1.0"),
-        (lambda: BOUND.after(1, np.nan), "initial is nan"),
         (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"smoothness": 0.0})), "smoothness is 0.0"),
-        (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"gradient": -1.0})), "gradient is -1.0"),
-        (lambda: theory.objective_bound(BOUND, 1, 1.0, **(CORNERS | {"objective": np.nan})), "objective is nan"),
     ],
 )
 def test_bad_parameters_are_named(call, message):

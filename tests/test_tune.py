@@ -91,26 +91,6 @@ def test_callbacks_reach_the_runs(feds):
     assert tuning.best.histories[0]["round"][-1] < 50
 
 
-@pytest.mark.parametrize(
-    "grid, message",
-    [
-        ({}, "grid is empty"),
-        ({"learning_rate": []}, "grid has no values for 'learning_rate'"),
-        ({"learning_rate": [0.1, -0.1]}, "learning_rate is -0.1"),
-    ],
-)
-def test_bad_grids_are_named(feds, grid, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.tune(make, grid, feds, rounds=2)
-
-
-def test_other_bad_arguments_are_named(feds):
-    with pytest.raises(ValueError, match="federation is an empty sequence"):
-        fgmp.tune(make, GRID, [], rounds=2)
-    with pytest.raises(ValueError, match="workers is 0"):
-        fgmp.tune(make, GRID, feds, rounds=2, workers=0)
-
-
 def test_values_of_a_grid_keep_their_types(feds):
     seen = []
 
@@ -180,14 +160,10 @@ def test_so_many_clients_or_a_share_are_drawn_with_the_seed(feds, held_out, coun
     ("held_out", "message"),
     [
         (0, "held_out is 0; expected an integer from 1 to 3 .all clients but one."),
-        (4, "held_out is 4; expected an integer from 1 to 3"),
         (1.0, "held_out is 1.0; expected a share above 0 and below 1, or an integer"),
-        (0.0, "held_out is 0.0; expected"),
         (True, "held_out is True; expected a number of clients, a share of them, or their keys"),
-        ("all", "held_out is 'all'; expected a number of clients, a share of them, or their keys"),
         ([1, 7], "held_out names 7; expected keys of the clients, such as 0"),
         ([], "held_out holds out 0 of 4 clients; expected some of positive weight on either side"),
-        ([0, 1, 2, 3], "held_out holds out 4 of 4 clients"),
     ],
 )
 def test_bad_held_out_clients_are_named(feds, held_out, message):
