@@ -274,11 +274,6 @@ def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
     np.testing.assert_allclose(end.values, 1 - rate * As[1][rows].T @ (As[1][rows] @ np.ones(6) - ys[1][rows]))
 
 
-def test_bad_parameters_are_named(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
-
-
 @pytest.mark.parametrize(
     "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(8, 12, rng=1)], ids=["basis", "atoms"]
 )
