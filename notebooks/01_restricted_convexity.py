@@ -341,7 +341,7 @@ claim("theory-paper-clients",
 # | their constants as printed | `eta-1`, `eta-1-holds`, `eta-1-limit`, `lemma-2-free` | [17](17_errata_checked.ipynb) |
 # | Theorem 1 | `theorem-1-quiet`, `-solution`, `-truth` | [15](15_convergence_theorem.ipynb) |
 # | with minibatches | `theorem-1-minibatch`, `theta` | [16](16_beyond_the_theorem.ipynb) |
-# | its residual as printed | `theorem-1-nu` | [17](17_errata_checked.ipynb) |
+# | its residual as printed | `theorem-1-nu`, `theorem-1-holds` | [17](17_errata_checked.ipynb) |
 # | its conditions, on the paper's clients | `paper-clients` | 01 |
 # | remark on the key factors, on $K$ | `kappa-falls`, `-turns`, `-measured` | [15](15_convergence_theorem.ipynb) |
 # | the same on the paper's data | claims of Figure 10 | [09](09_local_iterations.ipynb) |
@@ -355,9 +355,10 @@ claim("theory-paper-clients",
 # | theorem on client sampling, its remark | `cohort-kappa`, `-bound`, `-mean` | [16](16_beyond_the_theorem.ipynb) |
 # | its factor as printed | `cohort-power` | [17](17_errata_checked.ipynb) |
 # | the same on the paper's data | claims of Figure 11 | [10](10_cohort_size.ipynb) |
-# | Section IV-C, with a ball | `ball` | [16](16_beyond_the_theorem.ipynb) |
+# | Section IV-C, with a ball | `ball`, `ball-lemma-2`, `ball-leaves` | [16](16_beyond_the_theorem.ipynb) |
 # | Section IV-D: dictionaries, logistic losses | all that begin with `rip-` | [02](02_gaussian_dictionary_rip.ipynb) |
 # | appendix, without bounded variance | `unbounded-variance`, `variance-repaired` | [16](16_beyond_the_theorem.ipynb) |
+# | its lemmas and theorem as printed | `variance-lemma`, `last-lemma`, `last-theorem` | [17](17_errata_checked.ipynb) |
 #
 # ## What differs from the paper, and why
 #
