@@ -101,7 +101,7 @@ METHODS = {
     r"strong_convexity is -1; expected": lambda: fgmp.FastFedDualAvg(l1_weight=0.1, strong_convexity=-1, **RATE),
     r"sparsity is -3; expected": lambda: fgmp.SharedSupportGradMP(-3),
     r"steps is 0; expected an integer of at least 1": lambda: fgmp.GradientDescent(steps=0),
-    r"radius is 0; expected a finite number above 0": lambda: fgmp.Exact(radius=0),
+    r"radius is -1; expected a finite number above 0": lambda: fgmp.Exact(radius=-1),
     r"rows is 0; expected an integer of at least 1": lambda: fgmp.CountSketch(rows=0),
     r"atoms has shape \(3,\); expected 2 dimensions": lambda: fgmp.Dictionary(np.ones(3)),
     r"atoms.*zero": lambda: fgmp.Dictionary(np.zeros((3, 2))),
