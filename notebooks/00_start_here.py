@@ -270,7 +270,7 @@ claim("start-alone",
 # %%
 G, signal = np.random.default_rng(0).standard_normal((60, 10)), np.zeros(10)
 signal[[2, 5, 8]] = 1.0, -0.7, 0.4
-summed = np.where(np.arange(10) == 5, signal.sum(), 0)  # one feature, a wrong one, holds the sum
+summed = np.where(np.arange(10) == 0, signal.sum(), 0)  # one feature, a wrong one, holds the sum
 cases = {"mean 0": (0, 0 * signal), "mean 3": (3, 0 * signal), "mean 3, the sum is fitted": (3, summed)}
 
 # %%
@@ -281,7 +281,9 @@ for ax, (title, (mean, x)) in zip(axes, cases.items(), strict=True):
     ax.bar(np.arange(10) + 0.2, A.T @ (A @ e) / 60, 0.4, color=METHODS["FedGradMP"]["color"], label="negative gradient")
     ax.axhline(0, color="k", linewidth=0.8)
     ax.set(title=title, xlabel="feature", xticks=range(10))
-axes[0].legend()
+axes[0].set(ylabel="value")
+axes[2].set(ylim=(-1.2, None))
+axes[2].legend(loc="lower right")
 plt.show()
 
 # %% [markdown]

@@ -70,6 +70,7 @@ from scipy.stats import binomtest, kendalltau
 
 import fgmp
 from book import claim, curve, floor, gradation, listed, name_lines, panels
+from fgmp.models import SparseModel
 
 # %% [markdown]
 # ## The theory in four lines
@@ -283,6 +284,7 @@ axes[0, 0].set(ylabel="root-mean-square relative error")
 fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 plt.show()
 
+
 # %% [markdown]
 # *Solid: the error, cut off at $10^{-4}$. Dotted: the straight line through its first round.*
 #
@@ -290,6 +292,49 @@ plt.show()
 # what the theorem says. It is not a description of the curves. With $K = 3$ only two or three rounds lie above the
 # drop, and so few points cannot tell a straight line from a curve. With $K = 1$ and a large $\alpha$ there are more,
 # and after the first round they come near a straight line that is steeper than the dotted one.
+#
+# **Why is the first round the slowest?** [00_start_here](00_start_here.ipynb) drew it for one client: the gradient
+# shows what is missing, but a client whose entries have a large mean sees "more of everything", until the sum of its
+# model is right. So count how many of the $\tau$ features of the signal are among the merged ones in a client's first
+# local iteration, in its second and in its third, from the zero model and with all its rows:
+
+# %%
+def merged_features(client, truth):
+    method, basis = fgmp.FedGradMP(sparsity, local_iterations=1), fgmp.StandardBasis()
+    x = SparseModel.zero((n_features,))
+    for _ in range(3):
+        gamma = basis.approximate(client.gradient(x), 2 * sparsity)
+        yield np.isin(np.flatnonzero(truth), [*gamma, *x.support]).sum()
+        x = SparseModel.from_message(method.refine(client, x.message(), None), (n_features,))
+
+
+# %%
+def found_at(alpha, seed):
+    fed = federation(alpha, seed)
+    return np.mean([list(merged_features(client, fed.truth)) for client in fed.clients[::5]], axis=0)
+
+
+tasks = [delayed(found_at)(a, seed) for seed in range(min(n_seeds, 4)) for a in alphas]
+found = np.reshape(Parallel(n_jobs)(tasks), (-1, len(alphas), 3))  # [seed, alpha, iteration]
+
+# %%
+fig, ax = panels(width=6.4, height=3.3)
+for number, (words, style) in enumerate(zip(("first", "second", "third"), gradation(3), strict=True)):
+    curve(ax, range(len(alphas)), found[..., number], f"{words} local iteration", **style)
+ax.set_xticks(range(len(alphas)), [f"{a:g}" for a in alphas])
+ax.set(xlabel=r"heterogeneity $\alpha$", ylabel=f"true features merged, of {sparsity}", ylim=(0, None))
+name_lines(ax)
+plt.show()
+
+# %%
+for a, row in zip(alphas, np.median(found, axis=0), strict=True):
+    print(f"alpha = {a:<4g} true features merged: " + ", then ".join(f"{value:.2g}" for value in row))
+
+# %% [markdown]
+# *Medians and ranges over four seeds, means over every fifth client.* At $\alpha = 0$ a client merges half of the
+# signal at once. With large means it merges next to nothing in its first iteration, and more in the second, when what
+# it took fits the sum. It stays behind the client without a mean, but from then on it helps. That costs a local
+# iteration, which for $K = 1$ is the whole first round.
 
 # %%
 slack = 1 + 1e-9  # for rounding in the first two rounds, where curve and line agree by definition
