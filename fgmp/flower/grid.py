@@ -321,7 +321,8 @@ class OverFlower:
         rows = [taken[node]["rows"] for node in self.nodes]
         dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
         shares = np.array(rows, float) if self.weights == "rows" else np.ones(len(rows))
-        self.shape = Shape(usual, self.loss, rows, [keys[node] for node in self.nodes], shares, dtype)  # type: ignore[arg-type]
+        in_order = [keys[node] for node in self.nodes]
+        self.shape = Shape(usual, self.loss, rows, in_order, shares, dtype)  # type: ignore[arg-type]
 
 
 def _begun(function: Callable[[], dict[str, Any]]) -> Future[dict[str, Any]]:
