@@ -21,6 +21,7 @@ NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.
 export OMP_NUM_THREADS := 1
 export OPENBLAS_NUM_THREADS := 1
 export MKL_NUM_THREADS := 1
+export NUMBA_NUM_THREADS := 1
 # The kernel `python3` is this environment's, whatever else is installed for the user.
 export JUPYTER_PATH := $(CURDIR)/.venv/share/jupyter
 
@@ -88,6 +89,7 @@ site: .venv/site  ## make the site of the book in build/site/html, from the note
 test-site: site  ## make the site and open every page of it in a browser (Chromium or Chrome)
 	$(BIN)/python -m pytest -q -rs docs
 
+bench: export NUMBA_NUM_THREADS := 2
 bench: .venv/peers  ## measure speed against floors and peers, at most 10 minutes (BENCH="name ... --resume")
 	$(BIN)/python benchmarks/run.py $(BENCH)
 

@@ -11,6 +11,7 @@ from harness import AT_LEAST, AT_MOST, Finding, Row, Scale, interleaved
 from peers import peer
 
 import fgmp
+from fgmp.simulation import Result
 
 SIZES = [(500, 2000, 20), (1000, 10_000, 50), (2000, 20_000, 100)]
 FRACTIONS = (0.3, 0.2, 0.1, 0.05)
@@ -48,12 +49,12 @@ def problem(m: int, p: int, k: int) -> Problem:
     return Problem(A, A @ x, x)
 
 
-def ours(task: Problem) -> Callable[[], fgmp.Result]:
+def ours(task: Problem) -> Callable[[], Result]:
     """GradMP: rounds of one full-batch iteration until the objective says that the data are met."""
     federation = fgmp.Federation.from_arrays([task.A], [task.y])
     method = fgmp.FedGradMP(sparsity=task.k, local_iterations=1)
     stop = fgmp.stop_at(1e-20 * float(task.y @ task.y), "objective")
-    return lambda: fgmp.simulate(method, federation, rounds=50, rng=0, callback=stop)
+    return lambda: fgmp.simulate(method, federation, rounds=50, rng=0, watch=stop)
 
 
 def contestants(task: Problem) -> dict[str, Callable[[], np.ndarray]]:

@@ -12,7 +12,7 @@ from joblib import Parallel, delayed
 from machine import cores
 
 import fgmp
-from fgmp.models import decode
+from fgmp.models import dense
 
 METHODS = ("FedIterHT", "FedMid", "FedDualAvg", "FedGradMP")
 
@@ -70,8 +70,7 @@ def steps(scale: Scale) -> Finding:
     for name in METHODS:
         method = contestant(name)
         mine, message = clients_work(method, federation)
-        model = {key: value for key, value in message.items() if key != "round"}
-        w = np.array(decode(model, federation.model_shape), np.float32)
+        w = np.array(dense(message[0] if isinstance(message, tuple) else message), np.float32)
         floor, remark = softmax_floor(name, federation, w)
         seconds = interleaved({"fgmp": mine, "floor": floor}, scale.pick(2, 25, 80))
         micro = {who: 1e6 * float(np.median(values)) / (COHORT * STEPS) for who, values in seconds.items()}
@@ -103,5 +102,5 @@ def experiment(scale: Scale) -> Finding:
 def _experiment(name: str, rounds: int) -> float:
     train, test, _ = images_by_writer()
     metrics = {"training": fgmp.accuracy_on(train), "unseen": fgmp.accuracy_on(test)}
-    options = dict(cohort_size=COHORT, rng=0, record_every=25, metrics=metrics)
+    options = dict(cohort_size=COHORT, rng=0, history=fgmp.History(25, metrics))
     return float(fgmp.simulate(contestant(name), train, rounds, **options).history["unseen"][-1])

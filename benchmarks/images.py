@@ -1,11 +1,11 @@
 """Images by writer at the paper's sizes: real ones where they are at hand, else random ones of the same shape."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
 import fgmp
-from fgmp.methods.kernels import answer_of
+from fgmp.rounds import Call, Method, State, Streams
 
 WRITERS, TEST_WRITERS, IMAGES, PIXELS, CLASSES = 300, 50, 100, 784, 10
 COHORT, BATCH, TAU, STEPS = 10, 50, 50, 40
@@ -46,13 +46,14 @@ def contestant(name: str, rate: float = 0.2) -> fgmp.FedAvg | fgmp.FedGradMP:
 
 def clients_work(method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federation, rounds: int = 5):
     """A callable that does the client work of one round, from a model a few rounds into a run; and its message."""
-    state = fgmp.simulate(method, federation, rounds, min(COHORT, federation.n_clients), rng=0, record_every=rounds)
-    (exchange,) = method.exchanges()
-    message, rng = exchange.broadcast(state.state), np.random.default_rng(1)
-    clients = [method.prepare(client) for client in federation.clients[:COHORT]]
+    members, history = min(COHORT, federation.n_clients), fgmp.History(every=rounds)
+    state = fgmp.simulate(method, federation, rounds, members, rng=0, history=history).state
+    return answers(method, federation, state, members), method.exchanges()[0].ask(state)
 
-    def run() -> None:
-        for client in clients:
-            answer_of(exchange, client)(client, message, rng)
 
-    return run, message
+def answers(method: Method, federation: fgmp.Federation, state: State, count: int | None = None):
+    """A callable that has the first so many clients answer what the first exchange asks."""
+    exchange, channel = method.exchanges()[0], federation.serving(method)
+    cohort = np.arange(federation.n_clients if count is None else count)
+    call = Call(exchange, exchange.form(state), 0, 1, Streams(2))
+    return partial(channel.ask, call, exchange.ask(state), cohort)

@@ -2,6 +2,8 @@
 
 import os
 import platform
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -39,6 +41,22 @@ def one_thread() -> None:
     threadpool_limits(1)
     if blas_threads() != 1:
         raise RuntimeError("the BLAS library keeps more than one thread; set OMP_NUM_THREADS=1")
+
+
+@contextmanager
+def loop_threads(count: int) -> Iterator[None]:
+    """So many threads for the compiled loops, where there are any."""
+    try:
+        import numba
+    except ImportError:
+        yield
+        return
+    before = numba.get_num_threads()
+    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    try:
+        yield
+    finally:
+        numba.set_num_threads(before)
 
 
 def describe() -> dict[str, Any]:

@@ -6,46 +6,32 @@ are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says whi
 
 from typing import TYPE_CHECKING, Any
 
-from . import datasets, theory
-from .advice import (
-    AdviceWarning,
-    CheckpointWarning,
-    FewRowsWarning,
-    InterruptedWarning,
-    RehearsalWarning,
-    RisingObjectiveWarning,
-    SeparationWarning,
-    SmallSiteWarning,
-)
-from .approximation import approx_tau
-from .datasets import digits_by_writer, make_sensing, make_sparse_regression
-from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
-from .dictionary_learning import KSVDFit, fit_ksvd, ksvd
-from .federation import Client, Federation
-from .local.solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
+from . import datasets as datasets
+from . import theory as theory
+from .advice import AdviceWarning
+from .datasets import digits_by_writer, make_sparse_regression
+from .dictionaries import Dictionary, gaussian_dictionary
+from .dictionary_learning import ksvd
+from .federation import Federation
+from .layers.faults import DropOut, Faulty
+from .layers.privacy import GaussianNoise
+from .layers.robust import Median, TrimmedMean
+from .layers.secure_sums import SecureSum
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from .methods.baselines import FedAvg, FedHT, FedIterHT, FedMid
-from .methods.combination import Mean, Median, TrimmedMean
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
-from .methods.identification import CountSketch, LargestEntries
-from .methods.local_averages import LocalSteps
-from .methods.pooled_least_squares import NormalEquations, PooledConjugateGradient
-from .methods.pooled_newton import PooledNewton
+from .methods.polishing import polish
+from .methods.rivals import FedAvg, FedHT, FedIterHT, FedMid
 from .methods.shared_support import SharedSupportGradMP
-from .methods.written import Written, from_json, to_json
-from .running.faults import DropOut
-from .running.loop import federate
-from .running.metrics import accuracy, accuracy_on
-from .running.polishing import polish
-from .running.privacy import GaussianNoise
-from .running.results import Best, Result
-from .running.secure_sums import SecureSum
-from .running.simulation import simulate
-from .running.stopping import stop_at, stop_when_stalled
-from .running.tuning import Trial, Tuning, tune
-from .selection import Overall, PerAtom, PerOutput
-from .shapes import Shape
+from .methods.sketches import CountSketch, LargestEntries
+from .methods.support_solvers import NewtonOnSupport
+from .metrics import accuracy_on
+from .rounds import Mean
+from .selection import PerAtom, PerOutput
+from .simulation import simulate
+from .solvers import SGD, Exact, GradientDescent, Newton
+from .tuning import tune
+from .watching import Checkpoint, History, stop_at, stop_when_stalled
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor
@@ -54,17 +40,14 @@ __version__ = "0.1.0"
 
 __all__ = [
     "SGD",
-    "SVRG",
     "AdviceWarning",
-    "Best",
-    "CheckpointWarning",
-    "Client",
-    "ConjugateGradient",
+    "Checkpoint",
     "CountSketch",
     "Dictionary",
     "DropOut",
     "Exact",
     "FastFedDualAvg",
+    "Faulty",
     "FedAvg",
     "FedDualAvg",
     "FedGradMP",
@@ -74,56 +57,31 @@ __all__ = [
     "FedIterHT",
     "FedMid",
     "Federation",
-    "FewRowsWarning",
     "GaussianNoise",
     "GradientDescent",
-    "InterruptedWarning",
-    "KSVDFit",
+    "History",
     "LargestEntries",
-    "LocalSteps",
     "LogisticLoss",
     "Mean",
     "Median",
     "Newton",
-    "NormalEquations",
-    "Overall",
+    "NewtonOnSupport",
     "PerAtom",
     "PerOutput",
-    "PooledConjugateGradient",
-    "PooledNewton",
-    "RehearsalWarning",
-    "Result",
-    "RisingObjectiveWarning",
     "SecureSum",
-    "SeparationWarning",
-    "Shape",
     "SharedSupportGradMP",
-    "SmallSiteWarning",
     "SoftmaxLoss",
     "SquaredLoss",
-    "StandardBasis",
-    "Trial",
     "TrimmedMean",
-    "Tuning",
-    "Written",
-    "accuracy",
     "accuracy_on",
-    "approx_tau",
-    "datasets",
     "digits_by_writer",
-    "federate",
-    "fit_ksvd",
-    "from_json",
     "gaussian_dictionary",
     "ksvd",
-    "make_sensing",
     "make_sparse_regression",
     "polish",
     "simulate",
     "stop_at",
     "stop_when_stalled",
-    "theory",
-    "to_json",
     "tune",
 ]
 

@@ -72,7 +72,7 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     --------
     >>> import fgmp
     >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-    >>> found = fgmp.approx_tau(dictionary, [5.0, 1.0, 0.0], sparsity=1)
+    >>> found = fgmp.approximation.approx_tau(dictionary, [5.0, 1.0, 0.0], sparsity=1)
     >>> found.support.tolist(), round(found.error, 6), round(found.eta, 6), found.exact
     ([0], 1.0, 1.0, True)
     """

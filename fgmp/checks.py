@@ -7,10 +7,8 @@ dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterable, Mapping
 from numbers import Integral
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,7 +24,6 @@ __all__ = [
     "check_mapping",
     "check_number",
     "check_option",
-    "check_path",
     "check_protocol",
     "check_real",
     "check_seed",
@@ -94,7 +91,7 @@ def check_number(
 ) -> float:
     """Return `value` as a finite float within the bounds, or raise a ValueError that names it."""
     limits = {"above": above, "at least": at_least, "at most": at_most}
-    words = [f"{word} {limit:g}" for word, limit in limits.items() if limit is not None]
+    words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
     if (
         not isinstance(value, (int, float, np.integer, np.floating))
         or isinstance(value, (bool, np.timedelta64))
@@ -103,7 +100,7 @@ def check_number(
         or (at_least is not None and value < at_least)
         or (at_most is not None and value > at_most)
     ):
-        raise ValueError(f"{name} is {shown(value)}; expected a finite number {' and '.join(words)}".rstrip())
+        raise ValueError(f"{name} is {shown(value)}; expected a finite number {words}".rstrip())
     return float(value)
 
 
@@ -155,13 +152,6 @@ def check_mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
     if not isinstance(value, Mapping):
         raise ValueError(f"{name} is {shown(value)}; expected {expected}")
     return dict(value)
-
-
-def check_path(name: str, value: Any, expected: str = "a path") -> Path:
-    """Return a path, or raise a ValueError."""
-    if not isinstance(value, (str, os.PathLike)) or "\0" in os.fspath(value):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
-    return Path(value)
 
 
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
@@ -222,7 +212,7 @@ def check_sparse(name: str, value: Any) -> Any:
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"{name} is no valid sparse matrix: {error}") from None
+        raise ValueError(f"{name} is no valid sparse matrix: {error}; expected indices within its shape") from None
     if not np.isfinite(matrix.data).all():
         entries = matrix.tocoo()
         bad = np.flatnonzero(~np.isfinite(entries.data))

@@ -13,7 +13,7 @@ from typing import TextIO
 
 import click
 
-from .datasets.downloads import DOWNLOADS, DataFile, data_folder, fetch
+from .datasets.downloads import DOWNLOADS, data_folder, fetch
 
 __all__ = ["main"]
 
@@ -35,14 +35,15 @@ def data() -> None:
 @data.command("list")
 def list_data() -> None:
     """List the data sets: files, licences, and what is there."""
-    with _clear_errors():
-        folder = data_folder()
-    rows = [("set", "file", "licence", "state")]
-    rows += [("digits", "8 x 8, in scikit-learn", "CC BY 4.0", "there")]
-    rows += [(name, file.name, file.licence, _state(file, folder)) for name in DOWNLOADS for file in DOWNLOADS[name]]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    folder = data_folder()
+    rows = [("set", "file", "licence", "state"), ("digits", "8 x 8, in scikit-learn", "CC BY 4.0", "there")]
+    for name, files in DOWNLOADS.items():
+        for file in files:
+            packed = "there, not unpacked" if (folder / file.name).exists() else "missing"
+            rows.append((name, file.name, file.licence, "there" if file.is_there(folder) else packed))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
     source = "named by FGMP_DATA" if os.environ.get("FGMP_DATA") else "the environment variable FGMP_DATA names another"
     click.echo(f"\nfolder: {folder} ({source})")
 
@@ -56,12 +57,6 @@ def fetch_data(name: str) -> None:
     click.echo(f"{name} is complete in {folder}")
     for file in DOWNLOADS[name]:
         click.echo(f"  {file.name}: {file.what}. Licence: {file.licence}")
-
-
-def _state(file: DataFile, folder: Path) -> str:
-    if file.is_there(folder):
-        return "there"
-    return "there, not unpacked" if (folder / file.name).exists() else "missing"
 
 
 @main.command()
@@ -86,15 +81,16 @@ def predict(model: Path, table: TextIO) -> None:
         if missing := [name for name in names if name not in header]:
             raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
         X = np.array([[float(row[header.index(name)]) for name in names] for row in rows]).reshape(-1, len(names))
-    classes: list[str] = []
+    header, columns = ["prediction"], []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the columns are in order, and X is an array without names
-        columns = [fitted.predict(X)] if rows else []
+        if rows:
+            columns = [fitted.predict(X)]
         if rows and hasattr(fitted, "predict_proba"):
-            classes = [f"probability of {label}" for label in fitted.classes_.tolist()]
+            header += [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns += [*fitted.predict_proba(X).T]
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(["prediction", *classes])
+    writer.writerow(header)
     writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
 
 

@@ -20,8 +20,8 @@ _ANY_ORDER = {"reassoc", "nsz", "contract"}
 
 
 def numba_serves() -> bool:
-    """Whether Numba is installed, and the environment has no ``FGMP_NUMBA=0``."""
-    return os.environ.get("FGMP_NUMBA") != "0" and _is_installed()
+    """Whether Numba is installed, and nobody asked for the printed forms (``FGMP_READABLE=1``)."""
+    return os.environ.get("FGMP_READABLE") != "1" and _is_installed()
 
 
 @lru_cache(maxsize=1)

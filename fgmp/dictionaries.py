@@ -8,6 +8,7 @@ matrix Psi'Psi are enough for selections, projections and norms, so a client nee
 from __future__ import annotations
 
 import math
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_kind, check_option, check_seed
-from .federation import Client
 from .linear_systems import SMALLEST_SHARE, solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
@@ -36,18 +36,27 @@ class StandardBasis:
 
     orthonormal = True
 
+    def __init__(self) -> None:
+        self.selection: Selection = PER_OUTPUT
+
+    def counting(self, selection: Selection) -> StandardBasis:
+        """The same atoms, of which a selection says what counts as one of the tau."""
+        counting = copy(self)
+        counting.selection = selection
+        return counting
+
     def n_atoms(self, n_features: int) -> int:
         """Number of atoms d for signals of `n_features`."""
         return n_features
 
-    def prepare(self, client: Client) -> Client:
-        """The client with A_i Psi in place of A_i; here the client itself."""
-        if isinstance(client.features, LinearOperator):
+    def products(self, features: Any) -> Any:
+        """A Psi: the features in the coordinates of the atoms; here the features themselves."""
+        if any(isinstance(part, LinearOperator) for part in _parts(features)):
             raise ValueError(
-                "features of the client are streamed, not stored; expected stored features, or a method with a "
-                "dictionary, which needs A_i Psi only"
+                "As are streamed, not stored; expected stored features, or a method with a dictionary, which needs "
+                "A_i Psi only"
             )
-        return client
+        return features
 
     def synthesise(self, coefficients: Array) -> Array:
         """The signal x = Psi alpha."""
@@ -57,7 +66,7 @@ class StandardBasis:
         """Psi' x, the inner products of a model with every atom."""
         return model.dense()
 
-    def approximate(self, correlations: Array, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
+    def approximate(self, correlations: Array, sparsity: int) -> Support:
         """approx_tau: the support of at most `sparsity` atoms that approximates w, given Psi' w.
 
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
@@ -68,20 +77,18 @@ class StandardBasis:
         correlations : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
             Psi' w.
         sparsity : int
-            tau.
-        selection : Selection
-            What counts as one of the tau; for a vector, its entries.
+            tau, as the atoms' selection counts.
 
         Returns
         -------
         ndarray of int
             Positions in the flattened coefficients, increasing.
         """
-        return selection.choose(correlations, sparsity)
+        return self.selection.choose(correlations, sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
         """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
-        return selection.choose_of(model, sparsity)
+        return self.selection.choose_of(model, sparsity)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
@@ -144,11 +151,12 @@ class Dictionary(StandardBasis):
     >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
     >>> dictionary.gram.tolist(), dictionary.orthonormal
     ([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0], [2.0, 2.0, 8.0]], False)
-    >>> fgmp.approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
+    >>> fgmp.approximation.approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
     [2]
     """
 
     def __init__(self, atoms: ArrayLike, approximation: str = "omp") -> None:
+        super().__init__()
         self.atoms = check_array("atoms", atoms, ndim=2)
         if 0 in self.atoms.shape:
             raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
@@ -178,13 +186,16 @@ class Dictionary(StandardBasis):
             raise ValueError(f"dictionary has atoms of {self.atoms.shape[0]} features; expected {n_features}")
         return int(self.atoms.shape[1])
 
-    def prepare(self, client: Client) -> Client:
-        """The client with B_i = A_i Psi in place of A_i."""
-        self.n_atoms(client.n_features)
-        with np.errstate(over="ignore", invalid="ignore"):  # what overflows is refused
-            features = client.features @ self.atoms.astype(client.dtype, copy=False)
-            products = np.asarray(features).astype(client.dtype, copy=False)
-        return client.with_features(products)
+    def products(self, features: Any) -> Array:
+        """A Psi, one table of all rows."""
+        parts = _parts(features)
+        self.n_atoms(parts[0].shape[1])
+        atoms = self.atoms.astype(parts[0].dtype, copy=False)
+        with np.errstate(over="ignore", invalid="ignore"):
+            whole = np.concatenate([np.asarray(part @ atoms) for part in parts])
+        if not np.isfinite(whole).all():
+            raise ValueError(f"A Psi overflows in {parts[0].dtype}; expected atoms and features in other units")
+        return np.ascontiguousarray(whole.astype(parts[0].dtype, copy=False))
 
     def synthesise(self, coefficients: Array) -> Array:
         """The signal x = Psi alpha."""
@@ -199,24 +210,24 @@ class Dictionary(StandardBasis):
             product = self.gram @ model.dense()
         return product
 
-    def approximate(self, correlations: Array, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
+    def approximate(self, correlations: Array, sparsity: int) -> Support:
         """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal:
-            return super().approximate(correlations, sparsity, selection)
+            return super().approximate(correlations, sparsity)
         if self.approximation == "thresholding":
-            return super().approximate(self.normalised(correlations), sparsity, selection)
-        return selection.pursue(self.gram, correlations, sparsity)
+            return super().approximate(self.normalised(correlations), sparsity)
+        return self.selection.pursue(self.gram, correlations, sparsity)
 
     def normalised(self, correlations: Array) -> Array:
         """Inner products with the atoms scaled to norm 1, from those with the atoms."""
         scaled: Array = (correlations.T / self.norms).T
         return scaled
 
-    def approximate_model(self, model: SparseModel, sparsity: int, selection: Selection = PER_OUTPUT) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""
         if self.orthonormal:
-            return super().approximate_model(model, sparsity, selection)
-        return self.approximate(self.correlations(model), sparsity, selection)
+            return super().approximate_model(model, sparsity)
+        return self.approximate(self.correlations(model), sparsity)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output."""
@@ -261,6 +272,11 @@ class Dictionary(StandardBasis):
 def check_dictionary(dictionary: Any) -> Any:
     """Return a dictionary, or raise a ValueError where it is something else."""
     return check_kind("dictionary", dictionary, StandardBasis, "a Dictionary or a StandardBasis")
+
+
+def _parts(features: Any) -> tuple[Any, ...]:
+    """The features of all rows, or of the rows of each client."""
+    return features if isinstance(features, tuple) else (features,)
 
 
 def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **options: str) -> Dictionary:

@@ -2,7 +2,7 @@
 
 Every atom that K-SVD can produce is a combination of training frames. With X = Q Y (thin QR of the frames, as
 columns) all inner products and errors are those of the small matrix Y, so the algorithm runs on Y and the atoms are
-lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80.
+lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80. scikit-learn codes.
 """
 
 from __future__ import annotations
@@ -45,30 +45,7 @@ class KSVDFit:
 
 
 def ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None) -> Dictionary:
-    """Learn a dictionary by K-SVD: the dictionary of `fit_ksvd`, which says more.
-
-    Parameters
-    ----------
-    frames : array_like, shape (n_frames, n_features) or (n_frames, height, width)
-        The training frames. Not modified.
-    n_atoms : int
-        Number of atoms, at most the number of frames.
-    sparsity : int
-        Atoms in the approximation of each frame, from 1 to n_atoms.
-    iterations : int, default 30
-        Sweeps over the atoms.
-    rng : int, Generator or None
-        Which frames the first atoms are.
-
-    Returns
-    -------
-    Dictionary
-        `n_atoms` atoms of norm 1 and, for images, of length height * width.
-
-    Raises
-    ------
-    ValueError
-        See `fit_ksvd`.
+    """Learn a dictionary by K-SVD: the dictionary of `fit_ksvd`, which says more, with the same parameters.
 
     Examples
     --------
@@ -110,17 +87,6 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     rng : int, Generator or None
         Which frames the first atoms are.
 
-    Returns
-    -------
-    KSVDFit
-        ``dictionary``, ``codes`` and ``errors``.
-
-    Raises
-    ------
-    ValueError
-        Where frames are not finite, are fewer than n_atoms, or too many of them are the same up to a factor; where
-        n_atoms, sparsity or iterations is out of its range.
-
     References
     ----------
     .. [1] M. Aharon, M. Elad, A. Bruckstein, "K-SVD: An algorithm for designing overcomplete dictionaries for sparse
@@ -138,9 +104,8 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     # Products of very large or very small numbers would leave the range of floats.
     unit = np.abs(signals).max() or 1.0
     basis, coordinates = qr(signals / unit, mode="economic", overwrite_a=True, check_finite=False)
-    atoms, codes, errors = _iterate(
-        coordinates, _first_atoms(coordinates, order, n_atoms, sparsity), sparsity, iterations
-    )
+    atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
+    codes, errors = _iterate(coordinates, atoms, sparsity, iterations)
     return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
 
 
@@ -186,23 +151,21 @@ def _different(directions: Matrix, count: int) -> Matrix:
     return chosen[:, :found]
 
 
-def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, Matrix, list[float]]:
+def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, list[float]]:
+    """The codes in the end and the errors; the atoms change in place."""
     codes, size, rounding = _code(signals, atoms, sparsity), float(np.linalg.norm(signals)), _rounding(signals)
-    residuals = _residuals(signals, atoms, codes)
+    residuals = signals.T - codes.T @ atoms.T
     errors = [float(np.linalg.norm(residuals)) / size]
     for _ in range(iterations):
         for j in np.flatnonzero(codes.any(axis=1)):
             _update_atom(residuals, atoms, codes, int(j), rounding)
-        codes, residuals = _code_again(signals, atoms, codes, residuals, sparsity)
+        new = _code(signals, atoms, sparsity)
+        left = signals.T - new.T @ atoms.T
+        better = np.linalg.norm(left, axis=1) < np.linalg.norm(residuals, axis=1)
+        codes[:, better], residuals[better] = new[:, better], left[better]
         _replace_unused(signals, atoms, codes, residuals)
         errors.append(float(np.linalg.norm(residuals)) / size)
-    return atoms, codes, errors
-
-
-def _residuals(signals: Matrix, atoms: Matrix, codes: Matrix) -> Matrix:
-    """What the codes leave of each signal, shape (n_signals, n_features)."""
-    left: Matrix = signals.T - codes.T @ atoms.T
-    return left
+    return codes, errors
 
 
 def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
@@ -247,30 +210,19 @@ def _leading_direction(rows: Matrix) -> tuple[Matrix, float]:
     return direction / (np.linalg.norm(direction) or 1.0), float(np.sqrt(max(value[0], 0.0)))
 
 
-def _code_again(
-    signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix, sparsity: int
-) -> tuple[Matrix, Matrix]:
-    """Step 2: new codes where they are better, and what they leave."""
-    new = _code(signals, atoms, sparsity)
-    left = _residuals(signals, atoms, new)
-    kept = np.linalg.norm(left, axis=1) >= np.linalg.norm(residuals, axis=1)
-    new[:, kept], left[kept] = codes[:, kept], residuals[kept]
-    return new, left
-
-
 def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix) -> None:
     """Step 3, in place: atoms that no signal uses become the worst represented signals."""
     users = np.count_nonzero(codes, axis=1)
     if users.all():
         return
-    directions, rounding = _normalised(signals), _rounding(signals)
+    directions = _normalised(signals)
     alike = np.count_nonzero(np.abs(atoms.T @ directions) > _PARALLEL, axis=0)  # atoms that are like a signal
     while not users.all():
         j = int(users.argmin())
         errors = np.linalg.norm(residuals, axis=1)
         errors[alike > 0] = 0
         worst = int(errors.argmax())
-        if errors[worst] <= rounding:
+        if errors[worst] <= _rounding(signals):
             return
         alike -= np.abs(atoms[:, j] @ directions) > _PARALLEL
         atoms[:, j] = directions[:, worst]

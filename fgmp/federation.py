@@ -1,93 +1,159 @@
-"""Who holds which data, with which weight.
+"""Who holds which data: one table of rows, of which every client has a slice, and the weights p_i.
 
-`Client` computes predictions, gradients and objectives on its own rows; `Federation` is the clients with weights p_i.
+`Client` computes predictions, gradients and objectives on its own rows; `Federation` is all clients, and answers for
+them where a run asks.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
+import joblib
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_array, check_integer, check_kind, check_sequence, precision_of
-from .client import Client
-from .frames import federation_from_frame
+from .checks import as_array, check_array, check_integer, check_kind, check_sequence, check_sparse, precision_of
+from .frames import rows_by_site
 from .labels import Labels, coded_for, labels_behind
 from .losses import Loss, SquaredLoss, loss_named
-from .models import Array, SparseModel
-from .shapes import Shape, in_words, scaled
+from .models import Array, SparseModel, Support, dense
+from .shapes import Shape, scaled
 from .sparse_features import SparseFeatures, stacked
 
-__all__ = ["Client", "Federation", "check_federation"]
+__all__ = ["Client", "Federation", "check_federation", "minibatches"]
+
+_MOST = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
+class Client:
+    """One client: the objective f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j) and the rows behind it.
+
+    Attributes
+    ----------
+    features : ndarray or SparseFeatures, shape (n_samples, n_features)
+        A_i, a slice of the federation's table; or a LinearOperator, which is streamed and never stored.
+    targets : ndarray, shape (n_samples,)
+        y_i, as the loss knows them.
+    loss : Loss
+    key : int
+        Who the client is: its random draws depend on the seed, the round and this key, and on nobody else.
+    """
+
+    features: Any
+    targets: Array
+    loss: Loss
+    key: int = 0
+
+    def __repr__(self) -> str:
+        return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: of the models and the features."""
+        found: np.dtype[Any] = np.dtype(self.features.dtype)
+        return found
+
+    @property
+    def n_samples(self) -> int:
+        """|D_i|."""
+        return int(self.features.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of A_i."""
+        return int(self.features.shape[1])
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model for this client."""
+        return self.loss.model_shape(self.n_features)
+
+    @cached_property
+    def n_outputs(self) -> int:
+        """Columns of a model: 1 where it is a vector."""
+        return math.prod(self.model_shape[1:])
+
+    def columns(self, support: Support) -> Array:
+        """The columns of A_i on a support, dense, shape (n_samples, k)."""
+        picked: Array = self.features.take(support, axis=1)
+        return picked
+
+    def predictions(self, x: Array | SparseModel) -> Array:
+        """A_i x."""
+        return _predictions(self.features, x)
+
+    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
+        """The gradient of f_i at x, or of g_ij, where `rows` names the minibatch j."""
+        A, y = (self.features, self.targets) if rows is None else (self.features.take(rows, axis=0), self.targets[rows])
+        derivative = self.loss.derivative(_predictions(A, x), y) * self.loss.row_weight(len(y))
+        gradient: Array = (derivative.T @ A).T  # one contiguous column for each output
+        return gradient
+
+    def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
+        """`count` minibatches of `batch_size` rows without replacement; None, the full batch, where that is the size.
+
+        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches. A client
+        with fewer rows uses all of them.
+        """
+        return minibatches(rng, self.n_samples, batch_size, count)
+
+    def objective(self, x: Array | SparseModel) -> float:
+        """f_i(x)."""
+        total = self.loss.values(self.predictions(x), self.targets).sum()
+        return float(total * self.loss.row_weight(self.n_samples))
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Federation:
     """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x) (paper, Section II).
 
-    Parameters
+    `from_arrays` and `from_frame` make one of data that people have, and check them; `of` makes one of clients.
+
+    Attributes
     ----------
-    clients : tuple of Client
-        Kept in the order of their keys, so that the order in which they are given changes nothing.
+    features : ndarray or SparseFeatures, shape (M, n_features)
+        The rows of all clients, one client after another; or a tuple of LinearOperator, one for each client.
+    targets : ndarray, shape (M,)
+    offsets : ndarray of int, shape (n_clients + 1,)
+        Client i holds the rows offsets[i] to offsets[i + 1].
+    loss : Loss
     weights : ndarray, shape (n_clients,)
-        The p_i, in the order of the clients given; they are scaled to sum to one.
+        The p_i, which sum to one.
     truth : ndarray or None
         x#, the model that made the data, where there is one.
+    keys : ndarray of int, shape (n_clients,)
+        Who the clients are, increasing.
     labels : tuple of two values, or None
         What the data call the -1 and +1 of the logistic loss.
     feature_names, site_names : tuple or None
-        What the columns and the clients are called, these by their key, where they came from a table.
+        What the columns and the clients are called, where they came from a table.
     """
 
-    clients: tuple[Client, ...]
+    features: Any
+    targets: Array
+    offsets: Support
+    loss: Loss
     weights: Array
     truth: Array | None = None
+    keys: Support = None  # type: ignore[assignment]
     labels: Labels | None = None
     feature_names: tuple[str, ...] | None = None
     site_names: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        clients = tuple(check_sequence("clients", self.clients, "a sequence of Client"))
-        if not clients:
-            raise ValueError("clients is empty; expected at least one client")
-        for client in clients:
-            check_kind("clients", client, Client, "a sequence of Client, which all are one")
-        _check_alike(clients)
-        keys = [client.key for client in clients]
-        if len(set(keys)) < len(keys):
-            raise ValueError(f"clients have keys {keys}; expected no key twice")
-        weights = scaled(self.weights, len(clients))
-        order = np.argsort(keys)
-        object.__setattr__(self, "clients", tuple(clients[i] for i in order))
-        object.__setattr__(self, "weights", weights[order])
-        rows, first = tuple(client.n_samples for client in self.clients), clients[0]
-        shape = Shape(first.n_features, first.loss, rows, tuple(sorted(keys)), self.weights, first.dtype)
-        object.__setattr__(self, "_shape", shape)
-        if self.truth is not None:
-            truth = check_array("truth", self.truth)
-            if truth.shape != self.model_shape:
-                raise ValueError(f"truth has shape {truth.shape}; expected {self.model_shape}")
-            object.__setattr__(self, "truth", truth)
-        self._check_names()
+        if self.keys is None:
+            object.__setattr__(self, "keys", np.arange(len(self.weights)))
 
     def __repr__(self) -> str:
-        return in_words(self)
-
-    def _check_names(self) -> None:
-        counts = {"labels": 2, "feature_names": self.n_features, "site_names": None}
-        for name, count in counts.items():
-            given = getattr(self, name)
-            if given is None:
-                continue
-            several = tuple(check_sequence(name, given, "a sequence, or None"))
-            if count is not None and len(several) != count:
-                raise ValueError(f"{name} has {len(several)} entries; expected {count}")
-            object.__setattr__(self, name, several)
+        rows = f"{len(self.targets)} rows of {self.n_features} features"
+        return f"Federation({self.n_clients} clients, {rows}, {self.loss!r})"
 
     @classmethod
     def from_arrays(
@@ -104,10 +170,9 @@ class Federation:
         Parameters
         ----------
         As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
-            The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified; an array
-            in Fortran order (C order for softmax, and for at most 8,192 entries) is not copied, any other is copied
-            once. SciPy's sparse matrices and arrays stay sparse, and CSR is not copied. One array of shape
-            (n_clients, n_samples, n_features) is checked in one pass: faster where clients are many and small.
+            The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified. SciPy's sparse
+            matrices stay sparse. A LinearOperator is a matrix that is streamed and never stored; it serves methods with
+            a dictionary, which need A_i Psi once. One array of shape (n_clients, n_samples, n_features) is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -146,47 +211,172 @@ class Federation:
         if len(As) == 0:
             raise ValueError("As is empty; expected at least one client")
         ys, kept = coded_for(loss, ys, labels)
-        clients = _clients_at_once(block, ys, loss) or _clients_one_by_one(As, ys, loss)
-        given: Any = [client.n_samples for client in clients] if weights is None else weights
-        return cls(tuple(clients), given, truth, kept)  # type: ignore[arg-type]
+        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
+        loss = loss_named(loss, targets)
+        table = _whole(block)
+        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)] if table is None else list(table)
+        for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
+            if A.shape[1] != matrices[0].shape[1]:
+                raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]")
+            if len(y) != A.shape[0]:
+                raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
+        targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
+        federation = cls._of(matrices, targets, loss, weights, table)
+        return replace(federation, truth=_true("truth", truth, federation.model_shape), labels=kept)
 
-    from_frame = classmethod(federation_from_frame)
+    @classmethod
+    def from_frame(
+        cls,
+        df: Any,
+        *,
+        site: str,
+        target: str,
+        features: Sequence[str] | None = None,
+        loss: str | Loss = "squared",
+        weights: ArrayLike | None = None,
+    ) -> Federation:
+        """Build a federation from a table: one client for each value of the column `site`.
+
+        Parameters
+        ----------
+        df : pandas.DataFrame, polars.DataFrame or another table that narwhals reads
+            It is not modified.
+        site, target : str
+            The column that says whose row it is, and that of the targets y: labels as in `from_arrays`.
+        features : sequence of str, optional
+            The columns of the matrices A_i, in this order; all others by default. float32 stays float32 where all are.
+        loss, weights
+            As in `from_arrays`; the weights in the order of the sorted sites.
+
+        Returns
+        -------
+        Federation
+            With ``feature_names`` and ``site_names``, the sorted values of `site`.
+
+        Raises
+        ------
+        TypeError
+            Where `df` is not a table.
+        ValueError
+            Where a column is missing, or does not hold in every row what it is for; the message names it.
+        """
+        table = rows_by_site(df, site, target, features, loss)
+        built = cls.from_arrays(table.As, table.ys, loss, weights)
+        return replace(built, feature_names=table.feature_names, site_names=table.site_names)
+
+    @classmethod
+    def of(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
+        """The federation of some clients, in the order of their keys, whatever order they come in.
+
+        Parameters
+        ----------
+        clients : sequence of Client
+            Of one loss, precision and number of features, with different keys.
+        weights : array_like, default |D_i| / sum |D_i|
+            In the order of `clients`.
+        **others
+            `truth`, `labels`, `feature_names`, `site_names`.
+        """
+        clients = list(clients)
+        keys = np.array([client.key for client in clients])
+        if not len(keys) or len(np.unique(keys)) < len(keys):
+            raise ValueError(f"clients have keys {keys.tolist()}; expected at least one client, and no key twice")
+        order, first = np.argsort(keys), clients[0]
+        p = scaled([client.n_samples for client in clients] if weights is None else weights, len(clients))
+        parts = [clients[i] for i in order]
+        for client in parts:
+            if (client.n_features, client.loss) != (first.n_features, first.loss):
+                raise ValueError(f"client {client.key} is {client!r}; expected features and loss of {first!r}")
+        made = cls._of([c.features for c in parts], [c.targets for c in parts], first.loss, p[order])
+        return replace(made, keys=keys[order], **others)
+
+    @classmethod
+    def _of(
+        cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any, table: Array | None = None
+    ) -> Federation:
+        """The table of what was checked, in one precision; `table` has all matrices in one piece already."""
+        n_features = matrices[0].shape[1]
+        if (size := math.prod(loss.model_shape(n_features))) > _MOST:
+            raise ValueError(
+                f"As[0] has shape {matrices[0].shape}, for a model of {size} coefficients; expected at most {_MOST}: "
+                "indices travel as 32-bit integers"
+            )
+        precision = np.result_type(*{A.dtype for A in matrices})
+        features: Any
+        if any(isinstance(A, LinearOperator) for A in matrices):
+            for i, A in enumerate(matrices):
+                if A.dtype != precision:
+                    raise ValueError(f"As[{i}] is streamed in {A.dtype}; expected {precision}, as other clients have")
+            features = tuple(matrices)
+        elif any(isinstance(A, SparseFeatures) for A in matrices):
+            features = stacked([A.astype(precision, copy=False) for A in matrices])
+        elif table is not None:
+            features = table.reshape(-1, n_features)
+        elif len(matrices) == 1:
+            features = np.ascontiguousarray(matrices[0])
+        else:
+            features = np.empty((sum(len(A) for A in matrices), n_features), precision)
+            np.concatenate(matrices, out=features)
+        counts = np.array([len(y) for y in targets])
+        y = np.concatenate(targets)
+        offsets = np.concatenate([[0], np.cumsum(counts)])
+        p = scaled(counts if weights is None else weights, len(counts))
+        return cls(features, y.astype(precision, copy=False) if y.dtype.kind == "f" else y, offsets, loss, p)
 
     @property
     def n_clients(self) -> int:
         """N."""
-        return len(self.clients)
+        return len(self.weights)
+
+    def __len__(self) -> int:
+        return len(self.weights)
 
     @property
     def n_features(self) -> int:
         """The dimension n of the signals."""
-        return self.clients[0].n_features
-
-    @property
-    def loss(self) -> Loss:
-        """The loss of the clients."""
-        return self.clients[0].loss
+        return int((self.features[0] if isinstance(self.features, tuple) else self.features).shape[1])
 
     @property
     def model_shape(self) -> tuple[int, ...]:
         """Shape of a model x."""
-        return self.clients[0].model_shape
+        return self.loss.model_shape(self.n_features)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64, as the data."""
-        return self.clients[0].dtype
+        found: np.dtype[Any] = np.dtype((self.features[0] if isinstance(self.features, tuple) else self.features).dtype)
+        return found
 
-    @property
-    def rows(self) -> tuple[int, ...]:
+    @cached_property
+    def float_targets(self) -> Array:
+        """The targets in the precision of the features, labels of classes too."""
+        return self.targets.astype(self.dtype, copy=False)
+
+    @cached_property
+    def rows(self) -> Support:
         """|D_i|, the rows of each client."""
-        return self.shape.rows
+        return np.diff(self.offsets)
 
-    @property
+    @cached_property
     def shape(self) -> Shape:
         """What a server knows of the federation: all that `start` and `check` of a method need."""
-        shape: Shape = vars(self)["_shape"]
-        return shape
+        return Shape(self.n_features, self.loss, self.rows.tolist(), self.keys.tolist(), self.weights, self.dtype)
+
+    @cached_property
+    def clients(self) -> tuple[Client, ...]:
+        """The clients, each a view of its rows."""
+        return tuple(map(self.client, range(self.n_clients)))
+
+    def client(self, place: int) -> Client:
+        """One of the clients, by its place in the federation."""
+        begin, end = self.offsets[place], self.offsets[place + 1]
+        features = self.features[place] if isinstance(self.features, tuple) else self.features[begin:end]
+        return Client(features, self.targets[begin:end], self.loss, int(self.keys[place]))
+
+    def part(self, places: Any) -> Federation:
+        """The federation of some of the clients, by their places, with weights that sum to one."""
+        places = np.flatnonzero(places) if np.asarray(places).dtype == bool else np.asarray(places, np.intp)
+        return Federation.of([self.client(i) for i in places], self.weights[places], truth=self.truth)
 
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
@@ -196,7 +386,7 @@ class Federation:
         if x.shape != self.model_shape:
             raise ValueError(f"x has shape {x.shape}; expected {self.model_shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(sum(p * client.objective(x) for p, client in zip(self.weights, self.clients, strict=True)))
+            return float(self.weights @ self.objectives(x)[1])
 
     def label(self, predictions: ArrayLike) -> Array:
         """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""
@@ -208,35 +398,71 @@ class Federation:
         Where a row weighs more or less than it would in one place, the rows of the squared loss are scaled by the
         square root of the ratio; for other losses that is a ValueError.
         """
-        counts = [client.n_samples for client in self.clients]
-        each = np.array([self.loss.row_weight(count) for count in counts])
-        scales = np.sqrt(self.weights * each / self.loss.row_weight(sum(counts)))
-        alike = bool(np.allclose(scales, 1, rtol=1e-12))
-        if not alike and not isinstance(self.loss, SquaredLoss):
-            raise ValueError(
-                f"weights are not in proportion to the rows of the clients; expected that for the loss {self.loss!r}"
-            )
-        parts = [(client.features, client.targets) for client in self.clients]
-        if not alike:
-            parts = [(s * A, s * y) for s, (A, y) in zip(scales.astype(self.dtype), parts, strict=True)]
-        matrices, vectors = zip(*parts, strict=True)
-        several = any(isinstance(A, SparseFeatures) for A in matrices)
-        features, targets = stacked(matrices) if several else np.concatenate(matrices), np.concatenate(vectors)
-        return Federation((Client(features, targets, self.loss, 0),), np.ones(1), self.truth, self.labels)
-
-    def check_sparsity(self, sparsity: int, n_atoms: int) -> None:
-        """Raise a ValueError where a sparsity is larger than the number of atoms."""
-        check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
-
-    def check_batch_size(self, batch_size: int | None) -> None:
-        """Raise a ValueError where a minibatch has more rows than some client holds; None is the full batch."""
-        if batch_size is not None:
-            smallest = min(client.n_samples for client in self.clients)
-            check_integer("batch_size", batch_size, at_most=smallest, why="the rows of the smallest client")
+        if isinstance(self.features, tuple):
+            raise ValueError("features are streamed, or centred apart; expected them stored, and centred alike")
+        counts, total = self.rows, len(self.targets)
+        each = np.array([self.loss.row_weight(int(count)) for count in counts])
+        scales = np.sqrt(self.weights * each / self.loss.row_weight(total))
+        features, targets = self.features, self.targets
+        if not np.allclose(scales, 1, rtol=1e-12):
+            if not isinstance(self.loss, SquaredLoss):
+                raise ValueError(
+                    f"weights are not in proportion to the rows of the clients; expected that for the loss {self.loss}"
+                )
+            by_row = np.repeat(scales, counts).astype(self.dtype)
+            several = isinstance(features, SparseFeatures)
+            features = features.times_rows(by_row) if several else features * by_row[:, None]
+            targets = targets * by_row
+        return replace(
+            self, features=features, targets=targets, offsets=np.array([0, total]), weights=np.ones(1),
+            keys=np.array([0]), site_names=None,
+        )  # fmt: skip
 
     def check_cohort(self, cohort_size: int | None) -> int:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
-        return self.shape.check_cohort(cohort_size)
+        return check_cohort(cohort_size, self.n_clients)
+
+    # What a run asks of whoever carries its messages (`fgmp.rounds.Channel`).
+
+    def serving(self, method: Any) -> Federation:
+        """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi."""
+        features = method.dictionary.products(self.features)
+        return self if features is self.features else replace(self, features=features)
+
+    def ask(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
+        """What each client of a cohort makes of a message, in the order of the cohort."""
+        together = call.exchange.together
+        answers: Sequence[Any] | None = None if together is None else together(self, call, message, cohort)
+        if answers is not None:
+            return answers
+        return [call.answer_of(self.clients[i], message) for i in cohort]
+
+    def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Any, Array]:
+        """The places of those who tell (here everybody asked), and f_i(x) of each."""
+        if places is not None and len(places) < self.n_clients:
+            return places, np.array([self.clients[i].objective(x) for i in places])
+        values = self.loss.values(_predictions(self.features, x), self.targets)
+        sums = np.add.reduceat(values, self.offsets[:-1])
+        return np.arange(self.n_clients), sums * self._row_weights
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
+
+    def identity(self) -> dict[str, Any]:
+        """What makes it this federation and no other, for checkpoints, by name."""
+        parts = self.features if isinstance(self.features, tuple) else (self.features,)
+        table = joblib.hash((list(map(_numbers, parts)), self.offsets))
+        others = {"data": (table, joblib.hash(self.targets)), "truth": joblib.hash(self.truth), "loss": self.loss}
+        return others | {"keys": joblib.hash(self.keys), "weights": joblib.hash(self.weights)}
+
+
+def _numbers(features: Any) -> Any:
+    """What features hold, without what they keep besides; of those that are streamed the shape."""
+    if isinstance(features, SparseFeatures):
+        S = features.stored
+        return S.shape, S.data, S.indices, S.indptr, features.left, features.centre, features.at
+    return features.shape if isinstance(features, LinearOperator) else features
 
 
 def check_federation(name: str, federation: Any) -> Federation:
@@ -245,52 +471,82 @@ def check_federation(name: str, federation: Any) -> Federation:
     return found
 
 
-def _check_alike(clients: Sequence[Client]) -> None:
-    """Raise a ValueError where clients have models of several shapes, or other precisions."""
-    first = clients[0]
-    for client in clients:
-        if client.n_features != first.n_features or client.model_shape != first.model_shape:
-            raise ValueError(
-                f"clients have models of shape {first.model_shape} and, that with key {client.key}, "
-                f"{client.model_shape}; expected one shape"
-            )
+def check_cohort(cohort_size: int | None, n_clients: int) -> int:
+    """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
+    if cohort_size is None:
+        return n_clients
+    return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
-def _clients_at_once(As: Any, ys: Any, loss: str | Loss) -> list[Client] | None:
-    """Clients whose rows are one array; None where they are not, or where one is wrong: who, `Client.named` says."""
-    if not isinstance(As, np.ndarray) or isinstance(As, np.ma.MaskedArray) or As.ndim != 3 or not As.flags.c_contiguous:
+def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
+    """`Client.minibatches` of `n_rows` rows."""
+    if batch_size is None or batch_size >= n_rows:
+        return iter([None] * count)
+    return iter(rng.random((count, n_rows)).argpartition(batch_size - 1, axis=1)[:, :batch_size])
+
+
+def _predictions(A: Any, x: Array | SparseModel) -> Array:
+    """A x; a sparse model touches its own columns only, unless that is no less work."""
+    if isinstance(A, tuple):
+        return np.concatenate([_predictions(part, x) for part in A])
+    if isinstance(A, LinearOperator):
+        streamed: Array = A @ dense(x)
+        return streamed
+    if isinstance(x, SparseModel):
+        few = 4 * len(x.atoms) <= A.shape[1]
+        if isinstance(A, SparseFeatures):
+            few = A.shape[0] * len(x.atoms) <= A.n_stored
+        if few:
+            A, x = A.take(x.atoms, axis=1), x.values if len(x.shape) == 1 else x.dense()[x.atoms]
+        else:
+            x = x.dense()
+    if x.ndim == 1 or isinstance(A, SparseFeatures):
+        product: Array = A @ x
+        return product
+    by_output: Array = (x.T @ A.T).T  # one contiguous column for each output
+    return by_output
+
+
+def _whole(block: Any) -> Array | None:
+    """One array of all matrices, checked in one pass, as a table in one piece; None where it is something else."""
+    if not isinstance(block, np.ndarray) or isinstance(block, np.ma.MaskedArray) or block.ndim != 3:
         return None
-    try:
-        targets = check_array("ys", ys, ndim=2)
-        if targets.shape != As.shape[:2]:
+    if not block.size or block.dtype.kind not in "fiub":
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(block.sum()):
             return None
-        return Client.alike(As, targets, loss_named(loss, [targets]))
-    except ValueError:
+    whole: Array = np.ascontiguousarray(check_array("As", block, ndim=3))
+    return whole
+
+
+def _features(name: str, features: Any) -> Any:
+    """Features as a finite matrix, stored densely or sparsely or streamed, or a ValueError that names them."""
+    if isinstance(features, LinearOperator):
+        features = _in_floats(features, precision_of(name, features.dtype))
+    elif isinstance(features, SparseFeatures):
+        precision_of(name, features.dtype)
+    elif sparse.issparse(features):
+        features = SparseFeatures(check_sparse(name, features))
+    else:
+        features = check_array(name, features, ndim=2)
+    if 0 in features.shape:
+        raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
+    return features
+
+
+def _in_floats(A: LinearOperator, precision: np.dtype[Any]) -> LinearOperator:
+    """An operator whose products are of a precision."""
+    if A.dtype == precision:
+        return A
+    return LinearOperator(A.shape, A.matvec, A.rmatvec, A.matmat, precision, A.rmatmat)
+
+
+def _true(name: str, truth: Any, shape: tuple[int, ...]) -> Array | None:
+    """x#, of the shape of a model."""
+    if truth is None:
         return None
-
-
-def _clients_one_by_one(As: Sequence[Any], ys: Sequence[Any], loss: str | Loss) -> list[Client]:
-    targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
-    loss = loss_named(loss, targets)
-    pairs = enumerate(zip(As, targets, strict=True))
-    clients = [Client.named(A, y, loss, i, (f"As[{i}]", f"ys[{i}]")) for i, (A, y) in pairs]
-    for client in clients:
-        if client.n_features != clients[0].n_features:
-            raise ValueError(
-                f"As[{client.key}] has {client.n_features} features; expected {clients[0].n_features}, as As[0]"
-            )
-    precision = np.result_type(*(client.dtype for client in clients))
-    return [_with_precision(client, precision) for client in clients]
-
-
-def _with_precision(client: Client, precision: np.dtype[Any]) -> Client:
-    features, targets = client.features, client.targets
-    if client.dtype == precision and (targets.dtype == precision or targets.dtype.kind != "f"):
-        return client
-    if not isinstance(features, LinearOperator):
-        features = features.astype(precision, copy=False)
-    elif client.dtype != precision:
-        raise ValueError(f"As[{client.key}] is streamed in {client.dtype}; expected {precision}, as other clients have")
-    if targets.dtype.kind == "f":
-        targets = targets.astype(precision, copy=False)
-    return Client.named(features, targets, client.loss, client.key, (f"As[{client.key}]", f"ys[{client.key}]"))
+    found = check_array(name, truth)
+    if found.shape != shape:
+        raise ValueError(f"{name} has shape {found.shape}; expected {shape}")
+    return found

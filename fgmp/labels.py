@@ -8,50 +8,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_array, check_real, check_sequence, shown
+from .checks import as_array, check_array, check_real, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
 
-__all__ = ["Labels", "code_labels", "coded_for", "labels_behind", "takes_labels"]
+__all__ = ["Labels", "coded_for", "labels_behind", "takes_labels"]
 
 Labels = tuple[Any, Any]
-
-_USUAL = ((-1, 1), (0, 1))
 _LABELS = (str, bytes, int, float, np.bool_, np.number)
-
-
-def code_labels(ys: Sequence[Any], labels: Sequence[Any] | None = None) -> tuple[list[Array], Labels]:
-    """Labels of all clients as -1.0 and +1.0, and the two values that stand behind these.
-
-    Parameters
-    ----------
-    ys : sequence of array_like, each of shape (n_samples_i,)
-        Numbers, booleans or strings. A client may have one of the two labels only.
-    labels : sequence of two values, optional
-        What becomes -1, and what becomes +1. By default the two that occur, in increasing order; where only one occurs
-        it has to be -1, 0 or 1 (or a boolean), whose other label is known: 1 alone is taken to be one of -1 and 1.
-
-    Returns
-    -------
-    coded : list of ndarray of float64
-    labels : tuple
-
-    Raises
-    ------
-    ValueError
-        Where there are other labels, or not two; the message names the client.
-    """
-    arrays = [_plain(f"ys[{i}]", y) for i, y in enumerate(ys)]
-    chosen = _found(arrays) if labels is None else _given(labels)
-    coded = []
-    for i, y in enumerate(arrays):
-        positive, negative = y == chosen[1], y == chosen[0]
-        strange = np.flatnonzero(~(positive | negative))
-        if strange.size:
-            both = f"{chosen[0]!r} and {chosen[1]!r}"
-            raise ValueError(f"ys[{i}][{strange[0]}] is no label; expected one of {both}, the labels")
-        coded.append(np.where(positive, 1.0, -1.0))
-    return coded, chosen
 
 
 def takes_labels(loss: Any) -> bool:
@@ -60,12 +24,35 @@ def takes_labels(loss: Any) -> bool:
 
 
 def coded_for(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[Sequence[Any], Labels | None]:
-    """`code_labels` for the logistic loss; for others the targets as they are, and no labels."""
-    if takes_labels(loss):
-        return code_labels(ys, labels)
-    if labels is not None:
-        raise ValueError(f"labels is {shown(labels)}; expected None, because the loss is {loss!r}, no logistic one")
-    return ys, None
+    """The targets of all clients as the loss knows them, and the two values behind -1 and +1; None for other losses.
+
+    Labels are numbers, booleans or strings. `labels` names what becomes -1, then what becomes +1: by default the two
+    that occur, in increasing order. Where only one occurs it has to be -1, 0 or 1 (or a boolean), whose other label is
+    known: 1 alone is taken to be one of -1 and 1.
+    """
+    if not takes_labels(loss):
+        if labels is not None:
+            raise ValueError(f"labels is {shown(labels)}; expected None, because the loss is {loss!r}, no logistic one")
+        return ys, None
+    from sklearn.preprocessing import LabelEncoder  # takes a second
+
+    arrays = [_plain(f"ys[{i}]", y) for i, y in enumerate(ys)]
+    encoder = LabelEncoder()
+    try:
+        codes = encoder.fit_transform(np.concatenate(arrays))
+    except TypeError:
+        raise ValueError("ys hold labels of several kinds, such as numbers and text; expected one kind") from None
+    values = encoder.classes_.tolist()
+    chosen = _known_pair(values) if labels is None else tuple(check_sequence("labels", labels, "two different values"))
+    if len(chosen) != 2 or chosen[0] == chosen[1]:
+        raise ValueError(f"labels is {shown(labels)}; expected two different values, the negative first")
+    for i, y in enumerate(arrays if any(value not in chosen for value in values) else ()):
+        for j, value in enumerate(y.tolist()):
+            if value not in chosen:
+                expected = f"{chosen[0]!r} and {chosen[1]!r}"
+                raise ValueError(f"ys[{i}][{j}] is no label; expected one of {expected}, the labels")
+    signs = np.array([1.0 if value == chosen[1] else -1.0 for value in values])
+    return np.split(signs[codes], np.cumsum([len(y) for y in arrays[:-1]])), chosen
 
 
 def labels_behind(predictions: ArrayLike, labels: Labels | None) -> Array:
@@ -78,46 +65,25 @@ def labels_behind(predictions: ArrayLike, labels: Labels | None) -> Array:
 
 
 def _plain(name: str, y: Any) -> Array:
-    """A vector that can be compared with labels."""
-    try:
-        array: Array = np.asarray(y)
-    except (ValueError, TypeError, OverflowError):
-        raise ValueError(f"{name} is a {type(y).__name__}; expected a vector of labels") from None
-    if array.dtype.kind == "f" or np.ma.is_masked(y):
-        return check_array(name, y, ndim=1)
-    if array.dtype.kind in "US":
-        array = array.astype(object)
+    """A vector of numbers, or of objects that are labels."""
+    array = as_array(name, y)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected 1 dimension")
-    if array.dtype.kind not in "biuO":
-        raise ValueError(f"{name} has dtype {array.dtype}; expected labels: numbers, booleans or strings")
-    for i, value in enumerate(array if array.dtype.kind == "O" else ()):
+    if array.dtype.kind not in "OUS":
+        check_array(name, array)
+        return array
+    for i, value in enumerate(array.tolist()):
         if not isinstance(value, _LABELS) or value != value:
             found = "nan" if isinstance(value, _LABELS) else f"a {type(value).__name__}"
             raise ValueError(f"{name}[{i}] is {found}; expected a label in every row: a number, or text")
-    return array
+    return array.astype(object)
 
 
-def _found(arrays: list[Array]) -> Labels:
-    """The two labels that occur."""
-    values = {value for y in arrays for value in set(y.tolist())}
-    for usual in _USUAL:
-        if values <= set(usual):
-            return (False, True) if all(y.dtype.kind == "b" for y in arrays) else usual
+def _known_pair(values: list[Any]) -> Labels:
+    """The two labels of which these occur."""
+    for usual in ((-1, 1), (0, 1)):
+        if set(values) <= set(usual):
+            return (False, True) if bool in map(type, values) else usual
     if len(values) != 2:
         raise ValueError(f"ys hold {len(values)} different labels; expected two for the logistic loss")
-    try:
-        first, second = sorted(values)
-    except TypeError:
-        first, second = sorted(type(value).__name__ for value in values)
-        raise ValueError(f"ys hold a {first} and a {second} as labels; expected one kind") from None
-    return first, second
-
-
-def _given(labels: Sequence[Any]) -> Labels:
-    expected = "two different values, the negative first"
-    given = check_sequence("labels", labels, expected)
-    if len(given) != 2 or not all(isinstance(label, _LABELS) for label in given) or given[0] == given[1]:
-        raise ValueError(f"labels is {shown(labels)}; expected {expected}")
-    first, second = (label.item() if isinstance(label, np.generic) else label for label in given)
-    return first, second
+    return values[0], values[1]

@@ -19,7 +19,8 @@ class Loss(Protocol):
     """What a method needs of a loss l(z, y): its derivatives in the prediction z, row by row.
 
     The objective of a client with rows a_j and targets y_j is f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j), its gradient
-    (1/|D_i|) A' l'(A x, y), and its Hessian product (1/|D_i|) A' l''(A x, y) A v.
+    (1/|D_i|) A' l'(A x, y), and its Hessian product (1/|D_i|) A' l''(A x, y) A v. A loss that inherits is a mean over
+    the rows for models that are vectors.
     """
 
     @property
@@ -36,9 +37,11 @@ class Loss(Protocol):
 
     def row_weight(self, n_rows: int) -> float:
         """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
+        return 1 / n_rows
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """Shape of the model x."""
+        return (n_features,)
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Return the targets as the loss uses them, or raise a ValueError that names them."""
@@ -54,10 +57,8 @@ class Loss(Protocol):
 
 
 @dataclass(frozen=True)
-class SquaredLoss:
-    """Squared loss, l(z, y) = (z - y)^2 / 2, so that f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|).
-
-    The paper's loss for sparse linear regression (Section II and every experiment with synthetic data).
+class SquaredLoss(Loss):
+    """Squared loss, l(z, y) = (z - y)^2 / 2, so that f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|) (paper, Section II).
 
     Parameters
     ----------
@@ -83,10 +84,6 @@ class SquaredLoss:
         """1/n_rows, or 1 where the loss is a sum."""
         return 1 / n_rows if self.averaged else 1.0
 
-    def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """``(n_features,)``."""
-        return (n_features,)
-
     def check_targets(self, name: str, targets: Array) -> Array:
         """Any finite real numbers."""
         return _one_a_row(name, targets)
@@ -105,7 +102,7 @@ class SquaredLoss:
 
 
 @dataclass(frozen=True)
-class LogisticLoss:
+class LogisticLoss(Loss):
     """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-c y z)).
 
     With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient what a unit of its
@@ -137,14 +134,6 @@ class LogisticLoss:
         """The largest curvature, c^2 / 4, at z = 0."""
         return self.margin**2 / 4
 
-    def row_weight(self, n_rows: int) -> float:
-        """1/n_rows."""
-        return 1 / n_rows
-
-    def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """``(n_features,)``."""
-        return (n_features,)
-
     def check_targets(self, name: str, targets: Array) -> Array:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
         strange = np.flatnonzero(np.abs(_one_a_row(name, targets)) != 1)
@@ -171,7 +160,7 @@ class LogisticLoss:
 
 
 @dataclass(frozen=True)
-class SoftmaxLoss:
+class SoftmaxLoss(Loss):
     """Multiclass logistic loss, l(z, y) = -z_y + log sum_c exp(z_c), for integer labels y = 0..C-1.
 
     The model x has one column per class, and z_c = a' x_c. The paper prints the logarithm of the exponential of a
@@ -197,10 +186,6 @@ class SoftmaxLoss:
 
     def __post_init__(self) -> None:
         settle_integer(self, "n_classes", at_least=2)
-
-    def row_weight(self, n_rows: int) -> float:
-        """1/n_rows."""
-        return 1 / n_rows
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """``(n_features, n_classes)``."""
@@ -270,6 +255,7 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
 
     The number of classes of ``"softmax"`` is one more than the largest label.
     """
+    known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
     if not isinstance(loss, str):
         found: Loss = check_loss("loss", loss)
         return found
@@ -278,10 +264,8 @@ def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
         if largest >= _MOST_CLASSES:
             raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}")
         return SoftmaxLoss(max(int(largest) + 1, 2))
-    known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
     if loss not in known:
-        names = ", ".join(map(repr, [*known, "softmax"]))
-        raise ValueError(f"loss is {loss!r}; expected one of {names}, or a loss object")
+        raise ValueError(f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object")
     return known[loss]()
 
 
@@ -293,6 +277,6 @@ def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
 
 
 def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
-    own = predictions[np.arange(len(targets)), targets][:, None]
+    own = np.take_along_axis(predictions, targets[:, None], axis=1)
     several: Array = np.sum(predictions >= own, axis=1) > 1
     return several

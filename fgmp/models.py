@@ -1,33 +1,19 @@
-"""Sparse models: which atoms, with which coefficients; and the messages that carry them.
-
-`SparseModel` is what clients and server exchange; `encode` and `decode` carry dense coefficients by the shorter of two
-forms; `message_bytes` is the size that the histories count.
-"""
+"""Sparse models: which atoms, with which coefficients."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "Message",
-    "SparseModel",
-    "average",
-    "decode",
-    "encode",
-    "length_of",
-    "message_bytes",
-    "union",
-    "unit_of",
-]
+__all__ = ["Array", "SparseModel", "SparseModels", "Support", "dense", "length_of", "union", "unit_of"]
 
 Array = NDArray[Any]
 Support = NDArray[np.intp]
-Message = dict[str, Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,20 +40,11 @@ class SparseModel:
         return cls(np.empty(0, np.intp), np.empty(0, dtype), shape)
 
     @classmethod
-    def from_message(cls, message: Message, shape: tuple[int, ...]) -> SparseModel:
-        """The model that a message carries; the inverse of `message`."""
-        return cls(message["support"].astype(np.intp), message["values"], shape)
-
-    @classmethod
     def of(cls, coefficients: Array) -> SparseModel:
         """The nonzero entries of dense coefficients."""
         flat = coefficients.reshape(-1)
         support = np.flatnonzero(flat)
         return cls(support, flat[support], coefficients.shape)
-
-    def message(self) -> Message:
-        """What travels: 4 bytes for each index and the bytes of each value."""
-        return {"support": self.support.astype(np.int32), "values": self.values}
 
     def dense(self) -> Array:
         """The coefficients alpha as a dense array of the model's shape."""
@@ -89,24 +66,36 @@ class SparseModel:
         return self.dense().reshape(-1)[support]
 
 
-def encode(coefficients: Array) -> Message:
-    """The message that carries dense coefficients: whole, or as indices and values where that is shorter."""
-    each = coefficients.itemsize + np.dtype(np.int32).itemsize
-    if np.count_nonzero(coefficients) * each < coefficients.nbytes:
-        return SparseModel.of(coefficients).message()
-    return {"dense": np.ascontiguousarray(coefficients)}
+@dataclass(frozen=True, eq=False)
+class SparseModels(Sequence[SparseModel]):
+    """The models of several clients, as a sequence of `SparseModel` whose numbers lie in two arrays.
+
+    Parameters
+    ----------
+    supports : ndarray of int, shape (n_models, k)
+    values : ndarray of float, shape (n_models, k)
+    counts : ndarray of int, shape (n_models,)
+        How many entries of its row each model has.
+    shape : tuple of int
+        Of the dense coefficients of each.
+    """
+
+    supports: Support
+    values: Array
+    counts: Support
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, place: Any) -> Any:
+        size = self.counts[place]
+        return SparseModel(self.supports[place, :size], self.values[place, :size], self.shape)
 
 
-def decode(message: Message, shape: tuple[int, ...]) -> Array:
-    """The coefficients that a message carries, one contiguous column for each output; the inverse of `encode`."""
-    dense = message["dense"] if "dense" in message else SparseModel.from_message(message, shape).dense()
-    return np.asfortranarray(dense)
-
-
-def message_bytes(message: Message) -> int:
-    """Size of a message on the wire in bytes: the sum over its arrays; what is no message counts nothing."""
-    arrays = message.values() if isinstance(message, dict) else ()
-    return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
+def dense(coefficients: Array | SparseModel) -> Array:
+    """The coefficients of a model as a dense array."""
+    return coefficients.dense() if isinstance(coefficients, SparseModel) else coefficients
 
 
 def union(first: Support, second: Support, size: int) -> Support:
@@ -115,18 +104,6 @@ def union(first: Support, second: Support, size: int) -> Support:
     member[first] = True
     member[second] = True
     return member.nonzero()[0]
-
-
-def average(models: list[SparseModel], weights: list[float]) -> SparseModel:
-    """Weighted sum of models, on the union of their supports."""
-    total = np.zeros(models[0].shape, models[0].values.dtype)
-    flat = total.reshape(-1)
-    member = np.zeros(flat.size, bool)
-    for model, weight in zip(models, weights, strict=True):
-        flat[model.support] += weight * model.values
-        member[model.support] = True
-    support = np.flatnonzero(member)
-    return SparseModel(support, flat[support], total.shape)
 
 
 def unit_of(array: Array) -> float:

@@ -10,13 +10,15 @@ import numpy as np
 
 from .models import Array, Support
 
-__all__ = ["matching_pursuit", "simultaneous_pursuit"]
+__all__ = ["matching_pursuit"]
 
 # A residual below so many roundings of the signal is one.
 ROUNDINGS = 64
 
 
-def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
+def matching_pursuit(
+    gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = (), *, together: bool = False
+) -> Support:
     """Support that orthogonal matching pursuit finds from Psi'w, with the Gram matrix Psi'Psi of the atoms.
 
     Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
@@ -36,86 +38,67 @@ def matching_pursuit(gram: Array, correlations: Array, sparsity: int, first: tup
         The most atoms to take. A signal that fewer atoms represent to rounding gets fewer.
     first : tuple of int
         Atoms taken before all others, for every output, which do not count.
+    together : bool, default False
+        A step takes an atom for all outputs at once, and counts it once: the one whose inner products with their
+        residuals have the largest norm (Tropp, Gilbert and Strauss, Algorithms for simultaneous sparse approximation,
+        Part I, 2006, with the Euclidean norm).
 
     Returns
     -------
     ndarray of int
         Positions in the flattened `correlations`, increasing.
     """
-    norms, residuals, rounding = _start(gram, correlations)
-    n_outputs = len(residuals)
-    bases = [_Basis(gram, norms) for _ in range(n_outputs)]
-    chosen = [atom * n_outputs + output for atom in first for output in range(n_outputs)]
-    for output, atom in ((output, atom) for output in range(n_outputs) for atom in first):
-        _take(bases[output], residuals[output : output + 1], atom)
-    count = min(sparsity + len(chosen), correlations.size)
-    peaks = np.abs(residuals).max(axis=1)
-    while len(chosen) < count:
-        output = int(peaks.argmax())
-        if not peaks[output] > rounding:
-            break
-        atom = int(np.abs(residuals[output]).argmax())
-        if _take(bases[output], residuals[output : output + 1], atom):
-            chosen.append(atom * n_outputs + output)
-        peaks[output] = np.abs(residuals[output]).max()
-    return np.sort(np.array(chosen, np.intp))
-
-
-def simultaneous_pursuit(gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = ()) -> Support:
-    """Orthogonal matching pursuit that takes each atom for all outputs at once.
-
-    A step takes the atom whose inner products with the residuals of all outputs have the largest norm (Tropp, Gilbert
-    and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with the Euclidean norm). Parameters
-    and result as `matching_pursuit`; the sparsity counts atoms.
-    """
-    norms, residuals, rounding = _start(gram, correlations)
-    n_outputs = len(residuals)
-    basis, atoms = _Basis(gram, norms), list(first)
-    for atom in first:
-        _take(basis, residuals, atom)
-    count = min(sparsity + len(atoms), len(gram))
-    while len(atoms) < count:
-        sizes = np.linalg.norm(residuals, axis=0)
-        atom = int(sizes.argmax())
-        if not sizes[atom] > rounding:
-            break
-        if _take(basis, residuals, atom):
-            atoms.append(atom)
-    return np.add.outer(np.sort(np.array(atoms, np.intp)) * n_outputs, np.arange(n_outputs)).reshape(-1)
-
-
-def _start(gram: Array, correlations: Array) -> tuple[Array, Array, float]:
-    """Norms, inner products with normalised atoms, one row for each output, and what is rounding among them."""
     norms = np.sqrt(gram.diagonal())  # once: in a large matrix its entries are far apart
     residuals = (correlations.reshape(len(gram), -1).T / norms).astype(np.float64)
-    return norms, residuals, float(ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    rounding = float(ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    outputs = np.arange(len(residuals)).reshape(1 if together else -1, len(residuals) if together else 1)
+    pursuits = [_Pursuit(gram, norms, residuals[own], first) for own in outputs]
+    left = min(sparsity, len(pursuits) * (len(gram) - len(first)))
+    while left > 0:
+        best = pursuits[int(np.argmax([pursuit.peak for pursuit in pursuits]))]
+        if not best.peak > rounding:
+            break
+        left -= best.take(int(best.sizes.argmax()))
+    each = zip(pursuits, outputs, strict=True)
+    chosen = [np.add.outer(np.array(found.atoms, np.intp) * outputs.size, own).reshape(-1) for found, own in each]
+    return np.sort(np.concatenate(chosen))
 
 
-class _Basis:
-    """The atoms taken so far, orthonormalised: their inner products with all normalised atoms."""
+class _Pursuit:
+    """The atoms taken so far for some outputs, orthonormalised by their inner products with all normalised atoms."""
 
-    def __init__(self, gram: Array, norms: Array) -> None:
-        self.gram, self.norms = gram, norms
-        self.taken: list[Array] = []
+    def __init__(self, gram: Array, norms: Array, residuals: Array, first: tuple[int, ...]) -> None:
+        self.gram, self.norms, self.residuals = gram, norms, residuals
+        self.atoms, self.basis = list(first), list[Array]()
+        self.measure()
+        for atom in first:
+            self._project(atom)
 
-    def direction(self, atom: int) -> Array | None:
-        """The part of an atom that those before it leave, scaled to norm one; None where that is rounding."""
+    def measure(self) -> None:
+        """The length of each atom's inner products with the residuals, and the largest."""
+        one = len(self.residuals) == 1
+        self.sizes = np.abs(self.residuals[0]) if one else np.linalg.norm(self.residuals, axis=0)
+        self.peak = self.sizes.max()
+
+    def take(self, atom: int) -> bool:
+        """Take an atom, if it adds anything to those before it; whether it does."""
+        adds = self._project(atom)
+        if adds:
+            self.atoms.append(atom)
+        return adds
+
+    def _project(self, atom: int) -> bool:
+        """Project the residuals onto what is left of an atom; False where that is rounding."""
         direction: Array = self.gram[atom] / (self.norms[atom] * self.norms)
-        if self.taken:
-            before = np.array(self.taken)
+        if self.basis:
+            before = np.array(self.basis)
             direction = direction - before[:, atom] @ before
-        left = direction[atom]
-        if not left > ROUNDINGS * np.finfo(np.float64).eps:
-            return None
-        direction /= np.sqrt(left)
-        return direction
-
-
-def _take(basis: _Basis, residuals: Array, atom: int) -> bool:
-    """Project residuals, in place, onto what an atom adds; whether it adds anything."""
-    direction = basis.direction(atom)
-    if direction is not None:
-        residuals -= residuals[:, atom, None] * direction / direction[atom]
-        basis.taken.append(direction)
-    residuals[:, atom] = 0
-    return direction is not None
+        length = direction[atom]
+        adds = bool(length > ROUNDINGS * np.finfo(np.float64).eps)
+        if adds:
+            direction /= np.sqrt(length)
+            self.residuals -= self.residuals[:, atom, None] * direction / direction[atom]
+            self.basis.append(direction)
+        self.residuals[:, atom] = 0
+        self.measure()
+        return adds

@@ -11,24 +11,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import numpy as np
 
 from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
-from .pursuit import matching_pursuit, simultaneous_pursuit
+from .pursuit import matching_pursuit
 
-__all__ = [
-    "PER_OUTPUT",
-    "Overall",
-    "PerAtom",
-    "PerOutput",
-    "Selection",
-    "check_selection",
-    "largest",
-    "mark_largest",
-]
+__all__ = ["PER_OUTPUT", "Overall", "PerAtom", "PerOutput", "Selection", "check_selection", "largest", "mark_largest"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +37,8 @@ class Selection:
     always: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        given: Any = self.always
-        if not isinstance(given, (int, np.integer)) or isinstance(given, bool):
-            given = check_sequence("always", given, "an atom or several, each an integer of at least 0")
-        else:
-            given = (given,)
+        expected = "an atom or several, each an integer of at least 0"
+        given = [self.always] if isinstance(self.always, Integral) else check_sequence("always", self.always, expected)
         atoms = {check_integer("always", atom, at_least=0) for atom in given}
         object.__setattr__(self, "always", tuple(sorted(atoms)))
 
@@ -61,18 +50,9 @@ class Selection:
             check_integer("sparsity", sparsity, at_most=shape[0], why="the number of atoms")
 
     def mark(self, magnitudes: Array, count: int) -> Array:
-        """Where the `count` largest stand, whatever `always` says; a magnitude of -1 is taken last.
+        """Where the `count` = tau largest of the magnitudes stand, as an array of bool, whatever `always` says.
 
-        Parameters
-        ----------
-        magnitudes : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
-        count : int
-            tau.
-
-        Returns
-        -------
-        ndarray of bool, of the same shape
-            Ties break towards the lower index.
+        Of shape (n_atoms,) or (n_atoms, n_outputs). Ties break towards the lower index; -1 is taken last.
         """
         raise NotImplementedError(f"{type(self).__name__} has no mark")
 
@@ -95,17 +75,13 @@ class Selection:
 
     def choose(self, values: Array, count: int) -> Support:
         """The entries to keep, as increasing positions in the flattened values; parameters as `kept`."""
-        support: Support = self.kept(values, count).reshape(-1).nonzero()[0]
-        return support
+        return np.flatnonzero(self.kept(values, count))
 
     def choose_of(self, model: SparseModel, count: int) -> Support:
         """`choose` among the entries of a model's support."""
-        magnitudes, inside = np.full(model.shape, -1, model.values.dtype), np.zeros(model.shape, bool)
+        magnitudes = np.full(model.shape, -1, model.values.dtype)
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
-        inside.reshape(-1)[model.support] = True
-        inside &= self._kept(magnitudes, count)
-        support: Support = inside.reshape(-1).nonzero()[0]
-        return support
+        return model.support[self._kept(magnitudes, count).reshape(-1)[model.support]]
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
@@ -119,20 +95,17 @@ class Selection:
         positions = np.add.outer(np.array(self.always) * n_outputs, np.arange(n_outputs))
         return np.union1d(support, positions.reshape(-1)).astype(np.intp)
 
-    def check_support(self, support: Support, shape: tuple[int, ...], count: int) -> None:
-        """Raise a ValueError where a support holds more than `count`, those of `always` not counted."""
+    def holds(self, support: Support, shape: tuple[int, ...], count: int) -> bool:
+        """Whether a support has at most `count` entries that count, those of `always` apart."""
         if support.size <= count:
-            return
+            return True
         if self.always:
             support = support[~np.isin(support // math.prod(shape[1:]), self.always)]
-        held = self.counted(support, shape)
-        if held > count:
-            raise ValueError(f"support has {held} entries that count; expected at most {count} by {self!r}")
+        return self.counted(support, shape) <= count
 
     def hard(self, v: Array, count: int) -> Array:
         """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
-        thresholded: Array = v * self.kept(v, count)
-        return thresholded
+        return v * self.kept(v, count)
 
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
@@ -165,8 +138,7 @@ class PerOutput(Selection):
         """`choose` among the entries of a model's support."""
         if len(model.shape) > 1 or self.always:
             return super().choose_of(model, count)
-        support: Support = model.support[largest(np.abs(model.values), count)]
-        return support
+        return model.support[largest(np.abs(model.values), count)]
 
     def counted(self, support: Support, shape: tuple[int, ...]) -> int:
         """The most entries of a column."""
@@ -206,7 +178,7 @@ class PerAtom(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """Simultaneous pursuit: an atom is taken for all outputs at once."""
-        return simultaneous_pursuit(gram, correlations, count, self.always)
+        return matching_pursuit(gram, correlations, count, self.always, together=True)
 
     def soft(self, v: Array, threshold: float) -> Array:
         """Rows shortened by the threshold, but for the atoms of `always`."""
@@ -226,7 +198,7 @@ class Overall(Selection):
     --------
     >>> import fgmp
     >>> import numpy as np
-    >>> fgmp.Overall().kept(np.array([[5, 1], [4, 3], [0, 2]]), 2).astype(int).tolist()
+    >>> fgmp.selection.Overall().kept(np.array([[5, 1], [4, 3], [0, 2]]), 2).astype(int).tolist()
     [[1, 0], [1, 0], [0, 0]]
     """
 
@@ -259,8 +231,7 @@ def check_selection(selection: Any) -> None:
 
 def largest(magnitudes: Array, count: int) -> Support:
     """Positions of the `count` largest entries of a vector, increasing; ties break towards the lower index."""
-    positions: Support = mark_largest(magnitudes[None], count)[0].nonzero()[0]
-    return positions
+    return np.flatnonzero(mark_largest(magnitudes[None], count))
 
 
 def mark_largest(rows: Array, count: int) -> Array:

@@ -85,6 +85,15 @@ class SparseFeatures:
         """Entries of S that are stored."""
         return int(self.stored.nnz)
 
+    def __getitem__(self, rows: slice) -> SparseFeatures:
+        """Consecutive rows, of which nothing is copied but where they begin."""
+        begin, end, _ = rows.indices(self.shape[0])
+        S = self.stored
+        first, last = S.indptr[[begin, end]]
+        parts = S.data[first:last], S.indices[first:last], S.indptr[begin : end + 1] - first
+        left = None if self.left is None else self.left[begin:end]
+        return replace(self, stored=sparse.csr_array(parts, shape=(end - begin, S.shape[1])), left=left)
+
     def __matmul__(self, x: Array) -> Array:
         """A x, shape (n_samples,), or (n_samples, n_outputs) with one contiguous column for each output."""
         if x.ndim > 1:
@@ -127,16 +136,6 @@ class SparseFeatures:
         columns = np.repeat(np.arange(stored.shape[1], dtype=places.dtype), np.diff(entries.indptr))
         return _ByColumn(entries.data, entries.indices, columns)
 
-    def row_products(self) -> Array:
-        """A A', shape (n_samples, n_samples)."""
-        products: Array = (self.stored @ self.stored.T).toarray()
-        if self.left is None:
-            return products
-        centre = self._whole_centre()
-        across = np.multiply.outer(self.stored @ centre, self.left)
-        products -= across + across.T - (centre @ centre) * np.multiply.outer(self.left, self.left)
-        return products
-
     def toarray(self) -> Array:
         """A as a dense array."""
         return np.asarray(self.take(np.arange(self.shape[1]), axis=1))
@@ -170,9 +169,15 @@ def _like(matrix: Any, data: Array) -> Any:
     return sparse.csr_array((data, matrix.indices, matrix.indptr), shape=matrix.shape)
 
 
-def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures:
-    """The rows of all parts; a dense part becomes sparse."""
-    if any(isinstance(part, SparseFeatures) and part.left is not None for part in parts):
-        raise ValueError("features of a client are centred implicitly; expected a sparse matrix as it is")
-    blocks = [part.stored if isinstance(part, SparseFeatures) else sparse.csr_array(part) for part in parts]
-    return SparseFeatures(sparse.vstack(blocks))
+def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures | tuple[SparseFeatures, ...]:
+    """The rows of all parts as one; a dense part becomes sparse. Parts with centres of their own stay apart."""
+    if len(parts) == 1 and isinstance(parts[0], SparseFeatures):
+        return parts[0]
+    several = [part if isinstance(part, SparseFeatures) else SparseFeatures(sparse.csr_array(part)) for part in parts]
+    first, centred = several[0], [part.left is not None for part in several]
+    if any(centred) and not (
+        all(centred) and all(np.array_equal(np.asarray(part.centre), np.asarray(first.centre)) for part in several)
+    ):
+        return tuple(several)
+    left = np.concatenate([part.left for part in several if part.left is not None]) if any(centred) else None
+    return replace(first, stored=sparse.vstack([part.stored for part in several], format="csr"), left=left)

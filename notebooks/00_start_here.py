@@ -153,7 +153,7 @@ print(f"a client sends {sent:.0f} bytes in a round; its rows and observations fi
 
 # %%
 def alone(client, truth):
-    single = fgmp.Federation((client,), [1.0], truth)
+    single = fgmp.Federation.of([client], truth=truth)
     return fgmp.simulate(method, single, rounds=rounds, rng=0)
 
 
@@ -200,9 +200,8 @@ plt.show()
 
 # %%
 def answers(x):
-    message, rng = SparseModel.of(x).message(), np.random.default_rng(0)
-    found = [method.refine(client, message, rng) for client in fed.clients]
-    return np.concatenate([SparseModel.from_message(one, (n_features,)).support for one in found])
+    model, rng = SparseModel.of(x), np.random.default_rng(0)
+    return np.concatenate([method.at_client(client, model, rng).support for client in fed.clients])
 
 
 # %%

@@ -78,6 +78,9 @@ import numpy as np
 from joblib import Parallel, delayed
 
 import fgmp
+from fgmp.approximation import approx_tau
+from fgmp.datasets import make_sensing
+from fgmp.dictionary_learning import fit_ksvd
 from book import METHODS, claim, curve, floor, images, name_lines, panels
 from fgmp.datasets import load_video, photo_clip
 
@@ -111,7 +114,7 @@ plt.show()
 # same dictionary as working on 76,800 pixels, in a second.
 
 # %%
-fit = fgmp.fit_ksvd(training, n_atoms, sparsity, rng=0)
+fit = fit_ksvd(training, n_atoms, sparsity, rng=0)
 fig, ax = panels(width=5, height=2.8)
 ax.plot(100 * fit.errors, color="k", marker=".")
 ax.set(xlabel="iteration of K-SVD", ylabel="training error (% of the frames)", ylim=(0, None))
@@ -137,7 +140,7 @@ plt.show()
 # distance of the greedy choice divided by the smallest distance that is known.
 
 # %%
-best = fgmp.approx_tau(fit.dictionary, frame.ravel(), sparsity)
+best = approx_tau(fit.dictionary, frame.ravel(), sparsity)
 size = np.linalg.norm(frame)
 print(f"the best {sparsity} atoms known miss {100 * best.best_error / size:.3g} % of the frame")
 print(f"greedy selection comes within a factor eta = {best.eta:.3g} of that")
@@ -160,7 +163,7 @@ print(f"the mean training frame misses {100 * trivial:.3g} % of the frame")
 # \alpha$, and for that a client needs only $B_i = A_i \Psi$.
 
 # %%
-fed = fgmp.make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=0)
+fed = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=0)
 stored = 8 * n_clients * n_samples * height * width
 kept = 8 * n_samples * (n_atoms + 1)
 print(f"the matrices A_i would fill {stored / 1e9:.3g} GB; a client keeps B_i and y_i, {kept / 1e3:.3g} kB")
@@ -197,7 +200,7 @@ plt.show()
 
 # %%
 def floor_of(dictionary):
-    return fgmp.approx_tau(dictionary, frame.ravel(), sparsity).best_error / size
+    return approx_tau(dictionary, frame.ravel(), sparsity).best_error / size
 
 
 def ratios(seed):
@@ -206,7 +209,7 @@ def ratios(seed):
     lowest, curves = floor_of(dictionary), []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
     for count in counts:
-        fed = fgmp.make_sensing(frame.ravel(), count, n_samples, alpha, variance_decay, rng=seed)
+        fed = make_sensing(frame.ravel(), count, n_samples, alpha, variance_decay, rng=seed)
         curves.append(fgmp.simulate(method, fed, rounds, rng=seed).history["relative_error"] / lowest)
     return np.array(curves), lowest
 

@@ -548,7 +548,7 @@ def on(support, A, b):
 # %%
 def federated(method):
     def solve(fed, A, b):
-        result = fgmp.simulate(method, fed, 20, rng=0, callback=fgmp.stop_when_stalled(5))
+        result = fgmp.simulate(method, fed, 20, rng=0, watch=fgmp.stop_when_stalled(5))
         return fgmp.polish(result, fed).coefficients
 
     return solve

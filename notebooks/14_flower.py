@@ -54,10 +54,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
+from fgmp.methods.method_json import from_json, to_json
 from book import BLUE, METHODS, WINE, claim, panels
 from fgmp.flower import OverFlower, client_app, on_engine
-from fgmp.flower.engine import load_stored, stored
-from fgmp.flower.wire import array_record, message_of
+from fgmp.flower.records import arrays_of, record_of
 
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)
@@ -82,9 +82,9 @@ plt.show()
 
 # %%
 known = fed.shape
-print(f"{known.n_clients} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
+print(f"{len(known.rows)} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
 method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)
-written = fgmp.to_json(method)
+written = to_json(method)
 print(json.dumps(json.loads(written.text), indent=1)[:230], "...")
 
 # %% [markdown]
@@ -95,15 +95,15 @@ print(json.dumps(json.loads(written.text), indent=1)[:230], "...")
 newer = json.loads(written.text)
 newer["is"]["fields"]["momentum"] = 0.9
 try:
-    fgmp.from_json(json.dumps(newer))
+    from_json(json.dumps(newer))
 except ValueError as error:
     print(error)
 
 # %% [markdown]
 # ## One session of the engine
 #
-# `OverFlower` is a transport: it asks who is there, carries the messages of a method to Flower's nodes, and hands what
-# comes back to the same loop that `simulate` runs. Below it is made once, and runs one method after another; a client
+# `OverFlower` is a channel, as a federation is one: it asks who is there, carries the messages of a method to Flower's
+# nodes, and hands what comes back to `simulate`. Below it is made once, and runs one method after another; a client
 # reads its own rows from a file. Client 2 lies in the run of seed 99: it sends what is no number.
 
 # %%
@@ -115,36 +115,43 @@ runners = {
     "FedAvg": fgmp.FedAvg(**first_order),
 }
 secure = fgmp.SecureSum()
-plan = dict(rounds=rounds, cohort_size=cohort_size, metrics={"error": lambda x: np.linalg.norm(x - fed.truth)})
+errors = fgmp.History(metrics={"error": lambda x: np.linalg.norm(x - fed.truth)})
+plan = dict(rounds=rounds, cohort_size=cohort_size, rng=seed, history=errors)
+
+
+# %%
+def load(context, settings):
+    with np.load(f"{settings['folder']}/{context.node_config['partition-id']}.npz") as file:
+        return file["A"], file["y"]
 
 
 # %%
 def lying(message, context, call_next):
     reply, asked = call_next(message, context), message.content.config_records["fgmp"]
     if asked["ask"] == "answer" and asked["seed"] == "99" and context.node_config["partition-id"] == 2:
-        answer = message_of(reply.content.array_records["message"])
+        answer = arrays_of(reply.content.array_records["message"])
         answer["values"][:] = np.nan
-        reply.content["message"] = array_record(answer)
+        reply.content["message"] = record_of(answer)
     return reply
 
 
 # %%
 def serve(grid):
-    clients = OverFlower(grid, fed.loss, n_clients, settings=settings)
-    runs, traffic = {}, {}
+    clients = OverFlower(grid, fed.loss, n_clients, settings={"folder": folder})
+    runs, sent = {}, [(0, 0)]
     for name, each in runners.items():
-        before = clients.traffic
-        runs[name] = fgmp.federate(each, clients, rng=seed, **plan)
-        traffic[name] = np.subtract(clients.traffic, before)
-    runs["liar"] = fgmp.federate(method, clients, rounds, rng=99)
-    runs["secure"] = fgmp.federate(runners["FedAvg"], clients, rounds, rng=seed, secure=secure)
-    return runs, traffic
+        runs[name] = fgmp.simulate(each, clients, **plan)
+        sent.append((clients.post.down, clients.post.up))
+    runs["liar"] = fgmp.simulate(method, clients, rounds, rng=99)
+    runs["secure"] = fgmp.simulate(runners["FedAvg"], clients, rounds, rng=seed, reduce=secure)
+    return runs, np.diff(sent, axis=0)
 
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
-    settings = stored(fed, folder)
-    runs, traffic = on_engine(serve, client_app(load_stored, mods=[lying]), n_clients)
+    for place, client in enumerate(fed.clients):
+        np.savez(f"{folder}/{place}.npz", A=client.features, y=client.targets)
+    runs, sent = on_engine(serve, client_app(load, mods=[lying]), n_clients)
 print(f"{len(runs)} runs over Flower, each of {rounds} rounds")
 
 # %% [markdown]
@@ -154,6 +161,8 @@ print(f"{len(runs)} runs over Flower, each of {rounds} rounds")
 # and frames of Flower's records. Encryption is not in it.
 
 # %%
+last = [[runs[name].history[column][-1] for column in ("bytes_down", "bytes_up")] for name in runners]
+traffic = dict(zip(runners, np.hstack([last, sent]), strict=True))
 per_round = {name: bytes_of / (rounds * cohort_size) for name, bytes_of in traffic.items()}
 print(f"{'per client and round':24}{'numbers down':>14}{'up':>8}{'sent down':>14}{'up':>8}")
 for name, (down, up, sent_down, sent_up) in per_round.items():
@@ -186,7 +195,7 @@ claim("flower-bytes",
 # ## The engine beside `simulate`
 
 # %%
-here = {name: fgmp.simulate(each, fed, rng=seed, **plan) for name, each in runners.items()}
+here = {name: fgmp.simulate(each, fed, **plan) for name, each in runners.items()}
 fig, ax = panels(width=6.4, height=3.2)
 for name, run in here.items():
     color = METHODS[name]["color"]
@@ -198,22 +207,22 @@ plt.show()
 
 
 # %% [markdown]
-# *Lines: `simulate`. Symbols: Flower.* They do not only look the same. Model, objective, bytes and clients of every
-# round:
+# *Lines: `simulate` in one process. Symbols: Flower.* They do not only look the same. Model, bytes and clients of every
+# round are, bit for bit; the objective is but for its rounding, because one process has one product for all rows:
 
 # %%
-def same(there, here, but=()):
-    columns = [name for name in here.history if name not in ("seconds", "relative_error", *but)]
-    return np.array_equal(there.x, here.x) and all(
-        np.array_equal(there.history[name], here.history[name]) for name in columns
-    )
+def same(there, here):
+    columns = [name for name in there.history if name not in ("seconds", "objective")]
+    alike = [np.array_equal(there.history[name], here.history[name]) for name in columns]
+    near = np.allclose(there.history["objective"], here.history["objective"], rtol=1e-12, atol=0)
+    return np.array_equal(there.x, here.x) and all(alike) and near
 
 
 # %%
 alike = [same(runs[name], here[name]) for name in runners]
 claim("flower-same-bits",
-    "runs on Flower's simulation engine end in the model and the history of simulate, bit for bit, with "
-    f"{cohort_size} of {n_clients} clients in a round",
+    "runs on Flower's simulation engine end in the model of one process, bit for bit, with the same bytes and clients "
+    f"and, but for rounding, objectives, {cohort_size} of {n_clients} clients in a round",
     f"{sum(alike)} of {len(alike)} methods", alike, source="check, fgmp.flower", expected="all methods")
 
 # %% [markdown]
@@ -222,9 +231,9 @@ claim("flower-same-bits",
 # Its answer is left out and counted, and the run is that of the others.
 
 # %%
-liar = runs["liar"].history
-print("left out, not finite:", liar["left_out_not_finite"].tolist(), " clients:", liar["clients"].tolist())
-silent = fgmp.simulate(method, fed, rounds, rng=99, faults=fgmp.DropOut(clients=[2]))
+liar = runs["liar"]
+print("left out:", dict(liar.left_out), " clients:", liar.history["clients"].tolist())
+silent = fgmp.simulate(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[2])), rounds, rng=99)
 claim("flower-liar", "a client that sends what is no number over Flower leaves the run as if it had sent nothing",
     f"{'same bits' if np.array_equal(runs['liar'].x, silent.x) else 'other bits'}",
     np.array_equal(runs["liar"].x, silent.x), source="check, fgmp.flower", expected="same bits")
@@ -233,31 +242,30 @@ claim("flower-liar", "a client that sends what is no number over Flower leaves t
 # ## Under masks
 #
 # FedAvg is a sum, and so its answers can travel under masks that cancel: four messages to each client in place of one,
-# and the server holds noise and a total. Over Flower, its own primitives of secure aggregation make the keys, the
-# sealed letters and the shares of the secrets. They are longer than those of `simulate`, and the sums are the same.
+# and the server holds noise and a total. The keys, the sealed letters and the shares of the secrets are those of the
+# same reducer in one process, and so the sums and the bytes are the same.
 
 # %%
-masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, secure=secure)
+masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, reduce=secure)
 plain = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed)
 print("near the sums in the open, to 1e-9:", np.allclose(masked.x, plain.x, rtol=0, atol=1e-9))
 for words, run in (("over Flower", runs["secure"]), ("in simulate", masked), ("in the open", plain)):
     print(f"kilobytes up of a run {words}: {run.history['bytes_up'][-1] / 1e3:.3g}")
 
 # %%
-alike = same(runs["secure"], masked, but=("bytes_up", "bytes_down"))
+alike = same(runs["secure"], masked)
 claim("flower-secure",
-    "secure sums over Flower, with Flower's primitives, have the model and the history, but for the bytes of keys, "
-    "letters and shares, of secure sums in the simulation",
+    "secure sums over Flower have the model, the bytes and the objectives of secure sums in one process",
     f"{'same bits' if alike else 'other bits'}", alike, source="check, fgmp.flower", expected="same bits")
 
 # %% [markdown]
 # ## The answer
 #
-# Yes: on Flower's engine the four methods end in the same models as in one process, with the same histories, bit for
-# bit, because the random numbers of a client depend on the seed, the round and its key alone. A
-# client of FedGradMP sends 196 bytes a round, of which 120 are numbers; one of FedAvg sends 8048, 41.1 times as many. A
-# client that sends nan is counted in every round and changes nothing else, and secure sums over Flower are those of the
-# simulation. Rows never leave: a client says how many it has.
+# Yes: on Flower's engine the four methods end in the same models as in one process, bit for bit, because the random
+# numbers of a client depend on the seed, the round and its key alone. A client of FedGradMP sends 196 bytes a round, of
+# which 120 are numbers; one of FedAvg sends 8048, 41.1 times as many. A client that sends nan is counted in every round
+# and changes nothing else, and secure sums over Flower are those of one process. Rows never leave: a client says how
+# many it has.
 #
 # To run it on machines of your own: [examples/hospitals](../examples/hospitals/README.md), with certificates, keys and
 # the exact commands.

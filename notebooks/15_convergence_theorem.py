@@ -72,13 +72,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
+from fgmp.dictionaries import StandardBasis
 from book import BLUE, GREEN, VERMILLION, BoundBesideError, claim, curve, floor, ink, name_lines, panels
 from fgmp import theory
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
-from fgmp.local.solvers import minimise_on
-from fgmp.methods.contract import Reply
 from fgmp.models import SparseModel, union
+from fgmp.solvers import minimise_on
 
 # %%
 fed = make_conditioned_regression(np.linspace(1.005, 1.03, n_clients), n_samples, n, tau, noise**2, rng=0)
@@ -106,10 +106,10 @@ plt.show()
 
 # %%
 def local_steps(fed, seed, batch):
-    method, basis, rng = fgmp.FedGradMP(tau, 2), fgmp.StandardBasis(), np.random.default_rng(seed)
+    method, basis, rng = fgmp.FedGradMP(tau, 2), StandardBasis(), np.random.default_rng(seed)
     state = SparseModel.of(sparse_on_sphere(n, tau, rng))
     for _ in range(3):
-        replies = []
+        models = []
         for i, client in enumerate(fed.clients):
             x = state
             for rows in client.minibatches(rng, batch, 2):
@@ -119,8 +119,8 @@ def local_steps(fed, seed, batch):
                 new = basis.project(b, basis.approximate_model(b, tau))
                 yield i, x, merged, b.dense(), new.dense()
                 x = new
-            replies.append(Reply(fed.weights[i], x.message()))
-        state = method.aggregate(state, replies)
+            models.append(x.dense())
+        state = method.at_server(state, fed.weights @ np.array(models))
 
 
 # %% [markdown]
@@ -287,7 +287,7 @@ print("mu(i):", " ".join(f"{mu:.3g}" for mu in bound.mu), f"   {bound}")
 # %%
 def squared_errors(fed, target, local_iterations=K, rounds=rounds):
     method, metrics = fgmp.FedGradMP(tau, local_iterations), {"error": lambda x: np.sum((x - target) ** 2)}
-    return fgmp.simulate(method, fed, rounds, rng=0, metrics=metrics).history["error"]
+    return fgmp.simulate(method, fed, rounds, rng=0, history=fgmp.History(metrics=metrics)).history["error"]
 
 
 # %%

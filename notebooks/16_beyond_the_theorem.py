@@ -72,12 +72,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
+from fgmp.dictionaries import StandardBasis
 from book import BLUE, GREEN, METHODS, VERMILLION, BoundBesideError, claim, curve, floor, ink, name_lines, panels
 from fgmp import theory
 from fgmp.datasets import make_conditioned_regression
 from fgmp.datasets.synthetic import sparse_on_sphere
-from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel, union
+from fgmp.solvers import minimise_on
 
 # %%
 c = np.linspace(1, 1.12, 200)
@@ -108,8 +109,8 @@ def draw(seed, noise=noise, conditions=None, m=n_samples):
 
 # %%
 def squared_errors(fed, target, method, rounds=rounds, rng=0, **options):
-    metrics = {"error": lambda x: np.sum((x - target) ** 2)}
-    return fgmp.simulate(method, fed, rounds, rng=rng, metrics=metrics, **options).history["error"]
+    history = fgmp.History(metrics={"error": lambda x: np.sum((x - target) ** 2)})
+    return fgmp.simulate(method, fed, rounds, rng=rng, history=history, **options).history["error"]
 
 
 # %% [markdown]
@@ -193,12 +194,11 @@ plt.show()
 class Watched(fgmp.FedGradMP):
     seen: tuple = ()
 
-    def refine(self, client, message, rng):
-        x, one = message, replace(self, local_iterations=1)
+    def at_client(self, client, x, rng):
+        one = replace(self, local_iterations=1)
         for _ in range(self.local_iterations):
-            model = SparseModel.from_message(x, client.model_shape)
-            self.seen[client.key].append(theory.minibatch_variance(client, model.dense(), self.batch_size))
-            x = fgmp.FedGradMP.refine(one, client, x, rng)
+            self.seen[client.key].append(theory.minibatch_variance(client, x.dense(), self.batch_size))
+            x = fgmp.FedGradMP.at_client(one, client, x, rng)
         return x
 
 
@@ -569,10 +569,10 @@ claim("theory-cohort-mean",
 class Weighed(fgmp.FedGradMP):
     ends: tuple = ()
 
-    def aggregate(self, state, replies):
+    def at_server(self, x, mean):
         free = replace(self, radius=None)
-        self.ends.append(np.linalg.norm(fgmp.FedGradMP.aggregate(free, state, replies).values))
-        return fgmp.FedGradMP.aggregate(self, state, replies)
+        self.ends.append(np.linalg.norm(fgmp.FedGradMP.at_server(free, x, mean).values))
+        return fgmp.FedGradMP.at_server(self, x, mean)
 
 
 # %%
@@ -640,7 +640,7 @@ def constants_in_ball(A):
 
 # %%
 def local_minimisers(client, solver):
-    x, basis = SparseModel.zero((n,)), fgmp.StandardBasis()
+    x, basis = SparseModel.zero((n,)), StandardBasis()
     for _ in range(K):
         merged = union(basis.approximate(client.gradient(x), 2 * tau), x.support, n)
         b = minimise_on(merged, client, basis, solver, x, np.random.default_rng(0))

@@ -1,25 +1,26 @@
-"""What clients send that nobody asked for: changes for `fgmp.running.faults.Changed`."""
+"""What clients send that nobody asked for: changes of answers, which are arrays or sparse models."""
 
-import math
+from dataclasses import replace
 from functools import partial
+from math import prod
 
 import numpy as np
 
+from fgmp.models import SparseModel
+
 
 def changed(change, answer, client):
-    """The answer with its arrays of floats changed."""
-    return {name: change(array) if array.dtype.kind == "f" else array for name, array in answer.items()}
+    """The answer with its numbers changed."""
+    sparse = isinstance(answer, SparseModel)
+    return replace(answer, values=change(answer.values)) if sparse else change(answer)
 
 
 def reindexed(change, answer, client):
     """The answer with its indices and their values changed, where it has some."""
-    after, size = dict(answer), math.prod(client.model_shape)
-    for name, support in answer.items():
-        values = name.removesuffix("support") + "values"
-        if name.endswith("support") and values in answer and len(support):
-            indices, after[values] = change(support, answer[values], size)
-            after[name] = indices.astype(support.dtype)
-    return after
+    if not isinstance(answer, SparseModel) or not len(answer.support):
+        return answer
+    support, values = change(answer.support, answer.values, prod(answer.shape))
+    return replace(answer, support=support, values=values)
 
 
 not_finite = partial(changed, lambda values: np.full_like(values, np.nan))

@@ -11,11 +11,11 @@ import time
 from garbage import lie, not_finite
 
 import fgmp
-from fgmp.running.faults import Changed
+from fgmp.layers.faults import Changed
 
 METHODS = {
     "FedGradMP": fgmp.FedGradMP(sparsity=4, batch_size=20, solver=fgmp.GradientDescent(steps=1)),
-    "FedAvg": fgmp.FedAvg(learning_rate=1e-3, batch_size=20, combination=fgmp.Median()),
+    "FedAvg": fgmp.FedAvg(learning_rate=1e-3, batch_size=20),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(sparsity=4),
 }
 FAULTS = [fgmp.DropOut(probability=0.1), Changed(not_finite, probability=0.1), Changed(lie(-1.0), clients=[1])]
@@ -34,13 +34,13 @@ def federation():
 def main(path, rounds, name):
     rounds = int(rounds)
 
-    def report(history):
-        number = int(history["round"][-1])
-        if number % (rounds // 40) == 0:
+    def report(run):
+        number = run.step.round
+        if number % (rounds // 40) == 0 and number:
             print(number, f"{resident():.2f} {time.process_time():.4f}", flush=True)
 
-    options = dict(rng=0, checkpoint=path, every=100, faults=FAULTS, callback=report)
-    fgmp.simulate(METHODS[name], federation(), rounds, **options)
+    watch, faulty = [fgmp.Checkpoint(path, every=100), report], fgmp.Faulty(federation(), *FAULTS)
+    fgmp.simulate(METHODS[name], faulty, rounds, rng=0, watch=watch)
 
 
 if __name__ == "__main__":

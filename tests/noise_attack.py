@@ -2,11 +2,11 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 
 import numpy as np
 
-from fgmp.running.privacy import Accounted
+from fgmp.wire import to_wire
 
 GUESSES = range(100)
 
@@ -60,12 +60,10 @@ def takes_off(noise, private, n_members, question, candidates):
     """Whether one of the candidates gives the noise of the first exchange of a run."""
     scale = private.multiplier * 2 * private.noise.clip[0] / n_members
     everybody = np.ones(n_members, bool).tobytes()
-    said = b"".join(array.tobytes() for array in question.values()) + everybody
+    said = b"".join(array.tobytes() for array in to_wire(question).values()) + everybody
     for candidate in candidates:
         tries = [
-            Accounted(private.noise, private.multiplier, private.n_clients, secret).noise_on_sum(
-                len(noise), n_members, 1, 0, said
-            )
+            replace(private, secret=secret).noise_on_sum(len(noise), n_members, 1, 0, said)
             for secret in secrets_of(candidate)
         ]
         if not isinstance(candidate, bytes) and candidate >= 0:

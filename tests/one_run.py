@@ -13,7 +13,6 @@ import warnings
 import joblib
 
 import fgmp
-from fgmp.running.checkpoints import Checkpoint
 
 METHOD = fgmp.FedGradMP(sparsity=4, batch_size=10)
 
@@ -44,19 +43,18 @@ def bits(result):
 
 def number_in(path):
     """The finished rounds in a checkpoint."""
-    return Checkpoint(*joblib.load(path)).progress.number
+    return joblib.load(path)[-1][0].round
 
 
 def main(path, rounds, every, event="nothing"):
-    def after_five(history):
-        if history["round"][-1] == 5 and event != "nothing":
+    def after_five(run):
+        if run.step.round == 5 and event != "nothing":
             globals()[event]()
-        return False
 
     print("started", flush=True)
     warnings.simplefilter("always")
-    every = None if every == "None" else int(every)
-    result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, checkpoint=path, every=every, callback=after_five)
+    watch = [fgmp.Checkpoint(path, int(every)), after_five]
+    result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, watch=watch)
     print("interrupted" if result.interrupted else "finished", result.history["round"][-1], flush=True)
 
 

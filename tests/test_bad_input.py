@@ -6,6 +6,9 @@ import pytest
 from scipy import sparse
 
 import fgmp
+from fgmp.approximation import approx_tau
+from fgmp.shapes import Shape
+from fgmp.solvers import ConjugateGradient
 
 rng = np.random.default_rng(0)
 AS, YS = [rng.standard_normal((8, 5)) for _ in range(3)], [rng.standard_normal(8) for _ in range(3)]
@@ -108,11 +111,11 @@ METHODS = {
     r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
     r"atoms holds 1 values that are not finite": lambda: fgmp.Dictionary([[1.0, np.nan], [0.0, 1.0]]),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
-    r"signal has 5 entries; expected 4": lambda: fgmp.approx_tau(fgmp.Dictionary(np.eye(4)), np.ones(5), 1),
+    r"signal has 5 entries; expected 4": lambda: approx_tau(fgmp.Dictionary(np.eye(4)), np.ones(5), 1),
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
     r"accuracy is 0; expected a finite number above 0": lambda: fgmp.Newton(accuracy=0),
-    r"accuracy is nan; expected": lambda: fgmp.ConjugateGradient(accuracy=np.nan),
-    r"ridge is -1; expected": lambda: fgmp.PooledNewton(ridge=-1),
+    r"accuracy is nan; expected": lambda: ConjugateGradient(accuracy=np.nan),
+    r"ridge is -1; expected": lambda: fgmp.NewtonOnSupport(ridge=-1),
     r"columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(columns=1),
     r"identify is 6; expected CountSketch": lambda: fgmp.SharedSupportGradMP(3, 6),
     r"pruning is 'best'; expected one of 'elimination'": lambda: fgmp.SharedSupportGradMP(3, pruning="best"),
@@ -121,11 +124,11 @@ METHODS = {
         np.repeat(AS[0][:2], 5, axis=0), n_atoms=4, sparsity=2, rng=0
     ),
     r"frames holds 1 values that are not finite": lambda: fgmp.ksvd(changed(AS[0], (2, 1), np.nan), 4, 2, rng=0),
-    r"combination is 'median'; expected Mean": lambda: fgmp.FedGradMP(3, combination="median"),
+    r"then is Median\(\); expected Mean": lambda: fgmp.GaussianNoise(1.0, 1.0, then=fgmp.Median()),
     r"probability is 1.5; expected a finite number at least 0": lambda: fgmp.DropOut(probability=1.5),
     r"clients is -1; expected an integer of at least 0": lambda: fgmp.DropOut(clients=[0, -1]),
-    r"rows is 0; expected an integer of at least 1|rows is 0": lambda: fgmp.Shape(5, fgmp.SquaredLoss(), [3, 0]),
-    r"keys .*expected 2, one for each": lambda: fgmp.Shape(5, fgmp.SquaredLoss(), [3, 2], [1, 1]),
+    r"rows is 0; expected an integer of at least 1|rows is 0": lambda: Shape(5, fgmp.SquaredLoss(), [3, 0]),
+    r"keys .*expected 2, one for each": lambda: Shape(5, fgmp.SquaredLoss(), [3, 2], [1, 1]),
     r"n_atoms is 0; expected": lambda: fgmp.gaussian_dictionary(5, 0, rng=0),
     r"sparsity is 9; expected an integer from 1 to 4": lambda: fgmp.ksvd(
         rng.standard_normal((6, 8)), n_atoms=4, sparsity=9, rng=0
@@ -143,12 +146,14 @@ METHODS = {
 }
 
 ESTIMATORS = {
-    r"'sparsity' parameter of FedGradMPRegressor must be .*\[1, 5\] \(n_features\). Got 6": lambda: fit(sparsity=6),
-    r"'sparsity' .* must be an int in the range \[1, 5\].* Got 2.0 instead": lambda: fit(sparsity=2.0),
-    r"'sparsity' .* must be .* Got True instead": lambda: fit(sparsity=True),
-    r"'sparsity' .* must be an int, None, 'cv' or 'ebic'. Got 'aic'": lambda: fit(CLASSIFIER, sparsity="aic"),
-    r"'method' .* must be a str among \{'auto', 'fedgradmp', 'shared'\}": lambda: fit(method="fedavg"),
-    r"'fit_intercept' .* must be True or False. Got 'per_group'": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
+    r"'sparsity' parameter of FedGradMPRegressor must be .*\(0, 5\].* Got 6 instead": lambda: fit(sparsity=6),
+    r"'sparsity' .* must be an int in the range \(0, 5\].* Got 2.0 instead": lambda: fit(sparsity=2.0),
+    r"sparsity is True; expected an integer of at least 1": lambda: fit(sparsity=True),
+    r"'sparsity' .* must be an int .*'ebic'.* or None. Got 'aic'": lambda: fit(CLASSIFIER, sparsity="aic"),
+    r"'method' .* must be a str among \{.*'auto'.*\}. Got 'fedavg'": lambda: fit(method="fedavg"),
+    r"'fit_intercept' .* must be an instance of 'bool' .* Got 'per_group'": lambda: fit(
+        CLASSIFIER, fit_intercept="per_group"
+    ),
     r"'rounds' .* must be an int in the range \[1, inf\). Got 0 instead": lambda: fit(rounds=0),
     r"'tol' .* must be a float in the range \[0.0, inf\). Got -1.0": lambda: fit(tol=-1.0),
     r"'tol' parameter of FedGradMPRegressor must be .* Got nan": lambda: fit(tol=float("nan")),
@@ -158,8 +163,8 @@ ESTIMATORS = {
     r"'cohort_size' .* must be an int in the range \[1, inf\)": lambda: fit(cohort_size=0),
     r"cohort_size is 5; expected an integer from 1 to 1 \(the number of cl": lambda: fit(cohort_size=5),
     r"batch_size is 9; expected an integer from 1 to 8": lambda: fit(batch_size=9, method="fedgradmp"),
-    r"'sparsities' .* must be a sequence of ints in the": lambda: fit(sparsity="cv", sparsities=[1, 9]),
-    r"'sparsities' .* must be a sequence of ints": lambda: fit(sparsity="cv", sparsities=5),
+    r"'sparsities' .* must be an int in the range \(0, 5\]. Got 9": lambda: fit(sparsity="cv", sparsities=[1, 9]),
+    r"'sparsities' .* must be an array-like or None. Got 5": lambda: fit(sparsity="cv", sparsities=5),
     r"'C' .* must be a float in the range \(0.0, inf\]. Got '1'": lambda: fit(CLASSIFIER, C="1"),
     r"one class: .*1": lambda: fit(CLASSIFIER, weights=(YS[0] > 0).astype(float)),
     r"Unknown label type: continuous": lambda: fit(CLASSIFIER, YS[1]),
@@ -189,7 +194,7 @@ ESTIMATORS = {
 
 RUNS = {
     r"method is .*; expected": lambda: run("FedGradMP"),
-    r"federation is .*; expected": lambda: run(fed=(AS, YS)),
+    r"over is .*; expected a Federation, or another channel": lambda: run(fed=(AS, YS)),
     r"rounds is -1; expected an integer of at least 0": lambda: run(rounds=-1),
     r"rounds is 2.5; expected an integer of at least 0": lambda: run(rounds=2.5),
     r"sparsity is 6; expected .*5": lambda: run(fgmp.FedGradMP(6)),
@@ -200,24 +205,25 @@ RUNS = {
     r"dictionary has 7 .*5|7 features|expected 5": lambda: run(
         fgmp.FedGradMP(2, dictionary=fgmp.gaussian_dictionary(7, 9, rng=0))
     ),
-    r"solver.*squared": lambda: run(fgmp.SharedSupportGradMP(2, solver=fgmp.NormalEquations()), SIGNS),
-    r"record_every is 0; expected": lambda: run(record_every=0),
-    r"every is 5 and there is no checkpoint; expected a path as checkpoint": lambda: run(every=5),
-    r"every is 0; expected an integer of at least 1": lambda: run(every=0, checkpoint="run.fgmp"),
-    r"checkpoint is '.'; expected the path of a file": lambda: run(checkpoint="."),
-    r"faults has 'nan'; expected faults such as": lambda: run(faults=["nan"]),
-    r"clients names 6; expected keys": lambda: run(faults=fgmp.DropOut(clients=[6])),
+    r"solver.*squared": lambda: run(fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport()), SIGNS),
+    r"every is 0; expected": lambda: run(history=fgmp.History(every=0)),
+    r"every is 0; expected an integer of at least 1": lambda: fgmp.Checkpoint("run.fgmp", every=0),
+    r"path is '.'; expected the path of a file": lambda: fgmp.Checkpoint("."),
+    r"path is 3; expected the path of a file": lambda: fgmp.Checkpoint(3),
+    r"faults has 'nan'; expected faults such as": lambda: fgmp.Faulty(FED, "nan"),
+    r"clients names 6; expected keys": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
+    r"reduce is 'median'; expected a reducer": lambda: run(reduce="median"),
+    r"history is 5; expected a History": lambda: run(history=5),
     r"columns is 3; expected at least 4, 2 tau atoms to be told apart": lambda: run(
         fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))
     ),
-    r"objective_on is 9; expected": lambda: run(objective_on=9),
+    r"objective_on is 9; expected": lambda: run(history=fgmp.History(objective_on=9)),
     r"always is 5; expected an integer from 0 to 4 \(the last atom\)": lambda: run(
         fgmp.FedMid(selection=fgmp.PerOutput((0, 5)), l1_weight=0.1, **RATE)
     ),
     r"workers is 0; expected": lambda: fgmp.tune(fgmp.FedAvg, {"learning_rate": [0.1]}, FED, 2, workers=0),
-    r"callback is 3; expected a callable": lambda: run(callback=3),
-    r"metrics has 1 for 'size'; expected a mapping of names to callables": lambda: run(metrics={"size": 1}),
-    r"checkpoint is 3; expected the path of a file": lambda: run(checkpoint=3),
+    r"watch has 3; expected watchers such as": lambda: run(watch=3),
+    r"metrics has 1 for 'size'; expected a mapping of names to callables": lambda: fgmp.History(metrics={"size": 1}),
     r"grid is empty": lambda: fgmp.tune(fgmp.FedAvg, {}, FED, 1),
     r"column is 'loss'; expected one of": lambda: fgmp.tune(
         lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate), {"learning_rate": [0.1]}, FED, 1, column="loss"

@@ -38,7 +38,7 @@ def some_finding(value=1.0):
 def test_the_textbook_pursuit_is_the_library_s(client):
     method = fgmp.FedGradMP(sparsity=5, local_iterations=3, batch_size=20)
     start = SparseModel(np.arange(5), np.full(5, 0.1), (200,))
-    ours = SparseModel.from_message(method.refine(client, start.message(), np.random.default_rng(3)), (200,))
+    ours = method.at_client(client, start, np.random.default_rng(3))
     batches = client.minibatches(np.random.default_rng(3), 20, 3)
     A = np.ascontiguousarray(client.features)
     theirs = textbook.gradient_matching_pursuit(A, client.targets, start.dense(), 5, batches)
@@ -48,7 +48,7 @@ def test_the_textbook_pursuit_is_the_library_s(client):
 def test_the_textbook_descent_is_the_library_s(images):
     method = fgmp.FedAvg(learning_rate=0.3, local_iterations=4, batch_size=10)
     w = np.full((40, 4), 0.01, np.float32)
-    ours = method.train(images, {"dense": w}, np.random.default_rng(3))["dense"]
+    ours = method.at_client(images, w, np.random.default_rng(3))
     batches = images.minibatches(np.random.default_rng(3), 10, 4)
     X = np.ascontiguousarray(images.features)
     theirs = textbook.softmax_descent(X, images.targets, w, 0.3, batches)

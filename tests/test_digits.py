@@ -15,7 +15,7 @@ import fgmp
 from fgmp.datasets.digits import _deal_by_label, digits_by_writer
 from fgmp.datasets.downloads import DOWNLOADS
 from fgmp.datasets.writers import mnist_writers
-from fgmp.running.metrics import accuracy, accuracy_on
+from fgmp.metrics import accuracy, accuracy_on
 
 IMAGES, LABELS = (file.name for file in DOWNLOADS["mnist-writers"])
 FEMNIST = DOWNLOADS["femnist"][0].members

@@ -104,7 +104,7 @@ def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, 
 
 
 def test_importing_everything_imports_no_heavy_package():
-    modules = "fgmp, fgmp.cli, fgmp.running.metrics, fgmp.datasets.digits, fgmp.datasets.writers"
+    modules = "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets.digits, fgmp.datasets.writers"
     heavy = "{'h5py', 'matplotlib', 'pooch', 'requests', 'sklearn'}"
     code = f"import sys, {modules}; sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)

@@ -7,6 +7,7 @@ import pytest
 
 import fgmp
 from fgmp import theory
+from fgmp.datasets import make_sensing
 
 
 def uneven(rng, loss="squared", weights=None):
@@ -63,6 +64,6 @@ def test_bad_input():
     labels = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
     with pytest.raises(ValueError, match="expected SquaredLoss"):
         theory.sparse_minimiser(labels, 1)
-    streamed = fgmp.make_sensing(np.ones(4), n_clients=2, n_samples=3, rng=0)
+    streamed = make_sensing(np.ones(4), n_clients=2, n_samples=3, rng=0)
     with pytest.raises(ValueError, match="client 0 has streamed features"):
         theory.sparse_minimiser(streamed, 1)

@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fgmp
-from fgmp.estimators.sites import scaling_of, sites_of
-from fgmp.estimators.weighted_loss import WeightedLoss, with_weights
+from fgmp.estimators.problem import Problem, Rows, WeightedLoss
 
 ESTIMATORS = (fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier)
 
@@ -61,7 +60,7 @@ def parameters(model):
     return np.append(np.ravel(model.coef_), np.ravel(model.intercept_))
 
 
-@pytest.mark.parametrize("C", [1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("C", [1e-2, 100.0])
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_C_is_that_of_scikit_learn_on_standardised_features(n_classes, C):
     X, y, groups = classification(n_classes)
@@ -73,30 +72,25 @@ def test_C_is_that_of_scikit_learn_on_standardised_features(n_classes, C):
     np.testing.assert_allclose(ours.predict_proba(X), theirs.predict_proba(Z), atol=1e-3)
 
 
-def test_a_column_that_is_constant_in_every_group_has_no_part_in_the_within_estimator():
-    X, y, groups = regression()
-    X[:, 5] = groups / 3
-    with pytest.warns(UserWarning, match=r"Features \[5\] are constant"):
-        model = fgmp.FedGradMPRegressor(12, fit_intercept="per_group").fit(X, y, groups)
-    assert model.coef_[5] == 0 and 5 not in model.support_
-    assert fgmp.FedGradMPRegressor(12).fit(X, y, groups).coef_[5] != 0
-
-
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_few_features_are_found_and_the_others_are_zero(make):
     X, y, groups = DATA[make]()
-    model = make(3).fit(X, y, groups)
-    np.testing.assert_array_equal(model.support_, [0, 3, 7])
-    assert np.count_nonzero(model.coef_) == 3 and model.n_iter_ >= 1 and model.sparsity_ == 3
-    assert len(model.history_["objective"]) >= model.n_iter_ and model.history_["bytes_up"][0] > 0
-    assert model.history_["objective"][-1] < model.history_["objective"][0]
-
-
-@pytest.mark.parametrize("make", ESTIMATORS)
-def test_a_group_of_weight_zero_is_not_there(make):
-    X, y, groups = DATA[make]()
     model = make(3).fit(X, y, groups, sample_weight=(groups != 2).astype(float))
-    np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])
+    np.testing.assert_array_equal(model.support_, [0, 3, 7])
+    np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])  # a group of weight zero is not there
+    assert np.count_nonzero(model.coef_) == model.sparsity_ == 3
+    assert len(model.history_["objective"]) >= model.n_iter_ >= 1
+    assert model.history_["bytes_up"][0] == 5 * 8 * (1 + 2 * 12)  # of five groups a weight, means and scatters
+    assert model.history_["bytes_down"][0] == 5 * 8 * 2 * 12
+    if make is fgmp.FedGradMPRegressor:  # means stay where they are
+        own = make(3, fit_intercept="per_group").fit(X, y, groups)
+        assert own.history_["bytes_down"][0] == 6 * 8 * 12
+        levels = [own.intercepts_[group] for group in range(6)]
+        assert own.intercept_ == pytest.approx(np.average(levels, weights=np.bincount(groups)))
+    else:  # a class of weight zero is not there
+        weights = (y != "top").astype(float)
+        assert make(3).fit(X, np.where(groups == 1, "other", y), groups, weights).classes_.tolist() == ["mid", "other"]
+    assert model.history_["objective"][-1] < model.history_["objective"][0]
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -109,22 +103,14 @@ def test_single_precision_comes_close(make):
     np.testing.assert_array_equal(before, X.astype(np.float32))
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
-@pytest.mark.parametrize("make", ESTIMATORS)
-def test_a_site_whose_rows_are_separable_does_no_harm(make):
-    X, y, groups = DATA[make](n_rows=60)
-    y = (y > np.median(y)) if make is fgmp.FedGradMPRegressor else y
-    model = make(5, method="fedgradmp").fit(X, y, groups)
-    assert model.history_["objective"][-1] < model.history_["objective"][0]
-    assert np.isfinite(parameters(model)).all()
-
-
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("n_rows", [60, 400])
 @pytest.mark.parametrize("method", ["fedgradmp", "shared"])
-def test_separable_classes_have_a_finite_model(method):
-    X, y, groups = classification()
+def test_separable_classes_have_a_finite_model(method, n_rows):
+    X, _, groups = classification(n_rows=n_rows)
     y = X[:, 0] > np.median(X[:, 0])
     model = fgmp.FedGradMPClassifier(3, method=method).fit(X, y, groups)
-    assert model.score(X, y) > 0.98 and np.abs(model.decision_function(X)).max() < 100
+    assert model.score(X, y) > 0.95 and np.abs(model.decision_function(X)).max() < 100
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -158,27 +144,19 @@ def test_cohorts_and_minibatches_depend_on_the_seed_only():
     assert not np.array_equal(first.history_["objective"][1:2], other.history_["objective"][1:2])
 
 
-def test_without_the_closing_exchange_the_method_speaks_for_itself():
-    X, y, groups = regression()
-    raw = fgmp.FedGradMPRegressor(3, polish=False, rounds=3, tol=0).fit(X, y, groups)
-    closed = fgmp.FedGradMPRegressor(3, rounds=3, tol=0).fit(X, y, groups)
-    assert len(raw.history_["round"]) == 4 and len(closed.history_["round"]) == 5
-    assert closed.history_["objective"][-1] < raw.history_["objective"][-1]
-
-
 @pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
 def test_units_from_the_sums_of_the_groups_are_those_of_the_pooled_rows(fit_intercept):
     X, y, groups = regression()
     weights = np.random.default_rng(0).integers(1, 4, len(y)).astype(float)
-    scaling = scaling_of(sites_of(X, y, weights, groups), fit_intercept, True)
+    problem = Problem(Rows.of(X, y, weights, groups), fgmp.SquaredLoss(), fit_intercept, True)
     rows, labels = np.repeat(X, weights.astype(int), axis=0), np.repeat(groups, weights.astype(int))
     if fit_intercept == "per_group":
         rows = rows - np.array([rows[labels == g].mean(axis=0) for g in range(6)])[labels]
     expected = rows.std(axis=0) if fit_intercept else np.sqrt(np.mean(rows**2, axis=0))
-    np.testing.assert_allclose(1 / scaling.factors, expected, rtol=1e-12)
+    np.testing.assert_allclose(1 / problem.factors, expected, rtol=1e-12)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.FewRowsWarning")
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize("polish", [True, False])
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -194,7 +172,9 @@ def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_interce
         share = np.average(y == model.classes_[1], weights=weights) if fit_intercept else 0.5
         prior = np.tile([1 - share, share], (len(y), 1))
         start, end = (log_loss(y, p, sample_weight=weights) for p in (prior, model.predict_proba(X)))
-    np.testing.assert_allclose(model.history_["objective"][[0, -1]], [start, end], rtol=1e-9)
+    history = model.history_
+    np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
+    assert (history["round"][1] == history["round"][-1] == 1) != polish  # its exchanges are rounds of their own
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
@@ -204,12 +184,9 @@ def test_a_weighted_loss_is_each_row_as_often_as_it_weighs(n_classes):
     z, v = rng.standard_normal((2, 20) if n_classes == 2 else (2, 20, 3))
     y = np.where(rng.random(20) < 0.5, -1.0, 1.0) if n_classes == 2 else rng.integers(3, size=20)
     w = rng.integers(4, size=20).astype(float)
-    weighted, both = WeightedLoss(loss, n_classes == 3), with_weights(y, w)
-    for ours, theirs in (
-        (weighted.values(z, both), loss.values(z, y)),
-        (weighted.derivative(z, both), loss.derivative(z, y)),
-        (weighted.curvature(z, both, v), loss.curvature(z, y, v)),
-    ):
+    weighted, both = WeightedLoss(loss), np.column_stack([y, w])
+    for name, more in (("values", ()), ("derivative", ()), ("curvature", (v,))):
+        ours, theirs = getattr(weighted, name)(z, both, *more), getattr(loss, name)(z, y, *more)
         np.testing.assert_allclose(ours.sum(axis=0), np.repeat(theirs, w.astype(int), axis=0).sum(axis=0), rtol=1e-12)
 
 
@@ -224,6 +201,11 @@ def test_constant_columns_are_named_and_get_zero(make, value):
     np.testing.assert_array_equal(np.ravel(model.coef_)[[1, 4]], 0)
     without = make(7).fit(np.delete(X, [1, 4], axis=1), y, groups)
     np.testing.assert_allclose(model.predict(flat), without.predict(np.delete(X, [1, 4], axis=1)), rtol=1e-6)
+    if make is fgmp.FedGradMPRegressor:  # constant in every group, for the within estimator
+        X[:, 5] = groups / 3
+        with pytest.warns(UserWarning, match=r"Features \[5\] are constant"):
+            assert 5 not in make(9, fit_intercept="per_group").fit(X, y, groups).support_
+        assert make(9).fit(X, y, groups).coef_[5] != 0
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
@@ -239,3 +221,40 @@ def test_a_table_keeps_its_names_and_a_column_of_words_is_named(make, package):
     words = frames.DataFrame(columns | {"colour": ["red", "blue"] * 200})
     with pytest.raises(ValueError, match="could not convert column 'colour' of X to float: it is [a-zA-Z]+. Drop"):
         make(2).fit(words, y, groups)
+
+
+def linear(model, X):
+    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("method", ["fedgradmp", "shared"])
+@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
+@pytest.mark.parametrize("kind", [0, 2, 3], ids=["regression", "two classes", "three classes"])
+def test_origins_orders_and_names_do_not_matter(kind, fit_intercept, method):
+    if kind and fit_intercept == "per_group":
+        pytest.skip("a classifier has one intercept")
+    make = fgmp.FedGradMPClassifier if kind else fgmp.FedGradMPRegressor
+    (X, y, groups), rng = classification(kind) if kind else regression(), np.random.default_rng(1)
+    order, rows, names = rng.permutation(12), rng.permutation(len(y)), rng.permutation(list("abcdef"))
+    moved, levels = X.copy(), np.zeros(len(y))
+    if fit_intercept:
+        moved += rng.uniform(-100, 100, (6, 12))[groups if fit_intercept == "per_group" else 0]
+    if fit_intercept == "per_group":
+        levels = rng.uniform(-100, 100, 6)[groups]
+    options = dict(method=method, fit_intercept=fit_intercept)
+    model = make(4, **options).fit(X, y, groups)
+    other = make(4, **options).fit(moved[rows][:, order], (y if kind else y + levels)[rows], names[groups][rows])
+    expected = np.atleast_2d(model.coef_)[:, order]
+    np.testing.assert_allclose(np.atleast_2d(other.coef_), expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
+    if fit_intercept != "per_group":
+        scores = linear(model, X)
+        np.testing.assert_allclose(linear(other, moved[:, order]), scores, rtol=1e-5, atol=1e-6 * np.abs(scores).max())
+
+
+def test_which_of_two_classes_comes_first_does_not_matter():
+    X, y, groups = classification()
+    model, other = (fgmp.FedGradMPClassifier(3).fit(X, labels, groups) for labels in (y, y == "mid"))
+    np.testing.assert_allclose(other.coef_, -model.coef_, rtol=1e-5)
+    np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], model.predict_proba(X), atol=1e-6)
+    np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-12)

@@ -8,6 +8,9 @@ import pytest
 
 import fgmp
 from fgmp import theory
+from fgmp.approximation import approx_tau
+from fgmp.methods.method_json import to_json
+from fgmp.selection import Overall
 
 MODULES = ["fgmp", *(name for _, name, _ in pkgutil.walk_packages(fgmp.__path__, "fgmp."))]
 EXAMPLES = {
@@ -18,9 +21,7 @@ EXAMPLES = {
 }
 MAIN = [
     fgmp.simulate,
-    fgmp.federate,
-    fgmp.to_json,
-    fgmp.Shape,
+    to_json,
     fgmp.Federation.from_arrays,
     fgmp.FedGradMP,
     fgmp.SharedSupportGradMP,
@@ -31,12 +32,12 @@ MAIN = [
     fgmp.stop_at,
     fgmp.Dictionary,
     fgmp.gaussian_dictionary,
-    fgmp.approx_tau,
+    approx_tau,
     fgmp.ksvd,
     fgmp.make_sparse_regression,
     fgmp.PerOutput,
     fgmp.PerAtom,
-    fgmp.Overall,
+    Overall,
     fgmp.SquaredLoss,
     fgmp.LogisticLoss,
     fgmp.SoftmaxLoss,

@@ -5,6 +5,7 @@ import pytest
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import fgmp
+from fgmp.models import SparseModel
 
 
 def arrays(n_clients=3, n_samples=5, n_features=4, seed=0):
@@ -14,16 +15,14 @@ def arrays(n_clients=3, n_samples=5, n_features=4, seed=0):
 
 
 @pytest.mark.parametrize("n_nonzeros", [0, 1, 30, 60, 300])
-def test_predictions_are_the_product_however_few_entries_are_not_zero(n_nonzeros, monkeypatch):
+def test_predictions_are_the_product_however_few_entries_are_not_zero(n_nonzeros):
     rng = np.random.default_rng(n_nonzeros)
     A, x = rng.standard_normal((40, 300)), np.zeros(300)
     x[rng.permutation(300)[:n_nonzeros]] = rng.standard_normal(n_nonzeros)
-    client = fgmp.Federation.from_arrays([A], [np.zeros(40)]).clients[0]
-    np.testing.assert_allclose(client.predictions(x), A @ x, rtol=1e-12, atol=1e-12)
-    read = []
-    monkeypatch.setattr(type(client), "columns", lambda self, support: read.append(len(support)) or A[:, support])
-    client.predictions(x)
-    assert read == ([n_nonzeros] if n_nonzeros <= 30 else [])
+    for features in (A, aslinearoperator(A)):
+        client = fgmp.Federation.from_arrays([features], [np.zeros(40)]).clients[0]
+        for model in (x, SparseModel.of(x)):
+            np.testing.assert_allclose(client.predictions(model), A @ x, rtol=1e-12, atol=1e-12)
 
 
 def test_objective_and_gradient_are_those_of_the_formula():
@@ -43,7 +42,7 @@ def test_default_weights_are_the_shares_of_the_samples():
     np.testing.assert_allclose(fgmp.Federation.from_arrays(As, ys).weights, np.array([5, 6, 7]) / 18)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_inputs_are_never_modified_and_any_layout_works():
     As, ys = arrays()
     reference = fgmp.Federation.from_arrays(As, ys)
@@ -61,7 +60,7 @@ def test_inputs_are_never_modified_and_any_layout_works():
             np.testing.assert_array_equal(before, after)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_streamed_features_need_a_dictionary():
     As, ys = arrays()
     fed = fgmp.Federation.from_arrays([aslinearoperator(A) for A in As], ys)
@@ -90,6 +89,9 @@ def test_other_losses_cannot_weigh_rows():
     federation = fgmp.Federation.from_arrays([np.eye(2)] * 2, [[1, -1]] * 2, "logistic", weights=[1, 2])
     with pytest.raises(ValueError, match="weights are not in proportion to the rows"):
         federation.pooled()
+    streamed = fgmp.Federation.from_arrays([aslinearoperator(np.eye(2))] * 2, [[1, -1]] * 2)
+    with pytest.raises(ValueError, match="features are streamed"):
+        streamed.pooled()
 
 
 class Scaled(LinearOperator):

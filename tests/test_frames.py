@@ -56,7 +56,7 @@ def test_columns_losses_and_precision_are_those_asked_for():
         ({}, {"site": "clinic"}, "site: 'clinic' is not a column; expected one of 'hospital', 'age'"),
         ({}, {"target": "clinic"}, "target: 'clinic' is not a column"),
         ({}, {"features": ["age", "clinic"]}, "features: 'clinic' is not a column"),
-        ({}, {"features": ["age", "outcome"]}, "overlap; expected each column in one role"),
+        ({}, {"features": ["age", "outcome"]}, "overlap; expected each column once"),
         ({}, {"features": []}, "expected at least one feature"),
         ({"colour": ["red", "blue"] * 25}, {}, "column 'colour' is [a-zA-Z]+; expected numbers"),
         ({"pressure": [None] + [1.0] * 49}, {}, "column 'pressure' has 1 missing values; expected a number"),
@@ -96,9 +96,13 @@ def test_dates_infinities_and_sites_that_are_no_number_are_named(package):
     dates = np.datetime64("2026-01-01", "us") + np.arange(50)
     with pytest.raises(ValueError, match="column 'age' is Datetime.*; expected numbers"):
         build(age=dates)
-    with pytest.raises(ValueError, match="column 'pressure' has 50 infinite values; expected finite numbers"):
+    with pytest.raises(
+        ValueError, match="column 'pressure' holds 50 values that are not finite, .*; expected finite numbers"
+    ):
         build(pressure=np.full(50, np.inf))
     with pytest.raises(ValueError, match="column 'hospital' has 50 missing values; expected a site in every row"):
         build(hospital=np.full(50, np.nan))
-    with pytest.raises(ValueError, match=r"features is \['age', 'age'\]; expected each column once"):
+    with pytest.raises(ValueError, match=r"features is \['age', 'age'\], .*; expected each column once"):
         build(options={"features": ["age", "age"]})
+    with pytest.raises(ValueError, match="column 'pressure' has 2 missing values; expected a number in every row"):
+        build(pressure=[None, float("nan"), *np.ones(48)])

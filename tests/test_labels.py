@@ -54,9 +54,11 @@ def test_labels_that_are_named_decide_the_sign():
     "y, options, message",
     [
         (["a"] * 6, {}, "ys hold 1 different labels; expected two"),
-        (np.array(["a", 1] * 3, object), {}, "ys hold a int and a str as labels; expected one kind"),
+        (np.array(["a", 1] * 3, object), {}, "ys hold labels of several kinds, .*; expected one kind"),
         (np.array(["a", None] * 3, object), {}, r"ys\[0\]\[1\] is a NoneType; expected a label in every row"),
+        (np.array(["a", np.nan] * 3, object), {}, r"ys\[0\]\[1\] is nan; expected a label in every row"),
         ([0, 1, np.nan, 0, 1, 0], {}, r"ys\[0\] holds 1 values that are not finite"),
+        (np.full(6, "2026-01-01", "M8[D]"), {}, r"ys\[0\] has dtype datetime64\[D\]; expected real numbers"),
         (list("ababab"), {"labels": ("a", "c")}, r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'"),
         (np.arange(6), {"labels": (0, 1), "loss": "squared"}, "labels is .* because the loss is 'squared'"),
     ],

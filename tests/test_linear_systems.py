@@ -1,12 +1,14 @@
 """Small linear systems against the pseudo-inverse, in any units and conditions; what a softmax leaves undetermined."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.linear_systems import fill_shifts, least_squares, solve_definite, solve_semidefinite
-from fgmp.local.restricted import RestrictedProblem
+from fgmp.restricted import RestrictedProblem
 
 
 def ill_conditioned(rng, condition, dtype, shape=(100, 20)):
@@ -114,7 +116,8 @@ def test_filled_shifts_have_their_own_curvature_and_no_gradient():
 def test_shifts_in_a_dictionary_are_all_signals_that_every_output_can_add():
     """Five atoms of eight for each of three outputs in R^5 span everything, with few atoms in common."""
     dictionary = fgmp.Dictionary(np.random.default_rng(2).standard_normal((5, 8)))
-    client = dictionary.prepare(classified(1, 5))
+    client = classified(1, 5)
+    client = replace(client, features=dictionary.products(client.features))
     merged = np.sort([3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)])
     problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=True)
     assert problem.shifts.shape == (15, 5)
@@ -136,7 +139,7 @@ def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
         ends = []
         for dtype in (np.float32, np.float64):
             federation = fgmp.Federation.from_arrays(np.split(A.astype(dtype), 5), np.split(y, 5), "logistic")
-            method = fgmp.SharedSupportGradMP(5, solver=fgmp.PooledNewton(6))
+            method = fgmp.SharedSupportGradMP(5, solver=fgmp.NewtonOnSupport(6))
             ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
         distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
     assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4

@@ -1,5 +1,7 @@
 """Logistic and softmax losses against finite differences and scikit-learn; sparse classification with them."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -7,9 +9,10 @@ from sklearn.metrics import log_loss
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.local.restricted import RestrictedProblem
-from fgmp.local.solvers import minimise_on
 from fgmp.models import SparseModel
+from fgmp.restricted import RestrictedProblem
+from fgmp.selection import Overall
+from fgmp.solvers import ConjugateGradient, minimise_on
 
 LOSSES = {
     "squared": fgmp.SquaredLoss(),
@@ -71,7 +74,7 @@ def test_huge_predictions_do_not_overflow(name):
     assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
-@pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.ConjugateGradient(accuracy=1e-8)])
+@pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), ConjugateGradient(accuracy=1e-8)])
 def test_the_restricted_minimiser_is_scikit_learns(solver):
     """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
     rng = np.random.default_rng(0)
@@ -105,7 +108,7 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
     rng = np.random.default_rng(0)
     (client,) = federation(name).clients
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
-    inside = D.prepare(client)
+    inside = replace(client, features=D.products(client.features))
     merged = np.array([0, 2, 3]) if name != "softmax" else np.array([0, 1, 4, 6, 8, 11, 13])
     problem = RestrictedProblem.of(inside, merged, D, orthonormal=True)
     z, d, step = rng.standard_normal(len(merged)), rng.standard_normal(len(merged)), 1e-6
@@ -128,11 +131,11 @@ def test_separable_data_stay_finite(name):
     y = np.where(A[:, 0] > 0, 1.0, -1.0) if name == "logistic" else np.argmax(A[:, :3], axis=1)
     alone = fgmp.Federation.from_arrays([A], [y], loss=LOSSES[name])
     plain = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact()), alone, rounds=2, rng=0)
-    assert np.isfinite(plain.last.x).all() and np.linalg.norm(plain.last.x) > 5
+    assert np.isfinite(plain.x).all() and np.linalg.norm(plain.x) > 5
     ball = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact(), radius=2.0), alone, rounds=2, rng=0)
     assert np.linalg.norm(ball.x) == pytest.approx(2.0)
     inexact = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(steps=2)), alone, rounds=2, rng=0)
-    assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.last.x)
+    assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.x)
     assert inexact.history["objective"][-1] < inexact.history["objective"][0]
 
 
@@ -150,21 +153,21 @@ def test_logistic_recovery_of_a_planted_support():
 
 
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
-@pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), fgmp.Overall(), fgmp.Overall((2,))])
+@pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))])
 def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, selection):
     """Three outputs in a dictionary are one vector in the block-diagonal dictionary of the three."""
     rng = np.random.default_rng(1)
-    D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation)
+    D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation).counting(selection)
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)
     W = rng.standard_normal((12, 3))
     correlations = D.atoms.T @ W
-    chosen = D.approximate(correlations, 4, selection)
-    if isinstance(selection, fgmp.Overall):
+    chosen = D.approximate(correlations, 4)
+    if isinstance(selection, Overall):
         always = tuple(3 * atom + c for atom in selection.always for c in range(3))
-        expected = block.approximate(correlations.reshape(-1), 4, fgmp.PerOutput(always))
+        expected = block.counting(fgmp.PerOutput(always)).approximate(correlations.reshape(-1), 4)
         np.testing.assert_array_equal(chosen, expected)
     else:
-        columns = [D.approximate(column, 4, selection) * 3 + c for c, column in enumerate(correlations.T)]
+        columns = [D.approximate(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
         np.testing.assert_array_equal(chosen, np.sort(np.concatenate(columns)))
     support = np.sort(rng.choice(24, 9, replace=False))
     model, vector = (SparseModel(support, np.arange(1.0, 10), shape) for shape in ((8, 3), (24,)))

@@ -7,60 +7,36 @@ import pytest
 
 import fgmp
 from fgmp.federation import Client, Federation
-from fgmp.running.books import Progress, Totals
-from fgmp.running.randomness import draw_cohort
-from fgmp.running.rounds import play_round
-from fgmp.running.transports import InProcess
+from fgmp.rounds import Mean, Step, Streams, iterate
 from fgmp.shapes import Shape
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
 def blocks(n_clients, m=20, n=200):
-    """One table, and the rows of each client as views of it."""
+    """The rows of each client as one array, and their targets."""
     rng = np.random.default_rng(0)
-    X = rng.standard_normal((n_clients * m, n))
-    return X, [X[i : i + m] for i in range(0, len(X), m)], list(rng.standard_normal((n_clients, m)))
-
-
-def test_the_rows_of_small_clients_are_not_copied():
-    X, As, ys = blocks(1000)
-    tracemalloc.start()
-    federation = Federation.from_arrays(As, ys)
-    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, objective_on=10)
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.1 * X.nbytes
-    assert all(np.shares_memory(client.features, X) for client in federation.clients)
-
-
-@pytest.mark.parametrize("loss, order", [("squared", "F"), ("softmax", "C")])
-def test_large_clients_have_the_layout_of_their_products(loss, order):
-    rng = np.random.default_rng(0)
-    for convert in (np.asfortranarray, np.ascontiguousarray):
-        features = [convert(rng.standard_normal((50, 200))) for _ in range(2)]
-        clients = Federation.from_arrays(features, [np.arange(50) % 3] * 2, loss).clients
-        assert all(client.features.flags[f"{order}_CONTIGUOUS"] for client in clients)
+    return rng.standard_normal((n_clients, m, n)), rng.standard_normal((n_clients, m))
 
 
 @pytest.mark.parametrize("method", [fgmp.FedGradMP(3), fgmp.SharedSupportGradMP(3), fgmp.FedAvg(learning_rate=0.1)])
 def test_a_round_visits_its_cohort_and_the_books_those_that_are_named(method, monkeypatch):
-    _, As, ys = blocks(60, 6, 10)
-    federation, visited = Federation.from_arrays(As, ys), set()
-    columns, predictions = Client.columns, Client.predictions
-    monkeypatch.setattr(Client, "columns", lambda self, s: visited.add(self.key) or columns(self, s))
+    monkeypatch.setenv("FGMP_READABLE", "1")  # a compiled twin reads the table
+    federation, visited = Federation.from_arrays(*blocks(60, 6, 10)), set()
+    gradient, predictions = Client.gradient, Client.predictions
+    monkeypatch.setattr(Client, "gradient", lambda self, *given: visited.add(self.key) or gradient(self, *given))
     monkeypatch.setattr(Client, "predictions", lambda self, x: visited.add(self.key) or predictions(self, x))
-    fgmp.simulate(method, federation, 1, 4, rng=0, objective_on=[5, 50])
+    fgmp.simulate(method, federation, 1, 4, rng=0, history=fgmp.History(objective_on=[5, 50]))
     drawn = set(visited) - {5, 50}
     assert 2 <= len(drawn) <= 4
 
 
 def test_polishing_goes_on_with_the_clients_of_the_objective():
     federation = fgmp.make_sparse_regression(12, 30, 40, 3, heterogeneity=0.5, noise_variance=0.01, rng=0)
-    result = fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 4, rng=0, objective_on=[2, 7])
+    result = fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 4, rng=0, history=fgmp.History(objective_on=[2, 7]))
     polished = fgmp.polish(result, federation)
-    some = Federation(tuple(federation.clients[i] for i in (2, 7)), np.ones(2))
-    np.testing.assert_allclose(polished.history["objective"][-1], some.objective(polished.x))
+    some = np.mean([federation.clients[i].objective(polished.x) for i in (2, 7)])
+    np.testing.assert_allclose(polished.history["objective"][-1], some)
     np.testing.assert_array_equal(polished.objective_on, [2, 7])
 
 
@@ -73,7 +49,6 @@ def alike(found, expected):
         for a, b in ((one.features, other.features), (one.targets, other.targets)):
             np.testing.assert_array_equal(a, b)
             assert a.dtype == b.dtype
-        assert one.features.flags.f_contiguous == other.features.flags.f_contiguous
 
 
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)])
@@ -89,13 +64,15 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
         alike(Federation.from_arrays(block, y.tolist(), loss), expected)
 
 
-def test_one_array_of_small_clients_is_not_copied():
-    X, _, ys = blocks(1000)
+def test_one_array_of_all_rows_is_not_copied():
+    X, ys = blocks(1000)
+    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)  # compiled loops are loaded once
     tracemalloc.start()
-    federation = Federation.from_arrays(X.reshape(1000, 20, 200), np.array(ys))
+    federation = Federation.from_arrays(X, ys)
+    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 0.05 * X.nbytes
+    assert peak < 0.1 * X.nbytes
     assert all(np.shares_memory(client.features, X) for client in federation.clients)
 
 
@@ -143,14 +120,12 @@ def test_rows_are_whole_and_positive(rows):
 
 def test_a_round_allocates_nothing_for_those_who_take_no_part():
     n_clients = 40_000
-    federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
-    method, transport = fgmp.FedGradMP(1), InProcess(federation)
-    transport.prepare(method, 0)
-    progress = Progress(0, method.start(federation), Totals())
-    for _ in range(2):  # the first time more is made, once
+    federation, method = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))), fgmp.FedGradMP(1)
+    channel = federation.serving(method)
+    rounds = iterate(method, channel, Step(0, method.start(channel.shape)), Streams(0), 10, Mean())
+    for _ in range(3):  # the first time more is made, once
         tracemalloc.start()
-        cohort = draw_cohort(0, 1, n_clients, 10)
-        play_round(method, progress, transport, federation.weights, cohort, 0)
+        next(rounds)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < n_clients

@@ -11,11 +11,9 @@ from scipy import sparse
 
 import fgmp
 from fgmp.checks import check_array, check_kind, check_sequence, shown
-from fgmp.client import Client
 from fgmp.datasets.digits import DigitsByWriter
-from fgmp.estimators.sites import Site
-from fgmp.local.restricted import RestrictedProblem
-from fgmp.running.stopping import stop_at
+from fgmp.estimators.problem import Rows
+from fgmp.restricted import RestrictedProblem
 
 MARK = 4321.0
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
@@ -39,7 +37,7 @@ SHOWN = {
     "shape": FED.shape,
     "sparse features": THIN.clients[0].features,
     "restricted problem": RestrictedProblem(X, y, fgmp.SquaredLoss()),
-    "site": Site(0, X, y, y),
+    "rows of sites": Rows(X, y, y, np.zeros(40, int), 1),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
     "a dict of it all": {"federation": FED, "client": FED.clients[0]},
 }
@@ -99,7 +97,6 @@ FAULTS = {
     "no class": made([X], [spoiled(np.tile([0.0, 1.0], 20), -MARK)], loss="softmax"),
     "no such class": made([X], [np.full(40, 4321)], loss=fgmp.SoftmaxLoss(3)),
     "many classes": made([X], [1e4 * y], loss="softmax"),
-    "labels of a client": lambda: Client(X, y, fgmp.LogisticLoss(), 0),
     "a column of text": framed("a", SITES),
     "a target of text": framed("y", SITES),
     "a column with nan": framed("a", spoiled(y, np.nan)),
@@ -109,9 +106,9 @@ FAULTS = {
     "polars": lambda: fgmp.Federation.from_frame(
         pl.DataFrame({"a": ["Smith"] * 40, "y": y, "site": SITES}), site="site", target="y"
     ),
-    "no client": lambda: fgmp.Federation(X, np.ones(2)),
-    "twice": lambda: fgmp.Federation((*FED.clients, *FED.clients), np.ones(4)),
-    "pooled": lambda: fgmp.Federation(LABELLED.clients, np.array([1.0, 2.0])).pooled(),
+    "no client": lambda: fgmp.Federation.of([], y),
+    "twice": lambda: fgmp.Federation.of((*FED.clients, *FED.clients), np.ones(4)),
+    "pooled": lambda: fgmp.Federation.of(LABELLED.clients, [1.0, 2.0]).pooled(),
     "a model of another shape": lambda: FED.objective(y),
     "no federation": lambda: fgmp.simulate(METHOD, X, 3),
     "a table": lambda: fgmp.simulate(METHOD, TABLE, 3),
@@ -120,10 +117,10 @@ FAULTS = {
     "no method": lambda: fgmp.simulate(FED, METHOD, 3),
     "too sparse": lambda: fgmp.simulate(fgmp.FedGradMP(7), FED, 3),
     "a batch": lambda: fgmp.simulate(fgmp.FedGradMP(2, batch_size=21), FED, 3),
-    "a metric": lambda: fgmp.simulate(METHOD, FED, 1, metrics={"rows": lambda x: X}),
-    "a callback": lambda: fgmp.simulate(METHOD, FED, 1, callback=X),
-    "stopping": lambda: fgmp.simulate(METHOD, FED, 1, callback=[stop_at(1.0), FED]),
-    "secure": lambda: fgmp.simulate(METHOD, FED, 1, secure=FED),
+    "a metric": lambda: fgmp.simulate(METHOD, FED, 1, history=fgmp.History(metrics={"rows": lambda x: X})),
+    "a callback": lambda: fgmp.simulate(METHOD, FED, 1, watch=X),
+    "stopping": lambda: fgmp.simulate(METHOD, FED, 1, watch=[fgmp.stop_at(1.0), FED]),
+    "secure": lambda: fgmp.simulate(METHOD, FED, 1, reduce=FED),
     "out of range": lambda: fgmp.SecureSum(bits=16, resolution=1e-6).encoded(y),
     "polish": lambda: fgmp.polish(FED, FED),
     "an array that is none": lambda: check_array("X", [[MARK], [MARK, MARK]]),

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.running.randomness import draw_cohort
+from fgmp.methods.support_solvers import LocalSteps
+from fgmp.rounds import Streams
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +31,9 @@ def pooled_solution(fed, support):
 def test_any_result_ends_at_pooled_least_squares_on_its_support(fed, method):
     result = fgmp.simulate(method, fed, 5, rng=0)
     closed = fgmp.polish(result, fed)
-    np.testing.assert_array_equal(closed.support, result.support)
-    np.testing.assert_allclose(closed.x[result.support], pooled_solution(fed, result.support), rtol=1e-8)
+    support = result.support
+    np.testing.assert_array_equal(closed.support, support)
+    np.testing.assert_allclose(closed.x[support], pooled_solution(fed, support), rtol=1e-8)
 
 
 def test_in_a_dictionary_the_span_of_its_atoms_is_kept(fed):
@@ -47,12 +49,12 @@ def test_in_a_dictionary_the_span_of_its_atoms_is_kept(fed):
 
 def test_the_history_goes_on(fed):
     metrics = {"norm": lambda x: float(np.linalg.norm(x)), "other": lambda x: 1.0}
-    result = fgmp.simulate(fgmp.FedGradMP(sparsity=5), fed, 3, rng=0, metrics=metrics)
-    closed = fgmp.polish(result, fed, metrics={"norm": metrics["norm"]})
+    result = fgmp.simulate(fgmp.FedGradMP(sparsity=5), fed, 3, rng=0, history=fgmp.History(metrics=metrics))
+    closed = fgmp.polish(result, fed, history=fgmp.History(metrics={"norm": metrics["norm"]}))
     for name, column in result.history.items():
         np.testing.assert_array_equal(closed.history[name][:-1], column)
     assert closed.history["round"][-1] == 4
-    assert closed.history["bytes_down"][-1] - result.history["bytes_down"][-1] == 20 * (4 + 8) * 5
+    assert closed.history["bytes_down"][-1] - result.history["bytes_down"][-1] == 20 * ((4 + 8) * 5 + 4)
     assert closed.history["bytes_up"][-1] - result.history["bytes_up"][-1] == 20 * 8 * (15 + 5)
     assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(closed.history["other"][-1])
     assert closed.history["objective"][-1] < result.history["objective"][-1]
@@ -86,7 +88,7 @@ def test_polish_solves_within_its_ball_where_the_loss_has_no_minimiser():
     As = [rng.standard_normal((5, 6)) for _ in range(3)]
     separable = fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), separable, 1, rng=0)
-    steps = fgmp.PooledNewton(steps=30)
+    steps = fgmp.NewtonOnSupport(steps=30)
     inside = fgmp.polish(start, separable, solver=steps, radius=3.0)
     assert np.linalg.norm(inside.x) == pytest.approx(3.0)
     assert separable.objective(inside.x) < separable.objective(start.x)
@@ -97,7 +99,7 @@ def test_polish_solves_within_its_ball_where_the_loss_has_no_minimiser():
 def test_polish_hands_its_seed_to_the_solver(fed):
     """One row of one step: the gradient of that row, and with another seed that of another one."""
     result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), fed, 2, rng=0)
-    steps = fgmp.LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
+    steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
     ends = [fgmp.polish(result, fed, solver=steps, rng=seed).x for seed in (0, 0, 1)]
     np.testing.assert_array_equal(ends[0], ends[1])
     assert np.abs(ends[0] - ends[2]).max() > 1e-4
@@ -108,7 +110,7 @@ def test_polish_asks_the_cohort_of_its_seed(fed, seed):
     result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), fed, 2, rng=0)
     closed = fgmp.polish(result, fed, cohort_size=3, rng=seed)
     assert closed.history["clients"][-1] == 3
-    clients = [fed.clients[i] for i in draw_cohort(seed, 1, fed.n_clients, 3)]
+    clients = [fed.clients[i] for i in Streams(seed).sample(Streams.COHORT, 1, fed.n_clients, 3)]
     A = np.vstack([client.features for client in clients])[:, result.support]
     expected = np.linalg.lstsq(A, np.concatenate([client.targets for client in clients]), rcond=None)[0]
     np.testing.assert_allclose(closed.x[result.support], expected, rtol=1e-7)

@@ -6,6 +6,7 @@ import os
 import pickle
 import warnings
 from contextlib import ExitStack
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -17,10 +18,12 @@ from noise_attack import old_way, seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
-from fgmp.models import decode
-from fgmp.running.faults import Changed
-from fgmp.running.privacy import Accounted, accounted, new_secret, spent
-from fgmp.running.transports import InProcess
+from fgmp import Faulty
+from fgmp.federation import Client
+from fgmp.layers.faults import Changed
+from fgmp.layers.privacy import Fitted, spent
+from fgmp.shapes import Shape
+from fgmp.wire import to_wire
 
 pytest.importorskip("dp_accounting")
 
@@ -36,15 +39,34 @@ def rehearsed(epsilon, clip, seed=0, **more):
 
 def secret_of(noise):
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fgmp.RehearsalWarning)
-        return new_secret(noise)
+        warnings.simplefilter("ignore", fgmp.AdviceWarning)
+        return noise._secret()
+
+
+def accounted(noise, secret, n_clients, cohort_size, exchanges, rounds):
+    """The noise of a run of this size."""
+    shape = Shape(2, fgmp.SquaredLoss(), [1] * n_clients)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", fgmp.AdviceWarning)
+        return replace(noise.fitted(shape, cohort_size, exchanges, rounds), secret=secret)
+
+
+def fitted(noise, multiplier, n_clients, secret=SECRET):
+    return Fitted(noise, multiplier, np.full(n_clients, 1 / n_clients), (n_clients, 1), secret)
+
+
+def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **options):
+    """A run with noise, and perhaps with faults."""
+    over = Faulty(federation, *faults) if faults else federation
+    return fgmp.simulate(method, over, rounds, cohort_size, reduce=private, **options)
 
 
 @pytest.fixture
 def accounting_at_once(monkeypatch):
     """For tests that ask for something else: with cohorts it takes seconds."""
-    for place in ("fgmp.running.privacy.spent", "fgmp.running.summing.spent"):
-        monkeypatch.setattr(place, lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier)
+    monkeypatch.setattr(
+        "fgmp.layers.privacy.spent", lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier
+    )
 
 
 def exact_delta(multiplier, epsilon):
@@ -73,7 +95,7 @@ def test_the_noise_is_the_least_that_keeps_to_the_budget():
 
 
 def test_contributions_are_scaled_by_their_weight_and_clipped():
-    given = Accounted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, n_clients=4, secret=SECRET)
+    given = fitted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 4)
     answer = np.array([3.0, -4.0])
     np.testing.assert_allclose(given.clipped(0.25, answer, 1), answer)
     np.testing.assert_allclose(given.clipped(0.25, answer, 0), 3 / 5 * answer)
@@ -84,21 +106,21 @@ def test_contributions_are_scaled_by_their_weight_and_clipped():
 
 
 def test_the_noise_has_the_deviation_that_is_accounted_for():
-    given = Accounted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 40, SECRET)
+    given = fitted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 40)
     for exchange, clip in ((0, 3.0), (1, 5.0)):
         noise = given.noise_on_sum(20_000, 10, 1, exchange)
         assert kstest(noise / (7.0 * 2 * clip / 10), "norm").pvalue > 1e-4
     first = given.noise_on_sum(5, 10, 1, 0)
     others = [(5, 10, 2, 0), (5, 10, 1, 1), (5, 10, 1, 0, b"another question, or others who answered")]
     assert not any(np.isin(first, given.noise_on_sum(*other)).any() for other in others)
-    elsewhere = Accounted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
+    elsewhere = fitted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
     assert not np.isin(first, elsewhere).any()
     np.testing.assert_array_equal(first, given.noise_on_sum(5, 10, 1, 0))
 
 
 def test_all_clients_are_in_as_many_cohorts():
-    given = Accounted(NOISE, 7.0, 10, SECRET)
-    cohorts = np.array([given.cohort(number, 3) for number in range(3000)])
+    given = fitted(NOISE, 7.0, 10)
+    cohorts = np.array([given.cohort(None, number, 10, 3) for number in range(3000)])
     assert (np.diff(cohorts, axis=1) > 0).all()
     pairs = np.zeros((10, 10))
     for cohort in cohorts:
@@ -110,28 +132,26 @@ def test_all_clients_are_in_as_many_cohorts():
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @pytest.mark.parametrize("public", [False, True])
 @pytest.mark.parametrize("gone", [[], [1]])
-@pytest.mark.parametrize("secure", [None, fgmp.SecureSum(threshold=2)])
-def test_one_round_of_averages_by_hand(secure, gone, public):
+@pytest.mark.parametrize("then", [fgmp.Mean(), fgmp.SecureSum(threshold=2)])
+def test_one_round_of_averages_by_hand(then, gone, public):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
-    method, noise = fgmp.FedAvg(learning_rate=0.1), rehearsed(2.0, 0.05, public_weights=public)
-    small = fgmp.Federation(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], FED.truth)
-    faults = fgmp.DropOut(clients=gone) if gone else None
-    found = fgmp.simulate(method, small, 1, rng=3, private=noise, secure=secure, faults=faults).x
+    method, noise = fgmp.FedAvg(learning_rate=0.1), rehearsed(2.0, 0.05, public_weights=public, then=then)
+    small = fgmp.Federation.of(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
+    found = noisy(method, small, 1, noise, faults=[fgmp.DropOut(clients=gone)] if gone else (), rng=3).x
     scales = 4 * small.weights if public else np.ones(4)
     steps = [-0.1 * client.gradient(np.zeros(20)) * p for p, client in zip(scales, small.clients, strict=True)]
     clipped = [step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps) if i not in gone]
     given = accounted(noise, secret_of(noise), 4, 4, 1, 1)
-    what = b"".join(part.tobytes() for part in method.broadcast(np.zeros(20)).values())
-    what += bytes(i not in gone for i in range(4))
+    what = b"".join(part.tobytes() for part in to_wire(np.zeros(20)).values()) + bytes(i not in gone for i in range(4))
     np.testing.assert_allclose(found, np.sum(clipped, axis=0) / 4 + given.noise_on_sum(20, 4, 1, 0, what), atol=1e-10)
 
 
 class Curious(fgmp.FedAvg):
     """Writes down what each client gets."""
 
-    def train(self, client, message, rng):
-        SEEN.append((self, message, rng, client.key))
-        return super().train(client, message, rng)
+    def at_client(self, client, w, rng):
+        SEEN.append((self, w.copy(), rng, client.key))
+        return super().at_client(client, w, rng)
 
 
 SEEN = []
@@ -146,33 +166,31 @@ def test_no_client_takes_the_noise_off(drawn_from, monkeypatch):
     private = accounted(noise, SECRET, FED.n_clients, FED.n_clients, 1, 2)
     scale = private.multiplier * 2 * 0.05 / FED.n_clients
     if "as it was" in drawn_from:
-        monkeypatch.setattr(Accounted, "noise_on_sum", lambda self, d, L, *place: scale * old_way(seed, d, *place[:2]))
+        monkeypatch.setattr(Fitted, "noise_on_sum", lambda self, d, L, *place: scale * old_way(seed, d, *place[:2]))
     SEEN.clear()
-    result = fgmp.simulate(method, FED, 2, rng=seed, readable=True, private=noise)
+    result = noisy(method, FED, 2, noise, rng=seed)
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
     clean = np.mean([step * min(1, 0.05 / np.linalg.norm(step)) for step in steps], axis=0)
     first, second = (SEEN[i][1] for i in (0, -1))
     candidates = seen_in(SEEN, result, repr(result), repr(private))
     assert seed in candidates
-    found = takes_off(decode(second, (20,)) - clean, private, FED.n_clients, first, candidates)
+    found = takes_off(second - clean, private, FED.n_clients, first, candidates)
     assert found == (drawn_from != "a secret")
 
 
 @pytest.mark.usefixtures("accounting_at_once")
 def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path, monkeypatch):
     monkeypatch.setattr("secrets.token_bytes", lambda size: SECRET[:size])
-    sent = []
-    monkeypatch.setattr(
-        InProcess, "answers", lambda self, *given, plain=InProcess.answers: sent.append(given) or plain(self, *given)
-    )
+    sent, ask = [], fgmp.Federation.ask
+    monkeypatch.setattr(fgmp.Federation, "ask", lambda self, *given: sent.append(given[1:]) or ask(self, *given))
     path = tmp_path / "run.fgmp"
-    result = fgmp.simulate(METHOD, FED, 2, 10, rng=0, private=NOISE, checkpoint=path)
+    result = noisy(METHOD, FED, 2, NOISE, 10, rng=0, watch=fgmp.Checkpoint(path))
     assert SECRET in path.read_bytes()
     assert path.stat().st_mode & 0o077 == 0
-    for held in (pickle.dumps(result), pickle.dumps(sent), repr(Accounted(NOISE, 1.0, 2, SECRET)).encode()):
+    for held in (pickle.dumps(result), pickle.dumps(sent), repr(fitted(NOISE, 1.0, 2)).encode()):
         assert len(held) > 50 and SECRET not in held and repr(SECRET)[2:-1].encode() not in held
     monkeypatch.setattr("secrets.token_bytes", os.urandom)
-    again = fgmp.simulate(METHOD, FED, 2, 10, rng=0, private=NOISE)
+    again = noisy(METHOD, FED, 2, NOISE, 10, rng=0)
     assert not np.array_equal(again.x, result.x)
 
 
@@ -182,9 +200,9 @@ def recording(method, sums):
     class Recording(type(method)):
         def exchanges(self):
             def noting(exchange):
-                return lambda state, replies: sums.append(replies[0].message) or exchange.combine(state, replies)
+                return lambda state, mean: sums.append(mean) or exchange.update(state, mean)
 
-            return tuple(exchange._replace(combine=noting(exchange)) for exchange in super().exchanges())
+            return tuple(exchange._replace(update=noting(exchange)) for exchange in super().exchanges())
 
     made = copy.copy(method)
     object.__setattr__(made, "__class__", Recording)
@@ -206,21 +224,11 @@ FAULTS = {
 }
 
 
-def first_sum(method, clients, faults, noise, cohort_size, secure):
+def first_sum(method, clients, faults, noise, cohort_size):
     sums = []
-    federation = fgmp.Federation(clients, [client.n_samples for client in clients])
-    fgmp.simulate(
-        recording(method, sums),
-        federation,
-        1,
-        cohort_size,
-        0,
-        private=noise,
-        faults=faults,
-        secure=secure,
-        readable=True,
-    )
-    return np.concatenate([array.ravel() for array in sums[0].values()])
+    federation = fgmp.Federation.of(clients)
+    noisy(recording(method, sums), federation, 1, noise, cohort_size, faults, rng=0)
+    return sums[0].ravel()
 
 
 @settings(max_examples=25)
@@ -240,24 +248,21 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
     """Its values, its number of rows, and whether its answer comes and is finite: at most 2 C / L."""
     rng = np.random.default_rng(seed)
     before = [
-        fgmp.Client(c.features[:n], c.targets[:n], c.loss, c.key)
-        for c, n in zip(FED.clients, range(4, 10), strict=False)
+        Client(c.features[:n], c.targets[:n], c.loss, c.key) for c, n in zip(FED.clients, range(4, 10), strict=False)
     ]
     features = scale * rng.standard_normal((rows, 20))
-    after = [*before[:-1], fgmp.Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].key)]
-    noise = rehearsed(1.0, clip)
-    secure = fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else None
-    faults = None if fault is None else FAULTS[fault]([before[-1].key])
+    after = [*before[:-1], Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].key)]
+    noise = rehearsed(1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean())
+    faults = () if fault is None else [FAULTS[fault]([before[-1].key])]
     with ExitStack() as during:
         during.enter_context(np.errstate(all="ignore"))
         during.enter_context(warnings.catch_warnings())
         warnings.simplefilter("ignore")
-        for place in ("fgmp.running.privacy.spent", "fgmp.running.summing.spent"):  # which takes long, and is not asked
-            during.enter_context(mock.patch(place, lambda multiplier, *_: 1 / multiplier))
-        during.enter_context(mock.patch.object(Accounted, "noise_on_sum", lambda self, length, *_: np.zeros(length)))
-        given = ADDITIVE[name], noise, cohort_size, secure
-        plain = first_sum(given[0], before, None, *given[1:])
-        other = first_sum(given[0], after, faults, *given[1:])
+        at_once = mock.patch("fgmp.layers.privacy.spent", lambda multiplier, *_: 1 / multiplier)
+        during.enter_context(at_once)  # which takes long, and is not asked
+        during.enter_context(mock.patch.object(Fitted, "noise_on_sum", lambda self, length, *_: np.zeros(length)))
+        plain = first_sum(ADDITIVE[name], before, (), noise, cohort_size)
+        other = first_sum(ADDITIVE[name], after, faults, noise, cohort_size)
     assert np.linalg.norm(other - plain) <= 2 * clip / cohort_size * (1 + 1e-9)
 
 
@@ -267,11 +272,19 @@ def test_the_history_does_not_say_who_did_not_answer(fault):
     """Or whether an answer was finite would be told exactly."""
     noise = rehearsed(2.0, 0.5)
     with_fault, without = (
-        fgmp.simulate(fgmp.FedGradMP(2), FED, 2, rng=0, private=noise, faults=faults).history
-        for faults in (FAULTS[fault]([3]), [])
+        noisy(fgmp.FedGradMP(2), FED, 2, noise, faults=faults, rng=0).history for faults in ([FAULTS[fault]([3])], ())
     )
-    assert set(with_fault) == {"round", "relative_error", "seconds", "bytes_up", "bytes_down", "clients", "epsilon"}
-    for name in ("bytes_up", "clients", "epsilon"):
+    assert set(with_fault) == {
+        "round",
+        "relative_error",
+        "seconds",
+        "bytes_up",
+        "bytes_down",
+        "clients",
+        "left_out",
+        "epsilon",
+    }
+    for name in ("bytes_up", "clients", "left_out", "epsilon"):
         np.testing.assert_array_equal(with_fault[name], without[name])
 
 
@@ -283,7 +296,7 @@ def test_the_noise_of_a_rehearsal_does_not_hang_on_the_last_bit_of_a_model():
     method = fgmp.FedAvg(learning_rate=0.1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        one, other = (fgmp.simulate(method, fed, 4, rng=0, private=rehearsed(2.0, 0.5)).x for fed in (FED, nudged))
+        one, other = (noisy(method, fed, 4, rehearsed(2.0, 0.5), rng=0).x for fed in (FED, nudged))
     np.testing.assert_allclose(one, other, atol=1e-10)
 
 
@@ -291,36 +304,27 @@ def test_the_noise_of_a_rehearsal_does_not_hang_on_the_last_bit_of_a_model():
 def test_a_round_that_is_played_again_has_other_noise_where_others_answer():
     """Or the difference of both sums would have none; and where nobody's answer is finite there is noise, too."""
     noise, method = fgmp.GaussianNoise(0.5, 0.5), fgmp.FedAvg(learning_rate=0.1)
-    faults = (), FAULTS["not finite"]([3]), FAULTS["dropped"]([3]), FAULTS["not finite"](None)
+    faults = (), [FAULTS["not finite"]([3])], [FAULTS["dropped"]([3])], [FAULTS["not finite"](None)]
     with mock.patch("secrets.token_bytes", bytes):  # the same secret, as after a server was set back
-        x, odd, dropped, noise_only = (
-            fgmp.simulate(method, FED, 1, rng=0, private=noise, faults=fault).x for fault in faults
-        )
+        x, odd, dropped, noise_only = (noisy(method, FED, 1, noise, faults=fault, rng=0).x for fault in faults)
     assert 0 < np.linalg.norm(x - odd) <= 2 * 0.5 / 40 < 10 * 2 * 0.5 / 40 < np.linalg.norm(x - dropped)
     assert np.linalg.norm(noise_only) > 10 * 2 * 0.5 / 40
 
 
 def test_nobody_is_asked_for_an_objective_and_no_row_is_counted(monkeypatch):
-    monkeypatch.setattr(InProcess, "objectives", lambda *_: pytest.fail("objectives were asked for"))
+    monkeypatch.setattr(fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for"))
     small = fgmp.Federation.from_arrays([c.features[:3] for c in FED.clients], [c.targets[:3] for c in FED.clients])
-    with warnings.catch_warnings():  # small sites as well: FewRowsWarning, SmallSiteWarning, RisingObjectiveWarning
+    with warnings.catch_warnings():  # small sites, few rows and rises as well
         warnings.simplefilter("error")
-        result = fgmp.simulate(fgmp.FedGradMP(2, batch_size=5), small, 3, rng=0, private=fgmp.GaussianNoise(0.05, 50.0))
+        result = noisy(fgmp.FedGradMP(2, batch_size=5), small, 3, fgmp.GaussianNoise(0.05, 50.0), rng=0)
     assert "objective" not in result.history
-    assert (result.best.round, result.best.column) == (3, "last")
+    assert result.best.round == 3
     np.testing.assert_array_equal(result.best.x, result.x)
-    np.testing.assert_array_equal(result.last.x, result.x)
-
-
-def test_the_best_may_be_chosen_by_a_metric():
-    metrics = {"is_zero": lambda x: -int((x == 0).all())}
-    result = fgmp.simulate(METHOD, FED, 3, rng=0, private=NOISE, metrics=metrics, best_by="is_zero")
-    assert (result.best.round, result.best.column, result.best.value) == (0, "is_zero", -1)
 
 
 def test_a_rehearsal_says_once_that_it_protects_nobody():
-    with pytest.warns(fgmp.RehearsalWarning, match="rehearsal_seed is .: .* this run protects nobody") as said:
-        runs = [fgmp.simulate(METHOD, FED, 1, rng=0, private=rehearsed(5.0, 2.0, seed)).x for seed in (3, 3, 4)]
+    with pytest.warns(fgmp.AdviceWarning, match="rehearsal_seed is .: .* this run protects nobody") as said:
+        runs = [noisy(METHOD, FED, 1, rehearsed(5.0, 2.0, seed), rng=0).x for seed in (3, 3, 4)]
     assert len(said) == 3
     np.testing.assert_array_equal(runs[0], runs[1])
     assert not np.array_equal(runs[0], runs[2])
@@ -328,7 +332,7 @@ def test_a_rehearsal_says_once_that_it_protects_nobody():
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_the_history_says_what_was_spent():
-    history = fgmp.simulate(METHOD, FED, 3, rng=0, private=NOISE, record_every=2).history
+    history = noisy(METHOD, FED, 3, NOISE, rng=0, history=fgmp.History(every=2)).history
     assert history["epsilon"][0] == 0 and (np.diff(history["epsilon"]) > 0).all()
     assert 4.9 < history["epsilon"][-1] <= 5
     assert "epsilon" not in fgmp.simulate(METHOD, FED, 1, rng=0).history
@@ -340,7 +344,7 @@ def test_with_much_budget_and_many_clients_the_support_is_found():
         400, 12, 20, 2, noise_variance=0.01, variance_decay=0.0, heterogeneity=0.0, rng=0
     )
     noise = rehearsed(8.0, (2.0, 3.0))
-    result = fgmp.simulate(METHOD, many, 2, rng=0, private=noise)
+    result = noisy(METHOD, many, 2, noise, rng=0)
     np.testing.assert_array_equal(result.support, np.flatnonzero(many.truth))
 
 
@@ -350,21 +354,21 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     method = ADDITIVE["FedAvg"]  # whose models are never zero
     path, first = tmp_path / "run.fgmp", tmp_path / "first.fgmp"
 
-    def run(rounds, path, callback=()):
-        return fgmp.simulate(method, FED, rounds, 10, 0, private=NOISE, checkpoint=path, every=100, callback=callback)
+    def run(rounds, path, *more):
+        return noisy(method, FED, rounds, NOISE, 10, rng=0, watch=[fgmp.Checkpoint(path, every=100), *more])
 
-    def keep_the_first(history):
-        if history["round"][-1] == 3:  # the file is that of round 2, which `every` would not write
+    def keep_the_first(run):
+        if run.step.round == 2:  # which `every` would not write
             first.write_bytes(path.read_bytes())
 
     played = []
-    whole, resumed = run(3, path, keep_the_first), run(3, first, lambda history: played.append(history["round"][-1]))
-    assert played == [3]
+    whole, resumed = run(3, path, keep_the_first), run(3, first, lambda run: played.append(run.step.round))
+    assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])
-    with pytest.raises(ValueError, match="is of another run: multiplier is"):
+    with pytest.raises(ValueError, match="is of another run: .*reduce.multiplier is"):
         run(4, path)
-    other = fgmp.simulate(method, FED, 3, 10, 0, private=NOISE)
+    other = noisy(method, FED, 3, NOISE, 10, rng=0)
     assert not np.array_equal(other.x, whole.x)
 
 
@@ -373,23 +377,19 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     [
         (lambda: fgmp.GaussianNoise(1.0, 1.0, delta=1.0), "delta is 1.0; expected a number above 0 and below 1"),
         (
-            lambda: fgmp.simulate(METHOD, FED, 1, private=fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
+            lambda: noisy(METHOD, FED, 1, fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
             "clip has 3 values; expected one, or one for each of the 2 exchanges",
         ),
         (
-            lambda: fgmp.simulate(fgmp.SharedSupportGradMP(2, fgmp.LargestEntries()), FED, 1, private=NOISE),
-            "private is given, and exchange 1 of SharedSupportGradMP is no sum; expected an additive method",
-        ),
-        (
-            lambda: fgmp.simulate(METHOD, FED, 1, private=fgmp.GaussianNoise(1.0, 1.0, delta=0.5)),
+            lambda: noisy(METHOD, FED, 1, fgmp.GaussianNoise(1.0, 1.0, delta=0.5)),
             "delta is 0.5; expected at most 0.025, 1 / N for 40 clients",
         ),
         (
-            lambda: fgmp.simulate(METHOD, FED, 1, private=NOISE, objective_on=1),
-            "objective_on is 1; expected None, as private is given: no objectives",
+            lambda: noisy(METHOD, FED, 1, NOISE, history=fgmp.History(objective_on=1)),
+            "objective_on is 1; expected None in a run with noise",
         ),
         (
-            lambda: fgmp.polish(fgmp.simulate(METHOD, FED, 1, private=NOISE), FED),
+            lambda: fgmp.polish(noisy(METHOD, FED, 1, NOISE), FED),
             "result is of a run with noise, and polish adds exact sums; expected one without epsilon",
         ),
     ],

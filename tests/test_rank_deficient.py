@@ -5,10 +5,10 @@ import pytest
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.local.restricted import RestrictedProblem
-from fgmp.local.solvers import minimise_on
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
+from fgmp.restricted import RestrictedProblem
+from fgmp.solvers import SVRG, ConjugateGradient, minimise_on
 
 
 def systems(seed):
@@ -30,10 +30,10 @@ def systems(seed):
 NAMES = list(systems(0))
 LOCAL = {
     "gradient descent": fgmp.GradientDescent,
-    "conjugate gradients": fgmp.ConjugateGradient,
+    "conjugate gradients": ConjugateGradient,
     "Newton": fgmp.Newton,
     "SGD": fgmp.SGD,
-    "SVRG": fgmp.SVRG,
+    "SVRG": SVRG,
     "exact": lambda steps: fgmp.Exact(),
 }
 
@@ -86,10 +86,8 @@ def test_the_signal_is_the_shortest_of_those_that_fit_as_well():
     atoms, A, y = rng.standard_normal((8, 11)), rng.standard_normal((20, 8)), rng.standard_normal(20)
     A -= np.outer(A @ (direction := np.linalg.qr(rng.standard_normal((8, 1)))[0][:, 0]), direction)
     dictionary = fgmp.Dictionary(atoms)
-    (client,) = fgmp.Federation.from_arrays([A], [y]).clients
-    model = minimise_on(
-        np.arange(11), dictionary.prepare(client), dictionary, fgmp.Exact(), SparseModel.zero((11,)), rng
-    )
+    (client,) = fgmp.Federation.from_arrays([dictionary.products(A)], [y]).clients
+    model = minimise_on(np.arange(11), client, dictionary, fgmp.Exact(), SparseModel.zero((11,)), rng)
     np.testing.assert_allclose(atoms @ model.values, np.linalg.lstsq(A, y, rcond=1e-10)[0], atol=1e-9)
 
 
@@ -146,12 +144,10 @@ def test_exact_solves_in_an_overcomplete_dictionary_stay_below_zero_model(data, 
         A[:, 0] *= {"null direction": 0, "faint direction": 1e-10}.get(data, 1)
         A, y = (unit * A[: 5 if data == "few rows" else 20]).astype(dtype), rng.standard_normal(20).astype(dtype)
         y = y[: len(A)]
-        (client,) = fgmp.Federation.from_arrays([A], [y]).clients
+        (client,) = fgmp.Federation.from_arrays([dictionary.products(A)], [y]).clients
         for size in (6, 9, 12):
             merged = np.sort(rng.choice(12, size, replace=False))
-            model = minimise_on(
-                merged, dictionary.prepare(client), dictionary, fgmp.Exact(), SparseModel.zero((12,), dtype), rng
-            )
+            model = minimise_on(merged, client, dictionary, fgmp.Exact(), SparseModel.zero((12,), dtype), rng)
             x = dictionary.atoms.astype(float) @ model.dense()
             S = (A.astype(float) @ dictionary.atoms.astype(float)[:, merged]).astype(float)
             best = S @ np.linalg.lstsq(S, y, rcond=1e-5 if dtype == np.float32 else 1e-8)[0]

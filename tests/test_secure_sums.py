@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare
 
 import fgmp
-from fgmp.running.faults import Changed
-from fgmp.running.masking import SHARING, UNMASKING, UPLOAD, masked_sum
+from fgmp import Faulty
+from fgmp.layers.faults import Changed
+from fgmp.layers.masking import SHARING, UNMASKING, UPLOAD, masked_sum
+from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
 
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
@@ -20,9 +22,9 @@ FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
 RATE = {"learning_rate": 0.05, "local_iterations": 2}
 METHODS = {
     "sketch": fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 6)),
-    "conjugate": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledConjugateGradient(3)),
-    "newton": fgmp.SharedSupportGradMP(3, solver=fgmp.PooledNewton(2)),
-    "local": fgmp.SharedSupportGradMP(3, solver=fgmp.LocalSteps(fgmp.GradientDescent(3))),
+    "conjugate": fgmp.SharedSupportGradMP(3, solver=GradientsOnSupport(3)),
+    "newton": fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(2)),
+    "local": fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.GradientDescent(3))),
     "FedGradMP": fgmp.FedGradMP(3),
     "FedAvg": fgmp.FedAvg(server_learning_rate=0.7, **RATE),
     "FedHT": fgmp.FedHT(sparsity=3, **RATE),
@@ -103,35 +105,47 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(bits, resol
 def test_a_run_with_masks_is_the_one_without_bit_for_bit(bits, monkeypatch):
     """And so whatever the random numbers of the system are."""
     secure = fgmp.SecureSum(bits=bits, resolution=2.0 ** (-16 if bits == 32 else -40))
-    run = lambda: fgmp.simulate(METHODS["sketch"], FED, 4, 5, 0, secure=secure)  # noqa: E731
+    run = lambda: fgmp.simulate(METHODS["sketch"], FED, 4, 5, 0, reduce=secure)  # noqa: E731
     masked, again = run(), run()
     monkeypatch.setattr(
-        fgmp.SecureSum,
-        "summed",
-        lambda self, vectors, taken: masked_sum(vectors, 2)._replace(total=self.plain(vectors)),
+        "fgmp.layers.secure_sums.masked_sum",
+        lambda vectors, least, lost: masked_sum(vectors, least, lost)._replace(total=sum_of(vectors, lost)),
     )
     for other in (again, run()):
         np.testing.assert_array_equal(masked.x, other.x)
 
 
+def sum_of(vectors, lost):
+    """Without masks."""
+    return np.add.reduce([v for i, v in enumerate(vectors) if i not in lost], axis=0, dtype=vectors[0].dtype)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_ends_where_it_does_without(name):
+    plain, secure = (fgmp.simulate(METHODS[name], FED, 3, rng=0, reduce=r) for r in (fgmp.Mean(), fgmp.SecureSum()))
+    np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
+    np.testing.assert_allclose(secure.history["objective"], plain.history["objective"], atol=1e-8)
+
+
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     faults = [fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4])]
-    plain = fgmp.simulate(METHODS["sketch"], FED, 3, rng=0, faults=faults)
-    secure = fgmp.simulate(METHODS["sketch"], FED, 3, rng=0, faults=faults, secure=fgmp.SecureSum())
+    faulty = Faulty(FED, *faults)
+    plain = fgmp.simulate(METHODS["sketch"], faulty, 3, rng=0)
+    secure = fgmp.simulate(METHODS["sketch"], faulty, 3, rng=0, reduce=fgmp.SecureSum())
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
     np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
     with pytest.raises(ValueError, match="a secure sum has 4 of 6 clients left; expected at least 5, the threshold"):
-        fgmp.simulate(METHODS["sketch"], FED, 3, rng=0, faults=faults, secure=fgmp.SecureSum(threshold=5))
+        fgmp.simulate(METHODS["sketch"], faulty, 3, rng=0, reduce=fgmp.SecureSum(threshold=5))
 
 
 def test_a_checkpoint_knows_whether_sums_were_secure(tmp_path):
     path = tmp_path / "run.fgmp"
-    whole = fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, secure=fgmp.SecureSum())
-    fgmp.simulate(METHODS["sketch"], FED, 2, rng=0, secure=fgmp.SecureSum(), checkpoint=path)
-    resumed = fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, secure=fgmp.SecureSum(), checkpoint=path)
+    whole = fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, reduce=fgmp.SecureSum())
+    fgmp.simulate(METHODS["sketch"], FED, 2, rng=0, reduce=fgmp.SecureSum(), watch=fgmp.Checkpoint(path))
+    resumed = fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, reduce=fgmp.SecureSum(), watch=fgmp.Checkpoint(path))
     np.testing.assert_array_equal(whole.x, resumed.x)
-    with pytest.raises(ValueError, match="is of another run: secure is absent"):
-        fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, checkpoint=path)
+    with pytest.raises(ValueError, match="is of another run: .*reduce is Mean, not SecureSum"):
+        fgmp.simulate(METHODS["sketch"], FED, 4, rng=0, watch=fgmp.Checkpoint(path))
 
 
 @pytest.mark.parametrize(
@@ -140,19 +154,11 @@ def test_a_checkpoint_knows_whether_sums_were_secure(tmp_path):
         (lambda: fgmp.SecureSum(bits=24), "bits is 24; expected 8, 16, 32 or 64"),
         (lambda: fgmp.SecureSum(resolution=0), "resolution is 0; expected a finite number above 0"),
         (lambda: fgmp.SecureSum(threshold=1), "threshold is 1; expected an integer of at least 2"),
-        (lambda: run(secure=True), r"secure is True; expected SecureSum\(bits, resolution, threshold\)"),
-        (lambda: run(secure=fgmp.SecureSum(threshold=7)), r"threshold is 7; expected an integer from 2 to 6"),
-        (lambda: run(cohort_size=1, secure=fgmp.SecureSum()), "cohort_size is 1; expected an integer from 2"),
+        (lambda: run(reduce=True), r"reduce is True; expected a reducer, such as fgmp.Mean\(\)"),
+        (lambda: run(reduce=fgmp.SecureSum(threshold=7)), r"threshold is 7; expected an integer from 2 to 6"),
+        (lambda: run(cohort_size=1, reduce=fgmp.SecureSum()), "cohort_size is 1; expected an integer from 2"),
         (
-            lambda: run(fgmp.SharedSupportGradMP(3, fgmp.LargestEntries()), secure=fgmp.SecureSum()),
-            "secure is given, and exchange 1 of SharedSupportGradMP is no sum; expected an additive method",
-        ),
-        (
-            lambda: run(fgmp.FedGradMP(3, combination=fgmp.Median()), secure=fgmp.SecureSum()),
-            "secure is given, and exchange 1 of FedGradMP is no sum",
-        ),
-        (
-            lambda: run(secure=fgmp.SecureSum(bits=16, resolution=1e-6)),
+            lambda: run(reduce=fgmp.SecureSum(bits=16, resolution=1e-6)),
             r"an answer holds larger numbers; expected magnitudes of at most 0.016384, the range of SecureSum\(bits=16",
         ),
     ],

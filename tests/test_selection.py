@@ -8,14 +8,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.models import SparseModel
-from fgmp.pursuit import matching_pursuit, simultaneous_pursuit
-from fgmp.selection import mark_largest
+from fgmp.methods.support_solvers import LocalSteps
+from fgmp.models import SparseModel, union
+from fgmp.pursuit import matching_pursuit
+from fgmp.selection import Overall, largest, mark_largest
 
 entries = st.lists(st.integers(-3, 3), min_size=12, max_size=12)
 counts = st.integers(1, 13)
 always = st.sampled_from([(), (0,), (1, 3)])
-KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": fgmp.Overall}
+KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}
 
 
 def by_sorting(kind, values, count, spared):
@@ -52,7 +53,7 @@ def test_what_is_kept_is_what_sorting_keeps(kind, entries, count, spared):
     model = SparseModel.of(values)
     inside = by_sorting(kind, np.where(values != 0, values, 0), count, spared) & (values != 0)
     np.testing.assert_array_equal(values.reshape(-1)[selection.choose_of(model, count)], values[inside])
-    selection.check_support(np.flatnonzero(expected).astype(np.int32), values.shape, count)
+    assert selection.holds(np.flatnonzero(expected), values.shape, count)
 
 
 @given(st.sampled_from(list(KINDS)), entries, counts, always)
@@ -68,6 +69,19 @@ def test_marks_are_those_of_a_stable_sort(entries, count):
     rows = np.array(entries, float).reshape(3, 4)
     for marked, row in zip(mark_largest(rows, count), rows, strict=True):
         np.testing.assert_array_equal(np.flatnonzero(marked), np.sort(np.argsort(-row, kind="stable")[:count]))
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=30), st.integers(1, 30))
+def test_the_largest_break_ties_towards_the_lower_index(magnitudes, count):
+    magnitudes = np.array(magnitudes, float)
+    expected = np.sort(np.argsort(-magnitudes, kind="stable")[:count])
+    np.testing.assert_array_equal(largest(magnitudes, min(count, len(magnitudes))), expected)
+
+
+@given(st.sets(st.integers(0, 19)), st.sets(st.integers(0, 19)))
+def test_unions_are_sorted(first, second):
+    first, second = (np.array(sorted(s), dtype=np.intp) for s in (first, second))
+    np.testing.assert_array_equal(union(first, second, 20), np.union1d(first, second))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -126,20 +140,19 @@ def test_bad_selections_are_refused():
     federation = fgmp.make_sparse_regression(2, 20, 12, 2, rng=0)
     refuse(lambda: fgmp.PerOutput(always=(-1,)), "always is -1; expected an integer of at least 0")
     refuse(lambda: fgmp.PerAtom(always=(0.5,)), "always is 0.5")
-    assert fgmp.PerOutput(always=3).always == (3,) and fgmp.Overall(always=[4, 1, 4]).always == (1, 4)
+    assert fgmp.PerOutput(always=3).always == (3,) and Overall(always=[4, 1, 4]).always == (1, 4)
     for method in (
         fgmp.FedGradMP(2, selection=fgmp.PerAtom((12,))),
-        fgmp.SharedSupportGradMP(2, selection=fgmp.Overall((12,))),
+        fgmp.SharedSupportGradMP(2, selection=Overall((12,))),
     ):
         refuse(lambda method=method: fgmp.simulate(method, federation, 1), "always is 12; .* from 0 to 11")
     shape = (4, 3)
     refuse(lambda: fgmp.PerOutput().check(5, shape), "sparsity is 5; .* from 1 to 4")
     refuse(lambda: fgmp.PerAtom().check(5, shape), "sparsity is 5; .* from 1 to 4")
-    refuse(lambda: fgmp.Overall().check(13, shape), "sparsity is 13; .* from 1 to 12")
-    full = np.arange(12, dtype=np.int32)
-    for selection, held in ((fgmp.PerOutput((0,)), 3), (fgmp.PerAtom((0,)), 3), (fgmp.Overall((0,)), 9)):
-        selection.check_support(full, shape, held)
-        refuse(lambda s=selection, h=held: s.check_support(full, shape, h - 1), f"has {held} entries that count")
+    refuse(lambda: Overall().check(13, shape), "sparsity is 13; .* from 1 to 12")
+    full = np.arange(12)
+    for selection, held in ((fgmp.PerOutput((0,)), 3), (fgmp.PerAtom((0,)), 3), (Overall((0,)), 9)):
+        assert selection.holds(full, shape, held) and not selection.holds(full, shape, held - 1)
 
 
 def softmax_federation(n_clients=4):
@@ -182,7 +195,7 @@ def test_pursuits_start_with_what_always_stays(seed, first):
         sizes[together] = 0
         together.append(int(sizes.argmax()))
     expected = np.sort((np.sort(together)[:, None] * 3 + np.arange(3)).reshape(-1))
-    np.testing.assert_array_equal(simultaneous_pursuit(gram, correlations, 3, first), expected)
+    np.testing.assert_array_equal(matching_pursuit(gram, correlations, 3, first, together=True), expected)
 
     alone = list(first)
     for _ in range(3):
@@ -198,6 +211,8 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
     for wide in (1.0, 1e-9):  # a wide range of coefficients is no reason to stop
         signal = atoms[:, [3, 7, 20]] @ [1.0, -wide, 2.0]
         np.testing.assert_array_equal(matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20])
+    found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal((200, 3)), 70)
+    assert len(found) == 70  # three outputs share a count that may be larger than the number of atoms
     atoms = rng.standard_normal((20, 30))
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
@@ -209,7 +224,7 @@ RIVALS = {
     "FedIterHT": lambda **o: fgmp.FedIterHT(learning_rate=0.05, **o),
     "FedGradMP": lambda **o: fgmp.FedGradMP(solver=fgmp.SGD(1, learning_rate=0.05), **o),
     "SharedSupportGradMP": lambda **o: fgmp.SharedSupportGradMP(
-        solver=fgmp.LocalSteps(fgmp.SGD(1, learning_rate=0.05)), **o
+        solver=LocalSteps(fgmp.SGD(1, learning_rate=0.05)), **o
     ),
 }
 
@@ -217,9 +232,9 @@ RIVALS = {
 @pytest.mark.parametrize("name", RIVALS)
 def test_a_sparsity_of_all_outputs_may_be_larger_than_the_features(name):
     classes = softmax_federation(2)
-    result = fgmp.simulate(RIVALS[name](sparsity=20, selection=fgmp.Overall()), classes, 2, rng=0)
+    result = fgmp.simulate(RIVALS[name](sparsity=20, selection=Overall()), classes, 2, rng=0)
     assert np.count_nonzero(result.x) == 20
     with pytest.raises(ValueError, match=r"sparsity is 37; expected an integer from 1 to 36 \(the number of coeff"):
-        fgmp.simulate(RIVALS[name](sparsity=37, selection=fgmp.Overall()), classes, 1, rng=0)
+        fgmp.simulate(RIVALS[name](sparsity=37, selection=Overall()), classes, 1, rng=0)
     with pytest.raises(ValueError, match=r"sparsity is 20; expected an integer from 1 to 12 \(the number of atoms"):
         fgmp.simulate(RIVALS[name](sparsity=20), classes, 1, rng=0)

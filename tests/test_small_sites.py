@@ -39,18 +39,21 @@ def test_sites_that_interpolate_find_their_features(tau, n_rows):
 
 def test_whoever_asks_for_fedgradmp_where_rows_are_few_is_told():
     X, y, groups, *_ = noisy(20, 3)
-    with pytest.warns(fgmp.FewRowsWarning, match="10 coefficients .* and 10 of 10 clients have no more than 20 rows"):
+    with pytest.warns(fgmp.AdviceWarning, match="10 coefficients .* and 10 of 10 clients have no more than 20 rows"):
         fgmp.FedGradMPRegressor(3, method="fedgradmp").fit(X, y, groups)
     X, y, groups, *_ = noisy(21, 3)
-    fgmp.FedGradMPRegressor(3, method="fedgradmp").fit(X, y, groups)
+    fgmp.FedGradMPRegressor(3, method="fedgradmp", batch_size=21).fit(X, y, groups)
+    groups[0] = 1
+    with pytest.warns(fgmp.AdviceWarning, match="batch_size is 21, and 1 of 10 clients has fewer rows"):
+        fgmp.FedGradMPRegressor(2, method="fedgradmp", batch_size=21).fit(X, y, groups)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_no_empty_model_without_a_word(make):
     """Law 11: the same targets whatever the features."""
-    X, y = np.repeat(np.eye(4), 10, axis=0), np.arange(40) % 2 if make is fgmp.FedGradMPClassifier else np.ones(40)
+    X, y = np.repeat(np.random.default_rng(0).standard_normal((20, 4)), 2, axis=0), np.arange(40) % 2
     with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model"):
-        model = make(2).fit(X, y, np.arange(40) % 3)
+        model = make(2).fit(X, y, np.arange(40) // 2 % 3)
     assert not len(model.support_)
 
 
@@ -63,7 +66,7 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
     outside = np.ones(len(y), bool)
     outside[few] = False
     with pytest.warns(
-        fgmp.SmallSiteWarning,
+        fgmp.AdviceWarning,
         match=r"2 of 8 groups have fewer than min_rows=5 rows \('a single pair', 'four'\): they send nothing",
     ) as said:
         model = make(3).fit(X, y, names)
@@ -81,13 +84,14 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
 
 def test_at_most_five_sites_are_named_and_rows_without_weight_do_not_count():
     X, y, groups = regression()
-    many = np.where(np.arange(len(y)) < 40, 100 + np.arange(len(y)) // 4, groups)
-    with pytest.warns(fgmp.SmallSiteWarning, match=r"10 of 16 groups .* \(100, 101, 102, 103, 104, \.\.\.\)"):
-        fgmp.FedGradMPRegressor(3).fit(X, y, many)
-    weights = np.ones(len(y))
+    many, weights = np.where(np.arange(len(y)) < 40, 100 + np.arange(len(y)) // 4, groups), np.ones(len(y))
     weights[np.flatnonzero(groups == 2)[4:]] = 0
-    with pytest.warns(fgmp.SmallSiteWarning, match=r"1 of 6 groups .* \(2\)"):
-        fgmp.FedGradMPRegressor(3).fit(X, y, groups, sample_weight=weights)
+    for given, weight, named in (
+        (many, None, r"10 of 16 groups .* \(100, 101, 102, 103, 104 and 5 more\)"),
+        (groups, weights, r"1 of 6 groups .* \(2\)"),
+    ):
+        with pytest.warns(fgmp.AdviceWarning, match=named):
+            fgmp.FedGradMPRegressor(3).fit(X, y, given, sample_weight=weight)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

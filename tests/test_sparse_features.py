@@ -1,7 +1,6 @@
 """Sparse features: the algebra of the matrix they stand for, and clients that hold them."""
 
 import tracemalloc
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from scipy import sparse
 
 import fgmp
 from fgmp import theory
-from fgmp.federation import Client, Federation
+from fgmp.federation import Federation
 from fgmp.models import SparseModel
 from fgmp.sparse_features import SparseFeatures
 
@@ -44,7 +43,6 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
     np.testing.assert_allclose(W @ features, W @ A, **close)
     np.testing.assert_allclose(features.take(columns, axis=1), A[:, columns], **close)
     np.testing.assert_allclose(features.take(rows, axis=0).toarray(), A[rows], **close)
-    np.testing.assert_allclose(features.row_products(), A @ A.T, **close)
     np.testing.assert_allclose(features.times_rows(w).toarray(), w[:, None] * A, **close)
     np.testing.assert_allclose((3.0 * features).toarray(), 3 * A, **close)
     single = features.astype(np.float32)
@@ -93,9 +91,6 @@ def test_a_client_asked_directly(loss):
         np.testing.assert_allclose(thin.gradient(model, rows), dense.gradient(model, rows), atol=1e-12)
         assert thin.objective(model) == pytest.approx(dense.objective(model))
     np.testing.assert_array_equal(thin.columns(np.array([5, 2])), dense.columns(np.array([5, 2])))
-    np.testing.assert_allclose(thin.row_products, dense.row_products, atol=1e-12)
-    assert not thin.keeps_row_products
-    assert Client(sparse.csr_array((2, 99)), np.zeros(2), fgmp.SquaredLoss(), 0).keeps_row_products is False
 
 
 @pytest.mark.parametrize("loss", ["squared", "softmax"])
@@ -107,10 +102,26 @@ def test_pooled_rows_stay_sparse(loss):
     features = thin.clients[0].features
     assert isinstance(features, SparseFeatures)
     np.testing.assert_allclose(features.toarray(), dense.clients[0].features)
-    several = SparseFeatures(features.stored, np.ones(features.shape[0]), np.ones(30))
-    centred = replace(thin.clients[0], features=several)
-    with pytest.raises(ValueError, match="centred implicitly; expected a sparse matrix as it is"):
-        Federation((centred,), np.ones(1)).pooled()
+
+
+@quiet
+@pytest.mark.parametrize("apart", [False, True])
+def test_clients_centred_alike_or_each_by_itself(apart):
+    """One table where the centres are the same, which pools; one for each client where they are not."""
+    As, ys = data("squared")
+    centres = [A.mean(axis=0) if apart else np.mean(As[0], axis=0) for A in As]
+    parts = [SparseFeatures(sparse.csr_array(A), np.ones(len(A)), c) for A, c in zip(As, centres, strict=True)]
+    thin = Federation.from_arrays(parts, ys)
+    dense = Federation.from_arrays([A - c for A, c in zip(As, centres, strict=True)], ys)
+    for method in (fgmp.FedGradMP(3), fgmp.FedAvg(learning_rate=0.05)):
+        one, other = (fgmp.simulate(method, fed, 3, rng=0) for fed in (thin, dense))
+        np.testing.assert_allclose(one.x, other.x, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(one.history["objective"], other.history["objective"], rtol=1e-10)
+    if apart:
+        with pytest.raises(ValueError, match="centred apart; expected them stored, and centred alike"):
+            thin.pooled()
+    else:
+        np.testing.assert_allclose(thin.pooled().objective(other.x), dense.objective(other.x))
 
 
 def test_what_theory_measures_is_that_of_the_dense_clients():

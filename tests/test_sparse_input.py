@@ -106,5 +106,5 @@ def with_an_index_of(place):
 
 
 def test_an_index_beyond_the_columns_is_named():
-    with pytest.raises(ValueError, match=r"As\[0\] is no valid sparse matrix: .*ind"):
+    with pytest.raises(ValueError, match=r"As\[0\] is no valid sparse matrix: .*ind.*; expected indices within"):
         Federation.from_arrays([with_an_index_of(7)], [np.ones(3)])

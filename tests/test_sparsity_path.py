@@ -1,4 +1,4 @@
-"""The path over the sparsity against held-out losses and criteria computed by hand, and its choices."""
+"""The path over the sparsity: its scores by hand, what is chosen, and that the fit is the last step of it."""
 
 import matplotlib
 import numpy as np
@@ -10,85 +10,75 @@ from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 from test_estimators import DATA, ESTIMATORS, classification, regression
 
 import fgmp
-from fgmp.estimators.fitting import Recipe, StartingFrom
-from fgmp.estimators.sites import sites_of
-from fgmp.estimators.sparsity_path import fold_of_rows, judged
-from fgmp.models import SparseModel
+from fgmp.estimators.fitting import Recipe, folds_of, judged
+from fgmp.estimators.problem import Problem, Rows
 
 matplotlib.use("agg")
+quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
-def folds_of(X, y, groups, n_folds, seed):
+def folds(X, y, groups, n_folds, seed=3):
     """The folds of the rows, in the order of the table, for an integer seed of the estimator."""
     drawn = int(np.random.RandomState(seed).randint(2**31 - 1))
-    folds = np.empty(len(y), int)
-    for site in sites_of(X, y, np.ones(len(y)), groups):
-        folds[groups == site.key] = fold_of_rows(site, n_folds, drawn)
-    return folds
+    found = np.empty(len(y), int)
+    found[np.argsort(groups, kind="stable")] = folds_of(Rows.of(X, y, np.ones(len(y)), groups), n_folds, drawn)
+    return found
 
 
-@pytest.mark.parametrize("n_folds", [2, 5])
-def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds):
+@pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
+def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weighted):
     X, y, groups = regression()
-    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(X, y, groups)
-    folds = folds_of(X, y - y.mean(), groups, n_folds, 3)
-    errors = np.empty(len(y))
+    w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(X, y, groups, w)
+    of, errors = folds(X, y, groups, n_folds), np.empty(len(y))
     for fold in range(n_folds):
-        out = folds == fold
-        errors[out] = (LinearRegression().fit(X[~out], y[~out]).predict(X[out]) - y[out]) ** 2 / 2
-    expected = [errors[groups == g].mean() for g in range(6)]
+        out = of == fold
+        errors[out] = (LinearRegression().fit(X[~out], y[~out], w[~out]).predict(X[out]) - y[out]) ** 2 / 2
+    expected = [np.average(errors[groups == g], weights=w[groups == g]) for g in range(6)]
     np.testing.assert_allclose(model.cv_.site_scores, [expected], rtol=1e-6)
-    np.testing.assert_allclose(model.cv_.table["score"], errors.mean(), rtol=1e-6)
+    np.testing.assert_allclose(model.cv_.table["score"], np.average(errors, weights=w), rtol=1e-6)
 
 
 def test_of_two_classes_it_is_the_log_loss():
     X, y, groups = classification()
     options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
     model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
-    folds = folds_of(X, np.where(y == "top", 1.0, -1.0), groups, 2, 3)
-    losses = []
-    for fold in range(2):
-        out, scale = folds == fold, X.std(axis=0)
-        theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit((X / scale)[~out], y[~out])
-        losses.append(log_loss(y[out], theirs.predict_proba((X / scale)[out])) * np.mean(out))
-    np.testing.assert_allclose(model.cv_.table["score"], [np.sum(losses)], rtol=1e-4)
+    of, Z, loss = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2), X / X.std(axis=0), 0.0
+    for out in (of == 0, of == 1):
+        theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z[~out], y[~out])
+        loss += log_loss(y[out], theirs.predict_proba(Z[out])) * np.mean(out)
+    np.testing.assert_allclose(model.cv_.table["score"], [loss], rtol=1e-4)
 
 
-def test_weights_count_in_the_scores():
-    X, y, groups = regression()
-    weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
-    options = dict(sparsities=[12], n_folds=2, random_state=3)
-    model = fgmp.FedGradMPRegressor("cv", **options).fit(X, y, groups, sample_weight=weights)
-    folds, errors = folds_of(X, y, groups, 2, 3), np.empty(len(y))
-    for fold in range(2):
-        out = folds == fold
-        fitted = LinearRegression().fit(X[~out], y[~out], sample_weight=weights[~out])
-        errors[out] = (fitted.predict(X[out]) - y[out]) ** 2 / 2
-    np.testing.assert_allclose(model.cv_.table["score"], np.average(errors, weights=weights), rtol=1e-6)
+@pytest.mark.parametrize("n_folds", [2, 5, 7])
+def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
+    X, y, groups = classification(3)
+    codes = np.unique(y, return_inverse=True)[1]
+    of = folds(X, codes, groups, n_folds)
+    for own in (groups == group for group in range(6)):
+        for mask in (own, *(own & (codes == c) for c in range(3))):
+            counts = np.bincount(of[mask], minlength=n_folds)
+            assert counts.max() - counts.min() <= 1 + (mask.sum() < own.sum())
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_the_choice_is_the_smallest_within_a_standard_error_over_the_sites(make):
     X, y, groups = DATA[make]()
     model = make("cv", random_state=0).fit(X, y, groups)
-    shares = np.bincount(groups) / len(groups)
-    scores = model.cv_.site_scores
-    means = scores @ shares
-    best = means.argmin()
-    within = []
-    for tau, site_scores in zip(model.cv_.table["sparsity"], scores, strict=True):
+    shares, scores, table = np.bincount(groups) / len(groups), model.cv_.site_scores, model.cv_.table
+    best, within = (scores @ shares).argmin(), []
+    for tau, site_scores in zip(table["sparsity"], scores, strict=True):
         distances = site_scores - scores[best]
         variance = np.sum(shares**2 * (distances - distances @ shares) ** 2) * 6 / 5
         within += [tau] * bool(distances @ shares <= np.sqrt(variance))
     assert model.sparsity_ == model.cv_.chosen == within[0] == len(model.support_)
-    assert model.cv_.table["sparsity"][-1] in (12, model.cv_.table["sparsity"][best] + 5)
+    assert table["sparsity"][-1] in (12, table["sparsity"][best] + 5)  # five in a row brought nothing
 
 
 @pytest.mark.parametrize("distance, chosen", [(0.99, 2), (1.01, 5)])
 def test_a_smaller_model_is_taken_up_to_one_standard_error(distance, chosen):
     """Two sites of equal weight, d and d + 2 from the best: their mean is d + 1, its standard error 1."""
-    hard = np.array([100.0, 3.0])
-    scores = hard + np.array([[50.0, 50.0], [distance - 1, distance + 1], [0.0, 0.0], [0.5, 0.5]])
+    scores = np.array([100.0, 3.0]) + np.array([[50, 50], [distance - 1, distance + 1], [0, 0], [0.5, 0.5]])
     path = judged(np.array([1, 2, 5, 6]), scores, np.array([0.5, 0.5]))
     assert path.chosen == chosen
     np.testing.assert_allclose(path.table["standard_error"], [0, 1, 0, 0], atol=1e-12)
@@ -97,24 +87,15 @@ def test_a_smaller_model_is_taken_up_to_one_standard_error(distance, chosen):
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 @pytest.mark.parametrize("mode", ["cv", "ebic"])
-def test_three_features_are_three(make, mode):
+def test_three_features_are_three_and_the_path_can_be_seen(make, mode):
     X, y, groups = DATA[make](n_rows=1200)
     model = make(mode, random_state=0).fit(X, y, groups)
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
-    fixed = make(3, random_state=0).fit(X, y, groups)
-    np.testing.assert_array_equal(model.coef_, fixed.coef_)
-
-
-def test_ebic_by_hand():
-    X, y, groups = regression()
-    model = fgmp.FedGradMPRegressor("ebic", sparsities=[1, 12]).fit(X, y, groups)
-    n, criteria = len(y), []
-    single = fgmp.FedGradMPRegressor(1).fit(X, y, groups).support_
-    for support, log_count in ((single, np.log(12)), (np.arange(12), 0.0)):
-        residual = y - LinearRegression().fit(X[:, support], y).predict(X[:, support])
-        criteria.append(n * np.log(np.mean(residual**2)) + (len(support) + 1) * np.log(n) + 2 * log_count)
-    np.testing.assert_allclose(model.cv_.table["ebic"], criteria, rtol=1e-9)
-    assert model.cv_.criterion == "ebic" and model.sparsity_ == 12
+    np.testing.assert_array_equal(model.coef_, make(3, random_state=0).fit(X, y, groups).coef_)
+    ax = model.cv_.plot()
+    assert model.cv_.plot(ax) is ax and ax.get_xlabel() == "sparsity"
+    assert ax.get_legend().get_texts()[0].get_text() == "chosen: 3"
+    matplotlib.pyplot.close("all")
 
 
 def test_one_group_validates_by_folds():
@@ -128,87 +109,50 @@ def test_one_group_validates_by_folds():
 def test_sites_of_a_single_row_take_part(make):
     X, y, groups = DATA[make]()
     groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
-    model = make("cv", sparsities=[1, 3], cohort_size=8, min_rows=1, random_state=0).fit(X, y, groups)
+    options = dict(sparsities=[1, 3], min_rows=1, random_state=0)
+    model = make("cv", cohort_size=11, **options).fit(X, y, groups)  # of whom a fold has fewer
     assert len(model.groups_) == 11 and model.cv_.site_scores.shape == (2, 11) and model.sparsity_ == 3
+    if make is fgmp.FedGradMPRegressor:  # a row alone has no intercept of its own to be judged by
+        own = make("cv", fit_intercept="per_group", **options).fit(X, y, groups)
+        assert len(own.groups_) == 11 and own.cv_.site_scores.shape == (2, 6)
 
 
-@pytest.mark.parametrize("n_folds", [2, 5, 7])
-def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
-    X, y, groups = classification(3)
-    codes = np.unique(y, return_inverse=True)[1]
-    folds = folds_of(X, codes, groups, n_folds, 0)
-    for group in range(6):
-        for mask in (groups == group, *((groups == group) & (codes == c) for c in range(3))):
-            counts = np.bincount(folds[mask], minlength=n_folds)
-            assert counts.max() - counts.min() <= 1 + (mask.sum() < np.sum(groups == group))
-
-
-@pytest.mark.parametrize(
-    "method", [fgmp.FedGradMP(3), fgmp.SharedSupportGradMP(3)], ids=lambda method: type(method).__name__
-)
-def test_a_method_starts_from_the_model_given(method):
-    fed = fgmp.make_sparse_regression(4, 30, 40, 3, rng=0)
-    model = SparseModel.of(fed.truth)
-    started = fgmp.simulate(StartingFrom(method, model), fed, 1, rng=0)
-    np.testing.assert_array_equal(fgmp.simulate(StartingFrom(method, model), fed, 0).x, fed.truth)
-    np.testing.assert_allclose(started.history["objective"], 0, atol=1e-25)
-    assert fgmp.simulate(method, fed, 0).history["objective"][0] > 0
-
-
-@pytest.mark.parametrize("mode", ["cv", "ebic"])
-def test_the_path_can_be_seen(mode):
-    X, y, groups = regression()
-    model = fgmp.FedGradMPRegressor(mode, sparsities=range(1, 6), random_state=0).fit(X, y, groups)
-    ax = model.cv_.plot()
-    assert ax.get_xlabel() == "sparsity" and ax.get_legend().get_texts()[0].get_text() == "chosen: 3"
-    assert model.cv_.plot(ax) is ax
-    matplotlib.pyplot.close("all")
-
-
-def correlated(n_classes=None, seed=0):
+def correlated(seed=0):
     """Neighbours at 0.7, twelve features that count: paths end in different models, by where their steps start."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((200, 60))
     for j in range(1, 60):
         X[:, j] = 0.7 * X[:, j - 1] + np.sqrt(1 - 0.7**2) * X[:, j]
     z = X[:, ::5] @ (rng.choice([-1, 1], 12) * rng.uniform(1, 2, 12))
-    y = z + rng.standard_normal(200) if n_classes is None else (z + rng.logistic(size=200) > 0).astype(int)
-    return X, y, np.arange(200) % 10
-
-
-def steps(make, X, y, groups, sparsities):
-    """Afresh, from the step before, and what `along` takes: the models of each step, and the federation."""
-    seen = []
-
-    class Spy(make):
-        def _settled_sparsity(self, problem, recipe, *given):
-            before, federation = None, given[-1]
-            for tau in sparsities:
-                afresh, warm = (recipe.fit(federation, tau, problem.base, start) for start in (None, before))
-                before = recipe.along(federation, tau, problem.base, before).model
-                seen.append([federation.objective(model) for model in (afresh.model, warm.model, before)])
-            return super()._settled_sparsity(problem, recipe, *given)
-
-    Spy(1, method="fedgradmp").fit(X, y, groups)
-    return np.array(seen)
+    return X, z + rng.standard_normal(200), np.arange(200) % 10
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_a_step_of_the_path_is_the_better_of_two_starts(make):
-    X, y, groups = correlated(2 if make is fgmp.FedGradMPClassifier else None)
-    afresh, warm, taken = steps(make, X, y, groups, range(1, 13)).T
+    X, y, groups = correlated()
+    loss, ridge = (fgmp.SquaredLoss(), 0.0) if make is fgmp.FedGradMPRegressor else (fgmp.LogisticLoss(), 1 / 200)
+    y = y - y.mean() if ridge == 0 else np.sign(y - np.random.default_rng(1).logistic(size=200))
+    problem, recipe = (
+        Problem(Rows.of(X, y, np.ones(200), groups), loss, True, True),
+        Recipe(make(), "fedgradmp", ridge, 0),
+    )
+    before, found = None, []
+    for tau in range(1, 13):
+        models = [recipe.fit(problem, tau, start).model for start in (None, before)]
+        before = recipe.along(problem, tau, before).model
+        found.append([problem.federation.objective(model) for model in (*models, before)])
+    afresh, warm, taken = np.array(found).T
     assert (afresh < warm - 1e-9).any() and (warm < afresh - 1e-9).any()  # neither start serves all steps
     np.testing.assert_array_equal(taken, np.minimum(afresh, warm))
 
 
 @pytest.mark.parametrize("mode", ["cv", "ebic"])
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@quiet
 def test_the_fit_is_the_last_step_of_the_path(mode):
     """Where a fit of the chosen sparsity alone would be worse, by its squared error on all rows."""
     better = 0
     for seed in range(4):
-        X, y, groups = correlated(seed=seed)
+        X, y, groups = correlated(seed)
         options = dict(method="fedgradmp", sparsities=[4, 8, 12], n_folds=2, random_state=0)
         model = fgmp.FedGradMPRegressor(mode, **options).fit(X, y, groups)
         alone = fgmp.FedGradMPRegressor(model.sparsity_, method="fedgradmp", random_state=0).fit(X, y, groups)
@@ -235,44 +179,42 @@ def test_every_step_of_a_path_adds_to_the_step_before():
 
 def pairs(seed, n_pairs=60, n_features=8):
     rng = np.random.default_rng(seed)
-    groups = np.repeat(np.arange(n_pairs), 2)
-    X = rng.standard_normal((2 * n_pairs, n_features))
+    groups, X = np.repeat(np.arange(n_pairs), 2), rng.standard_normal((2 * n_pairs, n_features))
     y = X[:, 0] - X[:, 1] + X[:, 2] + 3 * rng.standard_normal(n_pairs)[groups] + rng.standard_normal(2 * n_pairs)
     return X, y, groups
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_with_own_intercepts_pairs_are_judged_as_their_differences(seed):
+OWN = dict(fit_intercept="per_group", min_rows=2)
+
+
+def test_with_own_intercepts_pairs_are_judged_as_their_differences():
     """Without a partner that trains, half the squared error of a row is half that of the difference."""
-    X, y, groups = pairs(seed)
-    options = dict(fit_intercept="per_group", min_rows=2, sparsities=[8], random_state=3)
-    score = fgmp.FedGradMPRegressor("cv", **options).fit(X, y, groups).cv_.site_scores
-    folds = folds_of(X, y, groups, 5, 3).reshape(-1, 2)
-    D, d, expected = X[::2] - X[1::2], y[::2] - y[1::2], np.zeros(60)
+    X, y, groups = pairs(0)
+    score = fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN).fit(X, y, groups).cv_.site_scores
+    of, D, d, expected = folds(X, y, groups, 5).reshape(-1, 2), X[::2] - X[1::2], y[::2] - y[1::2], np.zeros(60)
     for fold in range(5):
-        out = (folds == fold).any(axis=1)
+        out = (of == fold).any(axis=1)
         found = np.linalg.lstsq(D[~out], d[~out], rcond=None)[0]
         expected[out] += (d[out] - D[out] @ found) ** 2 / 2 / 2  # each difference is held out twice
     np.testing.assert_allclose(score, [expected], rtol=1e-9)
-
-
-def test_folds_that_leave_nothing_to_learn_from_are_named():
-    X, y, groups = pairs(0)
     with pytest.raises(ValueError, match="n_folds is 2, and no fold leaves rows to learn from"):
-        fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", min_rows=2, n_folds=2).fit(X, y, groups)
+        fgmp.FedGradMPRegressor("cv", n_folds=2, **OWN).fit(X, y, groups)
 
 
-def test_ebic_with_own_intercepts_is_that_of_the_differences():
-    """Of 2 n rows n differences are left, each with half the squares of its two rows about their mean."""
-    X, y, groups = pairs(0)
-    options = dict(fit_intercept="per_group", min_rows=2, sparsities=[4, 8])
-    table = fgmp.FedGradMPRegressor("ebic", **options).fit(X, y, groups).cv_.table
-    D, d, expected = (X[::2] - X[1::2]) / np.sqrt(2), (y[::2] - y[1::2]) / np.sqrt(2), []
-    for tau, log_count in ((4, np.log(70)), (8, 0.0)):
-        support = fgmp.FedGradMPRegressor(tau, fit_intercept="per_group", min_rows=2).fit(X, y, groups).support_
+@pytest.mark.parametrize("own", [False, True])
+def test_ebic_by_hand(own):
+    """With own intercepts, of 2 n rows n differences are left, each with half the squares about their mean."""
+    X, y, groups = pairs(0) if own else regression()
+    options, p = OWN if own else {}, X.shape[1]
+    model = fgmp.FedGradMPRegressor("ebic", sparsities=[1, p], **options).fit(X, y, groups)
+    D, d = ((X[::2] - X[1::2]) / 2**0.5, (y[::2] - y[1::2]) / 2**0.5) if own else (X - X.mean(axis=0), y - y.mean())
+    n, criteria = len(d), []
+    single = fgmp.FedGradMPRegressor(1, **options).fit(X, y, groups).support_
+    for support, log_count in ((single, np.log(p)), (np.arange(p), 0.0)):
         residual = d - D[:, support] @ np.linalg.lstsq(D[:, support], d, rcond=None)[0]
-        expected.append(60 * np.log(np.mean(residual**2)) + tau * np.log(60) + 2 * log_count)
-    np.testing.assert_allclose(table["ebic"], expected, rtol=1e-9)
+        criteria.append(n * np.log(np.mean(residual**2)) + (len(support) + (not own)) * np.log(n) + 2 * log_count)
+    np.testing.assert_allclose(model.cv_.table["ebic"], criteria, rtol=1e-9)
+    assert model.cv_.criterion == "ebic" and model.sparsity_ == [1, p][np.argmin(criteria)]
 
 
 def test_ebic_of_three_classes_counts_what_is_free():

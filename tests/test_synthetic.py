@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.datasets import make_conditioned_regression
+from fgmp.datasets import make_conditioned_regression, make_sensing
 
 
 def test_moments_are_those_of_the_model():
@@ -27,9 +27,10 @@ def test_truth_is_sparse_on_the_unit_sphere():
 
 
 def test_noise_has_the_variance_asked_for():
-    fed = fgmp.make_sparse_regression(3, 20_000, 5, 2, noise_variance=0.005, rng=0)
-    for client in fed.clients:
-        assert np.var(client.targets - client.features @ fed.truth) == pytest.approx(0.005, rel=0.05)
+    sensed = make_sensing(np.ones(5), 3, 20_000, noise_variance=0.005, rng=0)
+    for fed in (fgmp.make_sparse_regression(3, 20_000, 5, 2, noise_variance=0.005, rng=0), sensed):
+        noise = np.array([client.targets - client.features @ fed.truth for client in fed.clients])
+        np.testing.assert_allclose(np.cov(noise), 0.005 * np.eye(3), atol=0.0003)  # no two clients have the same
 
 
 def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
@@ -44,7 +45,7 @@ def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
 def test_streamed_matrices_are_the_same_in_every_product():
     rng = np.random.default_rng(0)
     signal = rng.standard_normal(50)
-    fed = fgmp.make_sensing(signal, n_clients=3, n_samples=20, rng=1)
+    fed = make_sensing(signal, n_clients=3, n_samples=20, rng=1)
     for client in fed.clients:
         stored = client.features.stored()
         X, Y = rng.standard_normal((50, 4)), rng.standard_normal((20, 3))
@@ -57,7 +58,7 @@ def test_streamed_matrices_are_the_same_in_every_product():
 def test_sensing_recovers_a_signal_that_is_sparse_in_a_dictionary():
     D = fgmp.gaussian_dictionary(500, 30, rng=0)
     signal = D.atoms[:, [3, 8, 20]] @ np.array([1.0, -2, 0.5])
-    fed = fgmp.make_sensing(signal, n_clients=10, n_samples=25, rng=0)
+    fed = make_sensing(signal, n_clients=10, n_samples=25, rng=0)
     result = fgmp.simulate(fgmp.FedGradMP(sparsity=3, dictionary=D), fed, rounds=4, rng=0)
     assert result.history["relative_error"][-1] <= 1e-13
     np.testing.assert_array_equal(result.support, [3, 8, 20])
@@ -82,7 +83,7 @@ def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their
         ({"n_clients": 0}, "n_clients is 0"),
         ({"sparsity": 1001}, "sparsity is 1001; expected an integer from 1 to 1000"),
         ({"heterogeneity": -0.1}, "heterogeneity is -0.1; expected a finite number at least 0"),
-        ({"conditions": [1.0, 0.99]}, "each from 1 to"),
+        ({"conditions": [1.0, 0.99]}, "each of at least 1"),
         ({"conditions": [2.0], "n_samples": 11}, "n_samples is 11; expected an integer of at least 12"),
     ],
 )

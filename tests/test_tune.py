@@ -22,7 +22,7 @@ def make(learning_rate, local_iterations=2):
 GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.RisingObjectiveWarning")
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_the_best_is_the_one_a_plain_loop_finds(feds):
     tuning = fgmp.tune(make, GRID, feds, rounds=15)
     assert len(tuning.trials) == 6 and tuning.column == "relative_error"
@@ -68,7 +68,7 @@ def test_where_joblib_starts_no_processes_this_one_does_all():
 
 
 def test_without_truth_the_objective_judges(feds):
-    unknown = fgmp.Federation(feds[0].clients, feds[0].weights)
+    unknown = fgmp.Federation.of(feds[0].clients, feds[0].weights)
     tuning = fgmp.tune(make, GRID, unknown, rounds=5)
     assert tuning.column == "objective"
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
@@ -87,7 +87,7 @@ def test_a_step_so_long_that_nobody_answers_is_divergence(feds):
 
 
 def test_callbacks_reach_the_runs(feds):
-    tuning = fgmp.tune(make, {"learning_rate": [0.05]}, feds[0], rounds=50, callback=fgmp.stop_at(0.9))
+    tuning = fgmp.tune(make, {"learning_rate": [0.05]}, feds[0], rounds=50, watch=fgmp.stop_at(0.9))
     assert tuning.best.histories[0]["round"][-1] < 50
 
 
@@ -119,7 +119,9 @@ def test_a_column_that_does_not_exist_is_named(feds):
 
 def test_a_column_that_starts_at_zero_is_no_divergence(feds):
     metrics = {"size": lambda x: float(np.linalg.norm(x))}
-    tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, feds[0], 3, column="size", metrics=metrics)
+    tuning = fgmp.tune(
+        make, {"learning_rate": [0.01, 0.05]}, feds[0], 3, column="size", history=fgmp.History(metrics=metrics)
+    )
     assert not any(trial.diverged for trial in tuning.trials) and tuning.best.score > 0
 
 
@@ -127,7 +129,7 @@ def test_clients_held_out_judge_and_take_no_part(feds):
     fed = feds[0]
     tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, fed, 4, held_out=[3, 1])
     assert tuning.column == "held_out" and tuning.held_out == ((1, 3),)
-    train = fgmp.Federation([fed.clients[i] for i in (0, 2)], fed.weights[[0, 2]], fed.truth)
+    train = fed.part([0, 2])
     for trial in tuning.trials:
         result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)
         np.testing.assert_array_equal(trial.histories[0]["objective"], result.history["objective"])
@@ -170,7 +172,7 @@ def test_bad_held_out_clients_are_named(feds, held_out, message):
     with pytest.raises(ValueError, match=message):
         fgmp.tune(make, GRID, feds, 2, held_out=held_out)
     with pytest.raises(ValueError, match="metrics has 'held_out'"):
-        fgmp.tune(make, GRID, feds, 2, held_out=1, metrics={"held_out": np.sum})
+        fgmp.tune(make, GRID, feds, 2, held_out=1, history=fgmp.History(metrics={"held_out": np.sum}))
 
 
 def test_the_repr_is_short(feds):

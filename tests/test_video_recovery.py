@@ -8,15 +8,16 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.datasets import load_video, photo_clip
+from fgmp.approximation import approx_tau
+from fgmp.datasets import load_video, make_sensing, photo_clip
 
 
 def error_over_floor(clip, seed):
     """Train on frames 1 to 80, recover frame 82 with 50 atoms, 5 of them, 50 clients of 30 rows."""
     dictionary = fgmp.ksvd(clip[:80], n_atoms=50, sparsity=5, rng=seed)
     frame = clip[81].ravel()
-    best = fgmp.approx_tau(dictionary, frame, 5)
-    fed = fgmp.make_sensing(frame, n_clients=50, n_samples=30, rng=seed)
+    best = approx_tau(dictionary, frame, 5)
+    fed = make_sensing(frame, n_clients=50, n_samples=30, rng=seed)
     result = fgmp.simulate(fgmp.FedGradMP(5, dictionary=dictionary), fed, rounds=4, rng=seed)
     return result.history["relative_error"][-1] * np.linalg.norm(frame) / best.best_error
 
@@ -38,7 +39,7 @@ def test_streamed_sensing_at_the_papers_size_needs_megabytes():
     dictionary = fgmp.Dictionary(np.random.default_rng(0).standard_normal((76_800, 50)))
     signal = dictionary.atoms[:, :5].sum(axis=1)
     tracemalloc.start()
-    fed = fgmp.make_sensing(signal, n_clients=4, n_samples=30, rng=0)
+    fed = make_sensing(signal, n_clients=4, n_samples=30, rng=0)
     fgmp.simulate(fgmp.FedGradMP(5, dictionary=dictionary), fed, rounds=2, rng=0)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()

@@ -49,7 +49,7 @@ def compare(name: str) -> bool:
     python = oldest_environment() if name == "oldest" else sys.executable
     environment["JUPYTER_PATH"] = str(Path(python).parents[1] / "share" / "jupyter")
     if name == "plain":
-        environment["FGMP_NUMBA"] = "0"
+        environment["FGMP_READABLE"] = "1"
     elif name.startswith("shaken"):
         startup = BUILD / name / "profile_default" / "startup"
         startup.mkdir(parents=True, exist_ok=True)

@@ -6,7 +6,6 @@ digits, whose writers are made by skewing the labels.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,11 +15,12 @@ from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
 from ..models import Array
 from .downloads import DOWNLOADS, locate
-from .writers import Digits, Writers, femnist_writers, mnist_writers
+from .synthetic import seeded
+from .writers import femnist_writers, mnist_writers
 
 __all__ = ["DigitsByWriter", "digits_by_writer"]
 
-N_CLASSES = 10
+Hand = tuple[Array, Array]  # pixels and labels
 
 # Training clients, test clients, digits for each of them; the paper's numbers where there are writers.
 SIZES = {"digits": (30, 10, 40), "mnist-writers": (300, 50, 100), "femnist": (300, 50, 100)}
@@ -67,10 +67,10 @@ def digits_by_writer(
     Parameters
     ----------
     dataset : {"digits", "mnist-writers", "femnist"}, default "digits"
-        ``"digits"`` comes with scikit-learn: 1,797 digits of 8 x 8 pixels. It does not name its writers, so the digits
-        are dealt to clients with a skew of the labels. ``"mnist-writers"`` is MNIST's training set, 28 x 28, by the
-        writer that QMNIST's labels name: 539 writers, 440 of them with at least 100 digits. ``"femnist"`` is
-        Federated EMNIST, digits only, 28 x 28: the paper's data. The last two are downloaded by `fgmp data fetch`.
+        ``"digits"`` comes with scikit-learn: 1,797 digits of 8 x 8 pixels whose writers are not named, dealt to clients
+        with a skew of the labels. ``"mnist-writers"`` is MNIST's training set, 28 x 28, by the writer that QMNIST's
+        labels name: 539 writers, 440 of them with at least 100 digits. ``"femnist"`` is Federated EMNIST, digits only,
+        28 x 28: the paper's data. The last two are downloaded by `fgmp data fetch`.
     n_train, n_test : int, default 30 and 10 for ``"digits"``, else 300 and 50
         Writers for training, and others for the test.
     n_samples : int, default 40 for ``"digits"``, else 100
@@ -78,8 +78,7 @@ def digits_by_writer(
     rng : int, Generator or None
         The seed. With writers, the test set is the same for every n_train, and so are the first training writers.
     concentration : float, default 1.0
-        Skew of the labels in ``"digits"``: near 0, a client has one class only; large, all classes alike. The other
-        sets have real writers and ignore it.
+        Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
 
     Returns
     -------
@@ -88,7 +87,7 @@ def digits_by_writer(
     Raises
     ------
     ValueError
-        Where an argument is out of its range, there are fewer writers than asked for, or a file is damaged.
+        Where there are fewer writers than asked for, or a file is damaged.
     FileNotFoundError
         Where the data are not there; the message says how to get them.
     """
@@ -96,48 +95,43 @@ def digits_by_writer(
     n_train = check_integer("n_train", sizes[0] if n_train is None else n_train)
     n_test = check_integer("n_test", sizes[1] if n_test is None else n_test)
     n_samples = check_integer("n_samples", sizes[2] if n_samples is None else n_samples)
-    concentration = check_number("concentration", concentration, above=0)
-    seed = check_seed("rng", rng)
+    seed, concentration = check_seed("rng", rng), check_number("concentration", concentration, above=0)
     if dataset == "digits":
         names, hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed)
     else:
-        writers = _open(dataset)
-        names, hands = _drawn(dataset, writers, n_train, n_test, n_samples, seed)
-        image_shape = writers.image_shape
-    test, train = _federation(hands[:n_test]), _federation(hands[n_test:])
+        names, hands, image_shape = _drawn(dataset, n_train, n_test, n_samples, seed)
+    images, labels = zip(*hands, strict=True)
+    train = Federation.from_arrays(images[n_test:], labels[n_test:], loss=SoftmaxLoss(10))
+    test = Federation.from_arrays(images[:n_test], labels[:n_test], loss=SoftmaxLoss(10))
     return DigitsByWriter(train, test, names[n_test:], names[:n_test], image_shape)
 
 
-def _open(dataset: str) -> Writers:
+def _drawn(
+    dataset: str, n_train: int, n_test: int, n_samples: int, seed: int
+) -> tuple[tuple[str, ...], list[Hand], tuple[int, int]]:
+    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
     place = locate(dataset)
     paths = [place / name for file in DOWNLOADS[dataset] for name in file.members or (file.name,)]
-    return mnist_writers(*paths) if dataset == "mnist-writers" else femnist_writers(paths)
-
-
-def _drawn(
-    dataset: str, writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int
-) -> tuple[tuple[str, ...], list[Digits]]:
-    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
-    counts = writers.counts
-    able = sorted(writer for writer, count in counts.items() if count >= n_samples)
+    writers = mnist_writers(*paths) if dataset == "mnist-writers" else femnist_writers(paths)
+    able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
     if n_train + n_test > len(able):
         raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of "
-            f"n_samples={n_samples} digits; expected at most {len(able)}, as {dataset} has of its {len(counts)} writers"
+            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of n_samples={n_samples} "
+            f"digits; expected at most {len(able)}, as {dataset} has of its {len(writers.counts)} writers"
         )
-    order = _generator(seed, 0).permutation(len(able))[: n_test + n_train]
+    order = seeded(seed, 0).permutation(len(able))[: n_test + n_train]
     hands = []
     for i in order:
         pixels, labels = writers.digits(able[i])
-        rows = _generator(seed, 1, int(i)).permutation(len(labels))[:n_samples]
-        hands.append(Digits(pixels[rows], labels[rows]))
-    return tuple(able[i] for i in order), hands
+        rows = seeded(seed, 1, int(i)).permutation(len(labels))[:n_samples]
+        hands.append((pixels[rows], labels[rows]))
+    return tuple(able[i] for i in order), hands, writers.image_shape
 
 
 def _dealt(
     n_train: int, n_test: int, n_samples: int, concentration: float, seed: int
-) -> tuple[tuple[str, ...], list[Digits], tuple[int, int]]:
-    """The embedded digits, dealt to clients: names, digits, shape of the images."""
+) -> tuple[tuple[str, ...], list[Hand], tuple[int, int]]:
+    """The embedded digits, dealt to clients."""
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
@@ -148,9 +142,8 @@ def _dealt(
             f"expected at most {len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
         )
     pixels = (images / 16).astype(np.float32)
-    rows = _deal_by_label(labels, n_clients, n_samples, concentration, _generator(seed))
-    names = tuple(f"client {i}" for i in range(n_clients))
-    return names, [Digits(pixels[own], labels[own]) for own in rows], (8, 8)
+    rows = _deal_by_label(labels, n_clients, n_samples, concentration, seeded(seed))
+    return tuple(f"client {i}" for i in range(n_clients)), [(pixels[own], labels[own]) for own in rows], (8, 8)
 
 
 def _deal_by_label(
@@ -176,13 +169,3 @@ def _deal_by_label(
             left[chosen] -= 1
             dealt[client, turn] = piles[chosen][left[chosen]]
     return dealt
-
-
-def _federation(hands: Sequence[Digits]) -> Federation:
-    return Federation.from_arrays(
-        [digits.pixels for digits in hands], [digits.labels for digits in hands], loss=SoftmaxLoss(N_CLASSES)
-    )
-
-
-def _generator(seed: int, *key: int) -> np.random.Generator:
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

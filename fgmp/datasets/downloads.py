@@ -5,8 +5,9 @@ Only `fetch` goes to the network, and only when it is called. The environment va
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..checks import check_option
 
@@ -60,11 +61,13 @@ DOWNLOADS = {
 
 def data_folder() -> Path:
     """The folder with the data: the one that the environment variable FGMP_DATA names, else a cache of the user's."""
-    return Path(_store().path)
+    import pooch
+
+    return Path(os.environ.get("FGMP_DATA") or pooch.os_cache("fgmp")).expanduser().absolute()
 
 
 def fetch(name: str, progress: bool = True) -> Path:
-    """Download what is missing of a data set, check it and unpack it.
+    """Download what is missing of a data set, check it and unpack it; the folder with it.
 
     A file takes its place only when it has arrived whole and with the right checksum. What is there is not fetched
     again, whatever its checksum: mirrors compress the same content anew, and reading notices what is damaged.
@@ -75,28 +78,22 @@ def fetch(name: str, progress: bool = True) -> Path:
     progress : bool, default True
         Whether to show a bar on standard error.
 
-    Returns
-    -------
-    Path
-        `data_folder()`, which is made if it does not exist.
-
     Raises
     ------
     OSError
         Where a file cannot be downloaded; the message says how to do without.
     ValueError
-        Where what arrived has another checksum, or `name` is none of these; nothing is kept.
+        Where what arrived has another checksum; nothing is kept.
     """
     import pooch
 
-    store = _store()
-    place = Path(store.path)
+    place = data_folder()
     for file in DOWNLOADS[check_option("name", name, tuple(DOWNLOADS))]:
         if file.is_there(place):
             continue
         unpack = pooch.Untar(list(file.members), extract_dir=".") if file.members else None
         try:
-            store.fetch(file.name, unpack, progressbar=progress)
+            pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, place, unpack, progressbar=progress)
         except OSError as error:
             by_hand = f"run the same again, or get {file.address} by other means and put it into {place}"
             raise OSError(f"could not download {file.name} into {place}: {error}; {by_hand}") from error
@@ -104,13 +101,7 @@ def fetch(name: str, progress: bool = True) -> Path:
 
 
 def locate(name: str) -> Path:
-    """The folder in which all files of a data set lie; nothing is downloaded.
-
-    Raises
-    ------
-    FileNotFoundError
-        Where a file is missing; the message says how to get it.
-    """
+    """The folder in which all files of a data set lie; where one is missing, a FileNotFoundError says how to get it."""
     place = data_folder()
     for file in DOWNLOADS[name]:
         if not file.is_there(place):
@@ -119,16 +110,3 @@ def locate(name: str) -> Path:
                 f"{name}`, or put {file.address} there and run it. FGMP_DATA names another folder"
             )
     return place
-
-
-def _store() -> Any:
-    import pooch
-
-    files = [file for files in DOWNLOADS.values() for file in files]
-    return pooch.create(
-        pooch.os_cache("fgmp"),
-        base_url="",
-        registry={file.name: f"sha256:{file.sha256}" for file in files},
-        urls={file.name: file.address for file in files},
-        env="FGMP_DATA",
-    )

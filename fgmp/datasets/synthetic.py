@@ -1,25 +1,20 @@
-"""Synthetic federations.
-
-`make_sparse_regression` draws the paper's heterogeneous Gaussian model; `make_sensing` lets its clients sense a signal
-of the user, through matrices that are never stored; `make_conditioned_regression` draws clients whose condition numbers
-are good enough for the guarantees of the theorems, which few data are.
-"""
+"""Synthetic federations: the paper's Gaussian model, of any signal too, and one with good condition numbers."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ..checks import Seed, check_array, check_integer, check_number, check_seed, shown
-from ..federation import Client, Federation
-from ..losses import SquaredLoss
+from ..federation import Federation
 from ..models import Array
 
-__all__ = ["make_conditioned_regression", "make_sensing", "make_sparse_regression", "sparse_on_sphere"]
+__all__ = ["make_conditioned_regression", "make_sensing", "make_sparse_regression", "seeded", "sparse_on_sphere"]
 
 
 def make_sparse_regression(
@@ -40,12 +35,8 @@ def make_sparse_regression(
 
     Parameters
     ----------
-    n_clients : int, default 50
-        N.
-    n_samples : int, default 100
-        |D_i|, the rows of each client.
-    n_features : int, default 1000
-        n.
+    n_clients, n_samples, n_features : int, default 50, 100 and 1000
+        N, the rows |D_i| of each client, and n.
     sparsity : int, default 10
         tau, from 1 to n_features.
     heterogeneity : float, default 1.0
@@ -69,14 +60,10 @@ def make_sparse_regression(
     >>> federation.n_clients, federation.clients[0].features.shape, int((federation.truth != 0).sum())
     (3, (20, 50), 4)
     """
-    n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
     seed = check_seed("rng", rng)
-    truth = sparse_on_sphere(n_features, sparsity, _generator(seed, 0))
+    truth = sparse_on_sphere(n_features, sparsity, seeded(seed, 0))
     rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
-    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
-    As = [operator.stored() for operator in rows]
-    ys = [A @ truth + noise * _generator(seed, 3, i).standard_normal(n_samples) for i, A in enumerate(As)]
-    return Federation.from_arrays(As, ys, truth=truth)
+    return _observed([A.stored() for A in rows], truth, noise_variance, [seeded(seed, 3, A.key) for A in rows])
 
 
 def make_sensing(
@@ -108,13 +95,9 @@ def make_sensing(
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
         raise ValueError("signal is empty; expected at least one entry")
-    n_clients, n_samples = check_integer("n_clients", n_clients), check_integer("n_samples", n_samples)
     seed = check_seed("rng", rng)
-    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
     rows = _gaussian_rows(n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed)
-    ys = [A @ truth + noise * _generator(seed, 3, i).standard_normal(n_samples) for i, A in enumerate(rows)]
-    clients = tuple(Client(A, y, SquaredLoss(), i) for i, (A, y) in enumerate(zip(rows, ys, strict=True)))
-    return Federation(clients, np.ones(n_clients), truth)
+    return _observed(rows, truth, noise_variance, [seeded(seed, 3, A.key) for A in rows])
 
 
 def make_conditioned_regression(
@@ -154,15 +137,22 @@ def make_conditioned_regression(
     1.500
     """
     chosen = check_array("conditions", conditions, ndim=1)
-    if not chosen.size or chosen.min() < 1 or chosen.max() > 1e300:
-        raise ValueError(f"conditions is {shown(conditions)}; expected one number or more, each from 1 to 1e300")
+    if not chosen.size or chosen.min() < 1:
+        raise ValueError(f"conditions is {shown(conditions)}; expected one number or more, each of at least 1")
     n_features = check_integer("n_features", n_features)
     n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
-    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
     generator = np.random.default_rng(check_seed("rng", rng))
     truth = sparse_on_sphere(n_features, sparsity, generator)
     As = [_stretched(c, n_samples, n_features, generator) for c in chosen]
-    ys = [A @ truth + noise * generator.standard_normal(n_samples) for A in As]
+    return _observed(As, truth, noise_variance, repeat(generator))
+
+
+def _observed(
+    As: Sequence[Any], truth: Array, noise_variance: float, generators: Iterable[np.random.Generator]
+) -> Federation:
+    """Clients that observe y_i = A_i x# + e_i, with noise from these generators."""
+    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
+    ys = [A @ truth + noise * rng.standard_normal(A.shape[0]) for A, rng in zip(As, generators, strict=False)]
     return Federation.from_arrays(As, ys, truth=truth)
 
 
@@ -185,57 +175,43 @@ def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -
 
 
 class _GaussianRows(LinearOperator):  # type: ignore[misc]
-    """A matrix with independent entries N(mean, scale^2), generated anew from the key of its seed for each product."""
+    """A_i of the paper's model, with entries N(mean, scale^2): for each product drawn anew, eight rows at a time."""
 
-    rows_at_once = 8
-
-    def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: tuple[int, ...]) -> None:
+    def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: int, key: int) -> None:
         super().__init__(np.dtype(np.float64), shape)
-        self.mean, self.scale, self.seed = mean, scale, seed
+        self.mean, self.scale, self.seed, self.key = mean, scale, seed, key
 
     def stored(self) -> Array:
         """The matrix itself."""
-        matrix = np.empty(self.shape, order="F")
-        for rows, block in self._blocks():
-            matrix[rows] = block
-        return matrix
+        return np.asfortranarray(np.vstack([block for _, block in self._blocks()]))
 
     def _blocks(self) -> Iterator[tuple[slice, Array]]:
-        generator = _generator(*self.seed)
-        for first in range(0, self.shape[0], self.rows_at_once):
-            rows = slice(first, min(first + self.rows_at_once, self.shape[0]))
+        generator = seeded(self.seed, 2, self.key)
+        for first in range(0, self.shape[0], 8):
+            rows = slice(first, min(first + 8, self.shape[0]))
             block = generator.standard_normal((rows.stop - rows.start, self.shape[1]))
             block *= self.scale
             block += self.mean
             yield rows, block
 
     def _matmat(self, X: Array) -> Array:
-        product = np.empty((self.shape[0], X.shape[1]))
-        for rows, block in self._blocks():
-            product[rows] = block @ X
-        return product
+        return np.vstack([block @ X for _, block in self._blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
-        product = np.zeros((self.shape[1], X.shape[1]))
-        for rows, block in self._blocks():
-            product += block.T @ X[rows]
-        return product
+        return sum((block.T @ X[rows] for rows, block in self._blocks()), np.zeros((self.shape[1], X.shape[1])))
 
 
 def _gaussian_rows(
     n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
 ) -> list[_GaussianRows]:
     """The matrices A_i of the paper's model, streamed."""
+    shape = check_integer("n_samples", n_samples), n_features
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
     decay = check_number("variance_decay", variance_decay)
-    if -decay * math.log10(n_clients) > 300:
-        raise ValueError(f"variance_decay is {decay:g}; expected a number with which all variances are below 1e300")
-    rows = []
-    for i in range(n_clients):
-        mean = spread * _generator(seed, 1, i).standard_normal()
-        rows.append(_GaussianRows((n_samples, n_features), mean, (i + 1) ** (-decay / 2), (seed, 2, i)))
-    return rows
+    means = [spread * seeded(seed, 1, i).standard_normal() for i in range(check_integer("n_clients", n_clients))]
+    return [_GaussianRows(shape, mean, (i + 1) ** (-decay / 2), seed, i) for i, mean in enumerate(means)]
 
 
-def _generator(seed: int, *key: int) -> np.random.Generator:
+def seeded(seed: int, *key: int) -> np.random.Generator:
+    """The random numbers of a seed for one purpose, which no other draw changes."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))

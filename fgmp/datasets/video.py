@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ..checks import check_integer, check_path
+from ..checks import check_integer
 
 if TYPE_CHECKING:  # imported where they are used, so that `import fgmp` stays light
     from PIL import Image
@@ -45,26 +46,23 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     -------
     ndarray of float64, shape (n_frames, height, width)
         Grey values in [0, 1].
-
-    Raises
-    ------
-    ValueError
-        Where an argument is not an integer or too small.
     """
-    from PIL import Image, ImageOps
+    from PIL import ImageOps
+    from PIL.Image import Resampling
     from sklearn.datasets import load_sample_image
 
     n_frames = check_integer("n_frames", n_frames)
     height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
     china = _image(load_sample_image("china.jpg") / 255 @ _LUMA)
-    background = _pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
-    flower, mask = _flower(round(0.3 * height))
+    background = _pixels(ImageOps.fit(china, (width, height), Resampling.LANCZOS))
+    cut = _flower(load_sample_image("flower.jpg") / 255)
+    size = round(round(0.3 * height) * cut[0].shape[1] / cut[0].shape[0]), round(0.3 * height)
+    flower, mask = (_image(part).resize(size, Resampling.LANCZOS) for part in cut)
     clip = np.empty((n_frames, height, width))
     for t in range(n_frames):
         angle = 2 * np.pi * t / _PERIOD
         centre = width * (0.5 + 0.32 * np.cos(angle)), height * (0.5 + 0.15 * np.sin(2 * angle))
-        cover = _place(mask, centre, width, height)
-        clip[t] = background * (1 - cover) + _place(flower, centre, width, height)
+        clip[t] = background * (1 - _place(mask, centre, (width, height))) + _place(flower, centre, (width, height))
     return np.clip(clip, 0, 1, out=clip)
 
 
@@ -78,8 +76,7 @@ def load_video(
     path : str or path-like
         Any file that FFmpeg can decode; its first video stream is read.
     height, width : int, optional
-        Size in pixels to which frames are scaled. If only one is given, the other keeps the
-        proportions; without either, frames keep their size.
+        Size in pixels to which frames are scaled; the other one keeps the proportions, and without either the size.
     n_frames : int, optional
         Read only the first `n_frames`; without it, all.
 
@@ -90,19 +87,15 @@ def load_video(
 
     Raises
     ------
-    FileNotFoundError
-        Where there is no such file.
-    ValueError
-        Where the file is not a video, is damaged, has fewer frames than asked for, or a number is no positive integer.
+    FileNotFoundError, ValueError
+        Where there is no such file; where it is no video, is damaged, or has fewer frames than asked for.
     ImportError
         Where PyAV is missing.
     """
-    height, width, n_frames = (
-        None if value is None else check_integer(name, value)
-        for name, value in (("height", height), ("width", width), ("n_frames", n_frames))
-    )
-    path = check_path("path", path, "the path of a video")
-    if not path.exists():
+    for name, value in (("height", height), ("width", width), ("n_frames", n_frames)):
+        if value is not None:
+            check_integer(name, value)
+    if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}; there is no such file")
     try:
         import av
@@ -114,8 +107,9 @@ def load_video(
             for frame in container.decode(container.streams.video[0]):
                 if frame.is_corrupt:
                     raise ValueError(f"path is {str(path)!r}, which is damaged at frame {len(frames)}")
-                size = _size(frame, height, width)
-                frames.append(frame.reformat(width=size[1], height=size[0], format="gray").to_ndarray())
+                rows = height or (max(round(frame.height * width / frame.width), 1) if width else None)
+                columns = width or (max(round(frame.width * height / frame.height), 1) if height else None)
+                frames.append(frame.reformat(width=columns, height=rows, format="gray").to_ndarray())
                 if len(frames) == n_frames:
                     break
     except (av.error.FFmpegError, IndexError) as error:
@@ -125,44 +119,30 @@ def load_video(
     return np.stack(frames) / 255
 
 
-def _flower(height: int) -> tuple[Image.Image, Image.Image]:
+def _flower(photo: Grey) -> tuple[Grey, Grey]:
     """The flower times its mask, and the mask: the largest orange patch of the photograph, blurred at the edge."""
-    from PIL import Image
     from scipy.ndimage import binary_fill_holes, find_objects, gaussian_filter, label
-    from sklearn.datasets import load_sample_image
 
-    photo = load_sample_image("flower.jpg") / 255
     patches, _ = label(photo[..., 0] - photo[..., 2] > 0.2)
     largest = np.bincount(patches.ravel())[1:].argmax()
     mask = gaussian_filter(binary_fill_holes(patches == largest + 1).astype(float), 3)
-    rows, columns = find_objects((mask > 0).astype(int))[0]
-    mask, flower = mask[rows, columns], (mask * (photo @ _LUMA))[rows, columns]
-    size = round(height * mask.shape[1] / mask.shape[0]), height
-    return _image(flower).resize(size, Image.Resampling.LANCZOS), _image(mask).resize(size, Image.Resampling.LANCZOS)
+    box = find_objects((mask > 0).astype(int))[0]
+    return (mask * (photo @ _LUMA))[box], mask[box]
 
 
-def _place(part: Image.Image, centre: tuple[float, float], width: int, height: int) -> Grey:
+def _place(part: Image.Image, centre: tuple[float, float], size: tuple[int, int]) -> Grey:
     """Put an image on an empty canvas, its centre at a position between the pixels."""
-    from PIL import Image
+    from PIL.Image import Resampling, Transform
 
-    left, top = centre[0] - part.width / 2, centre[1] - part.height / 2
-    move = (1, 0, -left, 0, 1, -top)
-    return _pixels(part.transform((width, height), Image.Transform.AFFINE, move, Image.Resampling.BICUBIC))
+    move = (1, 0, part.width / 2 - centre[0], 0, 1, part.height / 2 - centre[1])
+    return _pixels(part.transform(size, Transform.AFFINE, move, Resampling.BICUBIC))
 
 
 def _image(pixels: NDArray[Any]) -> Image.Image:
-    from PIL import Image
+    from PIL.Image import fromarray
 
-    return Image.fromarray(pixels.astype(np.float32))
+    return fromarray(pixels.astype(np.float32))
 
 
 def _pixels(image: Image.Image) -> Grey:
     return np.clip(np.asarray(image, dtype=np.float64), 0, 1)
-
-
-def _size(frame: Any, height: int | None, width: int | None) -> tuple[int, int]:
-    if height is None and width is None:
-        return frame.height, frame.width
-    if height is None:
-        return max(round(frame.height * (width or 0) / frame.width), 1), width or 0
-    return height, width or max(round(frame.width * height / frame.height), 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,30 +14,19 @@ import numpy as np
 
 from ..models import Array
 
-__all__ = ["Digits", "Writers", "femnist_writers", "mnist_writers"]
-
-
-class Digits(NamedTuple):
-    """Digits of one writer.
-
-    Attributes
-    ----------
-    pixels : ndarray of float32, shape (n_digits, height * width)
-        From 0, paper, to 1, ink; each row is a flattened image.
-    labels : ndarray of int, shape (n_digits,)
-        0 to 9.
-    """
-
-    pixels: Array
-    labels: Array
+__all__ = ["Writers", "femnist_writers", "mnist_writers"]
 
 
 class Writers(NamedTuple):
-    """Digits that are read writer by writer: the height and width of an image, how many each wrote, and which."""
+    """Digits that are read writer by writer: the height and width of an image, how many each wrote, and which.
+
+    ``digits(writer)`` is the pixels, float32 of shape (n_digits, height * width) from 0, paper, to 1, ink, and the
+    labels, 0 to 9.
+    """
 
     image_shape: tuple[int, int]
     counts: dict[str, int]
-    digits: Callable[[str], Digits]
+    digits: Callable[[str], tuple[Array, Array]]
 
 
 def mnist_writers(images: Path, labels: Path) -> Writers:
@@ -53,16 +43,13 @@ def mnist_writers(images: Path, labels: Path) -> Writers:
     if len(table) != len(inks):
         raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
     digits = _checked_labels(labels, table[:, 0])
-    order = np.argsort(table[:, 2], kind="stable")
-    names, first = np.unique(table[order, 2], return_index=True)
-    rows = dict(zip(map(str, names.tolist()), np.split(order, first[1:]), strict=True))
+    names, counts = np.unique(table[:, 2], return_counts=True)
 
-    def of(writer: str) -> Digits:
-        pixels = inks[rows[writer]].reshape(len(rows[writer]), -1).astype(np.float32)
-        pixels /= 255
-        return Digits(pixels, digits[rows[writer]])
+    def of(writer: str) -> tuple[Array, Array]:
+        rows = np.flatnonzero(table[:, 2] == int(writer))
+        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, digits[rows]
 
-    return Writers(inks.shape[1:], {writer: len(own) for writer, own in rows.items()}, of)
+    return Writers(inks.shape[1:], dict(zip(map(str, names), counts.tolist(), strict=True)), of)
 
 
 def femnist_writers(paths: Sequence[Path]) -> Writers:
@@ -77,20 +64,19 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
         HDF5 files with ``examples/<writer>/pixels``, shape (n_digits, 28, 28), and ``examples/<writer>/label``. The
         pixels of TensorFlow Federated are 1 for paper and 0 for ink; they are turned around.
     """
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for path in paths:
         with _examples(path) as examples:
-            for writer in examples:
-                counts[writer] = counts.get(writer, 0) + len(examples[writer]["pixels"])
+            counts.update({writer: len(digits["pixels"]) for writer, digits in examples.items()})
 
-    def of(writer: str) -> Digits:
+    def of(writer: str) -> tuple[Array, Array]:
         pixels, labels = [], []
         for path in paths:
             with _examples(path) as examples:
                 if writer in examples:
                     pixels.append(1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32))
                     labels.append(_checked_labels(path, examples[writer]["label"][()].reshape(-1)))
-        return Digits(np.concatenate(pixels), np.concatenate(labels))
+        return np.concatenate(pixels), np.concatenate(labels)
 
     return Writers((28, 28), counts, of)
 
@@ -112,11 +98,7 @@ def _examples(path: Path) -> Iterator[Any]:
 
 
 def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
-    """Read an array from a compressed IDX file (http://yann.lecun.com/exdb/mnist).
-
-    Two zero bytes, one for the type, one for the number of dimensions, each dimension as a 32-bit integer, and the
-    values, all of it big-endian.
-    """
+    """A compressed IDX file: two zeros, type, number of dimensions, each as 32 bits, the values, all big-endian."""
     codes = {">u1": 0x08, ">i4": 0x0C}
     try:
         content = gzip.decompress(path.read_bytes())

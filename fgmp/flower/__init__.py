@@ -1,14 +1,20 @@
-"""Any method as a Flower app: the clients on other machines, the server with a shape and no data, the same bits.
+"""Any method over Flower: the clients on other machines, the server with a shape and no data, the same bits.
 
-`server_app` and `client_app` are its two halves, `OverFlower` the transport for a server of your own; `on_engine` runs
-them on Flower's simulation engine. It needs `pip install "fgmp[flower]"`, and importing this room imports nothing of
-Flower.
+`client_app` is a client's half. The server's is `simulate`, over the channel `OverFlower`::
 
-May import: the ground floor, methods, running.
+    app = ServerApp()
+
+    @app.main()
+    def main(grid, context):
+        channel = OverFlower(grid, fgmp.SquaredLoss(), n_clients=3)
+        result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), channel, rounds=10)
+
+`on_engine` runs both halves on Flower's simulation engine. It needs `pip install "fgmp[flower]"`; importing this room
+imports nothing of Flower. May import: the ground floor, layers, methods.
 """
 
-from .engine import on_engine, simulate_on_engine
-from .grid import OverFlower
-from .serving import client_app, server_app
+from .channel import OverFlower
+from .client import client_app
+from .engine import on_engine
 
-__all__ = ["OverFlower", "client_app", "on_engine", "server_app", "simulate_on_engine"]
+__all__ = ["OverFlower", "client_app", "on_engine"]

@@ -1,8 +1,7 @@
-"""What travels in a round, and what server and clients make of it.
+"""What travels and what is made of it: FedGradMP, its rivals, SharedSupportGradMP, and a closing exchange.
 
-`contract` is what a method promises; FedGradMP, its rivals and SharedSupportGradMP are methods, each in the order of
-its pseudo-code. `answers` is what a server takes from a client, `written` a method as JSON, `kernels` the fast forms of
-what clients compute.
+`support_solvers` minimise on a support that all clients know, `sketches` find it, `elimination` keeps tau of its atoms;
+`method_json` writes a method down for clients elsewhere.
 
-May import: the ground floor, local.
+May import: the ground floor, layers.
 """

@@ -1,100 +1,112 @@
 """Dual averaging, plain and fast: the rivals whose clients sum up gradients and threshold when they look at a model.
 
-Notation as in `fgmp.methods.baselines`.
+Notation as in `fgmp.methods.rivals`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checks import settle_number
 from ..federation import Client
-from ..models import Array, Message, decode, encode
-from ..shapes import Shaped
-from .answers import check_model
-from .baselines import FedAvg, FedMid, FirstOrderMethod
-from .contract import Reply
+from ..layers.compiled import descent_twin
+from ..models import Array
+from ..rounds import Exchange, Form
+from ..shapes import Shape
+from .rivals import FirstOrder
 
 __all__ = ["FastFedDualAvg", "FedDualAvg"]
 
-_PARTS = ("gradients", "iterates")
 
+class Dual(NamedTuple):
+    """The dual variable z and the number of rounds so far: what travels, too."""
 
-class DualState(NamedTuple):
-    """The dual variable z and the number of rounds so far."""
-
-    dual: Array
+    z: Array
     rounds: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedDualAvg(FedMid):
+class FedDualAvg(FirstOrder):
     """Federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
 
     In round r = 0, 1, .. the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and z <- z - eta_c g(w), the
-    server z <- z + eta_s Delta; the estimate is S(z, lambda eta_s eta_c K (r + 1)).
+    server z <- z + eta_s (mean - z); the estimate is S(z, lambda eta_s eta_c K (r + 1)).
 
-    Parameters and reference as `FedMid`.
+    Parameters
+    ----------
+    l1_weight : float
+        lambda, at least 0.
+    **others
+        As in `FirstOrder`.
+
+    References
+    ----------
+    H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    additive = True
+    l1_weight: float
 
-    def start(self, federation: Shaped) -> DualState:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_number(self, "l1_weight", at_least=0)
+
+    def start(self, shape: Shape) -> Any:
         """z = 0."""
-        return DualState(super().start(federation), 0)
+        return Dual(super().start(shape), 0)
 
-    def broadcast(self, state: DualState) -> Message:
-        """z, and the number of the round, which the thresholds need."""
-        return encode(state.dual) | {"round": np.array([state.rounds], np.int32)}
+    def exchanges(self) -> Sequence[Exchange]:
+        """One exchange a round: z and the number of the round go out, the z_i come back."""
+        return (
+            Exchange(
+                tuple, self.dual_at_client, self.dual_at_server, self.dual_form, descent_twin(self, "dual_at_client")
+            ),
+        )
 
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+    def dual_form(self, state: Dual) -> Form:
+        """A client answers with a dual variable near z."""
+        return self.form(state.z)
+
+    def dual_at_client(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
         """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
-        z = decode(message, client.model_shape)
-        for rows, threshold in zip(self.minibatches(client, rng), self.thresholds(message), strict=True):
-            w = self.selection.soft(z, threshold)
-            z = self.step(z, client.gradient(w, rows))
-        return encode(z)
+        z, rounds = message
+        minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
+        for rows, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
+            z = z - self.learning_rate * client.gradient(self.selection.soft(z, threshold), rows)
+        return z
 
-    def thresholds(self, message: Message) -> list[float]:
-        """The threshold of each local step: lambda (eta_s eta_c K r + eta_c k) for k = 0, .., K-1."""
-        so_far = self.length * int(message["round"][0])
-        return [self.l1_weight * (so_far + self.learning_rate * k) for k in range(self.local_iterations)]
+    def dual_at_server(self, state: Dual, mean: Array) -> Dual:
+        """z + eta_s (mean - z)."""
+        return Dual(state.z + self.server_learning_rate * (mean - state.z), state.rounds + 1)
 
-    def step(self, w: Array, gradient: Array) -> Array:
-        """One local step of the dual variable, z <- z - eta_c g."""
-        return FirstOrderMethod.step(self, w, gradient)
+    def thresholds(self, rounds: int) -> list[float]:
+        """Those of the local steps k = 0, .., K-1."""
+        steps = range(self.local_iterations)
+        return [self.l1_weight * (self.length * rounds + self.learning_rate * k) for k in steps]
 
-    def combine(self, state: DualState, replies: list[Reply]) -> DualState:
-        """z + eta_s Delta."""
-        return DualState(FedAvg.combine(self, state.dual, replies), state.rounds + 1)
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return self.server_learning_rate * self.learning_rate * self.local_iterations
 
-    def known(self, state: DualState) -> Array:
-        """What was broadcast: z."""
-        return state.dual
-
-    def check_answer(self, state: DualState, message: Message) -> None:
-        """A client answers with a dual variable."""
-        check_model(message, state.dual)
-
-    def coefficients(self, state: DualState) -> Array:
+    def coefficients(self, state: Dual) -> Array:
         """S(z, lambda eta_s eta_c K r) after r rounds."""
-        return self.selection.soft(state.dual, self.l1_weight * self.length * state.rounds)
+        return self.selection.soft(state.z, self.l1_weight * self.length * state.rounds)
 
 
-class FastDualState(NamedTuple):
-    """Sums of gradients G and of the points X where they were taken, the model w, and the number of rounds so far."""
+class FastDual(NamedTuple):
+    """Sums of gradients G and of the points X where they were taken, one above the other, w, and the rounds so far."""
 
-    gradients: Array
-    iterates: Array
-    model: Array
+    sums: Array
+    w: Array
     rounds: int
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastFedDualAvg(FirstOrderMethod):
+class FastFedDualAvg(FirstOrder):
     """Fast federated dual averaging: dual averaging that uses strong convexity mu.
 
     With w_1, .., w_t the points at which gradients were taken so far, G = sum g(w_s) and X = sum w_s, a local step is
@@ -109,7 +121,7 @@ class FastFedDualAvg(FirstOrderMethod):
     strong_convexity : float, default 0.0
         mu, at least 0.
     **others
-        As in `FirstOrderMethod`.
+        As in `FirstOrder`.
 
     Notes
     -----
@@ -130,59 +142,44 @@ class FastFedDualAvg(FirstOrderMethod):
 
     l1_weight: float
     strong_convexity: float = 0.0
-    additive = True
 
     def __post_init__(self) -> None:
         super().__post_init__()
         settle_number(self, "l1_weight", at_least=0)
         settle_number(self, "strong_convexity", at_least=0)
 
-    def start(self, federation: Shaped) -> FastDualState:
+    def start(self, shape: Shape) -> Any:
         """No gradients yet, and w = x_0 = 0."""
-        zero = super().start(federation)
-        return FastDualState(zero, zero, zero, 0)
+        zero = super().start(shape)
+        return FastDual(np.stack([zero, zero]), zero, 0)
 
-    def broadcast(self, state: FastDualState) -> Message:
+    def exchanges(self) -> Sequence[Exchange]:
+        """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
+        return (Exchange(self.ask, self.sums_at_client, self.sums_at_server, self.sums_form),)
+
+    def ask(self, state: FastDual) -> tuple[Array, Array, Array, int]:
         """G, X, w and the number of the round."""
-        parts = {"gradients": state.gradients, "iterates": state.iterates, "model": state.model}
-        return _encode_all(parts) | {"round": np.array([state.rounds], np.int32)}
+        return *state.sums, state.w, state.rounds
 
-    def train(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
-        """K local steps."""
-        G, X, w = (decode(_part(message, part), client.model_shape) for part in ("gradients", "iterates", "model"))
-        t = int(message["round"][0]) * self.local_iterations
-        for rows in self.minibatches(client, rng):
-            t += 1
+    def sums_form(self, state: FastDual) -> Form:
+        """A client answers with G above X, near those that were sent."""
+        return Form(state.sums.shape, state.sums.dtype, near=state.sums)
+
+    def sums_at_client(
+        self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator
+    ) -> Array:
+        """K times G <- G + g(w), X <- X + w, and the model that these give."""
+        G, X, w, rounds = message
+        minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
+        for t, rows in enumerate(minibatches, rounds * self.local_iterations + 1):
             G, X = G + client.gradient(w, rows), X + w
             w = self.model(G, X, t)
-        return _encode_all({"gradients": G, "iterates": X})
+        return np.stack([G, X])
 
-    def combine(self, state: FastDualState, replies: list[Reply]) -> FastDualState:
+    def sums_at_server(self, state: FastDual, mean: Array) -> FastDual:
         """G and X averaged, and the model they give."""
-        G, X = self.total(state, replies).values()
-        w = self.model(G, X, (state.rounds + 1) * self.local_iterations)
-        return FastDualState(G, X, w, state.rounds + 1)
-
-    def total(self, state: FastDualState, replies: list[Reply]) -> Message:
-        """G and X averaged."""
-        parts = {part: [Reply(p, _part(message, part)) for p, message in replies] for part in _PARTS}
-        return {f"{part}.dense": self.combined(ends, state.model.shape) for part, ends in parts.items()}
-
-    def laid_out(self, state: FastDualState, message: Message) -> Message:
-        """G and X, dense."""
-        return {f"{part}.dense": decode(_part(message, part), state.model.shape) for part in _PARTS}
-
-    def centre(self, state: FastDualState, laid_out: Message) -> Message:
-        """G and X as they were broadcast."""
-        return {f"{part}.dense": getattr(state, part) for part in _PARTS}
-
-    def check_answer(self, state: FastDualState, message: Message) -> None:
-        """A client answers with G and X."""
-        parts = {part: _part(message, part) for part in _PARTS}
-        if sum(map(len, parts.values())) != len(message):
-            raise ValueError(f"message holds {sorted(message)}; expected gradients and iterates")
-        for part in parts.values():
-            check_model(part, state.model)
+        (G, X), rounds = mean, state.rounds + 1
+        return FastDual(mean, self.model(G, X, rounds * self.local_iterations), rounds)
 
     def model(self, G: Array, X: Array, t: int) -> Array:
         """S(-a/b, lambda/b)."""
@@ -190,15 +187,6 @@ class FastFedDualAvg(FirstOrderMethod):
         a, b = (G - half * X) / t, half + 1 / (self.learning_rate * t)
         return self.selection.soft(-a / b, self.l1_weight / b)
 
-    def coefficients(self, state: FastDualState) -> Array:
+    def coefficients(self, state: FastDual) -> Array:
         """The model w."""
-        return state.model
-
-
-def _encode_all(arrays: dict[str, Array]) -> Message:
-    return {f"{part}.{key}": value for part, array in arrays.items() for key, value in encode(array).items()}
-
-
-def _part(message: Message, part: str) -> Message:
-    prefix = part + "."
-    return {key.removeprefix(prefix): value for key, value in message.items() if key.startswith(prefix)}
+        return state.w

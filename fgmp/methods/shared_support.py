@@ -1,42 +1,40 @@
 """SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours).
 
-For clients that hold too few rows to find it alone. The solve on the support is a pooled solver's (`pooled`).
+For clients that hold too few rows to find it alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..checks import check_option, settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client
-from ..models import Array, Message, SparseModel, union
+from ..models import Array, SparseModel, union
+from ..rounds import Exchange, Form, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
-from ..shapes import Shaped
-from .contract import Exchange, Reply, Sum
-from .identification import CountSketch, Identification, Question, check_identification
-from .in_dictionary import InDictionary
-from .pooled import Point, PooledSolver, check_pooled_solver
-from .pooled_least_squares import NormalEquations
-from .pruning import eliminated
+from ..shapes import Shape
+from .elimination import eliminated
+from .sketches import CountSketch, LargestEntries, Question, check_identify
+from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 
-__all__ = ["SharedSupportGradMP"]
+__all__ = ["Shared", "SharedSupportGradMP"]
 
 
-class SharedState(NamedTuple):
-    """x_t, the point on the merged support while a round is under way, and the number of finished rounds."""
+class Shared(NamedTuple):
+    """x_t, the number of finished rounds, and while a round is under way the point on the merged support."""
 
     model: SparseModel
-    point: Point | None = None
     rounds: int = 0
+    point: Point | None = None
 
 
 @dataclass(frozen=True)
-class SharedSupportGradMP(InDictionary):
+class SharedSupportGradMP(Method):
     """Gradient matching pursuit with a shared support, for clients with fewer samples than 3 tau. Not in the paper.
 
     A round has a first exchange that finds the support and one or more that solve on it.
@@ -59,9 +57,9 @@ class SharedSupportGradMP(InDictionary):
         tau, as in `FedGradMP`.
     identify : CountSketch or LargestEntries
         What clients send of their gradients: `CountSketch` with its defaults by default.
-    solver : PooledSolver
-        How to minimise on the merged support: `NormalEquations` (squared loss, the default), `PooledConjugateGradient`
-        (squared loss, large tau), `PooledNewton` or `LocalSteps` (any loss).
+    solver : SupportSolver
+        How to minimise on the merged support: `NewtonOnSupport` (one step, the default, is exact for the squared loss;
+        others take several), `GradientsOnSupport` (squared loss, large tau) or `LocalSteps` (any loss).
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     radius : float or None
@@ -70,9 +68,9 @@ class SharedSupportGradMP(InDictionary):
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
     pruning : {"elimination", "largest"}
         How tau atoms are chosen of those of b: by backward elimination, where the solver leaves a Hessian
-        (`NormalEquations` and `PooledNewton` do), or, as in GradMP, x_{t+1} = P_Lambda b with Lambda = approx_tau(b).
-    seed : int or None
-        Of the sketches; None is the seed of the run.
+        (`NewtonOnSupport` does), or, as in GradMP, x_{t+1} = P_Lambda b with Lambda = approx_tau(b).
+    seed : int, default 0
+        Of the sketches, which clients and server draw alike.
 
     Raises
     ------
@@ -98,99 +96,97 @@ class SharedSupportGradMP(InDictionary):
     """
 
     sparsity: int
-    identify: Identification = field(default_factory=CountSketch)
-    solver: PooledSolver = field(default_factory=NormalEquations)
+    identify: CountSketch | LargestEntries = field(default_factory=CountSketch)
+    solver: SupportSolver = field(default_factory=NewtonOnSupport)
     dictionary: StandardBasis = field(default_factory=StandardBasis)
     radius: float | None = None
     selection: Selection = PER_OUTPUT
     pruning: str = "elimination"
-    seed: int | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
         settle_integer(self, "sparsity")
-        settle_integer(self, "seed", optional=True, at_least=0)
-        check_identification(self.identify)
+        settle_integer(self, "seed", at_least=0)
+        check_identify(self.identify)
         check_option("pruning", self.pruning, ("elimination", "largest"))
         settle_number(self, "radius", optional=True, above=0)
-        check_pooled_solver(self.solver)
+        check_support_solver(self.solver)
         check_dictionary(self.dictionary)
         check_selection(self.selection)
 
-    def check(self, federation: Shaped) -> None:
-        """Raise a ValueError where the sparsity, `identify` or `solver` do not fit the federation."""
-        self.selection.check(self.sparsity, self.shape(federation))
-        self.identify.check(self.sparsity, self.shape(federation))
-        self.solver.check(federation)
+    def check(self, shape: Shape) -> None:
+        """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
+        self.selection.check(self.sparsity, shape.model_shape)
+        self.identify.check(self.sparsity, shape.model_shape)
+        self.solver.check(shape)
 
-    def seeded(self, seed: int) -> SharedSupportGradMP:
-        """The method with the seed of a run for its sketches, unless it has one."""
-        return self if self.seed is not None else replace(self, seed=seed)
-
-    def start(self, federation: Shaped) -> SharedState:
+    def start(self, shape: Shape) -> Shared:
         """x_0 = 0, with an empty support."""
-        return SharedState(SparseModel.zero(self.shape(federation), federation.dtype))
+        return Shared(SparseModel.zero(shape.model_shape, shape.dtype))
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        inner = [_inside(exchange) for exchange in self.solver.exchanges(self.dictionary, self.radius)]
-        last = inner[-1]
-        pruned = last._replace(combine=lambda state, replies: self.prune(last.combine(state, replies)))
-        summed = self.identify.sums()
-        first = Exchange(self.broadcast, self.identified, self.merge, self.check_identified, summed)
-        return (first, *inner[:-1], pruned)
+        step = Exchange(self.ask_on_support, self.answer_on_support, self.step, self.form_on_support)
+        first = Exchange(self.ask, self.at_client, self.merge, self.form)
+        return (first, *[step] * (self.solver.n_exchanges - 1), step._replace(update=self.last_step))
 
-    def broadcast(self, state: SharedState) -> Message:
-        """x_t as indices and values, and the number of the round where hashes depend on it."""
-        message = state.model.message()
-        return message | {"round": np.array([state.rounds], np.int32)} if self.identify.needs_round else message
+    def ask(self, state: Shared) -> tuple[SparseModel, int]:
+        """x_t, and the number of the round, on which hashes depend."""
+        return state.model, state.rounds
 
-    def identified(self, client: Client, message: Message, rng: np.random.Generator) -> Message:
+    def at_client(self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator) -> Any:
         """What `identify` sends of grad f_i(x_t)."""
-        gradient = client.gradient(SparseModel.from_message(message, client.model_shape))
-        return self.identify.answer(gradient, self.question(int(message.get("round", [0])[0])))
+        x, rounds = message
+        return self.identify.answer(client.gradient(x), self.question(rounds))
 
-    def check_identified(self, state: SharedState, message: Message) -> None:
-        """A client answers with what `identify` asks for."""
-        self.identify.check_answer(message, self.question(state.rounds), state.model.shape, state.model.values.dtype)
+    def form(self, state: Shared) -> Form:
+        """What that looks like."""
+        return self.identify.form(self.question(state.rounds), state.model.shape, state.model.values.dtype)
 
-    def question(self, number: int) -> Question:
-        """What clients and server know alike in round `number`, from 0."""
-        return Question(self.sparsity, self.selection, self.dictionary.normalised, self.seed or 0, number)
+    def question(self, rounds: int) -> Question:
+        """What clients and server know alike after so many rounds."""
+        return Question(self.sparsity, self.selection, self.dictionary.normalised, self.seed, rounds)
 
-    def merge(self, state: SharedState, replies: list[Reply]) -> SharedState:
+    def merge(self, state: Shared, mean: Array) -> Shared:
         """Gamma-hat = approx_{2 tau}(r) u supp(x_t), and x_t as a point on it."""
         x = state.model
-        r = self.identify.read(replies, self.question(state.rounds), x.shape)
-        gamma = self.dictionary.approximate(r, 2 * self.sparsity, self.selection)
+        r = self.identify.read(mean, self.question(state.rounds), x.shape)
+        gamma = self.atoms.approximate(r, 2 * self.sparsity)
         gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = self.selection.with_always(union(gamma, x.support, r.size), r.shape)
         return state._replace(point=Point(SparseModel(merged, x.on(merged), x.shape)))
 
-    def prune(self, state: SharedState) -> SharedState:
-        """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        assert state.point is not None
-        kept = self.pruned(state.point, state.model)
-        return SharedState(self.dictionary.into_ball(kept, self.radius), None, state.rounds + 1)
+    def ask_on_support(self, state: Shared) -> Any:
+        """What the solver sends."""
+        return self.solver.ask(_point(state))
 
-    def pruned(self, point: Point, before: SparseModel) -> SparseModel:
-        """The model of tau atoms, by elimination, or P_Lambda b with Lambda = approx_tau(b)."""
+    def answer_on_support(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """What the solver has a client answer."""
+        return self.solver.answer(client, message, rng, self.atoms)
+
+    def form_on_support(self, state: Shared) -> Form:
+        """What that looks like."""
+        return self.solver.form(_point(state))
+
+    def step(self, state: Shared, mean: Array) -> Shared:
+        """A better point on the support."""
+        return state._replace(point=self.solver.update(_point(state), mean, self.atoms, self.radius))
+
+    def last_step(self, state: Shared, mean: Array) -> Shared:
+        """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
+        point = _point(self.step(state, mean))
         b, hessian = point.model, point.curvature
         if self.pruning == "elimination" and hessian is not None and np.isfinite(b.values).all():
-            return eliminated(b, hessian, before.support, self.sparsity, self.selection)
-        return self.dictionary.project(b, self.dictionary.approximate_model(b, self.sparsity, self.selection))
+            kept = eliminated(b, hessian, state.model.support, self.sparsity, self.selection)
+        else:
+            kept = self.atoms.project(b, self.atoms.approximate_model(b, self.sparsity))
+        return Shared(self.atoms.into_ball(kept, self.radius), state.rounds + 1)
 
-    def coefficients(self, state: SharedState) -> Array:
-        """alpha, dense: x_t, also while a round is under way."""
-        return state.model.dense()
+    def coefficients(self, state: Shared) -> SparseModel:
+        """x_t, also while a round is under way."""
+        return state.model
 
 
-def _inside(exchange: Exchange) -> Exchange:
-    """An exchange over points as one over the states of a round."""
-    summed = exchange.sum
-    return Exchange(
-        lambda state: exchange.broadcast(state.point),
-        exchange.answer,
-        lambda state, replies: state._replace(point=exchange.combine(state.point, replies)),
-        lambda state, message: exchange.check(state.point, message),
-        None if summed is None else Sum(*(lambda state, part, form=form: form(state.point, part) for form in summed)),
-    )
+def _point(state: Shared) -> Point:
+    assert state.point is not None
+    return state.point

@@ -1,17 +1,15 @@
 """Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data.
 
-`lemmas` and `theorems` are the paper's formulas as its proofs give them, `client_constants` what they need of each
-client, `parameters` the letters that they leave open, `spectra` restricted eigenvalues, `measured` the constants of a
-federation, `enumeration` its sparse solution.
+`lemmas` and `theorems` are the paper's formulas as its proofs give them, `constants` what they take, `spectra`
+restricted eigenvalues, `measured` the constants of a federation, `enumeration` its sparse solution.
 
 May import: the ground floor. Nothing else imports it.
 """
 
-from .client_constants import ClientConstants
+from .constants import ClientConstants, TheoremParameters
 from .enumeration import sparse_minimiser
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance
 from .measured import gaussian_width, gaussian_width_bound, heterogeneity, measure_constants, minibatch_variance
-from .parameters import TheoremParameters
 from .spectra import (
     RestrictedConstants,
     inner_restricted_constants,

@@ -6,12 +6,11 @@ from itertools import combinations
 from math import comb
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
 from ..checks import check_integer
 from ..federation import Federation, check_federation
-from ..losses import SquaredLoss
 from ..models import Array
+from .measured import check_least_squares, dense
 
 __all__ = ["sparse_minimiser"]
 
@@ -33,11 +32,6 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     ndarray, shape (n_features,)
         x*; where several supports are equally good, to rounding, the first in lexical order.
 
-    Raises
-    ------
-    ValueError
-        Where the loss is another one, a client streams its features, or there are more supports than `max_supports`.
-
     Examples
     --------
     >>> import fgmp
@@ -52,10 +46,12 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
         raise ValueError(
             f"sparsity is {sparsity}, which has {comb(n, sparsity)} supports; expected at most {max_supports}"
         )
-    A, y = _all_rows(federation)
+    for client in federation.clients:
+        check_least_squares(client)
+    whole = dense(federation.pooled().clients[0])
     # Once for all supports: what the rows say beyond their triangle is the same for every x.
-    basis, triangle = np.linalg.qr(A)
-    right = basis.T @ y
+    basis, triangle = np.linalg.qr(whole.features)
+    right = basis.T @ whole.targets
     best, smallest = np.zeros(n), np.inf
     rounding = 64 * float(np.finfo(right.dtype).eps * np.linalg.norm(right))
     for support in map(list, combinations(range(n), sparsity)):
@@ -65,17 +61,3 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
             best, smallest = np.zeros(n), misfit
             best[support] = values
     return best
-
-
-def _all_rows(federation: Federation) -> tuple[Array, Array]:
-    """The rows of all clients, scaled so that f is half the squared norm of one long residual."""
-    As, ys = [], []
-    for client, weight in zip(federation.clients, federation.weights, strict=True):
-        if not isinstance(client.loss, SquaredLoss):
-            raise ValueError(f"federation has the loss {client.loss!r}; expected SquaredLoss")
-        if isinstance(client.features, LinearOperator):
-            raise ValueError(f"client {client.key} has streamed features; expected stored ones")
-        scale = np.sqrt(weight * client.loss.row_weight(client.n_samples))
-        As.append(scale * client.features)
-        ys.append(scale * client.targets)
-    return np.vstack(As), np.concatenate(ys)

@@ -1,4 +1,7 @@
-"""The constants beta_1 and beta_2 of the paper's lemmas, following their proofs (ERRATA.md has the differences)."""
+"""The constants beta_1 and beta_2 of the paper's lemmas, following their proofs (ERRATA.md has the differences).
+
+Numbers or arrays that broadcast; infinite where a lemma is void.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ __all__ = ["beta_1", "beta_2", "beta_2_unbounded_variance", "check_theta", "quot
 
 def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
     """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
-    lower, upper = _together(lower=lower, upper=upper)
+    lower, upper = _floats("lower", lower), _floats("upper", upper)
     with np.errstate(over="ignore", invalid="ignore"):
         return quotient(upper, 2 * lower - upper)
 
@@ -42,25 +45,14 @@ def beta_2(
     upper_squared : array_like, optional
         E rho^{+2} of the whole gradient at 2 tau, `ClientConstants.upper_squared`: the proof applies it to
         ||grad g_ij(x) - grad g_ij(x*)|| without a projection. Needed only where eta_1 > 1.
-
-    Raises
-    ------
-    ValueError
-        Where a number is out of its range, or eta_1 > 1 and `upper_squared` is not given.
     """
-    s = slack(eta_1)
-    lower, upper, theta = _together(lower=lower, upper=upper, theta=check_theta(theta))
+    s, lower, upper = slack(eta_1), _floats("lower", lower), _floats("upper", upper)
+    if s > 0 and upper_squared is None:
+        raise ValueError(f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1")
     with np.errstate(divide="ignore", over="ignore"):
         rise = upper - lower + 1 / _squared(theta)
-    if s > 0:
-        if upper_squared is None:
-            raise ValueError(
-                f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
-            )
-        lower, squared = _together(lower=lower, upper_squared=upper_squared)
-        with np.errstate(over="ignore"):
-            rise = rise + s * (3 * squared + 1)
-    with np.errstate(over="ignore"):
+        if s > 0 and upper_squared is not None:
+            rise = rise + s * (3 * _floats("upper_squared", upper_squared) + 1)
         return 2 * quotient(rise, lower)
 
 
@@ -73,10 +65,9 @@ def beta_2_unbounded_variance(
     Parameters as `beta_2`.
     """
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
-    lower, upper, squared = _together(lower=lower, upper=upper, upper_squared=upper_squared)
     with np.errstate(over="ignore"):
-        spread = squared + upper**2
-        added: Array = 6 * quotient(times_theta_squared(spread, theta), lower)
+        spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
+        added: Array = 6 * quotient(times_theta_squared(spread, theta), _floats("lower", lower))
         return plain + added
 
 
@@ -88,7 +79,7 @@ def slack(eta_1: float) -> float:
 
 def quotient(numerator: Array, denominator: Array) -> Array:
     """A quotient that is infinite where the denominator is not positive: nothing is promised there."""
-    nothing = np.full(np.shape(numerator), np.inf)
+    nothing = np.full(np.broadcast_shapes(np.shape(numerator), np.shape(denominator)), np.inf)
     with np.errstate(over="ignore"):
         ratio: Array = np.divide(numerator, denominator, out=nothing, where=denominator > 0)
     return ratio
@@ -97,8 +88,8 @@ def quotient(numerator: Array, denominator: Array) -> Array:
 def times_theta_squared(values: Array, theta: ArrayLike) -> Array:
     """theta^2 times nonnegative values: zero where they are zero, even for infinite theta."""
     squares = _squared(theta)
-    shape = np.broadcast(values, squares).shape
-    product: Array = np.multiply(values, squares, out=np.zeros(shape), where=values > 0)
+    nothing = np.zeros(np.broadcast_shapes(np.shape(values), np.shape(squares)))
+    product: Array = np.multiply(values, squares, out=nothing, where=values > 0)
     return product
 
 
@@ -116,11 +107,5 @@ def _squared(theta: ArrayLike) -> Array:
     return squares
 
 
-def _together(**given: ArrayLike) -> tuple[Array, ...]:
-    """All as floats of one shape; infinity is allowed in theta, which is checked already."""
-    arrays = {name: np.asarray(v) if name == "theta" else check_array(name, v) for name, v in given.items()}
-    try:
-        return tuple(np.broadcast_arrays(*(array.astype(float) for array in arrays.values())))
-    except ValueError:
-        words = ", ".join(f"{name} has shape {array.shape}" for name, array in arrays.items())
-        raise ValueError(f"{words}; expected one shape, or single numbers") from None
+def _floats(name: str, value: ArrayLike) -> Array:
+    return check_array(name, value).astype(float)

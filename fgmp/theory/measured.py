@@ -1,11 +1,8 @@
-"""The quantities in the paper's assumptions, measured on data.
-
-Restricted constants, variance of minibatch gradients and heterogeneity of a federation, and the Gaussian width of
-sparse vectors.
-"""
+"""The quantities in the paper's assumptions, measured on data; and the Gaussian width of sparse vectors."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 from math import comb, log, sqrt
 from typing import Any
@@ -14,17 +11,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_integer, check_number, check_seed, check_shape
-from ..client import check_client
+from ..checks import Seed, check_integer, check_kind, check_number, check_seed, check_shape
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
 from ..models import Array, length_of
 from ..selection import largest
 from ..sparse_features import SparseFeatures
-from .client_constants import ClientConstants
+from .constants import ClientConstants
 from .spectra import restricted_constants
 
-__all__ = ["gaussian_width", "gaussian_width_bound", "heterogeneity", "measure_constants", "minibatch_variance"]
+__all__ = [
+    "check_least_squares",
+    "dense",
+    "gaussian_width",
+    "gaussian_width_bound",
+    "heterogeneity",
+    "measure_constants",
+    "minibatch_variance",
+]
 
 
 def measure_constants(
@@ -56,12 +60,6 @@ def measure_constants(
         The seed, and the most supports to enumerate at 4 tau. Where there are more than that at 2 tau,
         `upper_squared` is not known.
 
-    Raises
-    ------
-    ValueError
-        Where the loss is not squared (its curvature is the same at all x), or summed with minibatches (whose mean is
-        not f_i); where a client streams its features; where there are too many supports.
-
     Notes
     -----
     sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
@@ -71,13 +69,21 @@ def measure_constants(
     sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     max_supports = check_integer("max_supports", max_supports)
-    federation.check_batch_size(batch_size)
+    if batch_size is not None:
+        check_integer(
+            "batch_size", batch_size, at_most=int(federation.rows.min()), why="the rows of the smallest client"
+        )
     generator = np.random.default_rng(check_seed("rng", rng))
     order = min(4 * sparsity, federation.n_features)
     rows = []
     for each in federation.clients:
-        _check_measurable(each, batch_size)
-        client = _dense(each)
+        check_least_squares(each)
+        if not each.loss.averaged and batch_size not in (None, each.n_samples):  # type: ignore[attr-defined]
+            raise ValueError(
+                f"federation has the loss {each.loss!r}, with which minibatches do not have the mean f_i; expected "
+                "averaged=True or the full batch"
+            )
+        client = dense(each)
         unit = client.loss.row_weight(client.n_samples) * client.n_samples
         whole = restricted_constants(client.features, order, max_supports=max_supports)
         batches = _minibatches(client, generator, batch_size, n_minibatches)
@@ -118,16 +124,16 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     x : array_like, of the client's model shape
     batch_size : int or None
         b, at most the rows of the client; None is all of them, and gives zero.
-
-    Raises
-    ------
-    ValueError
-        Where the client streams its features, or x or b do not fit it.
     """
-    x, m = check_shape("x", x, check_client("client", client).model_shape), client.n_samples
+    x, m = (
+        check_shape(
+            "x", x, check_kind("client", client, Client, "a Client, such as one of federation.clients").model_shape
+        ),
+        client.n_samples,
+    )
     if isinstance(client.features, LinearOperator):
         raise ValueError("client has streamed features; expected stored ones")
-    client = _dense(client)
+    client = dense(client)
     b = m if batch_size is None else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
     if b == m:
         return 0.0
@@ -177,21 +183,21 @@ def gaussian_width_bound(n_features: int, sparsity: int, radius: float = 1.0) ->
     return radius * (sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity))))
 
 
-def _dense(client: Client) -> Client:
-    return client.with_features(client.features.toarray()) if isinstance(client.features, SparseFeatures) else client
+def dense(client: Client) -> Client:
+    """The client, with sparse features made dense."""
+    return (
+        replace(client, features=client.features.toarray()) if isinstance(client.features, SparseFeatures) else client
+    )
 
 
-def _check_measurable(client: Client, batch_size: int | None) -> None:
-    loss = client.loss
-    if not isinstance(loss, SquaredLoss):
-        raise ValueError(f"federation has the loss {loss!r}; expected SquaredLoss, with one curvature everywhere")
+def check_least_squares(client: Client) -> None:
+    """Raise a ValueError where a client has another loss than the squared one, or streams its features."""
+    if not isinstance(client.loss, SquaredLoss):
+        raise ValueError(
+            f"federation has the loss {client.loss!r}; expected SquaredLoss, with one curvature everywhere"
+        )
     if isinstance(client.features, LinearOperator):
         raise ValueError(f"client {client.key} has streamed features; expected stored ones")
-    if not loss.averaged and batch_size not in (None, client.n_samples):
-        raise ValueError(
-            f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i; expected "
-            "averaged=True or the full batch"
-        )
 
 
 def _minibatches(client: Client, generator: np.random.Generator, batch_size: int | None, count: int) -> list[Any]:

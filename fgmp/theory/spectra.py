@@ -11,11 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations, islice
 from math import comb, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import Seed, check_array, check_integer, check_seed, shown
+from ..checks import Seed, check_array, check_integer, check_kind, check_seed, check_shape
 from ..dictionaries import Dictionary, StandardBasis
 from ..models import Array
 from ..selection import largest
@@ -74,18 +75,13 @@ def restricted_constants(
     dictionary : Dictionary, optional
         Directions that are sparse in these atoms, measured in the norm of the signals.
     max_supports : int, default 200,000
-        The most supports to enumerate.
+        The most supports to enumerate. Where there are more, `inner_restricted_constants` and
+        `outer_restricted_constants` bound the constants from the two sides instead.
 
     Returns
     -------
     RestrictedConstants
         ``lower`` = min over S of lambda_min(B_S'B_S / m), ``upper`` = max over S of lambda_max.
-
-    Raises
-    ------
-    ValueError
-        Where there are more supports than `max_supports`: `inner_restricted_constants` and
-        `outer_restricted_constants` bound the constants from the two sides instead.
 
     Examples
     --------
@@ -98,20 +94,14 @@ def restricted_constants(
     (0.0, 1.0)
     """
     hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
-    max_supports = check_integer("max_supports", max_supports)
     count = comb(len(hessian), sparsity)
-    if count > max_supports:
-        found = f"{count:.3g}" if count < 10**15 else f"about 10^{log10(count):.0f}"
+    if count > check_integer("max_supports", max_supports):
         raise ValueError(
-            f"sparsity {sparsity} of {len(hessian)} columns has {found} supports; expected at most "
+            f"sparsity {sparsity} of {len(hessian)} columns has about 10^{log10(count):.1f} supports; expected at most "
             f"max_supports={max_supports}. inner_restricted_constants and outer_restricted_constants give bounds"
         )
-    supports = combinations(range(len(hessian)), sparsity)
-    low, high = np.inf, -np.inf
-    for chunk in _chunks(supports):
-        spectra = _spectra(hessian, gram, chunk)
-        low, high = min(low, spectra[:, 0].min()), max(high, spectra[:, -1].max())
-    return RestrictedConstants(float(low), float(high), sparsity)
+    ends = _ends(hessian, gram, combinations(range(len(hessian)), sparsity))
+    return RestrictedConstants(float(ends[:, 0].min()), float(ends[:, 1].max()), sparsity)
 
 
 def inner_restricted_constants(
@@ -132,10 +122,8 @@ def inner_restricted_constants(
     ----------
     B, sparsity, weights, dictionary
         As in `restricted_constants`.
-    n_supports : int, default 1000
-        Random supports.
-    rng : int, Generator or None
-        The seed.
+    n_supports, rng
+        How many random supports, and the seed.
     """
     hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
     n_supports = check_integer("n_supports", n_supports)
@@ -145,9 +133,9 @@ def inner_restricted_constants(
     mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(len(scaled)) - scaled
     starts = generator.permutation(len(hessian))[:20]
     drawn += [_greedy_support(matrix, sparsity, int(start)) for matrix in (scaled, mirrored) for start in starts]
-    spectra = np.concatenate([_spectra(hessian, gram, chunk) for chunk in _chunks(iter(drawn))])
-    low = _exchange(hessian, gram, drawn[int(spectra[:, 0].argmin())], largest_wanted=False)
-    high = _exchange(hessian, gram, drawn[int(spectra[:, -1].argmax())], largest_wanted=True)
+    ends = _ends(hessian, gram, iter(drawn))
+    low = _exchange(hessian, gram, drawn[int(ends[:, 0].argmin())], largest_wanted=False)
+    high = _exchange(hessian, gram, drawn[int(ends[:, 1].argmax())], largest_wanted=True)
     return RestrictedConstants(low, high, sparsity)
 
 
@@ -189,8 +177,7 @@ def _problem(
 ) -> tuple[Array, Array, int]:
     """The Hessian and the Gram matrix in the coordinates of the atoms."""
     B = _check_matrix(B)
-    if not isinstance(dictionary, StandardBasis | None):
-        raise ValueError(f"dictionary is {shown(dictionary)}; expected a Dictionary, a StandardBasis or None")
+    check_kind("dictionary", dictionary, (StandardBasis, type(None)), "a Dictionary, a StandardBasis or None")
     inside, gram = B, np.eye(B.shape[1])
     if isinstance(dictionary, Dictionary):
         if len(dictionary.atoms) != B.shape[1]:
@@ -198,13 +185,9 @@ def _problem(
                 f"B has {B.shape[1]} columns; expected {len(dictionary.atoms)}, as dictionary has features"
             )
         inside, gram = B @ dictionary.atoms, dictionary.gram
-    w = np.ones(len(B)) if weights is None else check_array("weights", weights, ndim=1)
-    least = float(w.min(initial=0))
-    if w.shape != (len(B),) or least < 0:
-        raise ValueError(
-            f"B has {len(B)} rows, and weights has shape {w.shape} and minimum {least:g}; expected one weight of at "
-            "least 0 for each row"
-        )
+    w = np.ones(len(B)) if weights is None else check_shape("weights", weights, (len(B),))
+    if w.min() < 0:
+        raise ValueError(f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B")
     sparsity = check_integer("sparsity", sparsity, at_most=inside.shape[1], why="the number of columns")
     return inside.T @ (inside * w[:, None]) / len(B), gram, sparsity
 
@@ -216,12 +199,10 @@ def _check_matrix(B: ArrayLike) -> Array:
     return B
 
 
-def _chunks(supports: Iterator[tuple[int, ...]] | Iterator[Array]) -> Iterator[Array]:
-    while True:
-        chunk = list(islice(supports, _AT_ONCE))
-        if not chunk:
-            return
-        yield np.array(chunk)
+def _ends(hessian: Array, gram: Array, supports: Iterator[Any]) -> Array:
+    """The smallest and the largest eigenvalue over each support, shape (n_supports, 2)."""
+    chunks = iter(lambda: list(islice(supports, _AT_ONCE)), [])
+    return np.concatenate([_spectra(hessian, gram, np.array(chunk))[:, [0, -1]] for chunk in chunks])
 
 
 def _spectra(hessian: Array, gram: Array, supports: Array) -> Array:
@@ -256,10 +237,9 @@ def _exchange(hessian: Array, gram: Array, support: Array, *, largest_wanted: bo
     best = float(_spectra(hessian, gram, support[None])[0, column])
     outside = np.setdiff1d(np.arange(len(hessian)), support)
     while 0 < outside.size * support.size <= _AT_ONCE:
-        trials = np.repeat(support[None], outside.size * support.size, axis=0)
-        trials[np.arange(len(trials)), np.repeat(np.arange(support.size), outside.size)] = np.tile(
-            outside, support.size
-        )
+        places, columns = (part.ravel() for part in np.meshgrid(np.arange(support.size), outside, indexing="ij"))
+        trials = np.repeat(support[None], len(places), axis=0)
+        trials[np.arange(len(trials)), places] = columns
         values = _spectra(hessian, gram, trials)[:, column]
         winner = int((sign * values).argmax())
         if sign * values[winner] <= sign * best + 1e-12 * abs(best):

@@ -12,17 +12,11 @@ from numpy.typing import ArrayLike
 
 from ..checks import check_array, check_integer, check_kind, check_number
 from ..models import Array
-from .client_constants import ClientConstants
+from .constants import ClientConstants, TheoremParameters
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
-from .parameters import TheoremParameters, check_parameters
 
 __all__ = [
-    "ClientConstants",
     "ConvergenceBound",
-    "TheoremParameters",
-    "beta_1",
-    "beta_2",
-    "beta_2_unbounded_variance",
     "objective_bound",
     "theorem1",
     "theorem_inexact",
@@ -61,10 +55,7 @@ class ConvergenceBound:
 
     def after(self, rounds: ArrayLike, initial: float) -> Array:
         """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
-        t = check_array("rounds", rounds).astype(float)
-        if t.min(initial=0) < 0:
-            raise ValueError(f"rounds is {t.min():g} at least once; expected numbers of at least 0")
-        initial = check_number("initial", initial, at_least=0)
+        t, initial = _nonnegative("rounds", rounds), check_number("initial", initial, at_least=0)
         if not self.guarantees:
             return np.full(t.shape, np.inf)
         bound: Array = self.kappa**t * initial + self.residual
@@ -77,9 +68,7 @@ class ConvergenceBound:
 
 
 def theorem1(
-    constants: ClientConstants,
-    local_iterations: int,
-    parameters: TheoremParameters = _EXACT,
+    constants: ClientConstants, local_iterations: int, parameters: TheoremParameters = _EXACT
 ) -> ConvergenceBound:
     """Linear convergence of FedGradMP (paper, Theorem 1, the main theorem).
 
@@ -90,15 +79,11 @@ def theorem1(
     Parameters
     ----------
     constants : ClientConstants
+        With `upper_squared` and `whole_gradient` where eta_1 > 1.
     local_iterations : int
         K.
     parameters : TheoremParameters, optional
         theta and eta_1 to eta_3. The default is exact projections and the full batch.
-
-    Raises
-    ------
-    ValueError
-        Where K is out of its range, or eta_1 > 1 and the constants lack `upper_squared` or `whole_gradient`.
 
     Notes
     -----
@@ -117,21 +102,19 @@ def theorem1(
     >>> print(theory.theorem1(constants, 3, theory.TheoremParameters(theta=2.0)))
     no guarantee: kappa = 38.7 is not below 1
     """
-    theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
-    _check_constants(constants)
+    theta, eta_1 = _doors(constants, parameters)
     squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
-    first = beta_1(constants.lower, constants.upper)
     second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
     xi_1 = 4 * quotient(constants.gradient + constants.variance, constants.upper**2)
-    mu, nu = _local_iteration(first, second, xi_1, _xi_2(constants, theta, eta_1), parameters)
-    return _assemble(first, second, mu, nu, constants.weights, local_iterations, parameters)
+    spread = times_theta_squared(2 * constants.variance, theta)
+    if eta_1 > 1:
+        whole = constants.known("whole_gradient", "eta_1 > 1")
+        spread = spread + 6 * slack(eta_1) * (constants.variance + whole)
+    return _assemble(constants, second, xi_1, spread, local_iterations, parameters)
 
 
 def theorem_inexact(
-    constants: ClientConstants,
-    local_iterations: int,
-    accuracy: float,
-    parameters: TheoremParameters = _EXACT,
+    constants: ClientConstants, local_iterations: int, accuracy: float, parameters: TheoremParameters = _EXACT
 ) -> ConvergenceBound:
     """Inexact FedGradMP, restricted problems solved to ||b - b_opt|| <= delta (paper, the theorem on inexact solvers).
 
@@ -141,14 +124,11 @@ def theorem_inexact(
     delta = check_number("accuracy", accuracy, at_least=0)
     exact = theorem1(constants, local_iterations, parameters)
     nu = 2 * exact.nu + 2 * parameters.pruning * delta**2
-    return _assemble(exact.beta_1, exact.beta_2, 2 * exact.mu, nu, constants.weights, local_iterations, parameters)
+    return _with_rate(replace(exact, mu=2 * exact.mu, nu=nu), constants.weights, local_iterations, parameters)
 
 
 def theorem_partial_participation(
-    constants: ClientConstants,
-    local_iterations: int,
-    cohort_size: int,
-    parameters: TheoremParameters = _EXACT,
+    constants: ClientConstants, local_iterations: int, cohort_size: int, parameters: TheoremParameters = _EXACT
 ) -> ConvergenceBound:
     """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
 
@@ -157,14 +137,15 @@ def theorem_partial_participation(
     weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
     much.
     """
-    count = len(_check_constants(constants).lower)
+    _doors(constants, parameters)
+    count = len(constants.lower)
     cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
-    equal = replace(constants, weights=np.full(count, 1 / count))
-    all_clients = theorem1(equal, local_iterations, parameters)
-    slowest = np.sort(all_clients.mu)[::-1][:cohort_size]
+    equal = np.full(count, 1 / count)
+    bound = theorem1(replace(constants, weights=equal), local_iterations, parameters)
+    slowest = np.sort(bound.mu)[::-1][:cohort_size]
     kappa = float(parameters.server * _power(slowest, local_iterations).mean())
-    residual = _residual(all_clients.mu, all_clients.nu, equal.weights, local_iterations, parameters, kappa)
-    return replace(all_clients, kappa=kappa, residual=residual)
+    added = parameters.server * float(equal @ (bound.nu * _series(bound.mu, local_iterations))) if kappa < 1 else np.inf
+    return replace(bound, kappa=kappa, residual=added / (1 - kappa) if kappa < 1 else np.inf)
 
 
 def theorem_unbounded_variance(
@@ -192,17 +173,15 @@ def theorem_unbounded_variance(
     xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
     onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
     """
-    theta, eta_1 = check_parameters(parameters).theta, parameters.eta_1
-    _check_constants(constants)
-    energy = np.zeros_like(constants.lower) + _one_each("minibatch_gradient", minibatch_gradient, constants.lower)
+    theta, eta_1 = _doors(constants, parameters)
+    energy, expected = _nonnegative("minibatch_gradient", minibatch_gradient), constants.lower.shape
+    if energy.shape not in ((), expected):
+        raise ValueError(f"minibatch_gradient has shape {energy.shape}; expected {expected}, or one number")
     squared = constants.known("upper_squared", "the theorem without a bound on the variance")
-    first = beta_1(constants.lower, constants.upper)
     second = beta_2_unbounded_variance(constants.lower, constants.upper, squared, theta=theta, eta_1=eta_1)
     xi_1 = 2 * quotient(energy, constants.upper**2)
     spread = times_theta_squared(24 * energy, theta) + 30 * slack(eta_1) * energy
-    xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
-    mu, nu = _local_iteration(first, second, xi_1, xi_2, parameters)
-    return _assemble(first, second, mu, nu, constants.weights, local_iterations, parameters)
+    return _assemble(constants, second, xi_1, spread, local_iterations, parameters)
 
 
 def objective_bound(
@@ -233,79 +212,62 @@ def objective_bound(
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
 
 
+def _doors(constants: ClientConstants, parameters: TheoremParameters) -> tuple[float, float]:
+    """theta and eta_1, once what came is what it should be."""
+    check_kind("constants", constants, ClientConstants, "ClientConstants")
+    check_kind("parameters", parameters, TheoremParameters, "TheoremParameters, with theta and eta_1 to eta_3")
+    return parameters.theta, parameters.eta_1
+
+
+def _nonnegative(name: str, value: ArrayLike) -> Array:
+    array: Array = check_array(name, value).astype(float)
+    if array.min(initial=0) < 0:
+        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
+    return array
+
+
+def _assemble(
+    constants: ClientConstants,
+    second: Array,
+    xi_1: Array,
+    spread: Array,
+    local_iterations: int,
+    parameters: TheoremParameters,
+) -> ConvergenceBound:
+    """The bound from beta_2, from xi_1 without its factor beta_1, and from what xi_2 has over rho^-.
+
+    That is xi_2 = 8 max ||P grad f_i||^2 / rho^{-2} + spread / rho^-. Where Lemma 2 is void, mu and nu are infinite.
+    """
+    first = beta_1(constants.lower, constants.upper)
+    xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
+    void = np.isinf(first)
+    factor = parameters.pruning * np.where(void, 1.0, first)
+    mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
+    bound = ConvergenceBound(first, second, mu, nu, np.inf, np.inf)
+    return _with_rate(bound, constants.weights, local_iterations, parameters)
+
+
+def _with_rate(
+    bound: ConvergenceBound, weights: Array, local_iterations: int, parameters: TheoremParameters
+) -> ConvergenceBound:
+    """The bound with the rate and the residual of its mu and nu; clients of weight zero do not count."""
+    local_iterations, counted = check_integer("local_iterations", local_iterations), weights > 0
+    p, mu, nu = weights[counted], bound.mu[counted], bound.nu[counted]
+    kappa = float(parameters.server * np.sum(p * _power(mu, local_iterations)))
+    if kappa >= 1:
+        return replace(bound, kappa=kappa, residual=np.inf)
+    series = _series(mu, local_iterations)
+    added = min(float(p @ (nu * series)), float(p @ nu) * float(p @ series))
+    return replace(bound, kappa=kappa, residual=parameters.server * added / (1 - kappa))
+
+
 def _power(mu: Array, exponent: int) -> Array:
     with np.errstate(over="ignore"):
         powers: Array = mu ** float(exponent)
     return powers
 
 
-def _check_constants(constants: ClientConstants) -> ClientConstants:
-    found: ClientConstants = check_kind("constants", constants, ClientConstants, "ClientConstants")
-    return found
-
-
-def _local_iteration(
-    first: Array, second: Array, xi_1: Array, xi_2: Array, parameters: TheoremParameters
-) -> tuple[Array, Array]:
-    """The factor mu(i) and the addend nu(i) of one local iteration; infinite where Lemma 2 is void.
-
-    `xi_1` comes without its factor beta_1 = rho^+ / (2 rho^- - rho^+).
-    """
-    void = np.isinf(first)
-    factor = parameters.pruning * np.where(void, 1.0, first)
-    return np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
-
-
-def _xi_2(constants: ClientConstants, theta: float, eta_1: float) -> Array:
-    """8 max ||P grad f_i||^2 / rho^{-2} + ((2 theta^2 + 6 s) sigma^2 + 6 s ||grad f_i||^2) / rho^-."""
-    spread = times_theta_squared(2 * constants.variance, theta)
-    if eta_1 > 1:
-        whole = constants.known("whole_gradient", "eta_1 > 1")
-        spread = spread + 6 * slack(eta_1) * (constants.variance + whole)
-    return 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
-
-
-def _residual(
-    mu: Array, nu: Array, weights: Array, local_iterations: int, parameters: TheoremParameters, kappa: float
-) -> float:
-    """(2 eta_3^2 + 2)/(1 - kappa) times the sum of p_i nu(i) (1 + mu(i) + .. + mu(i)^(K-1))."""
-    if kappa >= 1:
-        return float("inf")
-    nu_series = np.where(weights > 0, nu * _series(mu, local_iterations), 0.0)
-    return parameters.server * float(weights @ nu_series) / (1 - kappa)
-
-
 def _series(mu: Array, local_iterations: int) -> Array:
     """S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
     series: Array = np.sum([_power(mu, k) for k in range(local_iterations)], axis=0)
     return series
-
-
-def _assemble(
-    first: Array,
-    second: Array,
-    mu: Array,
-    nu: Array,
-    weights: Array,
-    local_iterations: int,
-    parameters: TheoremParameters,
-) -> ConvergenceBound:
-    local_iterations = check_integer("local_iterations", local_iterations)
-    counted = weights > 0
-    kappa = float(parameters.server * np.sum(weights[counted] * _power(mu[counted], local_iterations)))
-    residual = _residual(mu, nu, weights, local_iterations, parameters, kappa)
-    if np.isfinite(residual):
-        series = _series(mu[counted], local_iterations)
-        product = float(weights[counted] @ nu[counted]) * float(weights[counted] @ series)
-        residual = min(residual, parameters.server * product / (1 - kappa))
-    return ConvergenceBound(first, second, mu, nu, kappa, residual)
-
-
-def _one_each(name: str, value: ArrayLike, like: Array) -> Array:
-    """A nonnegative number for each client, or one for all."""
-    array = check_array(name, value)
-    if array.shape not in ((), like.shape):
-        raise ValueError(f"{name} has shape {array.shape}; expected {like.shape}, or one number")
-    if array.min() < 0:
-        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
-    return array

@@ -20,7 +20,7 @@ from joblib import Parallel, delayed, parallel_config
 
 from .pairs import claims, normalise, read
 
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 def check_names(source: Path, names) -> None:

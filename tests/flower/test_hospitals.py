@@ -51,43 +51,28 @@ class Machine:
         quiet = block("export FLWR_TELEMETRY_ENABLED").split()[1:]
         given = dict(word.replace("$PWD", str(folder)).split("=", 1) for word in quiet)
         assert given["FLWR_TELEMETRY_ENABLED"] == "0"
-        # Of another environment, such as one made by the README alone: FGMP_EXAMPLE_BIN=/path/to/.venv/bin.
-        bin = os.environ.get("FGMP_EXAMPLE_BIN", str(Path(sys.executable).parent))
-        path = os.pathsep.join([bin, os.environ["PATH"]])
-        self.environment = os.environ | given | {"PATH": path, "PYTHONWARNINGS": "ignore"}
-        self.environment.pop("PYTHONPATH", None)
-        if "FGMP_EXAMPLE_BIN" not in os.environ:
-            self.environment["PYTHONPATH"] = str(EXAMPLE.parents[1])
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+        here = {"PATH": path, "PYTHONWARNINGS": "ignore", "PYTHONPATH": str(EXAMPLE.parents[1])}
+        self.environment = os.environ | given | here
 
     def with_ports(self, line):
         for port in PORTS:
             line = re.sub(rf"\b{port}\b", self.ports[port], line)
         return line
 
-    def run(self, text, timeout=120):
+    def run(self, text):
         """The lines of a block, one after another."""
-        done = subprocess.run(
-            ["bash", "-euc", self.with_ports(text)],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-        )
+        command, there = ["bash", "-euc", self.with_ports(text)], {"cwd": self.folder, "env": self.environment}
+        done = subprocess.run(command, **there, capture_output=True, text=True, timeout=120)
         assert done.returncode == 0, f"{text}\n{done.stdout}\n{done.stderr}"
         return done.stdout
 
     def start(self, name, line):
         """A line that does not end by itself."""
-        log = open(self.folder / f"{name}.log", "w")
-        self.started[name] = subprocess.Popen(
-            ["bash", "-c", f"exec {self.with_ports(line)}"],
-            cwd=self.folder,
-            env=self.environment,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
+        command, there = ["bash", "-c", f"exec {self.with_ports(line)}"], {"cwd": self.folder, "env": self.environment}
+        with open(self.folder / f"{name}.log", "w") as log:
+            streams = {"stdout": log, "stderr": subprocess.STDOUT}
+            self.started[name] = subprocess.Popen(command, **there, **streams, start_new_session=True)
         return self.started[name]
 
     def log(self, name):
@@ -98,6 +83,15 @@ class Machine:
         while not what():
             assert time.monotonic() < ends, "\n".join(f"--- {name}\n{self.log(name)[-3000:]}" for name in self.started)
             time.sleep(0.1)
+
+    def trained(self):
+        """What a run has written, which is taken away."""
+        written = self.folder / "model.history.json"
+        self.wait_for(written.exists, 300)
+        self.wait_for(lambda: written.read_text().endswith("}\n"))
+        history = json.loads(written.read_text())
+        written.unlink()
+        return history, joblib.load(self.folder / "model.joblib")
 
     def end(self):
         """By their ids: what was started here, with all that it has started, in sessions of their own or not."""
@@ -113,10 +107,8 @@ class Machine:
             for member in family:
                 with contextlib.suppress(psutil.NoSuchProcess):
                     member.send_signal(each)
-            for process in self.started.values():
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(3)
             psutil.wait_procs(family, 3)
+        assert all(process.wait(3) is not None for process in self.started.values())
         assert not [member for member in family if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -127,8 +119,6 @@ def machine(tmp_path):
         yield made
     finally:
         made.end()
-    for process in made.started.values():
-        assert process.poll() is not None
 
 
 def is_open(port):
@@ -136,9 +126,10 @@ def is_open(port):
         return tried.connect_ex(("127.0.0.1", int(port))) == 0
 
 
-def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machine):
+def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_trains_again(machine):
     for words in ("make_data.py", "openssl", "ssh-keygen"):
         machine.run(block(words))
+    machine.run(block("ssh-keygen"))  # again, which leaves the keys as they are
     machine.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
     machine.start("superlink", block("flower-superlink").strip())
     machine.wait_for(lambda: is_open(machine.ports["8443"]))
@@ -146,36 +137,35 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused(machi
     machine.run(block("supernode register"))
     deadline = min(max(20.0, 2 * (time.monotonic() - began)), 60.0)  # of three commands: what this machine takes now
 
-    lines = block("flower-supernode").strip().splitlines()
-    for name, line in zip(("north", "coast", "valley"), lines, strict=True):
+    lines = dict(zip(("north", "coast", "valley"), block("flower-supernode").strip().splitlines(), strict=True))
+    for name, line in lines.items():
         machine.start(name, line)
-    stranger = (
-        lines[0].replace("keys/north", "keys/stranger").replace("--port 9101", f"--port {machine.ports['stranger']}")
-    )
-    refused = machine.start("stranger", stranger)
+    stranger = lines["north"].replace("keys/north", "keys/stranger")
+    refused = machine.start("stranger", stranger.replace("--port 9101", f"--port {machine.ports['stranger']}"))
 
     line = block("flwr run").strip().replace('--run-config "', f'--run-config "deadline={deadline} ')
     machine.start("run", line)
     replies = "[Fleet.PushMessages] Push replies from"
     machine.wait_for(lambda: machine.log("superlink").count(replies) >= 9)  # who, and two exchanges for the units
     os.kill(machine.started["valley"].pid, signal.SIGKILL)
-    written = machine.folder / "model.history.json"
-    machine.wait_for(written.exists, 300)
-    machine.wait_for(lambda: written.read_text().endswith("}\n"))
-
-    history = json.loads(written.read_text())
+    history, model = machine.trained()
     assert history["path"]["clients"][-1] == history["model"]["clients"][-1] == 2
-    assert history["path"]["left_out_late"][-1] + history["path"]["left_out_missing"][-1] >= 1
-    assert history["model"]["left_out_late"][-1] + history["model"]["left_out_missing"][-1] == 3
-    model = joblib.load(machine.folder / "model.joblib")
+    assert sum(history["model"]["why left out"].values()) == 3 and history["sparsity"] == 4
     found = {name: value for name, value in zip(model.feature_names_in_, model.coef_, strict=True) if value}
-    assert found == pytest.approx(EFFECTS, rel=0.1) and history["sparsity"] == 4
+    assert found == pytest.approx(EFFECTS, rel=0.1)
 
     predicted = [float(line) for line in machine.run(block("fgmp predict")).splitlines()[1:]]
     table = np.genfromtxt(machine.folder / "data" / "new.csv", delimiter=",", names=True)
     truth = sum(effect * table[name] for name, effect in EFFECTS.items()) - 2
     np.testing.assert_allclose(predicted, truth, atol=0.6)
-
     machine.wait_for(lambda: refused.poll() is not None or "not" in machine.log("stranger").lower(), 30)
-    assert machine.log("superlink").count("Activated node_id") == 3
     assert "SuperNode ID" not in machine.log("stranger")
+
+    activated = machine.log("superlink").count("Activated node_id")
+    assert activated == 3
+    machine.start("valley again", lines["valley"])
+    machine.wait_for(lambda: machine.log("superlink").count("Activated node_id") > activated)
+    machine.start("run again", line)
+    again, other = machine.trained()
+    assert again["model"]["clients"][-1] == 3 and again["model"]["why left out"] == {}
+    assert set(np.flatnonzero(other.coef_)) == set(np.flatnonzero(model.coef_))

@@ -88,10 +88,11 @@ def supports(run: Run) -> Iterator[str]:
             for message in (trip.down, *trip.up.values()):
                 yield from _too_many(run, "a message", message["support"], sparsity(case))
         if case.method == "SharedSupportGradMP":
-            yield from _too_many(run, "a broadcast", trip.down["support"], 3 * sparsity(case))
+            sent = trip.down["0.support"] if "0.support" in trip.down else trip.down["support"]
+            yield from _too_many(run, "a broadcast", sent, 3 * sparsity(case))
         if case.method in ("FedHT", "FedIterHT"):
             for message in (trip.down, *(trip.up.values() if case.method == "FedIterHT" else ())):
-                support = np.flatnonzero(message["dense"]) if "dense" in message else message["support"]
+                support = _positions(message)
                 yield from _too_many(run, "a message", support, sparsity(case))
 
 
@@ -107,12 +108,21 @@ def _too_many(run: Run, name: str, support: np.ndarray, tau: int) -> Iterator[st
         yield f"support: {name} has {largest} coefficients; tau allows {tau}"
 
 
+def _positions(message: dict) -> np.ndarray:
+    """Where a dense model that went either way is not zero."""
+    if "dense" in message:
+        return np.flatnonzero(message["dense"])
+    return next(array for name, array in message.items() if name.startswith("at "))
+
+
 def _malformed(message: dict, size: int) -> Iterator[str]:
     for name, array in message.items():
-        if name.endswith("support"):
-            values = message.get(name.removesuffix("support") + "values", array)
-            increasing = bool(np.all(np.diff(array) > 0)) and (not len(array) or 0 <= array[0] <= array[-1] < size)
-            if not increasing or len(values) != len(array):
+        kind = name.rpartition(".")[2]
+        if kind == "support" or kind.startswith("at "):
+            values = message[name.removesuffix(kind) + "values"]
+            increasing = bool(np.all(np.diff(array) > 0)) and (not len(array) or array[0] >= 0)
+            inside = kind != "support" or not len(array) or array[-1] < size  # what is no model has its own size
+            if not (increasing and inside) or len(values) != len(array):
                 yield f"support: a message has the positions {array} for {len(values)} values"
 
 
@@ -198,9 +208,9 @@ def most_bytes(run: Run) -> tuple[int, int]:
 def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
     model, gram = k * (4 + v), v * k * (k + 1) // 2
     return {
-        "normal-equations": (model, gram + v * k),
-        "conjugate-gradients": (4 * model, 4 * v * k),  # the gradient and three products
-        "newton-steps": (4 * model, 3 * (2 * v + v * k + gram) + 2 * v),  # three steps and a comparison
+        "normal-equations": (model + 4, gram + v * k),
+        "conjugate-gradients": (4 * (model + 4), 4 * v * k),  # the gradient and three products
+        "newton-steps": (4 * (model + 4), 3 * (2 * v + v * k + gram) + 2 * v),  # three steps and a comparison
         "local-sgd": (model, v * k),
         "local-newton": (model, v * k),
     }[solver]

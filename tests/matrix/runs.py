@@ -4,18 +4,28 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from scipy import sparse
 
 import fgmp
-from fgmp.methods.contract import Exchange
-from fgmp.methods.kernels import answer_of
+from fgmp.dictionaries import StandardBasis
+from fgmp.methods import polishing
+from fgmp.methods.polishing import OnSupport
+from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.models import dense
+from fgmp.rounds import Exchange, Method
+from fgmp.selection import Overall
+from fgmp.simulation import Result
+from fgmp.solvers import SVRG, ConjugateGradient
+from fgmp.wire import to_wire
 
 from .options import FIRST_ORDER, Case
 from .problems import N_CLASSES, SIZES, Problem, problem_of
 
-SEED, ROUNDS, LOCAL = 4, 3, 2
+# With this seed no cohort of one is a client without weight, and not all are one without data.
+SEED, ROUNDS, LOCAL = 8, 3, 2
 LOSSES = {
     "squared": fgmp.SquaredLoss(),
     "summed": fgmp.SquaredLoss(averaged=False),
@@ -29,10 +39,10 @@ class Trip:
     """One exchange: what went down, what each client sent up, and with which weight the server took it."""
 
     number: int  # of its round, from 0
-    sent: dict
+    sent: Any
     down: dict
     up: dict[int, dict] = field(default_factory=dict)
-    answers: list[dict] = field(default_factory=list)
+    answers: dict[int, Any] = field(default_factory=dict)
     weights: list[float] = field(default_factory=list)
 
 
@@ -54,50 +64,83 @@ class Ledger:
     def wrapped(self, index: int, exchange: Exchange) -> Exchange:
         """Exchange `index` of a round, with its messages copied here."""
 
-        def broadcast(state: Any) -> dict:
-            message = exchange.broadcast(state)
+        def ask(state: Any) -> Any:
+            message = exchange.ask(state)
             number = (self.trips[-1].number if self.trips else -1) + (index == 0)
-            self.trips.append(Trip(number, message, _copied(message)))
+            self.trips.append(Trip(number, message, _copied(to_wire(message))))
             return message
 
-        def answer(client: Any, message: dict, rng: np.random.Generator) -> dict:
-            reply = answer_of(exchange, client)(client, message, rng)
-            self.trips[-1].up[client.key] = _copied(reply)
-            self.trips[-1].answers.append(reply)
+        def keep(client: Any, reply: Any) -> None:
+            self.prepared.append(client.features.dtype)
+            self.trips[-1].up[client.key] = _copied(to_wire(reply))
+            self.trips[-1].answers[client.key] = reply
+
+        def answer(client: Any, message: Any, rng: np.random.Generator) -> Any:
+            reply = exchange.answer(client, message, rng)
+            keep(client, reply)
             return reply
 
-        def combine(state: Any, replies: list) -> Any:
+        def together(federation: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
+            replies = exchange.together(federation, call, message, cohort)
+            if replies is not None:
+                trip = self.trips[-1]
+                trip.up, trip.answers = {}, {}  # who is no case for the twin has answered as printed
+                for place, reply in zip(cohort, replies, strict=True):
+                    keep(federation.clients[place], reply)
+            return replies
+
+        def update(state: Any, mean: np.ndarray) -> Any:
             trip = self.trips[-1]
-            trip.weights = [reply.weight for reply in replies]
-            after = exchange.combine(state, replies)
-            pairs = [(trip.down, trip.sent), *zip(trip.up.values(), trip.answers, strict=True)]
-            if any(copy[name].tobytes() != own[name].tobytes() for copy, own in pairs for name in copy):
+            after = exchange.update(state, mean)
+            pairs = [(trip.down, trip.sent), *zip(trip.up.values(), trip.answers.values(), strict=True)]
+            if any(_bits(copy) != _bits(to_wire(own)) for copy, own in pairs):
                 self.changed.append("a message was written into")
             return after
 
-        return Exchange(broadcast, answer, combine)
+        return Exchange(ask, answer, update, exchange.form, exchange.together and together)
 
 
 @dataclass(frozen=True)
-class Recorded:
-    """A method, or a way to minimise on a shared support, with its exchanges written down."""
+class KeptMean(fgmp.Mean):
+    """The mean, with the weights that it takes written down."""
+
+    ledger: Ledger
+
+    def __call__(self, answers: Any) -> np.ndarray:
+        self.ledger.trips[-1].weights = answers.shares.tolist()
+        return super().__call__(answers)
+
+
+@dataclass(frozen=True)
+class Recorded(Method):
+    """A method with its exchanges written down."""
 
     inner: Any
     ledger: Ledger
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.inner, name)
+    @property
+    def dictionary(self) -> Any:
+        return self.inner.dictionary
 
-    def prepare(self, client: Any) -> Any:
-        prepared = self.inner.prepare(client)
-        self.ledger.prepared.append(prepared.features.dtype)
-        return prepared
+    @property
+    def selection(self) -> Any:
+        return self.inner.selection
 
-    def exchanges(self, *shape: Any) -> list[Exchange]:
-        return [self.ledger.wrapped(i, exchange) for i, exchange in enumerate(self.inner.exchanges(*shape))]
+    @property
+    def solver(self) -> Any:
+        return self.inner.solver
+
+    def check(self, shape: Any) -> None:
+        self.inner.check(shape)
+
+    def start(self, shape: Any) -> Any:
+        return self.inner.start(shape)
+
+    def exchanges(self) -> list[Exchange]:
+        return [self.ledger.wrapped(i, exchange) for i, exchange in enumerate(self.inner.exchanges())]
 
     def coefficients(self, state: Any) -> np.ndarray:
-        found = self.inner.coefficients(state)
+        found = dense(self.inner.coefficients(state))
         self.ledger.coefficients.append(found.copy())
         return found
 
@@ -108,9 +151,9 @@ class Run:
 
     case: Case
     problem: Problem
-    result: fgmp.Result
+    result: Result
     ledger: Ledger
-    opening: fgmp.Result | None = None
+    opening: Result | None = None
     opening_ledger: Ledger | None = None
 
 
@@ -138,7 +181,7 @@ def federation_of(problem: Problem, storage: str, order: list[int] | None = None
     if order is None:
         return made
     weights = np.array([len(A) for A in problem.As]) if problem.weights is None else problem.weights
-    return fgmp.Federation(tuple(made.clients[i] for i in order), 4.0 * weights[order], problem.truth)
+    return fgmp.Federation.of([made.clients[i] for i in order], 4.0 * weights[order], truth=made.truth)
 
 
 def radius_of(case: Case, problem: Problem) -> float | None:
@@ -161,22 +204,30 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     federation, ledger = federation_of(problem, case.storage, order), Ledger()
     method = _method(case, problem, numbers)
     members = numbers.whole(cohort_size(case))
-    options = {"cohort_size": members, "rng": SEED, "metrics": {"kept": ledger.keep}}
-    result = fgmp.simulate(Recorded(method, ledger), federation, numbers.whole(ROUNDS), **options)
+    result = simulated(Recorded(method, ledger), federation, numbers.whole(ROUNDS), members, ledger)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
-    closing = Ledger()
-    closed = fgmp.polish(
-        result,
-        federation,
-        dictionary=_dictionary(case, problem),
-        solver=Recorded(_on_support(case, problem, numbers), closing),
-        radius=numbers.real(radius_of(case, problem)),
-        cohort_size=members,
-        rng=SEED,
-        metrics={"kept": closing.keep},
-    )
+    closing, radius = Ledger(), numbers.real(radius_of(case, problem))
+    solver, dictionary = _on_support(case, problem, numbers), _dictionary(case, problem)
+    with patch.object(polishing, "OnSupport", lambda *given: Recorded(OnSupport(*given), closing)):
+        closed = fgmp.polish(
+            result,
+            federation,
+            dictionary=dictionary,
+            solver=solver,
+            radius=radius,
+            cohort_size=members,
+            rng=SEED,
+            reduce=KeptMean(closing),
+            history=fgmp.History(metrics={"kept": closing.keep}),
+        )
     return Run(case, problem, closed, closing, result, ledger)
+
+
+def simulated(method: Any, federation: Any, rounds: int, members: Any, ledger: Ledger) -> Result:
+    """A run whose weights and models are kept."""
+    history = fgmp.History(metrics={"kept": ledger.keep})
+    return fgmp.simulate(method, federation, rounds, members, SEED, reduce=KeptMean(ledger), history=history)
 
 
 @dataclass(frozen=True)
@@ -194,15 +245,15 @@ class _Numbers:
         return np.float64(value) if self.numpy else float(value)
 
 
-def _dictionary(case: Case, problem: Problem) -> fgmp.StandardBasis:
+def _dictionary(case: Case, problem: Problem) -> StandardBasis:
     if problem.atoms is None:
-        return fgmp.StandardBasis()
+        return StandardBasis()
     approximation = "thresholding" if case.dictionary.endswith("thresholding") else "omp"
     return fgmp.Dictionary(problem.atoms, approximation=approximation)
 
 
 def _selection(case: Case, whole: Any) -> Any:
-    kinds = {"column": fgmp.PerOutput, "dense": fgmp.PerOutput, "joint": fgmp.Overall, "atom": fgmp.PerAtom}
+    kinds = {"column": fgmp.PerOutput, "dense": fgmp.PerOutput, "joint": Overall, "atom": fgmp.PerAtom}
     return kinds[case.sparsity.removesuffix("-spared")]((whole(0),) if case.sparsity.endswith("spared") else ())
 
 
@@ -249,24 +300,28 @@ def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
         "default": lambda: None,
         "exact": lambda: fgmp.Exact(),
         "gradient": lambda: fgmp.GradientDescent(steps=whole(4)),
-        "conjugate": lambda: fgmp.ConjugateGradient(steps=whole(20), accuracy=accuracy),
+        "conjugate": lambda: ConjugateGradient(steps=whole(20), accuracy=accuracy),
         "newton": lambda: fgmp.Newton(steps=whole(2)),
         "sgd": lambda: fgmp.SGD(whole(3), whole(4), real(0.25 / problem.steepness)),
         "sgd-auto": lambda: fgmp.SGD(whole(2)),
-        "svrg": lambda: fgmp.SVRG(steps=whole(1), accuracy=accuracy, batch_size=whole(4)),
+        "svrg": lambda: SVRG(steps=whole(1), accuracy=accuracy, batch_size=whole(4)),
     }[name]()
 
 
 def _on_support(case: Case, problem: Problem, numbers: _Numbers) -> Any:
     ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
     return {
-        "normal-equations": lambda: fgmp.NormalEquations(),
-        "conjugate-gradients": lambda: fgmp.PooledConjugateGradient(steps=numbers.whole(3)),
-        "newton-steps": lambda: fgmp.PooledNewton(numbers.whole(3), numbers.real(ridge)),
-        "local-sgd": lambda: fgmp.LocalSteps(_solver("sgd", problem, numbers)),
-        "local-newton": lambda: fgmp.LocalSteps(_solver("newton", problem, numbers)),
+        "normal-equations": lambda: fgmp.NewtonOnSupport(),
+        "conjugate-gradients": lambda: GradientsOnSupport(steps=numbers.whole(3)),
+        "newton-steps": lambda: fgmp.NewtonOnSupport(numbers.whole(3), numbers.real(ridge)),
+        "local-sgd": lambda: LocalSteps(_solver("sgd", problem, numbers)),
+        "local-newton": lambda: LocalSteps(_solver("newton", problem, numbers)),
     }[case.solver]()
 
 
 def _copied(message: dict) -> dict:
     return {name: np.array(array) for name, array in message.items()}
+
+
+def _bits(message: dict) -> dict[str, bytes]:
+    return {name: array.tobytes() for name, array in message.items()}

@@ -1,65 +1,54 @@
-"""Three methods of this application's own, each of a few lines: what any runtime of fgmp can run, Flower or not.
+"""Three methods of this application's own, each of a few lines: sums over the hospitals, and nothing of a single one.
 
 Common units, a whole path of sparsities in the messages of one, and losses on rows that were held out.
 """
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
-from fgmp.methods.answers import check_arrays
-from fgmp.methods.contract import Exchange
+from fgmp.models import SparseModel
+from fgmp.rounds import Exchange, Form, Method
+
+
+class Moments(NamedTuple):
+    """Of all columns, and of the target."""
+
+    means: np.ndarray
+    squares: np.ndarray
 
 
 @dataclass(frozen=True)
-class Plain:
-    """What the three share: clients work on their rows as they are, and no model is an estimate."""
-
-    def check(self, shape):
-        """Any shape fits."""
-
-    def prepare(self, client):
-        return client
-
-    def coefficients(self, state):
-        return np.zeros(1)
-
-    estimate = coefficients
-
-
-@dataclass(frozen=True)
-class Units(Plain):
-    """Means over everybody's rows, then the mean squares about them: of all columns, and of the target."""
+class Units(Method):
+    """Means over everybody's rows, then the mean squares about them."""
 
     def start(self, shape):
-        return {"n": np.zeros(shape.n_features + 1)}
+        return Moments(*np.zeros((2, shape.n_features + 1)))
 
     def exchanges(self):
+        form = lambda state: Form(state.means.shape)  # noqa: E731
+        keep = {name: lambda state, mean, name=name: state._replace(**{name: mean}) for name in Moments._fields}
         return (
-            Exchange(lambda state: {}, self.means, self.keep("means"), self.check_numbers),
-            Exchange(lambda state: {"means": state["means"]}, self.squares, self.keep("squares"), self.check_numbers),
+            Exchange(lambda state: 0, self.means, keep["means"], form),
+            Exchange(lambda state: state.means, self.squares, keep["squares"], form),
         )
 
     def means(self, client, message, rng):
-        return {"sums": np.append(client.features.mean(axis=0), client.targets.mean())}
+        return np.append(client.features.mean(axis=0), client.targets.mean())
 
-    def squares(self, client, message, rng):
-        about = np.column_stack([client.features, client.targets]) - message["means"]
-        return {"sums": (about**2).mean(axis=0)}
+    def squares(self, client, means, rng):
+        return ((np.column_stack([client.features, client.targets]) - means) ** 2).mean(axis=0)
 
-    def keep(self, name):
-        return lambda state, replies: state | {name: sum(reply.weight * reply.message["sums"] for reply in replies)}
-
-    def check_numbers(self, state, message):
-        check_arrays(message, {"sums": (state["n"].shape, np.dtype(float))})
+    def coefficients(self, state):
+        return np.zeros(len(state.means) - 1)
 
 
 @dataclass(frozen=True)
-class Path(Plain):
-    """Several methods of one exchange side by side: a round of all of them takes the messages of one."""
+class Path(Method):
+    """Several methods of one exchange and a sparse model each, side by side: their models one after another are one."""
 
-    methods: tuple[Any, ...] = ()
+    methods: tuple = ()
 
     def check(self, shape):
         for method in self.methods:
@@ -69,69 +58,49 @@ class Path(Plain):
         return tuple(method.start(shape) for method in self.methods)
 
     def exchanges(self):
-        return (Exchange(self.broadcast, self.answer, self.combine, self.check_answer),)
+        return (Exchange(self.ask, self.answer, self.update, self.form),)
 
-    def each(self):
-        return [method.exchanges()[0] for method in self.methods]
+    def each(self, *several):
+        return zip([method.exchanges()[0] for method in self.methods], *several, strict=True)
 
-    def broadcast(self, state):
-        return named(exchange.broadcast(part) for exchange, part in zip(self.each(), state, strict=True))
+    def ask(self, state):
+        return tuple(exchange.ask(own) for exchange, own in self.each(state))
 
     def answer(self, client, message, rng):
-        parts = split(message, len(self.methods))
-        return named(exchange.answer(client, part, rng) for exchange, part in zip(self.each(), parts, strict=True))
+        models = [exchange.answer(client, part, rng) for exchange, part in self.each(message)]
+        places = [client.n_features * i + model.support for i, model in enumerate(models)]
+        values = np.concatenate([model.values for model in models])
+        return SparseModel(np.concatenate(places), values, (client.n_features * len(models),))
 
-    def combine(self, state, replies):
-        parts = [split(reply.message, len(self.methods)) for reply in replies]
-        return tuple(
-            exchange.combine(own, [reply._replace(message=part[i]) for reply, part in zip(replies, parts, strict=True)])
-            for i, (exchange, own) in enumerate(zip(self.each(), state, strict=True))
-        )
+    def form(self, state):
+        forms = [exchange.form(own) for exchange, own in self.each(state)]
+        return replace(forms[0], shape=(sum(f.shape[0] for f in forms),), most=sum(f.most for f in forms), near=None)
 
-    def check_answer(self, state, message):
-        if any(not name.split(".")[0].isdigit() or int(name.split(".")[0]) >= len(state) for name in message):
-            raise ValueError(f"message holds {sorted(message)}; expected parts 0 to {len(state) - 1}")
-        for exchange, own, part in zip(self.each(), state, split(message, len(state)), strict=True):
-            exchange.check(own, part)
+    def update(self, state, mean):
+        return tuple(exchange.update(*each) for exchange, *each in self.each(state, np.split(mean, len(state))))
+
+    def coefficients(self, state):
+        return state[-1]
 
 
 @dataclass(frozen=True)
-class Losses(Plain):
-    """The mean loss of several models at each client: here, on the rows that it held out."""
+class Losses(Method):
+    """The mean losses of several models, l, and of their products l l': here, on the rows that were held out."""
 
-    models: tuple[tuple[float, ...], ...] = ()
+    models: tuple = ()
 
     def start(self, shape):
-        return ()
+        return np.zeros((len(self.models) + 1, len(self.models)))
 
     def exchanges(self):
-        return (Exchange(lambda state: {}, self.answer, self.combine, self.check_losses),)
+        return (Exchange(lambda state: 0, self.answer, lambda state, mean: mean, lambda state: Form(state.shape)),)
 
     def answer(self, client, message, rng):
-        return {"losses": np.array([client.objective(np.array(model)) for model in self.models])}
+        losses = np.array([client.objective(np.array(model)) for model in self.models])
+        return np.vstack([losses, np.outer(losses, losses)])
 
-    def combine(self, state, replies):
-        """All of them, with the weight of the client before each."""
-        return np.array([[reply.weight, *reply.message["losses"]] for reply in replies])
-
-    def check_losses(self, state, message):
-        check_arrays(message, {"losses": ((len(self.models),), np.dtype(float))})
-        if (message["losses"] < 0).any():
-            raise ValueError("a loss is negative")
+    def coefficients(self, state):
+        return np.array(self.models[-1])
 
 
 KINDS = (Units, Path, Losses)
-
-
-def named(parts):
-    """Messages as one, their number before each name."""
-    return {f"{i}.{name}": array for i, part in enumerate(parts) for name, array in part.items()}
-
-
-def split(message, count):
-    """The inverse of `named`."""
-    parts = [{} for _ in range(count)]
-    for name, array in message.items():
-        number, rest = name.split(".", 1)
-        parts[int(number)][rest] = array
-    return parts

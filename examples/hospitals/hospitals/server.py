@@ -23,72 +23,56 @@ app = ServerApp()
 def main(grid, context):
     given = context.run_config
     names, taus = given["columns"].split(","), [int(tau) for tau in given["sparsities"].split(",")]
+    rounds, loss = given["rounds"], fgmp.SquaredLoss()
+    run = {"rng": given["seed"], "reduce": fgmp.SecureSum() if given["secure"] else None}
     settings = {"columns": names, "target": given["target"]}
-    first = OverFlower(
-        grid,
-        fgmp.SquaredLoss(),
-        given["hospitals"],
-        settings=settings,
-        deadline=given["deadline"],
-        kinds=KINDS,
-        ask_objectives=False,
-    )
-    units = units_of(fgmp.federate(Units(), first, 1, rng=given["seed"]))
-    settings["units"] = units
+    hospitals = OverFlower(grid, loss, given["hospitals"], settings=settings, deadline=given["deadline"], kinds=KINDS)
 
-    methods = tuple(fgmp.FedGradMP(tau) for tau in taus)
-    training = first.again(settings=settings | {"part": "training"})
-    path = fgmp.federate(Path(methods), training, given["rounds"], rng=given["seed"])
+    def those(part, **more):
+        return hospitals.again(settings | {"part": part} | more, ask_objectives=False)
+
+    units = units_of(fgmp.simulate(Units(), those("all"), 1, **run).state)
+    path = fgmp.simulate(Path(tuple(map(fgmp.FedGradMP, taus))), those("training", units=units), rounds, **run)
     models = tuple(tuple(part.dense().tolist()) for part in path.state)
-    judges = first.again(settings=settings | {"part": "held out"})
-    losses = fgmp.federate(Losses(models), judges, 1, rng=given["seed"]).state
-    tau = taus[chosen(losses[:, 0], losses[:, 1:])]
+    losses = fgmp.simulate(Losses(models), those("held out", units=units), 1, **run).state
+    tau = taus[chosen(hospitals.weights, losses[0], losses[1:])]
 
-    everyone = first.again(settings=settings, ask_objectives=True)
-    method, rounds, kept = fgmp.FedGradMP(tau), given["rounds"], given["checkpoint"] or None
     # The objective is a question of its own: here it is asked at the start and at the end.
-    result = fgmp.federate(method, everyone, rounds, rng=given["seed"], record_every=rounds, checkpoint=kept)
+    watch = [fgmp.Checkpoint(given["checkpoint"])] if given["checkpoint"] else []
+    everybody, rarely = hospitals.again(settings | {"units": units}), fgmp.History(every=rounds)
+    result = fgmp.simulate(fgmp.FedGradMP(tau), everybody, rounds, **run, history=rarely, watch=watch)
     coefficients = result.best.x / units["scales"]
-    intercept = units["target"] - float(coefficients @ np.array(units["means"]))
     model = LinearRegression()
-    model.coef_, model.intercept_ = coefficients, intercept
+    model.coef_, model.intercept_ = coefficients, units["target"] - float(coefficients @ np.array(units["means"]))
     model.feature_names_in_, model.n_features_in_ = np.array(names, object), len(names)
     joblib.dump(model, given["model"])
-    write_history(File(given["model"]).with_suffix(".history.json"), {"path": path, "model": result}, tau, everyone)
+    file = File(given["model"]).with_suffix(".history.json")
+    write_history(file, {"path": path, "model": result}, sparsity=tau, refused=list(hospitals.refused.values()))
 
 
-def units_of(result):
+def units_of(moments):
     """Means and standard deviations of the columns, and the mean of the target; a constant column keeps its units."""
-    means, scales = result.state["means"], np.sqrt(result.state["squares"][:-1])
-    constant = scales <= 1e-12 * np.maximum(1, np.abs(means[:-1]))
+    means, scales = moments.means[:-1], np.sqrt(moments.squares[:-1])
+    constant = scales <= 1e-12 * np.maximum(1, np.abs(means))
     return {
-        "means": means[:-1].tolist(),
+        "means": means.tolist(),
         "scales": np.where(constant, 1.0, scales).tolist(),
-        "target": float(means[-1]),
+        "target": float(moments.means[-1]),
     }
 
 
-def chosen(weights, losses):
-    """The first sparsity within one standard error, over the hospitals, of the best."""
-    shares = weights / weights.sum()
-    mean = shares @ losses
-    away = losses - losses[:, [mean.argmin()]]
-    spread = (away - shares @ away) ** 2
-    error = np.sqrt(shares**2 @ spread * len(shares) / max(len(shares) - 1, 1))
+def chosen(weights, mean, products):
+    """The first sparsity within one standard error, over the hospitals, of the best, from mean losses and products."""
+    best, squares = mean.argmin(), products.diagonal()
+    spread = squares - 2 * products[best] + squares[best] - (mean - mean[best]) ** 2  # the variance of l - l_best
+    error = np.sqrt(np.maximum(spread, 0) * (weights @ weights) * len(weights) / max(len(weights) - 1, 1))
     return int(np.flatnonzero(mean - mean.min() <= error)[0])
 
 
-def write_history(file, results, tau, transport):
+def write_history(file, results, **more):
     """What happened: rounds, bytes, who did not answer and why."""
-    columns = {
-        name: {column: values.tolist() for column, values in result.history.items()} for name, result in results.items()
-    }
-    for history in columns.values():  # nobody was asked; JSON has no nan
-        history["objective"] = [value if value == value else None for value in history["objective"]]
-    whole = {
-        "sparsity": tau,
-        "sent": transport.traffic._asdict(),
-        "refused": list(transport.refused.values()),
-        **columns,
-    }
-    file.write_text(json.dumps(whole, indent=2) + "\n")
+    for name, result in results.items():
+        columns = {column: values.tolist() for column, values in result.history.items()}
+        columns["objective"] = [value if value == value else None for value in columns["objective"]]  # JSON has no nan
+        more[name] = columns | {"why left out": result.left_out}
+    file.write_text(json.dumps(more, indent=2) + "\n")

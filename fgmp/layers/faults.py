@@ -1,0 +1,142 @@
+"""Clients that fail or lie: a channel around a channel. The server sees an answer, or none, and never a fault."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ..checks import check_integer, check_number, check_sequence, settle_number, shown
+from ..models import Support
+from ..rounds import Call, Channel, Message, Method, Streams
+
+__all__ = ["Changed", "DropOut", "Faulty"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropOut:
+    """The client is not there for a round: it computes and sends nothing. With probability 1 it never answers.
+
+    Parameters
+    ----------
+    probability : float, default 1.0
+        That it strikes such a client in a round, from 0 to 1.
+    clients : sequence of int, float or None
+        Whom it may strike: the clients with these keys; a share of all, rounded, drawn once for the run; None is
+        everybody.
+    """
+
+    probability: float = 1.0
+    clients: Sequence[int] | float | None = None
+
+    def __post_init__(self) -> None:
+        settle_number(self, "probability", at_least=0, at_most=1)
+        if self.clients is None:
+            return
+        if isinstance(self.clients, (int, float, np.number)):
+            settled: Any = check_number("clients", self.clients, at_least=0, at_most=1)
+        else:
+            keys = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
+            settled = tuple(check_integer("clients", key, at_least=0) for key in keys)
+        object.__setattr__(self, "clients", settled)
+
+    def may_strike(self, keys: Sequence[int], streams: Streams, place: int) -> Support:
+        """The keys of those whom it may strike."""
+        if self.clients is None:
+            return np.array(keys)
+        if isinstance(self.clients, float):
+            count = round(self.clients * len(keys))
+            return np.array(keys)[streams.sample(Streams.FAULT, (1 << 40) + place, len(keys), count) if count else []]
+        if strange := sorted(set(self.clients) - set(keys)):
+            raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {keys[0]}")
+        return np.array(self.clients)
+
+
+@dataclass(frozen=True)
+class Changed(DropOut):
+    """Something else arrives than the client sent: garbage, or a lie.
+
+    Parameters
+    ----------
+    change : callable (answer, client) -> answer
+        Answers are arrays or sparse models; it returns whatever arrives. The client is given by its key.
+    **others
+        As in `DropOut`.
+    """
+
+    change: Callable[[Any, int], Any]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not callable(self.change):
+            raise ValueError(f"change is {shown(self.change)}; expected a callable (answer, client) -> answer")
+
+
+class Faulty:
+    """A channel around another, in which faults strike clients at random, by round and client.
+
+    Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place:
+    not on who else takes part. The server is not told.
+
+    Parameters
+    ----------
+    over : Federation or another channel
+    *faults : DropOut or Changed
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=10, n_features=50, sparsity=3, rng=0)
+    >>> flaky = fgmp.Faulty(federation, fgmp.DropOut(probability=0.2))
+    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), flaky, rounds=5, rng=0)
+    >>> bool(result.history["relative_error"][-1] < 1e-12), result.left_out["missing"] in range(1, 25)
+    (True, True)
+    """
+
+    def __init__(self, over: Channel, *faults: DropOut) -> None:
+        self.over, self.faults = over, faults
+        for fault in faults:
+            if not isinstance(fault, DropOut):
+                raise ValueError(f"faults has {shown(fault)}; expected faults such as fgmp.DropOut(probability=0.1)")
+
+    def __getattr__(self, name: str) -> Any:
+        """What the channel inside has."""
+        if name == "over" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.over, name)
+
+    def serving(self, method: Method) -> Faulty:
+        """The same around a channel that serves a method."""
+        return Faulty(self.over.serving(method), *self.faults)
+
+    def identity(self) -> dict[str, Any]:
+        """The data, and what decides what arrives."""
+        return self.over.identity() | {"faults": self.faults}
+
+    def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
+        """What arrives."""
+        keys = np.asarray(self.over.shape.keys)[cohort]
+        struck = [self._struck(place, call, keys) for place in range(len(self.faults))]
+        absent = [hit for fault, hit in zip(self.faults, struck, strict=True) if not isinstance(fault, Changed)]
+        present = ~np.logical_or.reduce([np.zeros(len(cohort), bool), *absent])
+        sent = iter(self.over.ask(call, message, cohort[present]))
+        arrived = [next(sent) if there else None for there in present]
+        for fault, hit in zip(self.faults, struck, strict=True):
+            if isinstance(fault, Changed):
+                for i in np.flatnonzero(hit & present):
+                    arrived[i] = fault.change(arrived[i], int(keys[i]))
+        return arrived
+
+    def _struck(self, place: int, call: Call, keys: Support) -> Any:
+        """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
+        fault = self.faults[place]
+        may = np.isin(keys, fault.may_strike(self.over.shape.keys, call.streams, place))
+        draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
+        return may & (np.array(draws) < fault.probability)
+
+
+def negated(answer: Any, client: int) -> Any:
+    """An answer of the wrong sign, as a liar's: a `change` of `Changed`."""
+    return -answer if isinstance(answer, np.ndarray) else replace(answer, values=-answer.values)

@@ -1,0 +1,253 @@
+"""Differential privacy for clients: bounded contributions, Gaussian noise on their sum, and what has been spent.
+
+Central: clients trust the server, which adds the noise. Noise and cohorts come from a secret of 256 bits that the
+server draws for each run, and that is in its memory and in its own checkpoint only. `dp-accounting` keeps accounts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import secrets
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from scipy.special import ndtri
+
+from ..advice import advise
+from ..checks import check_number, settle_integer, settle_number, settle_truth
+from ..models import Array, SparseModel, Support
+from ..rounds import Answers, Call, Channel, Mean, Message, Reduced, Reducer, Streams
+from ..shapes import Shape
+from ..wire import to_wire
+from .secure_sums import SecureSum
+
+__all__ = ["Fitted", "GaussianNoise", "spent"]
+
+
+@dataclass(frozen=True)
+class GaussianNoise(Reducer):
+    """Differential privacy for clients: ``simulate(..., reduce=GaussianNoise(...))`` hides what data a client has.
+
+    In every exchange each client's answer x_i, relative to what all know of it (a model: the one that was broadcast;
+    other sums: zero), is clipped to the norm C; one that does not come, or is not finite, counts as zero. The method
+    gets their sum divided by the size L of the cohort that was drawn, and noise of standard deviation z 2 C / L in
+    every number: 2 C / L is the most that one client with other data, and another number of rows, changes. The z is the
+    smallest with which the whole run is (epsilon, delta)-private by the better of two bounds, with cohorts and without.
+
+    Parameters
+    ----------
+    epsilon : float
+        Of all rounds together: above 0.
+    clip : float or sequence of float
+        C, above 0; or one for each exchange of a round.
+    delta : float, default 1e-5
+        Above 0 and below 1; a run refuses more than 1/N, which would allow to give a whole client away.
+    then : Mean or SecureSum, default Mean()
+        How what was clipped is added up. Over machines the noise is the server's, and goes with Mean only.
+    public_weights : bool, default False
+        Whether the weights of the federation tell nothing of the data: then x_i is multiplied by N p_i before it is
+        clipped. Otherwise all clients weigh the same, for numbers of rows are data too.
+    rehearsal_seed : int or None
+        Noise and cohorts that repeat themselves, for tests and studies of data that are public anyway: who guesses the
+        seed takes the noise off, so that such a run protects nobody, and says so. Runs with the same seed have the same
+        noise. None is a secret of 256 bits from the operating system.
+
+    Notes
+    -----
+    Neighbours are federations in which one client has any other data. The exchanges of a round are one Gaussian
+    mechanism of z / sqrt(exchanges); a cohort, drawn without replacement, amplifies it. Accounting in Renyi divergence.
+
+    Epsilon covers the models and the history. Nothing in the history is computed of the clients' data in the clear:
+    there is no objective, so that `result.best` is the last model, ``clients`` are
+    those who were asked, ``bytes_up`` those of the arrays that are added up, and nobody is said to have been left out;
+    methods warn of no client with few rows. Not covered: ``seconds``, which may depend on data as all running times do;
+    metrics, which are yours and must not read data that need protection; how you chose C and the method: use data that
+    need no protection; a round in which no client of the cohort answers, which leaves the model as it was.
+
+    The checkpoint of such a run holds the secret: it is the server's, and nobody else's to read. It is written after
+    every round, and a round that is played again with the same answers repeats its noise, so that it releases nothing
+    twice; where others answer the second time, the noise is new, and epsilon has not counted that. It needs
+    `pip install "fgmp[privacy]"`.
+
+    References
+    ----------
+    Y.-X. Wang, B. Balle, S. Kasiviswanathan, Subsampled Renyi differential privacy and analytical moments accountant,
+    AISTATS 2019. H. B. McMahan et al., Learning differentially private recurrent language models, ICLR 2018.
+    """
+
+    epsilon: float
+    clip: float | Sequence[float]
+    delta: float = 1e-5
+    then: Reducer = Mean()
+    public_weights: bool = False
+    rehearsal_seed: int | None = None
+
+    def __post_init__(self) -> None:
+        settle_number(self, "epsilon", above=0)
+        settle_number(self, "delta", above=0)
+        if self.delta >= 1:
+            raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
+        settle_truth(self, "public_weights")
+        if not isinstance(self.then, (Mean, SecureSum)):
+            raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
+        settle_integer(self, "rehearsal_seed", optional=True, at_least=0)
+        several = isinstance(self.clip, (list, tuple)) or (isinstance(self.clip, np.ndarray) and self.clip.ndim == 1)
+        given: Any = self.clip if several else (self.clip,)
+        if not len(given):
+            raise ValueError(f"clip is {self.clip!r}; expected a number above 0, or one for each exchange")
+        object.__setattr__(self, "clip", tuple(check_number("clip", clip, above=0) for clip in given))
+
+    def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
+        """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
+        if importlib.util.find_spec("dp_accounting") is None:
+            raise ImportError('differential privacy needs dp-accounting: pip install "fgmp[privacy]"')
+        n_clients, clips = len(shape.keys), tuple(self.clip)  # type: ignore[arg-type]
+        if self.delta > 1 / n_clients:
+            raise ValueError(
+                f"delta is {self.delta:g}; expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
+            )
+        if len(clips) not in (1, exchanges):
+            raise ValueError(
+                f"clip has {len(clips)} values; expected one, or one for each of the {exchanges} exchanges"
+            )
+        self.then.fitted(shape, cohort_size, exchanges, rounds)
+
+        def is_enough(multiplier: float) -> bool:  # the bound without sampling first, which takes no time
+            sizes = n_clients, cohort_size
+            return any(
+                spent(multiplier, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon for size in sizes
+            )
+
+        low, high = 0.0, 1.0
+        while not is_enough(high):
+            low, high = high, 2 * high
+        while high - low > 1e-3 * high:
+            middle = (low + high) / 2
+            low, high = (low, middle) if is_enough(middle) else (middle, high)
+        return Fitted(self, high, shape.weights, (cohort_size, exchanges), self._secret())
+
+    def _secret(self) -> bytes:
+        """32 bytes of the operating system; of the rehearsal's seed where there is one, with a warning."""
+        if self.rehearsal_seed is None:
+            return secrets.token_bytes(32)
+        advise(
+            f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off, and this run protects "
+            "nobody; leave it out where data need protection"
+        )
+        return hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
+
+
+@dataclass(frozen=True)
+class Fitted(Reducer):
+    """A noise with its multiplier for one run, and the secret that it is drawn from.
+
+    Attributes
+    ----------
+    noise : GaussianNoise
+    multiplier : float
+        z.
+    weights : ndarray, shape (n_clients,)
+        The p_i.
+    sizes : (int, int)
+        Of a cohort, and the exchanges of a round.
+    secret : bytes
+        32 of them.
+    """
+
+    noise: GaussianNoise
+    multiplier: float
+    weights: Array = field(repr=False)
+    sizes: tuple[int, int]
+    secret: bytes = field(repr=False)
+
+    def public(self, shape: Shape) -> Shape:
+        """Nobody's number of rows, and weights where they are public."""
+        weights = shape.weights if self.noise.public_weights else np.ones(len(shape.keys))
+        return replace(shape, rows=(sys.maxsize,) * len(shape.keys), weights=weights)
+
+    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
+        """Drawn from the secret."""
+        return np.sort(np.argsort(self._words(n_clients, "cohort", number), kind="stable")[:size])
+
+    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
+        """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
+        if isinstance(self.noise.then, SecureSum) and hasattr(channel, "masked"):
+            raise ValueError("reduce is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
+        form, L = call.form, len(cohort)
+        replies = channel.ask(call, message, cohort)
+        answers = form.table(replies, np.ones(L))
+        # What is not finite adds zero, as somebody's who answered: or whether it was finite would be told.
+        answered = np.array([form.reason_against(x) in ("", "not_finite") for x in replies])
+        up, down = L * len(form.centre) * np.dtype(form.dtype).itemsize, 0
+        if not answered.any():
+            return Reduced(None, np.arange(0), up, down, Counter())
+        rows = np.zeros((L, len(form.centre)))
+        rows[answers.here] = answers.rows() - form.centre
+        p = self.weights[cohort] if self.noise.public_weights else np.full(L, 1 / len(self.weights))
+        clipped = np.array([self.clipped(weight, row, call.place) for weight, row in zip(p, rows, strict=True)])
+        added = clipped.mean(axis=0)
+        if isinstance(self.noise.then, SecureSum):
+            everybody = Answers(form, np.ones(L), np.arange(L), None, clipped, Counter())
+            outcome = self.noise.then.masked(everybody, np.full(L, 1 / L))
+            added, up, down = self.noise.then.decoded(outcome.total), outcome.bytes_up, outcome.bytes_down
+        question = b"".join(array.tobytes() for array in to_wire(message).values())
+        question += answered.tobytes()
+        added = added + self.noise_on_sum(len(added), L, call.round, call.place, question)
+        return Reduced(form.centre + added, np.arange(L), up, down, Counter())
+
+    def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> None:
+        """None: nothing is computed of the data without noise."""
+
+    def columns(self, number: int) -> dict[str, float]:
+        """What `number` rounds have spent."""
+        return {"epsilon": spent(self.multiplier, len(self.weights), *self.sizes, number, self.noise.delta)}
+
+    def clipped(self, weight: float, answer: Array, exchange: int) -> Array:
+        """N p_i x_i, no longer than C; zero where its norm is no finite number."""
+        scaled: Array = len(self.weights) * weight * answer
+        norm, limit = float(np.linalg.norm(scaled)), self._clip(exchange)
+        if not norm < np.inf:
+            return np.zeros_like(scaled)
+        return scaled * (limit / norm) if norm > limit else scaled
+
+    def noise_on_sum(self, length: int, n_members: int, number: int, exchange: int, what: bytes = b"") -> Array:
+        """The noise of an exchange of a round; another one for another `what`: the question, and who answered.
+
+        Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
+        """
+        about = hashlib.sha256(what).hexdigest() if self.noise.rehearsal_seed is None else ""
+        words = self._words(length, "noise", number, exchange, about)
+        normal = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
+        return np.asarray(normal * (self.multiplier * 2 * self._clip(exchange) / n_members))
+
+    def _words(self, count: int, *place: object) -> Array:
+        """Words of 64 bits for a place: without the secret, those of all other places tell nothing of them."""
+        stream = hashlib.shake_256(self.secret + repr(place).encode()).digest(8 * count)
+        return np.frombuffer(stream, "<u8")
+
+    def _clip(self, exchange: int) -> float:
+        clips: Any = self.noise.clip
+        return float(clips[min(exchange, len(clips) - 1)])
+
+
+@lru_cache(maxsize=4096)
+def spent(multiplier: float, n_clients: int, cohort_size: int, exchanges: int, rounds: int, delta: float) -> float:
+    """The epsilon of so many rounds: the bound for sampled cohorts, or the one without sampling where that is less."""
+    if rounds == 0:
+        return 0.0
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
+    event: Any = dp_accounting.GaussianDpEvent(multiplier / exchanges**0.5)
+    accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    if cohort_size == n_clients:
+        return float(accountant.compose(event, rounds).get_epsilon(delta))
+    sampled = dp_accounting.SampledWithoutReplacementDpEvent(n_clients, cohort_size, event)
+    epsilon = float(accountant.compose(sampled, rounds).get_epsilon(delta))
+    return min(epsilon, spent(multiplier, n_clients, n_clients, exchanges, rounds, delta))

@@ -1,0 +1,116 @@
+"""Reducers that a few liars cannot move far: coordinate by coordinate, with the weights p_i of those who answered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..checks import settle_number
+from ..models import Array, Support
+from ..rounds import Answers, Call, Channel, Message, Reduced, Reducer
+
+__all__ = ["Median", "TrimmedMean"]
+
+# Cumulated weights are off by rounding: 0.1 + 0.2 + 0.2 is half of the clients.
+_ROUNDING = 1e-12
+
+
+class _ByCoordinate(Reducer):
+    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
+        """As `Reducer`, of answers near something: a median of Hessians is no Hessian."""
+        if call.form.near is None:
+            raise ValueError(
+                f"reduce is {self!r}, and the answers of exchange {call.place + 1} are no models near one another; "
+                "expected Mean(), SecureSum() or GaussianNoise(...)"
+            )
+        return super().over(channel, call, message, cohort)
+
+    def __call__(self, answers: Answers) -> Array:
+        """Coordinates that nobody has are zero, and cost nothing."""
+        if answers.at is None:
+            return self.of_columns(answers.values, answers.shares)
+        used, at = np.unique(answers.at[1], return_inverse=True)
+        rows = np.zeros((len(answers.here), len(used)))
+        rows[answers.at[0], at] = answers.values
+        row = np.zeros(answers.form.centre.shape)
+        row[used] = self.of_columns(rows, answers.shares)
+        return row
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """One number for each column of `values`, whose rows have weights that sum to one."""
+        raise NotImplementedError(f"{type(self).__name__} has no of_columns")
+
+
+@dataclass(frozen=True)
+class Median(_ByCoordinate):
+    """The weighted median of each coordinate: in the range of the others, whatever less than half of the weight sends.
+
+    With equal weights this is `numpy.median`. Of sparse models a coordinate is kept only where clients with at least
+    half of the weight have it: a vote on the support. Where honest clients choose different atoms it keeps too few.
+
+    References
+    ----------
+    D. Yin, Y. Chen, K. Ramchandran, P. Bartlett, Byzantine-robust distributed learning: towards optimal statistical
+    rates, ICML 2018.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.Median().of_columns(np.array([[1.0, 0.0], [2.0, 0.0], [-900.0, 5.0]]), np.ones(3) / 3).tolist()
+    [1.0, 0.0]
+    """
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """The middle between the lower and the upper median."""
+        ordered, _, ends = _in_order(values, weights)
+        lower, upper = ((ends > 0.5 + step).argmax(axis=0) for step in (-_ROUNDING, _ROUNDING))
+        columns = np.arange(ordered.shape[1])
+        first, second = ordered[lower, columns], ordered[upper, columns]
+        middle: Array = first + (second - first) / 2
+        return middle
+
+
+@dataclass(frozen=True)
+class TrimmedMean(_ByCoordinate):
+    """The weighted mean of each coordinate without the lowest and the highest `share` of the weight.
+
+    A share of 0 is the mean; towards one half it goes to the median. Of sparse models, coordinates that few clients
+    have shrink or vanish. Reference as `Median`.
+
+    Parameters
+    ----------
+    share : float, default 0.1
+        Of the weight, cut at each end: at least 0 and below 0.5. It has to be at least the share of clients that lie.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> import numpy as np
+    >>> fgmp.TrimmedMean(0.25).of_columns(np.array([[1.0], [2.0], [3.0], [900.0]]), np.ones(4) / 4).tolist()
+    [2.5]
+    """
+
+    share: float = 0.1
+
+    def __post_init__(self) -> None:
+        settle_number(self, "share", at_least=0)
+        if self.share >= 0.5:
+            raise ValueError(f"share is {self.share!r}; expected a number of at least 0 and below 0.5")
+
+    def of_columns(self, values: Array, weights: Array) -> Array:
+        """The mean of what lies between the two ends."""
+        ordered, begins, ends = _in_order(values, weights)
+        inside = np.clip(np.minimum(ends, 1 - self.share) - np.maximum(begins, self.share), 0, None)
+        inside[inside <= _ROUNDING] = 0  # what is cut has no say, however large
+        means: Array = np.einsum("ij,ij->j", inside / inside.sum(axis=0), ordered)
+        return means
+
+
+def _in_order(values: Array, weights: Array) -> tuple[Array, Array, Array]:
+    """Each column in increasing order, and where the weight of each entry begins and ends between 0 and 1."""
+    order = np.argsort(values, axis=0, kind="stable")
+    each = weights[order]
+    ends = np.cumsum(each, axis=0)
+    return np.take_along_axis(values, order, axis=0), ends - each, ends

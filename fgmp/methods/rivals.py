@@ -1,0 +1,207 @@
+"""The methods that FedGradMP is compared with: federated first-order methods, dense, hard- and soft-thresholded.
+
+In all of them k = 0..K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) soft-thresholding, H_tau
+keeps the tau largest entries, and eta_c and eta_s are the learning rates of client and server.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ..advice import check_batches
+from ..checks import settle_integer, settle_number
+from ..dictionaries import StandardBasis, check_dictionary
+from ..federation import Client
+from ..layers.compiled import descent_twin
+from ..models import Array
+from ..rounds import Exchange, Form, Method
+from ..selection import PER_OUTPUT, Selection, check_selection
+from ..shapes import Shape
+
+__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrder"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstOrder(Method):
+    """What the rivals share: K gradient steps at the clients, and a step along the mean of what they moved.
+
+    Parameters
+    ----------
+    learning_rate : float
+        eta_c, the client's step size: above 0.
+    local_iterations : int, default 1
+        K, the local steps of a round.
+    batch_size : int or None
+        Rows of a minibatch, drawn without replacement; None is the full batch.
+    server_learning_rate : float, default 1.0
+        eta_s; 1 is plain averaging.
+    dictionary : StandardBasis or Dictionary
+        The atoms whose coefficients are learnt; the standard basis by default.
+    selection : Selection
+        What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by default.
+    """
+
+    learning_rate: float
+    local_iterations: int = 1
+    batch_size: int | None = None
+    server_learning_rate: float = 1.0
+    dictionary: StandardBasis = field(default_factory=StandardBasis)
+    selection: Selection = PER_OUTPUT
+
+    def __post_init__(self) -> None:
+        settle_number(self, "learning_rate", above=0)
+        settle_number(self, "server_learning_rate", above=0)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
+        settle_integer(self, "local_iterations")
+        settle_integer(self, "batch_size", optional=True)
+
+    def check(self, shape: Shape) -> None:
+        """Raise a ValueError where the parameters do not fit a problem of that shape."""
+        self.selection.check(getattr(self, "sparsity", None), shape.model_shape)
+        check_batches(self.batch_size, shape.rows)
+
+    def start(self, shape: Shape) -> Array:
+        """w = 0."""
+        return np.zeros(shape.model_shape, shape.dtype)
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """One exchange a round: w goes out, what K steps make of it comes back."""
+        return (Exchange(lambda w: w, self.at_client, self.at_server, self.form, descent_twin(self)),)
+
+    def form(self, w: Array) -> Form:
+        """A client answers with a model near w."""
+        return Form(w.shape, w.dtype, near=w)
+
+    def at_client(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
+        """K local steps from the model that was sent."""
+        for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
+            w = self.thresholded(w - self.learning_rate * client.gradient(w, rows))
+        return w
+
+    def at_server(self, w: Array, mean: Array) -> Array:
+        """w + eta_s (mean - w), and the server's threshold of it."""
+        return self.thresholded_at_server(w + self.server_learning_rate * (mean - w))
+
+    def thresholded(self, w: Array) -> Array:
+        """What a client makes of w after a step: nothing."""
+        return w
+
+    def thresholds(self, rounds: int) -> list[float]:
+        """At which the model is cut before each local step, after so many rounds: none."""
+        return [0.0] * self.local_iterations
+
+    def thresholded_at_server(self, w: Array) -> Array:
+        """What the server makes of the new model: nothing."""
+        return w
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedAvg(FirstOrder):
+    """Federated averaging: w <- w - eta_c g at the clients, w <- w + eta_s (mean - w) at the server.
+
+    Parameters as in `FirstOrder`.
+
+    References
+    ----------
+    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data, AISTATS 2017;
+    server learning rate: S. Reddi et al., Adaptive federated optimization, ICLR 2021.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedAvg(learning_rate=0.01, local_iterations=5), federation, rounds=20, rng=0)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
+    (True, 20)
+    """
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedHT(FirstOrder):
+    """Federated hard thresholding: gradient steps at the clients, H_tau at the server.
+
+    Parameters
+    ----------
+    sparsity : int
+        tau, what the server keeps of the mean; `selection` says what counts.
+    **others
+        As in `FirstOrder`.
+
+    References
+    ----------
+    Q. Tong et al., Federated optimization of l0-norm regularized sparse learning, Algorithms 15(9) 319, 2022.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
+    >>> result = fgmp.simulate(fgmp.FedHT(sparsity=4, learning_rate=0.01), federation, rounds=20, rng=0)
+    >>> len(result.support)
+    4
+    """
+
+    sparsity: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_integer(self, "sparsity")
+
+    def thresholded_at_server(self, w: Array) -> Array:
+        """H_tau(w)."""
+        return self.selection.hard(w, self.sparsity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedIterHT(FedHT):
+    """Federated iterative hard thresholding: w <- H_tau(w - eta_c g) at the clients, H_tau at the server.
+
+    Parameters and reference as `FedHT`.
+    """
+
+    def thresholded(self, w: Array) -> Array:
+        """H_tau(w)."""
+        return self.selection.hard(w, self.sparsity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMid(FirstOrder):
+    """Federated mirror descent for an l1 penalty of weight lambda: proximal steps at the clients and at the server.
+
+    The client takes w <- S(w - eta_c g, eta_c lambda), the server w <- S(w + eta_s (mean - w), eta_s eta_c K lambda).
+    Both thresholds act in every round: with K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda),
+    so the method minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
+
+    Parameters
+    ----------
+    l1_weight : float
+        lambda, at least 0.
+    **others
+        As in `FirstOrder`.
+
+    References
+    ----------
+    H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
+    """
+
+    l1_weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_number(self, "l1_weight", at_least=0)
+
+    def thresholded(self, w: Array) -> Array:
+        """S(w, eta_c lambda)."""
+        return self.selection.soft(w, self.learning_rate * self.l1_weight)
+
+    def thresholded_at_server(self, w: Array) -> Array:
+        """S(w, eta_s eta_c K lambda)."""
+        return self.selection.soft(w, self.length * self.l1_weight)
+
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return self.server_learning_rate * self.learning_rate * self.local_iterations

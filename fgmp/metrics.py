@@ -1,0 +1,69 @@
+"""Measures of a model for the history of a run, on the clients trained on or on others: `accuracy`, `accuracy_on`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from .checks import check_kind, check_shape
+from .federation import Federation
+from .losses import SoftmaxLoss
+from .models import Array
+
+__all__ = ["accuracy", "accuracy_on"]
+
+
+def accuracy(federation: Federation, x: Array) -> float:
+    """The fraction of rows, over all clients, whose label has the largest prediction.
+
+    Parameters
+    ----------
+    federation : Federation
+        With `SoftmaxLoss`.
+    x : ndarray, shape (n_features, n_classes)
+        A model. Equal predictions count for the lower class, so that x = 0 says class 0 of every row.
+
+    Returns
+    -------
+    float
+        From 0 to 1.
+
+    Raises
+    ------
+    ValueError
+        Where the federation has another loss, or x another shape.
+    """
+    return accuracy_on(federation)(x)
+
+
+def accuracy_on(federation: Federation) -> Callable[[Array], float]:
+    """`accuracy` on one federation, as a function of the model, for ``simulate(..., metrics={"accuracy": ...})``.
+
+    Parameters
+    ----------
+    federation : Federation
+        With `SoftmaxLoss`; often not the one that is trained on.
+
+    Returns
+    -------
+    callable
+        x -> accuracy.
+
+    Raises
+    ------
+    ValueError
+        As `accuracy`.
+    """
+    check_kind("federation", federation, Federation, "a Federation with SoftmaxLoss")
+    if not isinstance(federation.loss, SoftmaxLoss):
+        raise ValueError(f"federation has the loss {federation.loss!r}; expected SoftmaxLoss")
+    total = sum(client.n_samples for client in federation.clients)
+
+    def measure(x: Array) -> float:
+        x = check_shape("x", x, federation.model_shape)
+        # Client by client: faster than one product with all rows stacked, and without a second copy of them.
+        right = sum(np.sum(client.predictions(x).argmax(axis=1) == client.targets) for client in federation.clients)
+        return float(right / total)
+
+    return measure

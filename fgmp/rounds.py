@@ -1,0 +1,456 @@
+"""Rounds: what travels between server and clients, what is made of it, and the plain loop.
+
+A method is a small immutable object over pure functions: in each exchange of a round the server asks a cohort, every
+client answers from its own rows, and the server is handed the weighted mean of the answers, and nothing else. Who
+carries the messages is a `Channel`, who makes one answer of many a `Reducer`; neither knows a method, and no method
+knows them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from .dictionaries import StandardBasis
+from .federation import Client
+from .models import Array, SparseModel, SparseModels, Support, dense
+from .selection import PER_OUTPUT, Selection
+from .shapes import Shape
+from .wire import n_bytes
+
+__all__ = [
+    "Answers",
+    "Call",
+    "Channel",
+    "Exchange",
+    "Form",
+    "Mean",
+    "Method",
+    "Missing",
+    "Reduced",
+    "Reducer",
+    "Step",
+    "Streams",
+    "iterate",
+]
+
+State = Any
+Message = Any  # an array, a sparse model, a whole number, or a tuple of these
+
+
+class Exchange(NamedTuple):
+    """One trip from the server to the cohort and back.
+
+    Attributes
+    ----------
+    ask : state -> message
+        What the server sends to each client: an array, a sparse model, a whole number, or a tuple of these.
+    answer : (client, message, generator) -> ndarray or SparseModel
+        What a client makes of it, from its own rows and random numbers only.
+    update : (state, mean) -> state
+        What the weighted mean of the answers, a dense array, does to the state.
+    form : state -> Form
+        What an answer looks like.
+    together : callable, optional
+        A compiled twin of `answer` for a whole cohort: (federation, call, message, cohort) -> answers, or None where
+        the printed form is to serve.
+    """
+
+    ask: Callable[[State], Message]
+    answer: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
+    update: Callable[[State, Array], State]
+    form: Callable[[State], Form]
+    together: Callable[..., Sequence[Any] | None] | None = None
+
+
+class Method:
+    """A federated method: hyper-parameters over pure functions. A subclass has `start` and `exchanges`.
+
+    Attributes
+    ----------
+    dictionary : StandardBasis or Dictionary
+        The atoms; clients work with A_i Psi, and a state stands for coefficients alpha of the signal x = Psi alpha.
+    selection : Selection
+        What counts as one of the tau.
+    """
+
+    dictionary: StandardBasis = StandardBasis()
+    selection: Selection = PER_OUTPUT
+
+    @cached_property
+    def atoms(self) -> StandardBasis:
+        """The dictionary, which knows what counts."""
+        return self.dictionary.counting(self.selection)
+
+    def check(self, shape: Shape) -> None:
+        """Raise a ValueError where the hyper-parameters do not fit a problem of that shape, in coefficients."""
+
+    def start(self, shape: Shape) -> State:
+        """The state that the server starts from: it knows a shape, and no data."""
+        raise NotImplementedError(f"{type(self).__name__} has no start")
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """The exchanges of one round, in order."""
+        raise NotImplementedError(f"{type(self).__name__} has no exchanges")
+
+    def coefficients(self, state: State) -> Array | SparseModel:
+        """The estimate that a state stands for."""
+        coefficients: Array | SparseModel = state
+        return coefficients
+
+
+class Missing(NamedTuple):
+    """What stands in place of an answer that the server does without: one of `REASONS`."""
+
+    reason: str = "missing"
+
+
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What an answer looks like, said once: its check, its dense layout, its bytes and the wire follow.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype, default float64
+    most : int or None
+        A sparse model with at most so many entries, as `selection` counts; None is a dense array.
+    near : ndarray, SparseModel or None
+        What everybody knows an answer to be near: the model that was sent. None is nothing but zero.
+    selection : Selection
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any = np.dtype(np.float64)
+    most: int | None = None
+    near: Array | SparseModel | None = None
+    selection: Selection = PER_OUTPUT
+
+    def reason_against(self, x: Any) -> str:
+        """Why the server does without an answer, one of `REASONS`; "" where it is of this form."""
+        if x is None or isinstance(x, Missing):
+            return "missing" if x is None else x.reason
+        values = x.values if isinstance(x, SparseModel) else x
+        sparse = self.most is not None
+        if isinstance(x, SparseModel) != sparse or not isinstance(values, np.ndarray) or values.dtype != self.dtype:
+            return "malformed"
+        if x.shape != self.shape:
+            return "malformed"
+        if sparse and not (
+            isinstance(x.support, np.ndarray)
+            and x.support.dtype.kind == "i"
+            and x.support.shape == values.shape == (values.size,)
+        ):
+            return "malformed"
+        if not np.isfinite(values).all():
+            return "not_finite"
+        if self.most is not None and len(at := x.support):
+            if at[0] < 0 or at[-1] >= prod(self.shape) or (at[1:] <= at[:-1]).any():
+                return "indices"
+            if not self.selection.holds(at, self.shape, self.most):
+                return "too_many"
+        return ""
+
+    def table(self, answers: Sequence[Any], weights: Array) -> Answers:
+        """The answers of this form as one table, a row each; `weights` are the p_i of the whole cohort."""
+        if isinstance(answers, SparseModels):
+            return self._of_arrays(answers, weights)
+        reasons = [self.reason_against(x) for x in answers]
+        here = np.flatnonzero([not reason for reason in reasons])
+        rows, left_out = [answers[int(i)] for i in here], Counter(filter(None, reasons))
+        if self.most is None:
+            values = np.reshape(rows, (len(rows), prod(self.shape))) if rows else np.empty((0, prod(self.shape)))
+            return Answers(self, weights, here, None, values, left_out)
+        owner = np.repeat(np.arange(len(rows)), [len(x.support) for x in rows])
+        support = np.concatenate([np.empty(0, np.intp), *(x.support for x in rows)])
+        values = np.concatenate([np.empty(0, self.dtype), *(x.values for x in rows)])
+        return Answers(self, weights, here, (owner, support), values, left_out)
+
+    def _of_arrays(self, models: SparseModels, weights: Array) -> Answers:
+        """The same of models that lie in two arrays, which a compiled twin has made."""
+        inside = np.arange(models.supports.shape[1]) < models.counts[:, None]
+        fine = np.isfinite(np.where(inside, models.values, 0)).all(axis=1)
+        here, inside = np.flatnonzero(fine), inside[fine]
+        owner = np.repeat(np.arange(len(here)), models.counts[fine])
+        at = owner, models.supports[fine][inside]
+        return Answers(self, weights, here, at, models.values[fine][inside], Counter(not_finite=int((~fine).sum())))
+
+    @property
+    def centre(self) -> Array:
+        """What answers are near, as a row."""
+        row: Array = np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
+        return row
+
+
+class Answers(NamedTuple):
+    """What a cohort answered: a table with one row for each client whose answer is taken.
+
+    Attributes
+    ----------
+    form : Form
+    weights : ndarray, shape (L,)
+        The p_i of all who were asked.
+    here : ndarray of int
+        Whose rows these are: positions in the cohort.
+    at : (ndarray, ndarray) or None
+        Of sparse answers, row and position of each entry.
+    values : ndarray
+        The entries; of dense answers the rows.
+    left_out : Counter
+        Why others are not here.
+    """
+
+    form: Form
+    weights: Array
+    here: Support
+    at: tuple[Support, Support] | None
+    values: Array
+    left_out: Counter[str]
+
+    @property
+    def shares(self) -> Array:
+        """The weights of those who answered, which sum to one."""
+        weights = self.weights[self.here]
+        scaled: Array = weights / weights.sum()
+        return scaled
+
+    def rows(self) -> Array:
+        """The answers as dense rows."""
+        if self.at is None:
+            return self.values
+        rows: Array = np.zeros((len(self.here), prod(self.form.shape)), self.values.dtype)
+        rows[self.at] = self.values
+        return rows
+
+    def mean(self) -> Array:
+        """sum_i p_i x_i over those who answered, in the order of the cohort."""
+        if self.at is None:
+            total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
+            return total
+        owner, support = self.at
+        return np.bincount(support, self.shares[owner] * self.values, minlength=prod(self.form.shape))
+
+    def bytes_up(self) -> int:
+        """What travelled: indices and values, or a dense row where that is shorter."""
+        each = 4 + self.values.itemsize
+        if self.at is not None:
+            return each * len(self.values)
+        whole = self.values.itemsize * self.values.shape[1]
+        return int(np.minimum(each * np.count_nonzero(self.values, axis=1), whole).sum())
+
+
+class Streams:
+    """Random numbers keyed by (purpose, round, exchange or fault, client): places in one stream of Philox.
+
+    No number depends on who else draws, or in which order.
+
+    Parameters
+    ----------
+    seed : int
+    drawn : bool, default False
+        Whether nobody asked for this seed, so that a checkpoint's may take its place.
+    """
+
+    COHORT, ANSWER, OBJECTIVE, FAULT, HELD_OUT = range(5)
+
+    def __init__(self, seed: int, drawn: bool = False) -> None:
+        self.seed, self.drawn = seed, drawn
+        self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
+        self._bits = np.random.Philox(key=self.key)
+        self._generator, self._state = np.random.Generator(self._bits), self._bits.state
+
+    def of(self, purpose: int, number: int = 0, place: int = 0, client: int = 0) -> np.random.Generator:
+        """The generator of a key. It is always the same object: use it up before asking for the next."""
+        self._state["state"]["counter"][:] = 0, purpose << 32 | place, client, number
+        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
+        self._bits.state = self._state
+        return self._generator
+
+    def sample(self, purpose: int, number: int, n: int, size: int) -> Support:
+        """`size` of n without replacement, increasing."""
+        if size == n:
+            return np.arange(n)
+        return np.sort(self.of(purpose, number).choice(n, size, replace=False))
+
+
+class Call(NamedTuple):
+    """An exchange under way: which of the method's, in which round, and with whose random numbers."""
+
+    exchange: Exchange
+    form: Form
+    place: int
+    round: int
+    streams: Streams
+
+    def answer_of(self, client: Client, message: Message) -> Any:
+        """What a client answers; `Missing` where it is no finite number."""
+        generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.key)
+        try:
+            return self.exchange.answer(client, message, generator)
+        except FloatingPointError:
+            return Missing("not_finite")
+
+
+class Channel(Protocol):
+    """Who carries messages to clients: a federation, whose clients are at hand, or something around one, or machines.
+
+    Attributes
+    ----------
+    shape : Shape
+        Of the clients in the coordinates of the method.
+    weights : ndarray, shape (n_clients,)
+    truth : ndarray or None
+        x#, where it is known.
+    """
+
+    @property
+    def shape(self) -> Shape:
+        """Of the clients."""
+
+    @property
+    def weights(self) -> Array:
+        """The p_i."""
+
+    @property
+    def truth(self) -> Array | None:
+        """The model that made the data."""
+
+    def serving(self, method: Any) -> Any:
+        """The channel for a method."""
+
+    def ask(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
+        """What a cohort answers, in its order; None or `Missing` for nothing."""
+
+    def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
+        """The places of those who tell, and f_i(x) of each."""
+
+    def identity(self) -> dict[str, Any]:
+        """What makes the data what they are, for checkpoints, by name."""
+
+
+class Reduced(NamedTuple):
+    """What a reducer makes of an exchange.
+
+    Attributes
+    ----------
+    mean : ndarray or None
+        One row; None where nobody answered.
+    here : ndarray of int
+        Positions in the cohort of those whose answers are in it.
+    bytes_up, bytes_down : int
+        The latter beyond the question.
+    left_out : Counter
+        Answers that were not taken, by reason.
+    """
+
+    mean: Array | None
+    here: Support
+    bytes_up: int
+    bytes_down: int
+    left_out: Counter[str]
+
+
+class Reducer:
+    """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
+
+    secret = b""
+
+    def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Reducer:
+        """The reducer for a run of this size; a ValueError where it does not fit."""
+        return self
+
+    def public(self, shape: Shape) -> Shape:
+        """What a method may know of the clients."""
+        return shape
+
+    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
+        """Who takes part in round `number`, increasing: uniformly without replacement."""
+        return streams.sample(Streams.COHORT, number, n_clients, size)
+
+    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
+        """Ask a cohort, and make one answer of what comes."""
+        answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
+        somebody = answers.weights[answers.here].sum() > 0
+        return Reduced(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
+
+    def __call__(self, answers: Answers) -> Array:
+        """One row of the table."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
+
+    def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> float | None:
+        """The mean objective of some clients; None where there is to be none."""
+        told, values = channel.objectives(x, places)
+        weights = channel.weights[told]
+        return float(weights @ values / weights.sum()) if weights.sum() > 0 else float("nan")
+
+    def columns(self, number: int) -> dict[str, float]:
+        """More columns of the history, after `number` rounds."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Mean(Reducer):
+    """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
+
+    def __call__(self, answers: Answers) -> Array:
+        """The weighted mean."""
+        return answers.mean()
+
+
+class Step(NamedTuple):
+    """Where a run is: all that its next round needs, and what it has used so far.
+
+    Attributes
+    ----------
+    round : int
+    state : object
+        The server's.
+    seconds : float
+        Of the method's own work: clients one after another, and the server.
+    bytes_up, bytes_down : int
+    clients : int
+        Who answered every exchange of the last round.
+    left_out : Counter
+        Answers that were not taken so far, by reason.
+    """
+
+    round: int
+    state: State
+    seconds: float = 0.0
+    bytes_up: int = 0
+    bytes_down: int = 0
+    clients: int = 0
+    left_out: Counter[str] = Counter()
+
+
+def iterate(
+    method: Method, channel: Channel, step: Step, streams: Streams, cohort_size: int, reduce: Reducer
+) -> Iterator[Step]:
+    """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
+    while True:
+        yield step
+        began, (number, state, seconds, up, down, _, left_out) = time.perf_counter(), step
+        cohort = reduce.cohort(streams, number + 1, len(channel.weights), cohort_size)
+        always = np.ones(len(cohort), bool)
+        for place, exchange in enumerate(method.exchanges()):
+            message, form = exchange.ask(state), exchange.form(state)
+            reduced = reduce.over(channel, Call(exchange, form, place, number + 1, streams), message, cohort)
+            always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
+            up, down = up + reduced.bytes_up, down + len(cohort) * n_bytes(message) + reduced.bytes_down
+            left_out = left_out + reduced.left_out
+            if reduced.mean is None:
+                state, always = step.state, np.zeros(0, bool)
+                break
+            state = exchange.update(state, reduced.mean.reshape(form.shape).astype(form.dtype, copy=False))
+        seconds += time.perf_counter() - began
+        step = Step(number + 1, state, seconds, up, down, int(np.count_nonzero(always)), left_out)

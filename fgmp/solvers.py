@@ -1,0 +1,459 @@
+"""Solvers of the restricted problem, argmin f_i(x) over the span of the merged atoms (Algorithms 1 and 2).
+
+Each is a small immutable object with one method, `minimise`. They work in orthonormal coordinates z of the span, so
+that steps, norms and the accuracy delta are those of the paper's signals, whatever the dictionary. Only `SGD` works on
+the coefficients themselves: its steps are too cheap to pay for a factorisation of the Gram matrix.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from .checks import settle_integer, settle_number, shown
+from .dictionaries import StandardBasis
+from .federation import Client, minibatches
+from .linear_systems import fill_shifts, least_squares, newton_direction
+from .losses import Loss, SquaredLoss
+from .models import Array, SparseModel, Support, length_of, unit_of
+from .restricted import RestrictedProblem, inner
+
+__all__ = [
+    "SGD",
+    "SVRG",
+    "ConjugateGradient",
+    "Exact",
+    "GradientDescent",
+    "Newton",
+    "Solver",
+    "check_solver",
+    "minimise_on",
+    "solver_for",
+]
+
+_LIMIT = 10_000
+
+
+class Solver(Protocol):
+    """What FedGradMP needs of a solver."""
+
+    @property
+    def orthonormal(self) -> bool:
+        """Whether it works in orthonormal coordinates of the span."""
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """A minimiser of the problem, or a point near one, from `start`."""
+
+
+def check_solver(solver: Any) -> None:
+    """Raise a ValueError where a solver is not a client's; a pooled solver is named as such."""
+    if callable(getattr(solver, "minimise", None)) and not isinstance(solver, type):
+        return
+    local = "Exact(), GradientDescent(...), ConjugateGradient(...), Newton(...), SGD(...) or SVRG(...)"
+    if callable(getattr(solver, "update", None)) and not isinstance(solver, type):
+        raise ValueError(
+            f"solver is {solver!r}, which minimises f on a shared support; expected a client's solver: {local}"
+        )
+    raise ValueError(f"solver is {shown(solver)}; expected a client's solver: {local}")
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The minimiser to machine precision: Algorithm 1.
+
+    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
+    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
+    finite, but as large as a hundred Newton steps make it; give a radius.
+
+    Parameters
+    ----------
+    radius : float or None
+        R: minimise over the span within the ball ||x||_2 <= R, where a logistic loss has a minimiser and restricted
+        strong convexity always. `FedGradMP.radius` projects onto the ball after pruning only, so that b leaves it.
+        None is no ball.
+    """
+
+    radius: float | None = None
+    orthonormal = True
+
+    def __post_init__(self) -> None:
+        settle_number(self, "radius", optional=True, above=0)
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The minimiser; `start` matters only where the loss needs iterations."""
+        if self.radius is not None:
+            return _newton_in_ball(problem, start, self.radius)
+        if isinstance(problem.loss, SquaredLoss):
+            return least_squares(problem.columns, problem.targets)
+        return _newton(problem, start, limit=100, accuracy=None)
+
+
+@dataclass(frozen=True)
+class _Iterative:
+    """Shared parameters of the iterative solvers: a number of steps, an accuracy delta, or both."""
+
+    steps: int | None = None
+    accuracy: float | None = None
+    orthonormal = True  # the accuracy is a distance between signals
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.accuracy is None:
+            raise ValueError("steps and accuracy are both None; expected at least one of them")
+        settle_integer(self, "steps", optional=True)
+        settle_number(self, "accuracy", optional=True, above=0)
+
+    @property
+    def limit(self) -> int:
+        """The largest number of steps."""
+        return _LIMIT if self.steps is None else self.steps
+
+    def _checked(self, problem: RestrictedProblem, z: Array) -> Array:
+        """The end of a run, with a warning where it was to reach an accuracy and did not."""
+        if self.accuracy is not None and self.steps is None:
+            predictions = problem.predictions(z)
+            if not problem.within(self.accuracy, predictions, problem.gradient(predictions)):
+                from sklearn.exceptions import ConvergenceWarning
+
+                name = type(self).__name__
+                advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
+                warnings.warn(
+                    f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
+                    f"{problem.size} coordinates and {len(problem.targets)} rows; try {advice}",
+                    ConvergenceWarning,
+                    stacklevel=2,
+                )
+        return z
+
+
+@dataclass(frozen=True)
+class GradientDescent(_Iterative):
+    """Gradient descent with a line search that costs no extra product with the data (Algorithm 2).
+
+    Parameters
+    ----------
+    steps : int or None
+        Stop after so many steps; None is no limit but 10,000.
+    accuracy : float or None
+        delta: stop once ||b - b_opt||_2 <= delta is certain. None never checks, which saves an eigenvalue problem.
+
+    Warns
+    -----
+    sklearn.exceptions.ConvergenceWarning
+        Where `accuracy` was asked for without `steps` and was not reached: after 10,000 steps, or where rounding
+        leaves no step that decreases the objective.
+
+    Notes
+    -----
+    A step is z <- z - s grad h(z), where s minimises h along the gradient (squared loss) or its quadratic model with
+    halving (other losses). Its cost is two products with the m x k columns.
+    """
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=False))
+
+
+@dataclass(frozen=True)
+class ConjugateGradient(_Iterative):
+    """Conjugate gradients: linear for the squared loss, Polak-Ribiere for others. Parameters as GradientDescent."""
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=True))
+
+
+@dataclass(frozen=True)
+class Newton(_Iterative):
+    """Newton's method with halving of the step; one step is exact for the squared loss.
+
+    Parameters as `GradientDescent`. A singular Hessian is inverted on its range.
+    """
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        return self._checked(problem, _newton(problem, start, self.limit, self.accuracy))
+
+
+@dataclass(frozen=True)
+class SGD:
+    """Stochastic gradient descent on the client's rows.
+
+    Parameters
+    ----------
+    steps : int, default 2
+        Number of steps; the paper's digits use 2.
+    batch_size : int or None
+        Rows per step, drawn without replacement; None is all rows.
+    learning_rate : float or None
+        None is 1 / L. On all rows, L is the largest curvature of the problem, from a few Lanczos iterations; on
+        minibatches it is their expected smoothness, which lies between that and the curvature of the steepest row
+        (`RestrictedProblem.stochastic_curvature`). Where the loss is a sum, the gradient of a step is the sum over its
+        rows.
+
+    Notes
+    -----
+    A step is alpha <- alpha - rate g on the coefficients of the merged atoms, which in the standard basis and for
+    orthonormal atoms is a step on the signal itself.
+    """
+
+    orthonormal = False
+    steps: int = 2
+    batch_size: int | None = None
+    learning_rate: float | None = None
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "steps")
+        settle_integer(self, "batch_size", optional=True)
+        settle_number(self, "learning_rate", optional=True, above=0)
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last iterate."""
+        rate, z = self.learning_rate, start
+        if rate is None:
+            curvature = problem.stochastic_curvature(self.batch_size)
+            if curvature == 0:
+                return start
+            rate = 1 / curvature
+        for rows in self.minibatches(len(problem.targets), rng):
+            z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
+        return z
+
+    def minibatches(self, n_rows: int, rng: np.random.Generator) -> Iterator[Support | None]:
+        """The rows of each step; None is all rows."""
+        size = None if self.batch_size is None else min(self.batch_size, n_rows)
+        return minibatches(rng, n_rows, size, self.steps)
+
+
+@dataclass(frozen=True)
+class SVRG(_Iterative):
+    """Stochastic gradients with variance reduction (Johnson and Zhang, 2013), which reach any accuracy delta.
+
+    Parameters
+    ----------
+    steps, accuracy
+        As `GradientDescent`; a step is one epoch: the full gradient at an anchor, then one pass over the rows.
+    batch_size : int, default 1
+        Rows per inner step.
+    """
+
+    batch_size: int = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_integer(self, "batch_size")
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The last anchor."""
+        anchor, n_rows = start, len(problem.targets)
+        size = min(self.batch_size, n_rows)
+        steepest = problem.steepest_row()
+        if steepest == 0:
+            return start
+        rate = 1 / (4 * steepest)
+        share = problem.row_weight * n_rows / (problem.loss.row_weight(size) * size)  # 1 where the loss is a mean
+        for _ in range(self.limit):
+            predictions = problem.predictions(anchor)
+            full = problem.gradient(predictions)
+            if problem.within(self.accuracy, predictions, full):
+                break
+            z = anchor
+            for _ in range(2 * -(-n_rows // size)):
+                rows = rng.integers(n_rows, size=size)
+                change = problem.gradient_on(rows, z) - problem.gradient_on(rows, anchor)
+                z = z - rate * (share * change + full)
+            anchor = z
+        return self._checked(problem, anchor)
+
+
+def minimise_on(
+    merged: Support,
+    client: Client,
+    dictionary: StandardBasis,
+    solver: Solver,
+    start: SparseModel,
+    rng: np.random.Generator,
+) -> SparseModel:
+    """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it.
+
+    Raises
+    ------
+    FloatingPointError
+        Where b is no finite number: a selection would hide that.
+    """
+    if not len(merged):
+        return SparseModel.zero(start.shape, start.values.dtype)
+    b = _minimise(merged, client, dictionary, solver, start, rng)
+    if not np.isfinite(b).all():
+        raise FloatingPointError(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
+    return SparseModel(merged, b, start.shape)
+
+
+def _minimise(
+    merged: Support,
+    client: Client,
+    dictionary: StandardBasis,
+    solver: Solver,
+    start: SparseModel,
+    rng: np.random.Generator,
+) -> Array:
+    exact = isinstance(solver, Exact) and solver.radius is None
+    if exact and isinstance(client.loss, SquaredLoss):  # the rank of the data decides, not that of the atoms
+        metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
+        return least_squares(client.columns(merged), client.targets, metric)
+    problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
+    z = solver.minimise(problem, problem.start(start.on(merged)), rng)
+    return problem.coefficients(z)
+
+
+def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
+    """In float64, because a Hessian of float32 is too rough to divide by."""
+    problem = problem.in_double_precision()
+    z, shifts = start.astype(np.float64), problem.shifts
+    predictions = problem.predictions(z)
+    for _ in range(limit):
+        derivative = problem.derivative(predictions)
+        gradient = problem.pull_back(derivative)
+        if problem.within(accuracy, predictions, gradient):
+            break
+        direction = newton_direction(*fill_shifts(problem.hessian(predictions), gradient, shifts))
+        image, slope = problem.predictions(direction), inner(gradient, direction)
+        if not problem.descends(slope, direction, derivative):
+            break
+        length = problem.step_length(predictions, image, slope)
+        if length == 0:
+            break
+        z, predictions = z + length * direction, predictions + length * image
+        if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
+            break
+    return z.astype(start.dtype)
+
+
+def _newton_in_ball(problem: RestrictedProblem, start: Array, radius: float) -> Array:
+    """Steps to the minimiser of the quadratic model in the ball, which is convex, so that shorter steps stay in it."""
+    problem = problem.in_double_precision()
+    z = start.astype(np.float64) * (radius / max(length_of(start), radius))
+    for _ in range(100):
+        predictions = problem.predictions(z)
+        gradient, hessian = problem.gradient(predictions), problem.hessian(predictions)
+        direction = _quadratic_in_ball(hessian, gradient - hessian @ z, radius) - z
+        slope = inner(gradient, direction)
+        if -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
+            break
+        z = z + min(1.0, problem.step_length(predictions, problem.predictions(direction), slope)) * direction
+    end: Array = z.astype(start.dtype)
+    return end
+
+
+def _quadratic_in_ball(hessian: Array, linear: Array, radius: float) -> Array:
+    """argmin of u'Hu/2 + c'u over ||u|| <= R: u = -(H + s I)^{-1} c with the least shift s that makes it short."""
+    from scipy.optimize import brentq
+
+    curvatures, directions = np.linalg.eigh(hessian)
+    pull, curvatures = -(directions.T @ linear), np.maximum(curvatures, 0)
+    most = length_of(pull) / radius
+    if most == 0:
+        return np.zeros_like(pull)
+    shift = most * float(np.finfo(np.float64).eps)
+    if length_of(pull / (curvatures + shift)) > radius:
+        far = partial(_too_short, pull, curvatures, radius)
+        shift = brentq(far, shift, most, xtol=shift, rtol=1e-15)
+    end: Array = directions @ (pull / (curvatures + shift))
+    return end
+
+
+def _too_short(pull: Array, curvatures: Array, radius: float, shift: float) -> float:
+    return 1 / radius - 1 / length_of(pull / (curvatures + shift))
+
+
+def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
+    z, predictions = start, problem.predictions(start)
+    derivative = problem.derivative(predictions)
+    gradient = problem.pull_back(derivative)
+    direction = -gradient
+    for _ in range(limit):
+        if problem.within(accuracy, predictions, gradient):
+            break
+        short = direction * unit_of(direction)
+        slope = inner(gradient, short)
+        if not problem.descends(slope, short, derivative):
+            break
+        image = problem.predictions(short)
+        length = problem.step_length(predictions, image, slope)
+        if length == 0:
+            break
+        z, predictions = z + length * short, predictions + length * image
+        derivative, before = problem.derivative(predictions), gradient
+        gradient = problem.pull_back(derivative)
+        direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
+        short = direction * unit_of(direction)
+        if not problem.descends(inner(gradient, short), short, derivative):
+            direction = -gradient
+    return z
+
+
+def _polak_ribiere(before: Array, gradient: Array) -> float:
+    unit = unit_of(before)
+    gradient, before = gradient * unit, before * unit
+    return max(0.0, inner(gradient, gradient - before) / inner(before, before))
+
+
+_BY_NAME: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
+
+
+def solver_for(loss: Loss) -> Solver:
+    """The default local solver of a loss, by the name that the loss gives.
+
+    Parameters
+    ----------
+    loss : Loss
+        ``loss.local_solver`` is ``"exact"`` or ``"damped"``.
+
+    Returns
+    -------
+    Solver
+        `Exact()`, or `GradientDescent(steps=1)`: one step, with a line search, in each local iteration.
+
+    Raises
+    ------
+    ValueError
+        Where the loss asks for another.
+
+    Notes
+    -----
+    A step with a line search lowers f_i or stays, so that it never leaves the sublevel set of f_i where it starts, and
+    it needs no learning rate. What decides the number of steps is where the average of the clients goes. Measured on
+    2026-11-22: the objective after 30 rounds of three local iterations, median of three deals (`Exact`:
+    after two rounds, one deal; - is not measured), a star where a run of them ended above f(0). GD is gradient descent.
+
+    ===========================  =====  =======  =========  ======  =====  =====  ======
+    data                          f(0)    Exact  Newton(2)  SGD(2)  GD(1)  GD(2)   GD(5)
+    ===========================  =====  =======  =========  ======  =====  =====  ======
+    breast cancer, 12 sites      0.693     225*      82.2*   0.141  0.097  0.104   0.157
+    the same, 2 to 170 rows      0.693    19.6*       122*   0.133  0.093  0.089   0.096
+    the same, one class a site   0.693    4.45*      91.4*   0.130  0.099  0.096   0.119
+    the same, raw units          0.693    3098*       443*   0.537  0.268  0.216   0.203
+    digits, 12 sites             2.303    20.5*      1.31*   0.698  0.244  0.227   0.192
+    digits, two classes a site   2.303   > 1e9*     > 1e9*   1.340  1.055  0.846   0.733
+    iris, 5 sites                1.099    34.8*      0.349   0.335  0.306  0.307   0.320
+    wine, 6 sites                1.099    2.64*     0.111*   0.075  0.052  0.062   0.050
+    planted, 20 sites of 50      0.693   15290*      0.409   0.341  0.340  0.379   0.558
+    separable, 20 sites of 50    0.693    11.8*     0.111*   0.086  0.083  0.056   0.026
+    tiny, 60 sites of 8          0.693        -     > 1e4*   0.466  0.496  0.517  0.933*
+    tiny, 60 sites of 2          0.693        -       877*   0.545  0.478  0.507  0.745*
+    ===========================  =====  =======  =========  ======  =====  =====  ======
+
+    `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms; a round of softmax on digits
+    took `Exact` 4.6 s to 6.5 s, and one step 20 ms. More steps gain where rows are many and pay for it where they are
+    few: the sites overfit, and their average drifts up again. No number of steps keeps an average of models, cut to tau
+    atoms, below f(0) for certain; `result.best` keeps the best model, and
+    a run says where it ends above its start.
+    """
+    if loss.local_solver not in _BY_NAME:
+        names = " or ".join(map(repr, _BY_NAME))
+        raise ValueError(f"local_solver of {loss!r} is {loss.local_solver!r}; expected {names}")
+    return _BY_NAME[loss.local_solver]

@@ -1,0 +1,187 @@
+"""Methods over Flower's messages, without an engine: the bits of one process, and what is told, kept and counted."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from flwr.app import ArrayRecord
+from here import assert_same_run, grid_of, loader, over
+
+import fgmp
+from fgmp.flower import OverFlower, client_app
+from fgmp.flower.records import arrays_of, record_of
+from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+
+SQUARED = fgmp.make_sparse_regression(6, 50, 80, 4, rng=0)
+RNG = np.random.default_rng(0)
+ROWS = [RNG.standard_normal((n, 12)) for n in (30, 45, 60)]
+LOGISTIC = fgmp.Federation.from_arrays(ROWS, [np.sign(A[:, 0] + 0.1) for A in ROWS], "logistic")
+SOFTMAX = fgmp.Federation.from_arrays(ROWS, [A[:, :3].argmax(axis=1) for A in ROWS], "softmax")
+SINGLE = fgmp.Federation.from_arrays([A.astype(np.float32) for A in ROWS], [A[:, 0].astype(np.float32) for A in ROWS])
+FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 2, "batch_size": 10}
+NEWTON = fgmp.NewtonOnSupport(2, 1e-2)
+ANY = [
+    fgmp.FedGradMP(3, batch_size=10),
+    fgmp.FedGradMP(3, solver=fgmp.SGD(steps=3, batch_size=5), radius=1.0),
+    fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(6), LocalSteps(fgmp.GradientDescent(5))),
+    fgmp.SharedSupportGradMP(3, fgmp.CountSketch(1, 7), NEWTON),
+    fgmp.FedAvg(**FIRST_ORDER),
+    fgmp.FedHT(sparsity=3, **FIRST_ORDER),
+    fgmp.FedIterHT(sparsity=3, **FIRST_ORDER),
+    fgmp.FedMid(l1_weight=0.01, **FIRST_ORDER),
+    fgmp.FedDualAvg(l1_weight=0.01, **FIRST_ORDER),
+    fgmp.FastFedDualAvg(l1_weight=0.01, strong_convexity=0.1, **FIRST_ORDER),
+]
+ONLY = {
+    "squared": [
+        fgmp.SharedSupportGradMP(3, solver=GradientsOnSupport(3)),
+        fgmp.SharedSupportGradMP(3),
+    ]
+}
+PROBLEMS = {"squared": SQUARED, "logistic": LOGISTIC, "softmax": SOFTMAX, "single": SINGLE}
+CASES = [(p, m, size) for p in PROBLEMS for m in [*ANY, *ONLY.get(p, [])] for size in (None, 2)]
+METHOD = ANY[0]
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+@pytest.mark.parametrize(("problem", "method", "cohort_size"), CASES, ids=lambda x: getattr(type(x), "__name__", x))
+def test_the_same_bits_as_in_one_process(problem, method, cohort_size, fresh):
+    """A process for each message (`fresh`) too: the method is in the state of the run."""
+    federation = PROBLEMS[problem]
+    channel = over(federation, fresh=fresh)
+    there = fgmp.simulate(method, channel, 3, cohort_size, rng=5)
+    assert_same_run(there, fgmp.simulate(method, federation, 3, cohort_size, rng=5))
+    assert max([place for place, asked in channel.post.grid.asked if "method" in asked].count(i) for i in range(3)) == 1
+
+
+NOISE = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=17)
+REDUCERS = [fgmp.Median(), fgmp.TrimmedMean(0.2), NOISE, replace(NOISE, public_weights=True)]
+
+
+@pytest.mark.parametrize("reduce", REDUCERS, ids=lambda reduce: type(reduce).__name__)
+def test_reducers_at_the_server(reduce):
+    """With noise nobody is asked for an objective."""
+    channel = over(SQUARED)
+    there = fgmp.simulate(METHOD, channel, 2, 3, rng=5, reduce=reduce)
+    assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 2, 3, rng=5, reduce=reduce))
+    asked = {said["ask"] for _, said in channel.post.grid.asked}
+    assert ("objective" in asked) == ("objective" in there.history) == (not isinstance(reduce, fgmp.GaussianNoise))
+
+
+def test_no_client_is_told_the_secret_of_the_noise():
+    channel, secrets, noise = over(SQUARED), [], fgmp.GaussianNoise(2.0, 0.05)
+    look = lambda run: secrets.append(run.reduce.secret)  # noqa: E731
+    there = fgmp.simulate(METHOD, channel, 2, rng=987_654_321, reduce=noise, watch=look)
+    whole = b"".join(raw for _, _, raw, _ in channel.post.grid.wire)
+    assert len(secrets[0]) == 32 and b"987654321" in whole
+    for form in (secrets[0], secrets[0].hex().encode(), str(int.from_bytes(secrets[0], "big")).encode()):
+        assert form not in whole
+    again = fgmp.simulate(METHOD, over(SQUARED), 2, rng=987_654_321, reduce=noise)
+    assert not np.array_equal(there.x, again.x)  # although the seed of the run, which clients know, is the same
+
+
+def test_noise_does_not_go_under_masks():
+    """What clients add up the server could not clip."""
+    with pytest.raises(ValueError, match=r"reduce is GaussianNoise\(then=SecureSum\(\)\) over machines"):
+        fgmp.simulate(METHOD, over(SQUARED), 1, reduce=fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum()))
+
+
+def test_a_dictionary_travels_once_to_each_client_and_the_model_is_the_same():
+    """But for rounding: in one process one product makes all A_i Psi."""
+    method = fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(80, 30, rng=1))
+    channel = over(SQUARED)
+    there, here = fgmp.simulate(method, channel, 3, rng=5), fgmp.simulate(method, SQUARED, 3, rng=5)
+    np.testing.assert_allclose(there.x, here.x, rtol=1e-10)
+    np.testing.assert_array_equal(there.support, here.support)
+    assert sum("arrays" in content.array_records for *_, content in channel.post.grid.wire) == 6
+
+
+def test_a_node_that_was_started_again_is_told_again():
+    channel = over(SQUARED)
+    restarts = lambda run: channel.post.grid.restarted.add(2)  # noqa: E731
+    there = fgmp.simulate(METHOD, channel, 3, rng=5, watch=restarts)
+    assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 3, rng=5))
+    assert [place for place, asked in channel.post.grid.asked if "method" in asked].count(2) >= 4
+
+
+def test_the_bytes_are_few():
+    """tau = 10 of n = 1000: at least 20 times fewer bytes a model than dense FedAvg, with all names and frames."""
+    federation = fgmp.make_sparse_regression(4, 60, 1000, 10, rng=0)
+    sparse, dense = over(federation), over(federation)
+    fgmp.simulate(fgmp.FedGradMP(10), sparse, 4, rng=0)
+    fgmp.simulate(fgmp.FedAvg(learning_rate=0.01), dense, 4, rng=0)
+    assert 4 * 4 * 120 < sparse.post.up < 4 * 4 * 200 and dense.post.up >= 20 * sparse.post.up
+    answers = [raw for _, asked, raw, content in dense.post.grid.wire if asked["ask"] == "answer"]
+    assert dense.post.up + dense.post.down < sum(map(len, answers)) < 1.2 * (dense.post.up + dense.post.down)
+
+
+def test_arrays_come_back_as_they_were():
+    rows = np.random.default_rng(0).standard_normal((3, 4))
+    arrays = {"support": np.array([1], np.int32), "rows": rows, "columns": np.asfortranarray(rows, np.float32)}
+    again = arrays_of(record_of(arrays | {"empty": np.empty((0, 3))}))
+    assert again.pop("empty").shape == (0, 3) and list(again) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(again[name], array)
+        assert again[name].dtype == array.dtype and again[name].flags.f_contiguous == array.flags.f_contiguous
+    with pytest.raises(ValueError, match="no message"):  # NumPy's file format; what clients send are raw numbers
+        arrays_of(ArrayRecord([np.ones(3)]))
+
+
+def test_the_order_of_clients_is_that_of_the_keys_they_say():
+    grid = grid_of(SQUARED)
+    for place, config in enumerate([{}, {"partition-id": 9}, {"partition-id": 3}, {"partition-id": 3}, {}, {}]):
+        grid.contexts[place].node_config = config
+    grid.apps = [client_app(lambda context, settings: (SQUARED.clients[0].features, SQUARED.clients[0].targets))] * 6
+    channel = OverFlower(grid, SQUARED.loss, 6)
+    assert channel.nodes == [102, 103, 101, 100, 104, 105] and channel.shape.keys == (0, 1, 2, 3, 4, 5)
+
+
+def test_settings_reach_the_client_that_loads():
+    def load(context, settings):
+        client = SQUARED.clients[context.node_config["partition-id"]]
+        return client.features[:, settings["columns"]], client.targets
+
+    grid = grid_of(SQUARED)
+    grid.apps = [client_app(load)] * 6
+    first = OverFlower(grid, SQUARED.loss, 6, settings={"columns": [0, 3, 5]})
+    for columns, channel in (([0, 3, 5], first), ([2, 3, 5], first.again({"columns": [2, 3, 5]}))):
+        As = [client.features[:, columns] for client in SQUARED.clients]
+        part = fgmp.Federation.from_arrays(As, [client.targets for client in SQUARED.clients])
+        there = fgmp.simulate(fgmp.FedGradMP(1), channel, 2, rng=0)
+        assert_same_run(there, fgmp.simulate(fgmp.FedGradMP(1), part, 2, rng=0))
+    silent = fgmp.simulate(fgmp.FedGradMP(1), first.again({"columns": [0]}, ask_objectives=False), 0)
+    assert np.isnan(silent.history["objective"]).all()
+
+
+def test_too_few_clients_is_an_error_that_says_so():
+    with pytest.raises(TimeoutError, match="6 clients came in 0 seconds; expected 7"):
+        OverFlower(grid_of(SQUARED), SQUARED.loss, 7, wait_for=0.0)
+
+
+BAD = {"deadline": [0], "weights": ["mine"], "most_rows": [0], "wait_for": [-1.0], "settings": [3, {"rows": {1, 2}}]}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in BAD.items() for value in values])
+def test_what_does_not_fit_is_named(name, value):
+    with pytest.raises(ValueError, match=f"{name} is .*; expected"):
+        OverFlower(grid_of(SQUARED), SQUARED.loss, 6, **{name: value})
+
+
+def test_equal_weights():
+    np.testing.assert_allclose(over(LOGISTIC, weights="equal").weights, 1 / 3)
+    np.testing.assert_array_equal(over(LOGISTIC).weights, LOGISTIC.weights)
+
+
+def test_importing_fgmp_imports_nothing_of_flower():
+    code = "import sys, fgmp, fgmp.flower; sys.exit(any(name.split('.')[0] in ('flwr', 'ray') for name in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], env=dict(os.environ), check=False).returncode == 0
+
+
+def test_without_flower_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr.app", None)
+    with pytest.raises(ImportError, match=r'pip install "fgmp\[flower\]"'):
+        client_app(loader(SQUARED))

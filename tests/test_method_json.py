@@ -1,0 +1,142 @@
+"""Methods, losses, dictionaries and solvers go to JSON and come back, and what is not known here is named."""
+
+import json
+from dataclasses import dataclass, fields, is_dataclass, replace
+
+import numpy as np
+import pytest
+
+import fgmp
+from fgmp.dictionaries import StandardBasis
+from fgmp.methods.method_json import _KINDS, from_json, to_json
+from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.selection import Overall
+from fgmp.solvers import SVRG, ConjugateGradient
+
+RNG = np.random.default_rng(0)
+DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
+FED = fgmp.make_sparse_regression(4, 20, 6, 2, rng=0)
+THINGS = [
+    fgmp.FedGradMP(2, 2, 10, DICTIONARY, SVRG(3, None, 2), 4.5, fgmp.PerAtom((0, 3))),
+    fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=5)),
+    fgmp.FedGradMP(2, solver=fgmp.Exact()),
+    fgmp.FedGradMP(2, solver=ConjugateGradient(2)),
+    fgmp.FedGradMP(2, solver=fgmp.Newton(2)),
+    fgmp.SharedSupportGradMP(2, fgmp.CountSketch(), fgmp.NewtonOnSupport(), seed=3),
+    fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(5), GradientsOnSupport(3), pruning="largest"),
+    fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,))),
+    fgmp.SharedSupportGradMP(2, solver=LocalSteps(fgmp.SGD(2, 5, 0.1))),
+    fgmp.FedAvg(learning_rate=0.1, server_learning_rate=0.5),
+    fgmp.FedHT(sparsity=2, learning_rate=1 / 3),
+    fgmp.FedIterHT(sparsity=2, learning_rate=0.1, batch_size=7),
+    fgmp.FedMid(l1_weight=0.01, learning_rate=0.1),
+    fgmp.FedDualAvg(l1_weight=0.01, learning_rate=0.1),
+    fgmp.FastFedDualAvg(l1_weight=0.01, learning_rate=0.1),
+    fgmp.SquaredLoss(averaged=False),
+    fgmp.LogisticLoss(margin=2.0),
+    fgmp.SoftmaxLoss(3),
+    StandardBasis(),
+    DICTIONARY,
+    fgmp.Mean(),
+    fgmp.Median(),
+    fgmp.TrimmedMean(0.1),
+    fgmp.SecureSum(),
+]
+
+
+def is_same(first, second):
+    if isinstance(first, fgmp.Dictionary):
+        same = np.array_equal(first.atoms, second.atoms) and first.atoms.flags.f_contiguous
+        return same == second.atoms.flags.f_contiguous and first.approximation == second.approximation
+    if isinstance(first, StandardBasis):
+        return type(first) is type(second)
+    if not is_dataclass(first):
+        return type(first) is type(second) and first == second
+    pairs = ((getattr(first, field.name), getattr(second, field.name)) for field in fields(first))
+    return type(first) is type(second) and all(is_same(*pair) for pair in pairs)
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
+def test_what_is_written_comes_back(thing):
+    written = to_json(thing)
+    assert is_same(thing, from_json(written.text, written.arrays))
+    assert to_json(from_json(*written)).text == written.text
+    assert "pickle" not in written.text
+
+
+def test_every_kind_is_tried():
+    names = {name for thing in THINGS for name in _KINDS if f'"{name}"' in to_json(thing).text}
+    assert names == set(_KINDS)
+
+
+def test_every_public_method_and_part_can_be_written():
+    """A class that is public, and a parameter of runs, has a name here."""
+    public = {name for name in fgmp.__all__ if is_dataclass(vars(fgmp).get(name))}
+    elsewhere = {"Changed", "DropOut", "Faulty", "Federation", "GaussianNoise", "History", "Result"}
+    assert public - elsewhere <= set(_KINDS)
+
+
+def test_a_method_that_came_back_runs_to_the_same_bits():
+    method = fgmp.FedGradMP(2, 2, 10, DICTIONARY)
+    again = from_json(*to_json(method))
+    first, second = (fgmp.simulate(each, FED, 1, rng=0) for each in (method, again))
+    np.testing.assert_array_equal(first.x, second.x)
+
+
+def spoiled(change):
+    whole = json.loads(to_json(fgmp.FedGradMP(2)).text)
+    change(whole)
+    return json.dumps(whole)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.update(fgmp=2), "version 2; expected 1"),
+        (lambda t: t["is"].update(kind="FedFuture"), "of kind 'FedFuture'; expected one of .*FedGradMP"),
+        (lambda t: t["is"]["fields"].update(momentum=0.9), "field 'momentum', which FedGradMP has not here"),
+        (lambda t: t["is"]["fields"]["selection"]["fields"].update(new=1), r"text.selection has a field 'new'"),
+        (lambda t: t["is"]["fields"].pop("sparsity"), "no field 'sparsity'"),
+        (lambda t: t["is"]["fields"].update(sparsity=0), "sparsity is 0; expected an integer"),
+        (lambda t: t["is"]["fields"].update(sparsity=[1]), r"text.sparsity is \[1\]"),
+        (lambda t: t["is"]["fields"].update(solver={"kind": "os.system", "fields": {}}), "of kind 'os.system'"),
+        (lambda t: t["is"]["fields"].update(dictionary={"array": "0"}), "array '0', which did not come"),
+        (lambda t: t["is"].update(more=1), "expected 'kind' and 'fields'"),
+        (lambda t: t.pop("is"), "expected the JSON of a method"),
+    ],
+)
+def test_what_is_not_known_is_named(change, words):
+    with pytest.raises(ValueError, match=words):
+        from_json(spoiled(change))
+
+
+def test_an_array_with_other_numbers_is_refused():
+    written = to_json(DICTIONARY)
+    (name,) = written.arrays
+    for other in (written.arrays[name] + 1e-16 * 8, written.arrays[name].astype(np.float32), None):
+        with pytest.raises(ValueError, match="another checksum"):
+            from_json(written.text, {name: other})
+
+
+@dataclass(frozen=True)
+class Mine:
+    rate: float
+    dictionary: StandardBasis
+
+
+def test_a_class_of_ones_own_is_named():
+    mine = Mine(0.5, StandardBasis())
+    with pytest.raises(ValueError, match="name dataclasses of your own in kinds"):
+        to_json(mine)
+    text = to_json(mine, [Mine]).text
+    assert from_json(text, kinds=[Mine]).rate == 0.5
+    with pytest.raises(ValueError, match="of kind 'Mine'"):
+        from_json(text)
+    with pytest.raises(ValueError, match="kinds has"):
+        to_json(mine, [int])
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {"a": 1}, [1], np.array(["a"], object)])
+def test_what_cannot_be_written_is_named(value):
+    with pytest.raises(ValueError, match="thing.rate is "):
+        to_json(replace(Mine(0.5, StandardBasis()), rate=value), [Mine])

@@ -1,0 +1,111 @@
+"""Median and trimmed mean against NumPy, SciPy and rows written out; and what they bear."""
+
+import numpy as np
+import pytest
+from garbage import lie
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import trim_mean
+
+import fgmp
+from fgmp.layers.faults import Changed
+from fgmp.models import SparseModel
+from fgmp.rounds import Form
+
+RATE = {"learning_rate": 0.3, "local_iterations": 2}
+
+
+def alike(count):
+    return np.full(count, 1 / count)
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_with_equal_weights_these_are_the_textbooks(count):
+    values = np.random.default_rng(count).standard_normal((count, 50))
+    np.testing.assert_allclose(fgmp.Median().of_columns(values, alike(count)), np.median(values, axis=0), atol=1e-15)
+    for cut in range((count + 1) // 2):
+        expected = trim_mean(values, (cut + 0.01) / count, axis=0)
+        np.testing.assert_allclose(fgmp.TrimmedMean(cut / count).of_columns(values, alike(count)), expected, atol=1e-14)
+
+
+@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32 - 1), st.integers(0, 9))
+def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
+    """With whole weights: every row written out as often as it weighs; the share cut is a whole number of rows."""
+    values = np.random.default_rng(seed).integers(-3, 4, (len(times), 20)).astype(float)
+    rows, weights = np.repeat(values, times, axis=0), np.array(times) / sum(times)
+    np.testing.assert_allclose(fgmp.Median().of_columns(values, weights), np.median(rows, axis=0), atol=1e-12)
+    cut = tenths * (len(rows) - 1) // 20
+    inner = np.sort(rows, axis=0)[cut : len(rows) - cut]
+    trimmed = fgmp.TrimmedMean(cut / len(rows)).of_columns(values, weights)
+    np.testing.assert_allclose(trimmed, inner.mean(axis=0), atol=1e-12)
+
+
+@pytest.mark.parametrize("reduce", [fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.2)])
+@pytest.mark.parametrize("shape", [(30,), (10, 3)])
+def test_sparse_models_are_reduced_as_dense_ones(reduce, shape):
+    rng = np.random.default_rng(0)
+    models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
+    weights = rng.dirichlet(np.ones(7))
+    sparse = reduce(Form(shape, most=30, near=models[0]).table([SparseModel.of(model) for model in models], weights))
+    dense = reduce(Form(shape, near=models[0]).table(models, weights))
+    np.testing.assert_allclose(sparse, dense, atol=1e-15)
+    rows = np.stack([model.reshape(-1) for model in models])
+    mean = isinstance(reduce, fgmp.Mean)
+    by_hand = np.average(rows, axis=0, weights=weights) if mean else reduce.of_columns(rows, weights)
+    np.testing.assert_allclose(dense, by_hand, atol=1e-15)
+
+
+@pytest.mark.parametrize("reduce", [fgmp.Median(), fgmp.TrimmedMean(0.4)])
+def test_less_than_half_of_the_weight_moves_nothing_out_of_the_range_of_the_rest(reduce):
+    rng = np.random.default_rng(0)
+    for _ in range(50):
+        values, weights = rng.standard_normal((10, 5)), rng.dirichlet(np.ones(10))
+        liars = np.cumsum(weights) < 0.39
+        values[liars] = rng.choice([-1e300, 1e300, 1e5], (liars.sum(), 5))
+        honest, found = values[~liars], reduce.of_columns(values, weights)
+        assert (honest.min(axis=0) <= found).all() and (found <= honest.max(axis=0)).all()
+
+
+@pytest.mark.parametrize("count", [3, 5, 7, 10, 11, 30])
+def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
+    """Rounding leaves no crumb of a liar's weight inside."""
+    liars = (count - 1) // 3
+    values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
+    assert 0 <= fgmp.TrimmedMean(liars / count).of_columns(values, alike(count))[0] <= 1
+
+
+METHODS = {
+    "FedGradMP": fgmp.FedGradMP(4),
+    "FedAvg": fgmp.FedAvg(**RATE),
+    "FedHT": fgmp.FedHT(sparsity=4, **RATE),
+    "FedIterHT": fgmp.FedIterHT(sparsity=4, **RATE),
+    "FedMid": fgmp.FedMid(l1_weight=1e-3, **RATE),
+    "FedDualAvg": fgmp.FedDualAvg(l1_weight=1e-3, **RATE),
+    "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=1e-3, **RATE),
+}
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(name):
+    """Alike clients with many rows and without noise: what the honest ones send is close together."""
+    fed = fgmp.make_sparse_regression(10, 200, 20, 4, 0.0, rng=0)
+    liars, error = fgmp.Faulty(fed, Changed(lie(-20.0), clients=[2, 7])), {}
+    for reduce in (fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.25)):
+        error[reduce] = fgmp.simulate(METHODS[name], liars, 60, rng=0, reduce=reduce).history["relative_error"][-1]
+    assert not error[fgmp.Mean()] <= 1
+    assert error[fgmp.Median()] < 0.1 and error[fgmp.TrimmedMean(0.25)] < 0.1
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_a_model_without_entries_goes_on():
+    """Where all clients choose other atoms the median is zero, and the next round starts from there."""
+    fed = fgmp.Federation.from_arrays([np.eye(4)[[i]] for i in range(4)], [[1.0]] * 4)
+    result = fgmp.simulate(fgmp.FedGradMP(1), fed, 3, rng=0, reduce=fgmp.Median())
+    assert not result.x.any() and result.history["clients"].tolist() == [0, 4, 4, 4]
+
+
+def test_a_median_of_hessians_is_no_hessian():
+    fed = fgmp.make_sparse_regression(4, 20, 20, 2, rng=0)
+    with pytest.raises(ValueError, match="reduce is Median.*, and the answers of exchange 1 are no models near one"):
+        fgmp.simulate(fgmp.SharedSupportGradMP(2), fed, 1, reduce=fgmp.Median())
