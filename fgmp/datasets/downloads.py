@@ -61,9 +61,11 @@ DOWNLOADS = {
 
 def data_folder() -> Path:
     """The folder with the data: the one that the environment variable FGMP_DATA names, else a cache of the user's."""
-    import pooch
+    if not (place := os.environ.get("FGMP_DATA")):
+        import pooch
 
-    return Path(os.environ.get("FGMP_DATA") or pooch.os_cache("fgmp")).expanduser().absolute()
+        place = pooch.os_cache("fgmp")
+    return Path(place).expanduser().absolute()
 
 
 def fetch(name: str, progress: bool = True) -> Path:
