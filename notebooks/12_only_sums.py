@@ -556,9 +556,9 @@ for N, (i, epsilon) in product(private_clients, enumerate(epsilons)):
 # outputs is long, so let both methods spend the same bytes: FedGradMP a number of rounds, ours as many as that buys.
 # Learning rates by the accuracy on training clients of another deal.
 #
-# On real writers it is not level: [a kept run](results/12_only_sums-mnist-writers.ipynb), 300 rounds of FedGradMP and
-# three seeds, has 0.84 against 0.87 with 50 weights a digit, and 0.88 against 0.89 with 100, in the same bytes. A
-# sketch of ten outputs comes to the whole gradient of 7840 numbers there, which costs more than it tells.
+# On real writers it is level with 100 weights a digit, 0.88 to 0.89 each, and behind with 50, 0.84 to 0.85 against 0.86
+# to 0.87: [a kept run](results/12_only_sums-mnist-writers.ipynb), 300 rounds of FedGradMP, three seeds, the same bytes.
+# A sketch of ten outputs comes to the whole gradient of 7840 numbers there, which costs more than it tells.
 
 # %%
 paper = digits != "digits"
@@ -613,8 +613,8 @@ found = {words[tau]: np.abs(gap) for tau, gap in behind.items()}
 claim("sums-digits",
     f"{digits}, the same bytes: accuracy on unseen clients, SharedSupportGradMP at least level with FedGradMP "
     "(paired)",
-    found, list(near.values()), source="ours, SharedSupportGradMP", expected=f"behind by at most {level}", within=0.1,
-    keep=behind)
+    found, list(near.values()), source="ours, SharedSupportGradMP", expected=f"behind by at most {level}",
+    within=0.01 if paper else 0.1, keep=behind)
 
 # %% [markdown]
 # ## The answer
