@@ -14,7 +14,7 @@ BENCH ?=
 BIN := .venv/bin
 INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile $(CONSTRAINTS)
 BOOK := $(CURDIR)/.venv/bin/python -m book
-FLOWER_NOTEBOOKS := $(wildcard notebooks/14_*.ipynb)
+FLOWER_NOTEBOOKS := $(wildcard notebooks/19_*.ipynb)
 NOTEBOOKS := $(filter-out $(FLOWER_NOTEBOOKS),$(wildcard notebooks/[0-9][0-9]_*.ipynb))
 
 # One thread each, because notebooks run side by side and sums must not depend on the number of cores.

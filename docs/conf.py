@@ -8,7 +8,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 CONTENTS = {
-    "The book": ["notebooks/*"],
+    "See it": ["notebooks/0[0-3]_*"],
+    "Why it works": ["notebooks/0[4-8]_*"],
+    "Real data and dials": ["notebooks/09_*", "notebooks/1[0-4]_*"],
+    "Ours": ["notebooks/1[5-9]_*"],
+    "Appendix": ["notebooks/2*"],
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
     "The module": ["docs/*", "FAULTS", "examples/hospitals/README"],

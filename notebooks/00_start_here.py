@@ -289,7 +289,7 @@ plt.show()
 # *Left, gradient and what is missing are nearly the same bars. In the middle the gradient says "more of everything". On
 # the right the same client, after a single local iteration has fitted the sum with whatever feature it took.* This is
 # why clients with large means find little in their first iteration, and why the first round of
-# [03_linear_convergence](03_linear_convergence.ipynb) is the slowest.
+# [01_linear_convergence](01_linear_convergence.ipynb) is the slowest.
 #
 # ## One round by hand
 #
@@ -512,24 +512,24 @@ for m in range(3 * sparsity - 1, 3 * sparsity + 3):
 # %% [markdown]
 # Where the clients choose the
 # support together, two rows are enough on every seed. (With so few features each client sends its gradient whole, and
-# the server needs the sum alone; [12_only_sums](12_only_sums.ipynb) has sketches that are shorter.)
+# the server needs the sum alone; [16_only_sums](16_only_sums.ipynb) has sketches that are shorter.)
 #
 # ## What differs from the paper, and why
 #
 # - **The sizes.** They are small, so that a client alone fails and the pictures are readable. The paper's sizes, and
-#   minibatches, come in [03_linear_convergence](03_linear_convergence.ipynb).
+#   minibatches, come in [01_linear_convergence](01_linear_convergence.ipynb).
 # - **Lambda.** `support` is $\Lambda$ in the pseudo-code, which does not say what $\Lambda$ is when a new round starts.
 #   Here each client begins with the support of the model it receives. The proof of Lemma 3 needs that.
 #
 # ## Where to go next
 #
-# - [03_linear_convergence](03_linear_convergence.ipynb): how fast the error falls when the clients differ more and
+# - [01_linear_convergence](01_linear_convergence.ipynb): how fast the error falls when the clients differ more and
 #   more, with noise and without.
-# - [04_video_ksvd](04_video_ksvd.ipynb): a frame of a video, sparse in a learned dictionary, recovered from what many
+# - [02_video_ksvd](02_video_ksvd.ipynb): a frame of a video, sparse in a learned dictionary, recovered from what many
 #   clients measured.
-# - [11_phase_transition](11_phase_transition.ipynb): what to do when clients hold fewer samples than the model has
+# - [15_phase_transition](15_phase_transition.ipynb): what to do when clients hold fewer samples than the model has
 #   atoms. `SharedSupportGradMP` and `polish` there are this project's own, not the paper's.
-# - [13_your_own_data](13_your_own_data.ipynb): a table with a column of sites, and a sparse model in three lines.
+# - [17_your_own_data](17_your_own_data.ipynb): a table with a column of sites, and a sparse model in three lines.
 #
 # ## The answer
 #

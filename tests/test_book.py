@@ -161,10 +161,10 @@ def test_an_unknown_name_stops_before_anything_runs(toy, tmp_path):
     with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
         running.sweep(toy, [{"alhpa": 1}], tmp_path / "out")
     assert not (tmp_path / "out").exists()
-    command = [sys.executable, "-m", "book", "run", "03", "-p", "alhpa=1"]
+    command = [sys.executable, "-m", "book", "run", "01", "-p", "alhpa=1"]
     result = subprocess.run(command, cwd=pairs.NOTEBOOKS, capture_output=True, text=True)
     assert result.returncode and result.stderr.startswith(
-        "Error: 03_linear_convergence has no parameter alhpa; it has: "
+        "Error: 01_linear_convergence has no parameter alhpa; it has: "
     )
     assert result.stderr.count("\n") == 1
 

@@ -27,10 +27,10 @@ from book.keeping import VERDICT, seen
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 KEPT = sorted(pairs.NOTEBOOKS.glob("results/*.ipynb"))
-OLDER = ("06_digits_by_writer-mnist-writers", "07_gaussian_dictionary_digits-mnist-writers")
+OLDER = ("09_digits_by_writer-mnist-writers", "10_gaussian_dictionary_digits-mnist-writers")
 SMALL = yaml.safe_load((pairs.NOTEBOOKS / "small.yaml").read_text())
 NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
-RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("03_linear_convergence", "10_cohort_size", "17_errata_checked")
+RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
 SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
 each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -1,4 +1,4 @@
-"""Figure 2: a frame recovered as well as the dictionary allows, in bounded memory (notebook 04 at the paper's size)."""
+"""Figure 2: a frame recovered as well as the dictionary allows, in bounded memory (notebook 02 at the paper's size)."""
 
 import os
 import tracemalloc

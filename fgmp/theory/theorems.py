@@ -167,7 +167,7 @@ def theorem_unbounded_variance(
 
     Notes
     -----
-    Empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 16
+    Empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 06
     repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
     xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
     xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected

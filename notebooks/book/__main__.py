@@ -1,4 +1,4 @@
-"""The notebooks from the command line, in their folder: ``python -m book run 03 -p alpha=0.5``."""
+"""The notebooks from the command line, in their folder: ``python -m book run 01 -p alpha=0.5``."""
 
 import shutil
 import sys

@@ -1,0 +1,307 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Video and K-SVD: can clients with thirty measurements each recover a frame?
+#
+# **Question.** A frame of a clip has 76,800 pixels. Fifty clients measure it, thirty numbers each, with matrices that
+# differ wildly. They know a dictionary that was learnt from earlier frames. Can they recover the frame together, as
+# well as the dictionary allows?
+#
+# ![The frame, and the frame that FedGradMP recovers from thirty measurements a client](pictures/02_video_ksvd.png)
+#
+# Fifty clients with thirty measurements each recover a frame of 76,800 pixels, as five numbers on atoms that were
+# learnt from earlier frames. What is missing is what no five atoms can show.
+#
+# **What you will see**
+# - a clip, and the atoms that K-SVD learns from its first 80 frames;
+# - how close five atoms can come to a later frame at all: the floor; and how close a guess comes: the mean frame;
+# - the frame that FedGradMP recovers, and its difference to the true one;
+# - the error against the floor round by round, and against the number of clients.
+#
+# **Where it stands in the paper.** Figure 2 (Section V-A, real data). The paper uses a clip that ships with MATLAB and
+# may not be redistributed. By default this notebook uses a clip composed from two photographs that come with
+# scikit-learn; the parameter `video` takes any file.
+
+# %% tags=["parameters"]
+video = None  # path of a video file with a fixed camera (None is the embedded clip)
+height = 240  # height of a frame in pixels
+width = 320  # width of a frame in pixels
+n_training = 80  # frames 1 to n_training are what the dictionary learns from
+frame_number = 82  # the frame to recover, counted from 1
+n_atoms = 50  # d, atoms of the dictionary
+sparsity = 5  # tau, atoms of the recovered frame and of each training frame
+n_clients = 50  # N, clients that measure the frame
+n_samples = 30  # |D_i|, measurements of each client
+alpha = 0.5  # heterogeneity, the variance of the clients' means
+variance_decay = 0.9  # p: the entries of client i have variance 1/i^p
+local_iterations = 3  # K, iterations of a client in one round
+rounds = 6  # T, rounds of communication
+fewer_clients = [1, 3, 10]  # numbers of clients to compare with all of them
+within = 1.05  # the recovery should end within this factor of the floor
+n_seeds = 6  # seeds: dictionaries and measurements drawn anew
+n_jobs = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+fewer_clients = as_list(fewer_clients)
+assert video is None or isinstance(video, str), f"{video=}: expected text"
+assert height >= 16, f"{height=}: expected at least 16"
+assert width >= 16, f"{width=}: expected at least 16"
+assert n_training >= n_atoms, f"{n_training=}: expected at least {n_atoms=}"
+assert frame_number >= n_training + 1, f"{frame_number=}: expected at least {n_training + 1=}"
+assert n_atoms >= 2, f"{n_atoms=}: expected at least 2"
+assert 1 <= sparsity <= n_atoms, f"{sparsity=}: expected 1 to {n_atoms=}"
+assert n_clients >= 1, f"{n_clients=}: expected at least 1"
+assert n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert alpha >= 0, f"{alpha=}: expected at least 0"
+assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert rounds >= 1, f"{rounds=}: expected at least 1"
+assert fewer_clients == sorted(set(fewer_clients)), f"{fewer_clients=}: expected increasing"
+assert min(fewer_clients) >= 1 and max(fewer_clients) <= n_clients, f"{fewer_clients=}: expected each 1 to {n_clients=}"
+assert within > 1, f"{within=}: expected above 1"
+assert n_seeds >= 2, f"{n_seeds=}: expected at least 2"
+assert n_jobs >= 1, f"{n_jobs=}: expected at least 1"
+
+# %%
+import resource
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+from joblib import Parallel, delayed
+
+import fgmp
+from fgmp.approximation import approx_tau
+from fgmp.datasets import make_sensing
+from fgmp.dictionary_learning import fit_ksvd
+from book import METHODS, claim, curve, floor, images, name_lines, panels
+from fgmp.datasets import load_video, photo_clip
+
+# %% [markdown]
+# ## The clip
+
+# %%
+if video is None:
+    name, clip = "the embedded clip", photo_clip(max(120, frame_number), height, width)
+else:
+    name, clip = Path(video).stem, load_video(video, height=height, width=width, n_frames=frame_number)
+training, frame = clip[:n_training], clip[frame_number - 1]
+print(f"{name}: {n_training} training frames of {height} x {width} = {height * width:,} pixels")
+
+# %%
+shown = [1, n_training // 2, n_training, frame_number]
+images([clip[i - 1] for i in shown], [f"frame {i}" for i in shown], width=2.6, vmin=0, vmax=1)
+plt.show()
+
+# %% [markdown]
+# The camera does not move, something in front of it does. Frames that look alike have a sparse description: a few
+# prototypes, added with weights. K-SVD learns the prototypes. Write the training frames as columns of $X$. It looks
+# for a dictionary $\Psi$ with columns of length one, the **atoms**, and codes $C$ that make
+#
+# $$\|X - \Psi C\|_F^2 \quad \text{small, where each column of } C \text{ has at most } \tau \text{ nonzero entries}.$$
+#
+# It alternates two steps. It codes each frame by greedy selection (orthogonal matching pursuit). Then it refits one
+# atom at a time, with the weights that use it, by the best rank-one approximation of what the other atoms leave.
+#
+# All frames lie in a space of only 80 dimensions, and so do all atoms. Working in coordinates of that space gives the
+# same dictionary as working on 76,800 pixels, in a second.
+
+# %%
+fit = fit_ksvd(training, n_atoms, sparsity, rng=0)
+fig, ax = panels(width=5, height=2.8)
+ax.plot(100 * fit.errors, color="k", marker=".")
+ax.set(xlabel="iteration of K-SVD", ylabel="training error (% of the frames)", ylim=(0, None))
+plt.show()
+
+# %% [markdown]
+# The first atom starts as the mean of the frames; it holds what does not move. The others start as what single frames
+# add to it. Here are the five atoms that the training frames use most.
+
+# %%
+used = np.argsort(-np.abs(fit.codes).sum(axis=1))[:5]
+pictures = [fit.dictionary.atoms[:, k].reshape(height, width) for k in used]
+images(pictures, [f"atom {k}" for k in used], width=2.2)
+plt.show()
+
+# %% [markdown]
+# *Each on its own grey scale. Differences of positions show as a bright copy of the moving thing beside a dark one.*
+#
+# ## The floor
+#
+# The frame to recover is not among the training frames. So no combination of five atoms equals it, and no method can
+# do better than the best one. `approx_tau` searches for it and tells how good greedy selection is: $\eta$ is the
+# distance of the greedy choice divided by the smallest distance that is known.
+
+# %%
+best = approx_tau(fit.dictionary, frame.ravel(), sparsity)
+size = np.linalg.norm(frame)
+print(f"the best {sparsity} atoms known miss {100 * best.best_error / size:.3g} % of the frame")
+print(f"greedy selection comes within a factor eta = {best.eta:.3g} of that")
+
+# %% [markdown]
+# And the other end of the scale: a guess without any measurement. The **mean training frame** holds all that does not
+# move, so it is not a bad picture. A recovery has to be better than that to be worth a measurement.
+
+# %%
+trivial = np.linalg.norm(frame - training.mean(axis=0)) / size
+print(f"the mean training frame misses {100 * trivial:.3g} % of the frame")
+
+# %% [markdown]
+# ## What the clients measure
+#
+# Client $i$ knows $y_i = A_i x^\#$, where $x^\#$ is the frame as a vector. The entries of $A_i$ are normal with mean
+# $\mu_i \sim N(0, \alpha)$ and variance $1/i^p$. One such matrix has 2.3 million entries, and fifty of them would fill
+# almost a gigabyte. They are never stored. `make_sensing` keeps a seed for each client and draws the rows anew, a few
+# at a time, whenever a product is asked for. FedGradMP asks once: it works with coefficients $\alpha$ in $x = \Psi
+# \alpha$, and for that a client needs only $B_i = A_i \Psi$.
+
+# %%
+fed = make_sensing(frame.ravel(), n_clients, n_samples, alpha, variance_decay, rng=0)
+stored = 8 * n_clients * n_samples * height * width
+kept = 8 * n_samples * (n_atoms + 1)
+print(f"the matrices A_i would fill {stored / 1e9:.3g} GB; a client keeps B_i and y_i, {kept / 1e3:.3g} kB")
+
+# %% [markdown]
+# ## One recovery
+
+# %%
+method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=fit.dictionary)
+result = fgmp.simulate(method, fed, rounds, rng=0)
+recovered = result.x.reshape(height, width)
+print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {best.best_error / size:.3g}")
+print(f"a client sends {result.history['bytes_up'][1] // n_clients} bytes in a round")
+
+# %% tags=["headline"]
+difference = frame - recovered
+limit = np.abs(difference).max()
+titles = [f"frame {frame_number}", "recovered by FedGradMP", f"difference, from {-limit:.2f} to {limit:.2f}"]
+images([frame, recovered, 0.5 + difference / (2 * limit)], titles, width=3, vmin=0, vmax=1)
+plt.show()
+
+
+# %% [markdown]
+# *Figure 2 of the paper. The first two share a grey scale from 0 to 1; in the difference, grey is zero.*
+#
+# What is still is recovered. What moves is there as well, at its place, but softened: five atoms are not enough for a
+# position that none of the training frames shows. The next experiment tells how much of the difference is due to the
+# dictionary, and how much to the clients.
+#
+# ## Over several seeds, and with fewer clients
+#
+# Each seed learns a dictionary of its own and draws new measurements. Each run is compared with the floor of its own
+# dictionary. Fewer clients means the first of the fifty.
+
+# %%
+def floor_of(dictionary):
+    return approx_tau(dictionary, frame.ravel(), sparsity).best_error / size
+
+
+def ratios(seed):
+    """Error over floor per round, for each number of clients; and the floor."""
+    dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed)
+    lowest, curves = floor_of(dictionary), []
+    method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
+    for count in counts:
+        fed = make_sensing(frame.ravel(), count, n_samples, alpha, variance_decay, rng=seed)
+        curves.append(fgmp.simulate(method, fed, rounds, rng=seed).history["relative_error"] / lowest)
+    return np.array(curves), lowest
+
+
+# %%
+counts = sorted({*fewer_clients, n_clients})
+outcomes = Parallel(n_jobs)(delayed(ratios)(seed) for seed in range(n_seeds))
+runs = np.array([curves for curves, _ in outcomes])  # [seed, number of clients, round]
+final = runs[:, -1, -1]
+lowest = np.array([value for _, value in outcomes])
+print("error / floor after the last round:", " ".join(f"{value:.3f}" for value in np.sort(final)))
+
+# %%
+fig, (left, right) = panels(2, width=4.2, height=3.3, sharey=True)
+curve(left, range(rounds + 1), runs[:, -1], "FedGradMP", **METHODS["FedGradMP"])
+left.set(yscale="log", xlabel="round", ylabel="error / floor of the dictionary", title=f"{n_clients} clients")
+curve(right, counts, runs[:, :, -1], "FedGradMP", **METHODS["FedGradMP"])
+right.set(xscale="log", xlabel="number of clients", title="after the last round", xlim=(0.8 * min(counts), None))
+right.set_xticks(counts, counts)
+for ax in (left, right):
+    floor(ax, trivial / np.median(lowest), "mean training frame", linestyle=":")
+    floor(ax, within, f"the goal, {within:g}", linestyle="-", linewidth=0.8)
+    floor(ax, 1.0, f"best {sparsity} atoms known")
+    ax.minorticks_off()
+left.set_yticks([1, 2, 5, 10, 20], [1, 2, 5, 10, 20])
+name_lines(right, [1.5, trivial / np.median(lowest), 1.15, 0.9])
+plt.show()
+
+# %% [markdown]
+# *Lines are medians over the seeds, bands span all of them.*
+#
+# Most of the way is made in the first two rounds. Below the dotted line the measurements begin to pay. One client with
+# thirty measurements is far from the floor; a few clients are near it. Each adds thirty measurements, and the average
+# of their answers has less noise. What acts as noise here is the part of the frame that no atom describes. With many
+# clients the noise is gone, and what is left is the choice of the atoms: good ones, not always the best.
+
+# %%
+claim("fig2-floor",
+    f"{name}, frame {frame_number}: {n_clients} clients with {n_samples} measurements recover it within a factor "
+    f"{within:g} of the best {sparsity} atoms",
+    final, final <= within, source="ours, Figure 2", expected=f"at most {within:g}", unit="times the floor")
+claim("fig2-trivial",
+    f"{name}, frame {frame_number}: the recovered frame is nearer than the mean training frame, by a factor of 2",
+    final * lowest / trivial, final * lowest / trivial <= 0.5, source="ours, Figure 2", expected="at most 0.5",
+    unit="times the error of the mean training frame")
+
+# %% [markdown]
+# A seed misses the first limit when the clients agree on five atoms that are good, but not the best five: the answers
+# are exact on those atoms and stay there.
+
+# %%
+claim("fig2-satisfactory",
+    f"{name}, frame {frame_number}: in spite of heterogeneous measurements the error of the recovered frame is at "
+    "most a tenth of the frame",
+    final * lowest, final * lowest <= 0.1, source="paper, Figure 2, line 1196",
+    expected="reasonably satisfactory quality")
+
+# %%
+whose = (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)
+peak = 1024 * max(resource.getrusage(one).ru_maxrss for one in whose)
+claim("fig2-memory",
+    "the largest process of this notebook stays below 1.5 GB of memory, because no sensing matrix is stored",
+    f"{'below' if peak < 1.5e9 else 'above'} 1.5 GB", peak < 1.5e9, source="check, Figure 2", expected="below 1.5 GB")
+
+# %% [markdown]
+# ## What differs from the paper, and why
+#
+# - **The clip.** The paper's clip cannot be redistributed. Any other is one parameter away:
+#   `papermill 02_video_ksvd.ipynb out.ipynb -y "{video: /path/to/clip.avi, within: 1.02}"`.
+# - **Sparsity, local iterations, batch.** The paper does not state them for this experiment. We take $\tau = 5$,
+#   $K = 3$ and the full batch of thirty rows.
+# - **Quality.** The paper calls the picture reasonably satisfactory. We measure it against the best that the dictionary
+#   allows, against the mean training frame, and against a tenth of the frame.
+# - **The start of K-SVD.** K-SVD usually starts from training frames. Frames of a fixed camera are almost multiples of
+#   one another, and the atoms stay that way. Starting from the mean and what frames add to it gives atoms that a few
+#   measurements can tell apart.
+# - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
+#   far from the best known choice it is.
+#
+# ## The answer
+#
+# Yes. The recovered frame misses 0.0501 of its norm in the median (0.0475 to 0.053 over 6 seeds), which is 1.03 times
+# what the best 5 atoms leave; on one seed it is 1.099 times, so the factor of 1.05 is met on most seeds and not on
+# all. The mean training frame misses 12.5 % of the frame, so the clip itself is no hard one: the recovery has 0.4
+# times that error. A client sends 60 bytes in a round, and no sensing matrix is ever stored: they would fill 0.922
+# GB.
+#
+# ## References
+#
+# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
+#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - M. Aharon, M. Elad, A. Bruckstein, *K-SVD: an algorithm for designing overcomplete dictionaries for sparse
+#   representation*, IEEE Transactions on Signal Processing 54(11), 4311-4322, 2006.
+# - R. Rubinstein, M. Zibulevsky, M. Elad, *Efficient implementation of the K-SVD algorithm using batch orthogonal
+#   matching pursuit*, Technion, CS-2008-08, 2008.

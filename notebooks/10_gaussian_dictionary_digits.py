@@ -1,0 +1,586 @@
+# ---
+# jupyter:
+#   kernelspec:
+#     display_name: Python 3 (ipykernel)
+#     language: python
+#     name: python3
+# ---
+
+# %% [markdown]
+# # Digits in a random dictionary: does it help FedGradMP?
+#
+# **Question.** Images of digits are a hard case for the theory: many pixels are always blank, and neighbouring pixels
+# are nearly alike. The paper proposes to look for a model that is sparse in a random Gaussian dictionary instead of in
+# pixels. Does that improve the condition of the problem, and does it improve the accuracy?
+#
+# ![Restricted condition numbers: pixels far above the dictionary](pictures/10_gaussian_dictionary_digits.png)
+#
+# The dictionary does what the paper asks of it for the condition of the problem: infinite or huge numbers become
+# moderate. The accuracy does not follow: pixels stay ahead, unless neighbouring pixels are nearly copies of one
+# another.
+#
+# **What you will see**
+# - the singular values and the stable rank of the clients' data, which the paper's argument rests on;
+# - restricted condition numbers of these clients before and after: exact for the smallest supports, one-sided bounds
+#   for larger ones;
+# - accuracy against rounds in pixels and in the dictionary (Figure 7), for several sparsities;
+# - what decides which of the two is ahead;
+# - what the models look like.
+#
+# **Where it stands in the paper.** Section IV-D proposes the dictionary, Section V-B tries it (Figure 7). The clients
+# and the rivals are those of [09_digits_by_writer](09_digits_by_writer.ipynb). The theory of the dictionary has a
+# notebook of its own, 08_gaussian_dictionary_rip.
+#
+# As there, `dataset` chooses between small embedded digits and real writers at the paper's sizes:
+# `papermill 10_gaussian_dictionary_digits.ipynb out.ipynb -y "{dataset: mnist-writers}"`. The notebook of that run is
+# [in the folder of results](results/10_gaussian_dictionary_digits-mnist-writers.ipynb).
+
+# %% tags=["parameters"]
+dataset = "digits"  # images by writer; `fgmp data fetch` gets the last two
+n_train = None  # training clients (None: 30 for digits, else the paper's 300)
+n_test = None  # clients held out for the test (None: 10 for digits, else the paper's 50)
+n_samples = None  # images of each client (None: 40 for digits, else the paper's 100)
+concentration = 0.3  # skew of the labels in digits, small is skewed; real writers ignore it
+n_atoms = None  # atoms of the dictionary (None: 40 for digits, else the paper's 200)
+cohort_size = None  # clients in a round (None: 5 for digits, else the paper's 10)
+batch_size = None  # b, images in a minibatch (None: 20 for digits, else the paper's 50)
+local_iterations = None  # K of FedGradMP (None: 10 for digits, else the paper's 20)
+sgd_steps = 2  # SGD steps in each of them
+rounds = None  # rounds of communication (None: 80 for digits, else the paper's 1000)
+sparsity = None  # tau, atoms or pixels of a digit (None: [4, 8, 16] or [50, 100])
+radius = 1.0e5  # R, radius of the ball that holds the models
+learning_rates = None  # candidates for the SGD (None: [0.05, 0.2, 1.0] or [0.2, 1.0, 5.0, 20.0])
+tuning_rounds = 40  # rounds that judge a learning rate
+small_sparsity = [1, 2, 3, 4, 8]  # sparsities of the condition numbers
+n_conditions = 5  # clients whose condition numbers are measured
+n_seeds = 5  # seeds at the first tau: 0, 1, ..
+n_sweep_seeds = None  # seeds at the other tau (None: all)
+workers = 2  # processes that share the work
+
+# %%
+from book import as_list
+
+embedded = dataset == "digits"
+sparsity, small_sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100])), as_list(small_sparsity)
+learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.2, 1.0, 5.0, 20.0]))
+assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
+assert n_train is None or n_train >= 1, f"{n_train=}: expected at least 1"
+assert n_test is None or n_test >= 1, f"{n_test=}: expected at least 1"
+assert n_samples is None or n_samples >= 1, f"{n_samples=}: expected at least 1"
+assert concentration > 0, f"{concentration=}: expected above 0"
+assert n_atoms is None or n_atoms >= 1, f"{n_atoms=}: expected at least 1"
+assert cohort_size is None or cohort_size >= 1, f"{cohort_size=}: expected at least 1"
+assert batch_size is None or batch_size >= 1, f"{batch_size=}: expected at least 1"
+assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}: expected at least 1"
+assert sgd_steps >= 1, f"{sgd_steps=}: expected at least 1"
+
+# %%
+assert rounds is None or rounds >= 1, f"{rounds=}: expected at least 1"
+assert min(sparsity) >= 1, f"{sparsity=}: expected each at least 1"
+assert radius > 0, f"{radius=}: expected above 0"
+assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
+assert tuning_rounds >= 1, f"{tuning_rounds=}: expected at least 1"
+assert small_sparsity == sorted(set(small_sparsity)), f"{small_sparsity=}: expected increasing"
+assert min(small_sparsity) >= 1, f"{small_sparsity=}: expected each at least 1"
+assert n_conditions >= 1, f"{n_conditions=}: expected at least 1"
+assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
+assert n_sweep_seeds is None or 1 <= n_sweep_seeds <= n_seeds, f"{n_sweep_seeds=}: expected 1 to {n_seeds=}"
+assert workers >= 1, f"{workers=}: expected at least 1"
+
+# %%
+from functools import partial
+from math import comb
+
+import numpy as np
+from joblib import Parallel, delayed
+
+import fgmp
+from fgmp.dictionaries import StandardBasis
+from fgmp.selection import Overall
+from book import METHODS, claim, curve, floor, images, name_lines, outwards, panels
+
+cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
+local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds or (80 if embedded else 1000)
+n_atoms, n_sweep_seeds = n_atoms or (40 if embedded else 200), n_sweep_seeds or n_seeds
+
+# %%
+sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
+data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
+data.train.check_cohort(cohort_size)
+pixels, classes = data.train.model_shape
+TAU = sparsity[0]
+record_every = max(1, rounds // 40)
+
+
+# %% [markdown]
+# ## The dictionary
+#
+# The server draws $\Psi$, a matrix with one Gaussian atom per column, and shares it before the first round. (A seed
+# is enough to share.) It knows nothing about the data. The model is $x = \Psi \alpha$. Now every column of $\alpha$,
+# not of $x$, has at most $\tau$ nonzeros. A client that holds the images $B$ works with $B\Psi$ from then on: each
+# image becomes a list of random sums of its pixels.
+
+# %%
+def dictionary(seed):
+    return fgmp.gaussian_dictionary(pixels, n_atoms, rng=seed, approximation="thresholding")
+
+
+# %%
+psi = dictionary(0)
+atoms = [psi.atoms[:, i].reshape(data.image_shape) for i in range(6)]
+drawn = images(atoms, [f"atom {i}" for i in range(6)], width=1.2)
+
+# %% [markdown]
+# *Six atoms.* No atom is blank anywhere. So every image with ink on it meets every atom.
+#
+# Here $\mathrm{approx}_\tau$ takes the $\tau$ largest inner products with the normalised atoms ("thresholding"). The
+# library's default for a general dictionary, orthogonal matching pursuit, is far slower with ten classes.
+#
+# ## What the paper's argument asks of the data
+#
+# Take a client with $m$ images in the rows of $B$. For the squared loss, the constants of restricted convexity are the
+# extreme values of $\|Bv\|^2/m$ over unit vectors $v$ that are $\tau$-sparse. In pixels they are bad as soon as one
+# pixel is blank in all images of the client: then $Bv = 0$ for a 1-sparse $v$. In the dictionary, $B\Psi$ is close to a
+# multiple of an isometry for $\tau$-sparse vectors, **if** the stable rank $\|B\|_F^2/\|B\|^2$ is well above
+# $\tau \log(d/\tau)$, with $d$ atoms. Let us look at both.
+
+# %%
+clients = data.train.clients
+blank = np.array([np.mean(~client.features.any(axis=0)) for client in clients])
+stable = np.array([fgmp.theory.stable_rank(client.features) for client in clients])
+
+# %%
+print(f"blank pixels of a client: {np.median(blank):.0%} ({blank.min():.0%} to {blank.max():.0%})")
+print(f"stable rank of a client: {np.median(stable):.2f} ({stable.min():.2f} to {stable.max():.2f})")
+for tau in sparsity:
+    print(f"tau = {tau:3}: tau log(d/tau) = {tau * np.log(n_atoms / tau):.3g}")
+
+
+# %%
+def spectra(matrices):
+    values = np.linalg.svd(np.array(matrices), compute_uv=False)
+    return np.maximum(values / values[:, :1], 1e-7)
+
+
+# %%
+before = spectra([client.features for client in clients[:10]])
+after = spectra([client.features @ psi.atoms for client in clients[:10]])
+fig, ax = panels(width=5.4, height=3.4)
+for label, values, name in (("pixels", before, "FedIterHT"), ("dictionary", after, "FedGradMP")):
+    curve(ax, np.arange(1, values.shape[1] + 1), values, label, markevery=5, **METHODS[name])
+ax.set(yscale="log", ylim=(1e-3, 1.5), xlabel="number of the singular value", ylabel="singular value / the largest")
+name_lines(ax)
+
+
+# %% [markdown]
+# *Ten clients: median and range.* One direction outweighs all others: images have ink at the same places. That is why
+# the stable rank is so small, and why the argument's condition is not met at any of these $\tau$. Its conclusion may
+# hold nevertheless; it has to be measured.
+#
+# ## Restricted condition numbers, before and after
+#
+# For small supports we can try all of them. For larger ones `inner_restricted_constants` searches good candidates:
+# its smallest eigenvalue is at least the true one, its largest at most. So the quotient that it gives is **at most**
+# the true condition number. The measure is the same in all cases: the norm of the signal $v = \Psi\alpha$, not of the
+# coefficients.
+#
+# At $x = 0$ the softmax loss has the same curvature in every class, $\frac1C(1 - \frac1C)\, B^\top B/m$ for $C$
+# classes. So the numbers below are those of the softmax loss at the start, for one class at a time.
+#
+# In pixels there are two versions: all pixels, and only those on which the client has ink.
+
+# %%
+def condition(matrix, tau, n_columns, **options):
+    if comb(n_columns, tau) <= 20_000:
+        return fgmp.theory.restricted_constants(matrix, tau, **options).condition
+    return fgmp.theory.inner_restricted_constants(matrix, tau, n_supports=200, **options).condition
+
+
+# %%
+def conditions(client, tau):
+    B = client.features.astype(float)
+    inked = B[:, B.any(axis=0)]
+    n_inked = inked.shape[1]
+    in_ink = condition(inked, tau, n_inked)
+    everywhere = in_ink if n_inked == pixels else np.inf  # a blank pixel is a 1-sparse v with Bv = 0
+    return everywhere, in_ink, condition(B, tau, n_atoms, dictionary=psi)
+
+
+# %%
+pairs = [(client, tau) for client in clients[:n_conditions] for tau in small_sparsity]
+found = Parallel(n_jobs=workers)(delayed(conditions)(*pair) for pair in pairs)
+measured = np.reshape(found, (-1, len(small_sparsity), 3))  # [client, sparsity, version]
+measured = np.maximum.accumulate(measured, axis=1)  # what holds for a smaller sparsity holds for a larger one
+
+# %%
+print(f"medians over {len(measured)} clients, two digits:")
+print(f"{'sparsity':>8} {'all pixels':>12} {'inked pixels':>14} {'dictionary':>12}  dictionary is")
+for tau, row in zip(small_sparsity, np.median(measured, axis=0), strict=True):
+    words = "exact" if comb(n_atoms, tau) <= 20_000 else "a lower bound"
+    everywhere, in_ink, atoms = (float(f"{value:.2g}") for value in row)
+    print(f"{tau:8} {everywhere:12g} {in_ink:14g} {atoms:12g}  {words}")
+
+# %% tags=["headline"]
+fig, ax = panels(width=6, height=3.6)
+top = 10 * measured[np.isfinite(measured)].max()
+for version, label, name in ((1, "inked pixels", "FedIterHT"), (2, "dictionary", "FedGradMP")):
+    curve(ax, small_sparsity, np.fmin(measured[:, :, version], top), label, **METHODS[name])
+floor(ax, top, "infinite")
+ax.set(yscale="log", xlabel="sparsity", ylabel="restricted condition number")
+name_lines(ax)
+
+# %% [markdown]
+# *Median and range over the clients. "All pixels" would lie on the dashed line wherever a client has a blank pixel.*
+#
+# Where the dictionary's number is exact, a lower bound for the pixels only understates the improvement. Where both are
+# lower bounds, the comparison is an indication and no proof.
+#
+# Before, the condition number is infinite. Without the blank pixels it is still very large, or infinite again: some
+# pixels have a trace of ink in one image only, and two of these are alike up to a factor. After, it is smaller by
+# orders of magnitude. That much of the argument holds.
+#
+# There are also two things that need no measurement. If $\tau$ is larger than the rank of $B$, some $\tau$-sparse $v$
+# has $Bv = 0$, in any dictionary with that many atoms: the condition number is infinite before and after. If $\tau$
+# is at most the rank, it is finite in a Gaussian dictionary with probability one. The theorems speak of $4\tau$.
+
+# %%
+rank = np.array([np.linalg.matrix_rank(client.features.astype(float)) for client in clients[:n_conditions]])
+print(f"rank of a client's data: {rank.min()} to {rank.max()}")
+for tau in sparsity:
+    size = min(4 * tau, n_atoms)
+    words = "finite" if size <= rank.min() else "infinite"
+    print(f"tau = {tau:3}: with {size} atoms (4 tau, or all), the condition number in the dictionary is {words}")
+
+
+# %% [markdown]
+# Two claims for several seeds, each with new clients and a new dictionary: the conclusion of the argument at the
+# smallest sparsities, where it can be checked exactly, and its premise.
+
+# %%
+def digits(seed):
+    return fgmp.digits_by_writer(dataset, **sizes, rng=seed)
+
+
+# %%
+def at_two(seed):
+    some = [client.features.astype(float) for client in digits(seed).train.clients[:n_conditions]]
+    before = [np.inf if not B.any(axis=0).all() else condition(B, 2, pixels) for B in some]
+    exact = [fgmp.theory.restricted_constants(B, 2, dictionary=dictionary(seed)).condition for B in some]
+    return min(before), max(exact), np.median([fgmp.theory.stable_rank(B) for B in some])
+
+
+# %%
+before, after, stable = np.transpose(Parallel(n_jobs=workers)(delayed(at_two)(seed) for seed in range(n_seeds)))
+
+# %%
+claim("fig7-condition",
+    f"{dataset}: restricted condition number at sparsity 2, infinite in pixels, in the dictionary at its worst "
+    "client",
+    after, np.isinf(before) & np.isfinite(after), source="paper, Gaussian dictionary, line 1085", expected="finite")
+needed = TAU * np.log(n_atoms / TAU)
+claim("fig7-stable-rank",
+    f"{dataset}: the stable rank of the clients' data is at least tau log(d/tau) for tau = {TAU}, d = {n_atoms}",
+    stable, stable >= needed, source="ours, Gaussian dictionary", expected=f"at least {needed:.2g}", digits=2)
+
+# %% [markdown]
+# ## One small call
+#
+# The only change in the code is the dictionary. `result.x` is the model in pixels, `result.coefficients` in atoms.
+
+# %%
+K, steps = local_iterations, sgd_steps * local_iterations
+BASES = {"pixels": lambda seed: StandardBasis(), "dictionary": dictionary}
+
+
+def method(basis, tau, learning_rate, seed):
+    local = dict(batch_size=batch_size, dictionary=BASES[basis](seed))
+    if tau is None:
+        return fgmp.FedAvg(learning_rate=learning_rate, local_iterations=steps, **local)
+    solver = fgmp.SGD(steps=sgd_steps, batch_size=batch_size, learning_rate=learning_rate)
+    return fgmp.FedGradMP(sparsity=tau, local_iterations=K, solver=solver, radius=radius, **local)
+
+
+# %%
+result = fgmp.simulate(method("dictionary", TAU, 1.0, 0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
+print(f"after 10 rounds: accuracy {fgmp.metrics.accuracy(data.train, result.x):.2f} on training clients")
+print(f"nonzero coefficients: {len(result.support)}; nonzero weights in pixels: {np.count_nonzero(result.x)}")
+
+
+# %% [markdown]
+# So the model is small to send, but it looks at every pixel.
+#
+# ## Learning rates
+#
+# The inner SGD has a learning rate. `fgmp.tune` chooses it for each basis and each $\tau$, from the same candidates,
+# on a seed that is not shown afterwards. It judges by the share of wrong training images at the end. For comparison
+# there is dense FedAvg in both bases ($\tau$ "none"): in the dictionary it shows what all atoms together can do.
+
+# %%
+def tuned(basis, tau, seed=1000):
+    federation = digits(seed).train
+    error = {"error": lambda x: 1 - fgmp.metrics.accuracy(federation, x)}
+    judge = dict(column="error", cohort_size=cohort_size, history=fgmp.History(tuning_rounds, error))
+    make = partial(method, basis, tau, seed=seed)
+    return fgmp.tune(make, {"learning_rate": learning_rates}, federation, tuning_rounds, **judge)
+
+
+# %%
+contestants = [(basis, tau) for tau in [*sparsity, None] for basis in BASES]
+found = Parallel(n_jobs=workers)(delayed(tuned)(*who) for who in contestants)
+rate = {who: tuning.best.parameters["learning_rate"] for who, tuning in zip(contestants, found, strict=True)}
+for basis, tau in contestants:
+    print(f"{basis:10} tau {str(tau or 'none'):4} learning rate {rate[basis, tau]:g}")
+
+
+# %% [markdown]
+# ## Figure 7
+#
+# Every seed has new clients, cohorts and minibatches, and a new dictionary.
+
+# %%
+def run(basis, tau, seed):
+    split = digits(seed)
+    measures = {"training": fgmp.accuracy_on(split.train), "unseen": fgmp.accuracy_on(split.test)}
+    options = dict(cohort_size=cohort_size, rng=seed, history=fgmp.History(record_every, measures))
+    return fgmp.simulate(method(basis, tau, rate[basis, tau], seed), split.train, rounds, **options)
+
+
+# %%
+seeds = {tau: range(n_seeds if tau == TAU else n_sweep_seeds) for tau in [*sparsity, None]}
+jobs = [(*who, seed) for seed in range(n_seeds) for who in contestants if seed in seeds[who[1]]]
+runs = dict(zip(jobs, Parallel(n_jobs=workers)(delayed(run)(*job) for job in jobs), strict=True))
+
+
+# %%
+def curves(who, column):
+    return np.array([runs[*who, seed].history[column] for seed in seeds[who[1]]])
+
+
+def final(who, column):
+    values = curves(who, column)
+    return values[:, -max(1, values.shape[1] // 4) :].mean(axis=1)
+
+
+bottom = np.floor(20 * min(final(who, "unseen").min() for who in contestants)) / 20 - 0.05
+
+# %%
+fig, axes = panels(len(seeds), 2, width=2.6, height=2.5, sharex=True, sharey=True)
+styles = {"pixels": METHODS["FedIterHT"], "dictionary": METHODS["FedGradMP"]}
+for row, column in zip(axes, ("training", "unseen"), strict=True):
+    for ax, tau in zip(row, seeds, strict=True):
+        for basis, style in styles.items():
+            who = basis, tau
+            curve(ax, curves(who, "round")[0], curves(who, column), basis, **style | dict(markevery=8))
+        ax.set(title="dense FedAvg" if tau is None else f"$\\tau$ = {tau}", ylim=(bottom, 1))
+    row[0].set(ylabel=f"accuracy, {column} clients")
+for ax in axes[1]:
+    ax.set(xlabel="round")
+legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=2)
+
+
+# %% [markdown]
+# *Figure 7: median over the seeds, bands from the worst to the best seed. The frame cuts off the first rounds.*
+#
+# As in the notebook before, a run is judged by `final`, its mean over the last quarter of the records. Pixels of
+# `digits` tie where a method keeps $\tau$ of them, and how a processor rounds decides between them: their medians are
+# printed as the tenths below and above. Random atoms do not tie.
+
+# %%
+def median(who, column):
+    middle, exact = np.median(final(who, column)), who[0] == "dictionary" or who[1] is None
+    return f"{middle:.2f}" if exact else outwards(middle, 0.1 if dataset == "digits" else 0.01)
+
+
+# %%
+print(f"{'tau':>4} {'basis':10} {'training':>13} {'unseen':>13} {'kB a client and round':>22} {'seeds':>6}")
+for basis, tau in contestants:
+    who = basis, tau
+    traffic = np.median(curves(who, "bytes_up")[:, -1] + curves(who, "bytes_down")[:, -1])
+    columns = f"{median(who, 'training'):>13} {median(who, 'unseen'):>13}"
+    columns += f" {traffic / (1000 * rounds * cohort_size):22.3g} {len(seeds[tau]):6}"
+    print(f"{tau or 'none':>4} {basis:10} {columns}")
+
+# %% [markdown]
+# The paper reports that the dictionary is ahead. The claims count a difference of at most 0.01 as none (0.02 for
+# `digits`), and look at every $\tau$; the numbers are those of the first. The differences are paired: the same clients,
+# cohorts and minibatches for each seed.
+
+# %%
+level = 0.02 if dataset == "digits" else 0.01  # digits has 400 test images only
+for column in ("training", "unseen"):
+    gains = {tau: final(("dictionary", tau), column) - final(("pixels", tau), column) for tau in sparsity}
+    ahead = [np.median(gain) > level for gain in gains.values()]
+    ends = {f"{basis} {tau}": final((basis, tau), column) for basis, tau in contestants}
+    claim(f"fig7-{column}",
+        f"{dataset}, {rounds} rounds: accuracy on {column} clients, dictionary minus pixels, tau = {TAU} (paired)",
+        f"ahead by more than {level} on {np.count_nonzero(gains[TAU] > level)} of {len(gains[TAU])} seeds", ahead,
+        source="paper, Figure 7, line 1315", expected=f"ahead by more than {level}", keep=ends)
+
+# %% [markdown]
+# The condition number and the accuracy answer different questions. The first says how fast the clients' problems are
+# solved. The second also depends on how well a good classifier can be written with $\tau$ atoms, and that need not
+# improve with the first. The rows of FedAvg show what all atoms and all pixels can do; the rows of FedGradMP, what is
+# left with $\tau$ of them.
+
+# %% [markdown]
+# ## What decides: the scale of the atoms, and how much alike neighbouring pixels are
+#
+# So the dictionary is not ahead here. What does the paper leave open? The value of $\tau$, and whether it counts the
+# atoms of one digit or of all; the rates; how early Figure 7 looks. We try these in turn. Two more need a word.
+#
+# **The length of the atoms.** The theorem behind the dictionary (line 1057) has an isotropic matrix, with entries of
+# variance 1. Ours have variance $1/n$, for $n$ pixels. Let all atoms be $s$ times as long. Then the gradient in
+# $\alpha$ is $s$ times as large, and a step of $\alpha$ moves $x = \Psi\alpha$ $s$ times as far. That is a learning
+# rate $s^2$ times as large, and nothing else. So with variance 1, the same rate makes steps $n$ times as long.
+#
+# **Neighbouring pixels.** $\tau$ weights in pixels see $\tau$ places of the image, and where neighbours are alike,
+# several of them see the same. To exaggerate this, let each pixel stand four times, in a square. Four equal pixels are
+# chosen together, so the model with $\tau$ weights is the one with $\tau/4$ on the images before, at four times its
+# rate. A random sum of the pixels remains a random sum of the same kind: nothing changes for the dictionary.
+
+# %%
+t0, trial_rounds, same_rate = (8, 24, 0.001) if embedded else (20, rounds, 0.001)
+own = {basis: rate.get((basis, t0)) or tuned(basis, t0).best.parameters["learning_rate"] for basis in BASES}
+
+
+def doubled(federation):
+    pictures = [client.features.reshape(-1, *data.image_shape) for client in federation.clients]
+    features = [p.repeat(2, axis=1).repeat(2, axis=2).reshape(len(p), -1) for p in pictures]
+    return fgmp.Federation.from_arrays(features, [client.targets for client in federation.clients], federation.loss)
+
+
+# %% [markdown]
+# Each arm keeps the rate that was tuned for it. With four equal pixels, that of the pixels is divided by four.
+
+# %%
+EACH, ALL = fgmp.PerOutput(), Overall()
+
+
+def trial(basis, seed, tau=t0, selection=EACH, few=None, double=False, learning_rate=None, variance=None):
+    split = fgmp.digits_by_writer(dataset, **sizes | ({"n_samples": few} if few else {}), rng=seed)
+    train, test = (doubled(f) if double else f for f in (split.train, split.test))
+    n, size = train.n_features, min(batch_size, few or batch_size)
+    step = learning_rate or own[basis] * (pixels / n if basis == "pixels" else 1)
+    psi = fgmp.gaussian_dictionary(n, n_atoms, rng=seed).atoms * np.sqrt(n * (variance or 1 / n))
+    atoms = StandardBasis() if basis == "pixels" else fgmp.Dictionary(psi, approximation="thresholding")
+    local = dict(local_iterations=K, batch_size=size, dictionary=atoms, radius=radius)
+    solver = fgmp.SGD(steps=sgd_steps, batch_size=size, learning_rate=step)
+    history = fgmp.History(trial_rounds // 10, {"unseen": fgmp.accuracy_on(test)})
+    options = dict(cohort_size=cohort_size, rng=seed, history=history)
+    arm = fgmp.FedGradMP(sparsity=tau, selection=selection, solver=solver, **local)
+    return fgmp.simulate(arm, train, trial_rounds, **options).history["unseen"]
+
+
+# %%
+same, ten = f"rate {same_rate:g} for both, ", min(10, data.train.clients[0].n_samples)
+trials = {
+    f"$\\tau$ = {t0}": {},
+    f"$\\tau$ = {t0 // 4}": dict(tau=t0 // 4),
+    f"$\\tau$ = {n_atoms}, all atoms": dict(tau=n_atoms),
+    f"$\\tau$ = {classes * t0} in all digits": dict(tau=classes * t0, selection=ALL),
+    f"{ten} images a client": dict(few=ten),
+    same + "$N(0, 1/n)$": dict(learning_rate=same_rate),
+    same + "$N(0, 1)$": dict(learning_rate=same_rate, variance=1),
+    "each pixel four times": dict(double=True),
+}
+few_seeds = range(min(n_seeds, 3))
+jobs = [(name, basis, seed) for name in trials for basis in BASES for seed in few_seeds]
+found = Parallel(n_jobs=workers)(delayed(trial)(basis, seed, **trials[name]) for name, basis, seed in jobs)
+unseen = dict(zip(jobs, found, strict=True))
+
+
+def lead(name, records=slice(-3, None)):
+    ends = [[unseen[name, basis, seed][records].mean() for seed in few_seeds] for basis in ("dictionary", "pixels")]
+    return np.subtract(*ends)
+
+
+# %%
+leads = {f"$\\tau$ = {t0}, after {trial_rounds // 10} rounds": lead(f"$\\tau$ = {t0}", slice(1, 2))}
+leads |= {name: lead(name) for name in trials}
+
+# %%
+fig, ax = panels(width=6, height=3.6)
+ends = np.array([np.percentile(values, [50, 0, 100]) for values in leads.values()]).T
+ax.axvspan(-level, level, color="0.85", linewidth=0)
+style = METHODS["FedGradMP"] | dict(linestyle="none")
+ax.errorbar(ends[0], range(len(leads)), xerr=np.abs(ends[1:] - ends[0]), **style)
+ax.set(yticks=range(len(leads)), yticklabels=list(leads), ylim=(len(leads) - 0.5, -0.5))
+label = ax.set_xlabel(f"accuracy on unseen clients, dictionary minus pixels, {trial_rounds} rounds")
+
+# %% [markdown]
+# *Median and range over three seeds. In the grey band the difference counts as none; to the right of it the dictionary
+# is ahead.* A $\tau$ for all digits together or for all atoms, fewer images a client, and the first rounds do not put
+# the dictionary ahead on `digits`. Two changes do:
+#
+# - **Long atoms and one small rate for both arms.** The paper prints rates for Figures 3 to 5, from 0.01 down; 0.001 is
+#   one of them. The steps of the pixels are then so short that they have hardly started. (With variance $1/n$ neither
+#   arm has, and the seed decides.) With a rate of its own for each arm, the length of the atoms does not matter.
+# - **Neighbours that are alike, and a small $\tau$.** Here each arm has its tuned rate. A random sum sees the whole
+#   image; a few pixels see a few places. In images of 8 x 8 every pixel tells something of its own, and pixels win. The
+#   28 x 28 of the paper lie between these and their enlarged copies; `dataset` draws this figure for such images.
+#
+# So the comparison can come out either way. It depends on the rates and on the length of the atoms, and on $\tau$ and
+# the resolution of the images. The paper prints neither the rates nor $\tau$.
+
+# %%
+as_they_are, alike = lead(f"$\\tau$ = {t0}"), lead("each pixel four times")
+scaled = lead(same + "$N(0, 1)$")
+claim("fig7-pixels-decide",
+    f"{dataset}, {trial_rounds} rounds, tau = {t0}, tuned rates: on unseen clients the dictionary is ahead of "
+    "pixels where each pixel stands four times, and not on the images as they are (paired)",
+    f"ahead on {sum(alike > level)} of {len(few_seeds)} seeds, and on {sum(as_they_are > level)} of {len(few_seeds)}",
+    (alike > level) & (as_they_are <= level), source="ours, Figure 7",
+    expected=f"ahead by more than {level} on every seed, and on none", keep=leads)
+claim("fig7-scale-decides",
+    f"{dataset}, {trial_rounds} rounds, tau = {t0}, rate {same_rate:g} for both: on unseen clients the dictionary "
+    "is ahead of pixels if its entries are N(0, 1) (paired)",
+    f"ahead on {sum(scaled > level)} of {len(few_seeds)} seeds", scaled > level, source="ours, Figure 7",
+    expected=f"ahead by more than {level}")
+
+# %% [markdown]
+# ## What the models look like
+#
+# The weights of each digit for $\tau$ as in the claims: in pixels above, in the dictionary below. Red speaks for the
+# digit, blue against it, white is zero.
+
+# %%
+models = [runs[basis, TAU, 0].x[:, digit].reshape(data.image_shape) for basis in BASES for digit in range(classes)]
+models = [model / np.abs(model).max() for model in models]
+scale = dict(cmap="RdBu_r", vmin=-1, vmax=1)
+drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, width=0.9, rows=list(BASES), **scale)
+
+# %% [markdown]
+# *Seed 0; every picture has a scale of its own.* In the dictionary no pixel is left out.
+#
+# ## What differs from the paper, and why
+#
+# - **Data, loss, sparsity, learning rates:** as in [09_digits_by_writer](09_digits_by_writer.ipynb). The paper prints
+#   neither $\tau$ nor the learning rate of the inner SGD.
+# - **Size of the dictionary.** The paper writes 200 x 784 where its $A$ has a row for each pixel. We read 200 atoms for
+#   images of 784 pixels. For the small images of `digits` the number of atoms is smaller, too.
+# - **Length of the atoms.** Entries of variance $1/n$ instead of 1, with a learning rate that makes up for it.
+# - **Selection of atoms.** Inner products with normalised atoms instead of orthogonal matching pursuit.
+# - **Constants.** The paper bounds them through the stable rank, for rows of length 1; here they are measured, on the
+#   images as they are. The stable rank does not change if all rows are multiplied by the same number.
+# - **Several seeds**, each with its own dictionary. The paper does not say how many runs its curves stand for.
+#
+# ## The answer
+#
+# The condition improves, as the paper says: at sparsity 2 it is infinite in pixels, and 126 in the dictionary at its
+# worst client (115 to 178 over 5 seeds). The accuracy does not: with 4 atoms it is 0.59 on unseen clients against
+# 0.7 to 0.8 with 4 pixels, and the dictionary is ahead on 0 of 5 seeds. The condition of the paper's argument is far
+# from met: the stable rank is 1.4 where 9.2 would do with a constant of 1. The dictionary is ahead on 3 of 3 seeds
+# where each pixel stands four times, or where both get one small rate and the atoms are large.
+#
+# ## References
+#
+# - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory 70(6),
+#   4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
+# - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
+#   Communications on Pure and Applied Mathematics 75(8), 2022 (the theorem behind the dictionary).
+# - Y. LeCun, L. Bottou, Y. Bengio, P. Haffner, *Gradient-based learning applied to document recognition*, Proceedings
+#   of the IEEE 86(11), 1998 (MNIST).
+# - C. Yadav, L. Bottou, *Cold case: the lost MNIST digits*, NeurIPS 2019 (QMNIST, which names the writers).
+# - G. Cohen, S. Afshar, J. Tapson, A. van Schaik, *EMNIST: extending MNIST to handwritten letters*, IJCNN 2017.
+# - E. Alpaydin, C. Kaynak, *Optical recognition of handwritten digits*, UCI Machine Learning Repository, 1998 (the
+#   embedded `digits`).
