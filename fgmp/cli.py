@@ -80,13 +80,14 @@ def predict(model: Path, table: TextIO) -> None:
         names = [str(name) for name in getattr(fitted, "feature_names_in_", header)]
         if missing := [name for name in names if name not in header]:
             raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
+        if not rows:
+            raise ValueError("TABLE has no rows; expected at least one below the names of the columns")
         X = np.array([[float(row[header.index(name)]) for name in names] for row in rows]).reshape(-1, len(names))
-    header, columns = ["prediction"], []
+    header = ["prediction"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the columns are in order, and X is an array without names
-        if rows:
-            columns = [fitted.predict(X)]
-        if rows and hasattr(fitted, "predict_proba"):
+        columns = [fitted.predict(X)]
+        if hasattr(fitted, "predict_proba"):
             header += [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns += [*fitted.predict_proba(X).T]
     writer = csv.writer(sys.stdout, lineterminator="\n")

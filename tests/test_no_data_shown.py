@@ -12,7 +12,7 @@ from scipy import sparse
 import fgmp
 from fgmp.checks import check_array, check_kind, check_sequence, shown
 from fgmp.datasets.digits import DigitsByWriter
-from fgmp.estimators.problem import Rows
+from fgmp.estimators.sites import SiteRows
 from fgmp.restricted import RestrictedProblem
 
 MARK = 4321.0
@@ -37,7 +37,7 @@ SHOWN = {
     "shape": FED.shape,
     "sparse features": THIN.clients[0].features,
     "restricted problem": RestrictedProblem(X, y, fgmp.SquaredLoss()),
-    "rows of sites": Rows(X, y, y, np.zeros(40, int), 1),
+    "rows of sites": SiteRows(X, y, y),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
     "a dict of it all": {"federation": FED, "client": FED.clients[0]},
 }

@@ -17,17 +17,21 @@ def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
 
 
 def test_the_first_site_beyond_is_left_to_fedgradmp():
-    """Of 3 tau + 1 coefficients, or of all features and an intercept, twice as many rows are too few by one."""
+    """Of 3 T + 1 coefficients, or of all features and an intercept, twice as many rows are too few by one.
+
+    The path begins at T, at least 20 and two and a half tau, but no more than a third of all rows or all features.
+    """
     for n_rows, options, method in (
-        (20, dict(sparsity=3), "shared"),
-        (21, dict(sparsity=3), "fedgradmp"),
-        (18, dict(sparsity=3, fit_intercept=False), "shared"),
-        (19, dict(sparsity=3, fit_intercept=False), "fedgradmp"),
-        (20, dict(sparsity=3, fit_intercept="per_group"), "shared"),
-        (102, dict(sparsity=30), "shared"),
-        (103, dict(sparsity=30), "fedgradmp"),
+        (122, dict(sparsity=3), "shared"),
+        (123, dict(sparsity=3), "fedgradmp"),
+        (120, dict(sparsity=3, fit_intercept=False), "shared"),
+        (121, dict(sparsity=3, fit_intercept=False), "fedgradmp"),
+        (122, dict(sparsity=3, fit_intercept="per_group"), "shared"),
+        (182, dict(sparsity=12), "shared"),
+        (183, dict(sparsity=12), "fedgradmp"),
     ):
-        assert fgmp.FedGradMPRegressor(**options).fit(*noisy(n_rows, n_sites=3)[:3]).method_ == method
+        sites = noisy(n_rows, n_sites=3, n_features=200)[:3]
+        assert fgmp.FedGradMPRegressor(**options).fit(*sites).method_ == method
 
 
 @pytest.mark.parametrize("tau, n_rows", [(5, 15), (5, 16), (3, 10)])

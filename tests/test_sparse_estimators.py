@@ -7,7 +7,10 @@ import pytest
 from scipy import sparse
 
 import fgmp
-from fgmp.estimators.problem import Problem, Rows, sums_of
+from fgmp.estimators.fitting import Recipe
+from fgmp.estimators.sites import Table, view_of
+from fgmp.estimators.sums import Moments
+from fgmp.losses import SquaredLoss
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -50,7 +53,7 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
     X, y, groups = table({"regressor": 0, "classifier": 2, "three": 3}[kind])
     weights = np.random.default_rng(1).integers(0, 4, len(y)) if weighted else None
     dense, thin = (
-        make(**({"sparsity": 4, "random_state": 0} | options)).fit(rows, y, groups, weights)
+        make(**({"sparsity": 4, "standardize": True, "random_state": 0} | options)).fit(rows, y, groups, weights)
         for rows in (X, sparse.csr_array(X))
     )
     np.testing.assert_array_equal(thin.support_, dense.support_)
@@ -65,7 +68,7 @@ def test_single_precision_comes_close_and_entries_may_come_in_any_order():
     A = sparse.csc_matrix(X, dtype="f4").tocsr()
     A.indices[: A.indptr[1]], A.data[: A.indptr[1]] = A.indices[: A.indptr[1]][::-1], A.data[: A.indptr[1]][::-1]
     A.has_sorted_indices, kept = False, A.data.copy()
-    dense, thin = (fgmp.FedGradMPRegressor(4).fit(rows, y, groups) for rows in (X, A))
+    dense, thin = (fgmp.FedGradMPRegressor(4, standardize=True).fit(rows, y, groups) for rows in (X, A))
     np.testing.assert_allclose(thin.coef_, dense.coef_, atol=1e-3 * np.abs(dense.coef_).max())
     np.testing.assert_array_equal(A.data, kept)
 
@@ -77,11 +80,13 @@ def test_the_sums_of_a_site_are_those_of_its_rows(kind):
     X[:, 1], X[:, 2], X[:, 3] = 0, 2.5, rng.standard_normal(9) + 4
     X[0, 4], X[1:, 4] = 3, 0
     weights = rng.uniform(0.5, 2, 9)
-    rows = Rows.of(X if kind == "dense" else sparse.csr_array(X), np.zeros(9), weights, np.zeros(9, int))
-    weight, mean, scatter = sums_of(rows)
-    np.testing.assert_allclose(weight, weights.sum())
-    np.testing.assert_allclose(mean, np.average(X, axis=0, weights=weights), rtol=1e-14, atol=1e-16)
-    np.testing.assert_allclose(scatter, weights @ (X - mean) ** 2, rtol=1e-12, atol=1e-28)
+    sites = Table(X if kind == "dense" else sparse.csr_array(X), np.zeros(9), weights, np.zeros(9, int), SquaredLoss())
+    moments = Recipe(fgmp.FedGradMPRegressor(), sites, 0)
+    unit, mean, square, _ = moments.run(Moments(), sites.channel(view_of(), objectives=False)).state
+    expected = np.average(X, axis=0, weights=weights)
+    np.testing.assert_allclose((mean * unit)[:7], expected, rtol=1e-14, atol=1e-16)
+    variance = np.average((X - expected) ** 2, axis=0, weights=weights)
+    np.testing.assert_allclose((square * unit**2)[:7], variance, rtol=1e-12, atol=1e-28)
 
 
 def wide(n_rows=600, n_features=20_000, per_row=6):
@@ -96,7 +101,7 @@ def wide(n_rows=600, n_features=20_000, per_row=6):
 @pytest.mark.parametrize("fit_intercept", [True, "per_group"])
 def test_no_row_becomes_dense(fit_intercept):
     X, y, groups = wide()
-    model = fgmp.FedGradMPRegressor(3, fit_intercept=fit_intercept, rounds=2)
+    model = fgmp.FedGradMPRegressor(3, fit_intercept=fit_intercept, tol=1)
     with pytest.warns(UserWarning, match=r"Features \[.{50,150} and [0-9]+ more\] are constant"):
         model.fit(X, y, groups)
         tracemalloc.start()
@@ -111,8 +116,9 @@ def test_the_rows_of_clients_are_those_of_the_dense_table(fit_intercept):
     X, y, groups = table()
     weights, federations = np.random.default_rng(0).uniform(0.5, 2, len(y)), []
     for features in (X, sparse.csr_array(X)):
-        rows = Rows.of(features, y, weights, groups)
-        federations.append(Problem(rows, fgmp.SquaredLoss(), fit_intercept, True).federation)
+        sites = Table(features, y, weights, groups, SquaredLoss())
+        recipe = Recipe(fgmp.FedGradMPRegressor(fit_intercept=fit_intercept, standardize=True), sites, 0)
+        federations.append(recipe.channel(recipe.agree()))
     for dense, thin in zip(*(federation.clients for federation in federations), strict=True):
         np.testing.assert_allclose(thin.features.toarray(), dense.features, rtol=1e-10, atol=1e-10)
-        np.testing.assert_array_equal(thin.targets, dense.targets)
+        np.testing.assert_allclose(thin.targets, dense.targets, rtol=1e-12)

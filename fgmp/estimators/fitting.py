@@ -1,135 +1,89 @@
-"""A fit in standardised units: a method finds the support, a closing exchange solves on it; and a path of fits."""
+"""A fit as exchanges with sites: common units, rounds that find features, a path by elimination, a choice, a closing.
+
+All of it goes through `simulate`, over a table at hand or over Flower, and sees sums over the sites alone.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
 from ..advice import quiet
-from ..dictionaries import StandardBasis
-from ..federation import Federation
 from ..losses import SoftmaxLoss, SquaredLoss
+from ..methods.elimination import backwards
 from ..methods.fedgradmp import FedGradMP
-from ..methods.polishing import OnSupport, with_closing_round
+from ..methods.polishing import with_closing_round
 from ..methods.shared_support import Shared, SharedSupportGradMP
-from ..methods.sketches import LargestEntries
-from ..methods.support_solvers import NewtonOnSupport
+from ..methods.support_solvers import NewtonOnSupport, Point
 from ..models import Array, SparseModel, Support
-from ..rounds import Method
-from ..selection import PerAtom, PerOutput
+from ..rounds import Method, Reducer
+from ..selection import PerAtom, PerOutput, Selection
+from ..shapes import Shape
 from ..simulation import Result, simulate, whole
-from ..watching import stop_when_stalled
-from .problem import Problem, Rows
+from ..watching import Run, stop_when_stalled
+from .sites import view_of
+from .sums import HeldOut, Intercepts, Models, Moments, OneStep, Solve
 
-__all__ = ["Fit", "Recipe", "SparsityPath", "by_cross_validation", "by_ebic", "folds_of", "judged"]
+__all__ = ["Fit", "Recipe", "Sites", "SparsityPath", "Units"]
 
-_PASSES, _STEPS, _PATIENCE = 12, 4, 5
-_INTERCEPT_UNIT = 64.0  # of its column in the closing exchange, so that the ridge weighs 1/4096 on the intercept
-_LEAST_RIDGE = 1e-4  # while the support is sought: merged supports are separable more often than the one kept
+_PASSES, _STEPS, _GAIN = 12, 4, 0.01
+_ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
+_FORWARD_RIDGE, _LEAST_RIDGE = 4, 1e-4  # while features are sought: merged supports are separable more often
+_BEYOND, _ENOUGH = 20, 2  # a path begins at so many features; so many rows for a coefficient suit FedGradMP
+_FOLD_ROUNDS = 5
+_DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+
+
+class Sites(Protocol):
+    """Who holds the rows: a table at hand, or Flower's clients.
+
+    Attributes
+    ----------
+    shape : Shape
+        Of the rows as they are.
+    weight : float
+        What all rows weigh.
+    sparse : bool
+        Whether features are.
+    """
+
+    shape: Shape
+    weight: float
+    sparse: bool
+
+    def channel(self, view: Mapping[str, Any], objectives: bool = True) -> Any:
+        """The channel to the sites in a view; without objectives where nobody looks at them."""
+
+
+class Units(NamedTuple):
+    """What the sites agreed on: units as in a view, columns that are constant or alike, and the first intercept."""
+
+    said: dict[str, Any]
+    constant: Array
+    alike: list[tuple[int, int]]
+    start: Array
 
 
 class Fit(NamedTuple):
-    """What a fit leaves behind: the model in standardised units, the rounds of the method, and the history."""
+    """What a fit leaves: the model in the units of the table, its first row the intercept, and how it was found."""
 
-    model: SparseModel
+    model: Array
+    intercepts: Array | None
+    units: Units
+    method: str
+    sparsity: int
     n_rounds: int
     history: dict[str, Array]
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """How to fit a problem: the estimator, for its parameters, and what of them is settled.
-
-    `ridge` is the weight of half the squared norm of the coefficients beside the mean loss.
-    """
-
-    parameters: Any
-    method: str
-    ridge: float
-    seed: int
-
-    def run(self, method: Method, federation: Federation, rounds: int, state: Any = None, watch: Any = ()) -> Result:
-        """Every exchange with the sites: a run, in silence, for the best model is used and the fit says the rest."""
-        cohort_size = self.parameters.cohort_size and min(self.parameters.cohort_size, federation.n_clients)
-        with quiet():
-            return whole(simulate(method, federation, rounds, cohort_size, self.seed, watch=watch, state=state))
-
-    def along(self, problem: Problem, sparsity: int, before: SparseModel | None) -> Fit:
-        """One step of a path: the better of two fits on the objective, from the base and from the step `before`.
-
-        From the model before, a fit may stay with features that were best for a smaller model; from the model without
-        features it may end in a worse one than the smaller. What lowers the objective of that by rounding only is that.
-        """
-        federation, starts = problem.federation, [None] if before is None else [None, before]
-        fits = [self.fit(problem, sparsity, start) for start in starts]
-        objectives = [federation.objective(fit.model) for fit in fits]
-        best, without = int(np.argmin(objectives)), federation.objective(problem.base)
-        gained = without - objectives[best] > 4 * float(np.finfo(federation.dtype).eps) * without
-        return fits[best] if gained else fits[best]._replace(model=problem.base)
-
-    def fit(self, problem: Problem, sparsity: int, start: SparseModel | None = None) -> Fit:
-        """A model of `sparsity` features, sought from `start`: by default from the model without features."""
-        polish, stop = self.parameters.polish, stop_when_stalled(3, improvement=self.parameters.tol)
-        begin = problem.base if start is None else start
-        state = Shared(begin) if self.method == "shared" else begin
-        result = self.run(self._method(problem, sparsity), problem.federation, self.parameters.rounds, state, stop)
-        # The start may be the best on record, but a step is to add to it, and the closing exchange lowers the loss.
-        goes_on = result.best.round == 0 and (polish or start is not None)
-        found = result.coefficients if goes_on and np.isfinite(result.coefficients).all() else result.best.coefficients
-        fit = Fit(SparseModel.of(found), int(result.history["round"][-1]), result.history)
-        return self._closed(problem, fit) if polish else fit
-
-    def _method(self, problem: Problem, sparsity: int) -> Method:
-        always = (0,) if problem.intercept else ()
-        selection = PerAtom(always) if isinstance(problem.loss, SoftmaxLoss) else PerOutput(always)
-        if self.method == "fedgradmp":
-            own = self.parameters
-            return FedGradMP(sparsity, own.local_iterations, own.batch_size, selection=selection)
-        solver, sent = _solver(problem, max(self.ridge, _LEAST_RIDGE)), LargestEntries(2 * sparsity)
-        return SharedSupportGradMP(sparsity, sent, solver, selection=selection, pruning="largest")
-
-    def _closed(self, problem: Problem, fit: Fit) -> Fit:
-        """The minimiser on the support, from the base: the loss has the most curvature where the model is small."""
-        found, history, federation = fit.model, fit.history, problem.federation
-        atoms = np.union1d(found.atoms, [0]) if problem.intercept else found.atoms
-        if not len(atoms):
-            return fit
-        units = np.ones((len(atoms), *[1] * (len(found.shape) - 1)), federation.dtype)
-        if problem.intercept and self.ridge > 0:
-            units[0] = _INTERCEPT_UNIT
-        columns = np.concatenate([client.columns(atoms) for client in federation.clients]) * units.reshape(-1)
-        small, model = replace(federation, features=columns), problem.base.dense()[atoms] / units
-        passes = 1 if isinstance(problem.loss, SquaredLoss) else _PASSES
-        for passed in range(passes):
-            start = SparseModel(np.arange(model.size), model.reshape(-1), model.shape)
-            closed = self.run(OnSupport(start, _solver(problem, self.ridge), StandardBasis()), small, 1)
-            history, before, model = with_closing_round(history, closed.history), model, closed.coefficients
-            if passes == 1 or (passed and _is_still(before, model, closed.history["objective"])):
-                break
-        else:
-            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(atoms)} features"
-            advice = f"the closing exchanges {did}; a smaller C, or fewer features, makes them"
-            warnings.warn(advice, ConvergenceWarning, stacklevel=2)
-        coefficients = np.zeros(found.shape, federation.dtype)
-        coefficients[atoms] = model * units
-        return fit._replace(model=SparseModel.of(coefficients), history=history)
-
-
-def _solver(problem: Problem, ridge: float) -> NewtonOnSupport:
-    return NewtonOnSupport() if isinstance(problem.loss, SquaredLoss) else NewtonOnSupport(_STEPS, ridge)
-
-
-def _is_still(before: Array, after: Array, objectives: Array) -> bool:
-    """Whether a pass of Newton steps has changed the coefficients or the objective by no more than rounding."""
-    eps = float(np.finfo(after.dtype).eps)
-    gained, moved = abs(objectives[0] - objectives[-1]), np.max(np.abs(after - before))
-    return bool(gained <= 4 * eps * objectives[-1] or moved <= eps**0.625 * np.max(np.abs(after)))
+    path: SparsityPath | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,130 +94,351 @@ class SparsityPath:
     ----------
     criterion : {"cv", "ebic"}
     table : dict of ndarray
-        One entry per sparsity tried, as columns: ``sparsity``; for ``"cv"`` ``score``, the mean held-out loss over the
-        sites (lower is better), ``excess``, its distance from the best, and ``standard_error`` of that distance over
-        the sites; for ``"ebic"`` ``loss``, ``ebic`` and ``n_coefficients``.
+        One entry per sparsity, as columns: ``sparsity``; for ``"cv"`` ``score``, the mean held-out loss over the sites
+        (lower is better), and its ``standard_error`` over the sites, or over the folds of a single one; for ``"ebic"``
+        ``loss``, ``ebic`` and ``n_coefficients``.
     chosen : int
-        The smallest sparsity whose excess is at most one standard error, or the one with the lowest EBIC.
-    site_scores : ndarray, shape (n_sparsities, n_units) or None
-        For ``"cv"``: the held-out loss of each site, or of each fold where there is one site.
+        The smallest sparsity whose score is within half a standard error of the best, or that of the lowest EBIC.
     """
 
     criterion: str
     table: dict[str, Array]
     chosen: int
-    site_scores: Array | None = None
 
     def plot(self, ax: Any = None) -> Any:
         """The criterion against the sparsity, with the choice marked; returns matplotlib's axes."""
         import matplotlib.pyplot as plt
 
-        ax = plt.subplots()[1] if ax is None else ax
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         cv = self.criterion == "cv"
         value, errors = self.table["score" if cv else "ebic"], self.table.get("standard_error")
         ax.errorbar(self.table["sparsity"], value, errors, fmt="o-", ms=4, capsize=2)
         ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
-        label = "held-out loss, with the standard error\nof its distance from the best" if cv else "EBIC"
+        label = "held-out loss and its\nstandard error over the sites" if cv else "EBIC"
         ax.set(xlabel="sparsity", ylabel=label, yscale="log" if cv and np.all(value > 0) else "linear")
         ax.legend()
         return ax
 
 
-def by_cross_validation(problem: Problem, recipe: Recipe, grid: list[int]) -> tuple[SparsityPath, SparseModel | None]:
-    """Each site holds out a fold of its rows at a time and sends the loss of the others' model on them.
+@dataclass(frozen=True, eq=False)
+class Recipe:
+    """How to fit: an estimator, for its parameters, the sites, and what is the same in every exchange with them.
 
-    All folds go along the path together, each with its own model of the step before, until `_PATIENCE` steps in a row
-    did not lower the mean over the sites. Then all rows go along it, up to the step before the choice: with the model
-    there, which is returned too, the fit is one of those that were judged.
+    `ridge` is the weight of half the squared norm of the coefficients beside the mean loss; `spent` adds up what every
+    exchange cost; `say` is told where the fit is, every round of the method, and the unit of its objective.
     """
-    rows, runs, n_folds = problem.rows, [], recipe.parameters.n_folds
-    folds = folds_of(rows, n_folds, recipe.seed)
-    for fold in range(n_folds):
-        trains, held = rows[folds != fold], rows[folds == fold]
-        if problem.own:  # a site without rows that train has no intercept to judge by
-            held = held[trains.counts[held.sites] > 0]
-        if len(held.sites) and np.any(trains.counts > problem.own):  # a single row has nothing beside its intercept
-            of_fold = problem.over(trains)
-            runs.append((of_fold, of_fold.federation_of(held), held.shares))
-    if not runs:
-        raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more folds or rows")
-    weights = np.array([shares for *_, shares in runs])
-    models: list[SparseModel | None] = [None] * len(runs)
-    totals: list[Array] = []  # for each sparsity, the weighted losses by fold and site
-    for tau in grid:
-        totals.append(np.zeros_like(weights))
-        for place, (of_fold, judges, _) in enumerate(runs):
-            models[place] = model = recipe.along(of_fold, tau, models[place]).model
-            totals[-1][place, judges.keys] = judges.objectives(model)[1] * weights[place, judges.keys]
-        if _stalled([total.sum() for total in totals]):
-            break
-    axis = 0 if np.count_nonzero(weights.sum(axis=0)) > 1 else 1
-    shares = weights.sum(axis=axis)
-    units = shares > 0
-    scores = np.array([total.sum(axis=axis)[units] / shares[units] for total in totals])
-    path = judged(np.array(grid[: len(totals)]), scores, shares[units] / shares.sum())
-    before = None
-    for tau in grid[: grid.index(path.chosen)]:
-        before = recipe.along(problem, tau, before).model
-    return path, before
 
+    given: Any
+    sites: Sites
+    seed: int
+    reduce: Reducer | None = None
+    say: Callable[[str, Run, float], None] = lambda words, run, unit: None
+    spent: Counter[str] = field(default_factory=Counter)
 
-def judged(sparsities: Array, scores: Array, shares: Array) -> SparsityPath:
-    """The smallest sparsity whose score is within one standard error of the best, both over the units.
+    @property
+    def loss(self) -> Any:
+        """The loss of the sites."""
+        return self.sites.shape.loss
 
-    Scores have a row for each sparsity and a column for each unit, and the shares of the units sum to one. The standard
-    error is that of the distance from the best, unit by unit: what all sparsities find hard at a site does not blur
-    their order.
-    """
-    mean, n_units = scores @ shares, len(shares)
-    excess, distances = mean - mean.min(), scores - scores[np.argmin(mean)]
-    squares = (distances - excess[:, None]) ** 2 @ shares**2
-    errors = np.sqrt(squares * n_units / max(n_units - 1, 1))
-    table = {"sparsity": sparsities, "score": mean, "excess": excess, "standard_error": errors}
-    return SparsityPath("cv", table, int(sparsities[np.flatnonzero(excess <= errors)[0]]), scores)
+    @property
+    def ridge(self) -> float:
+        """1 / (C W)."""
+        return float(1 / (self.given.C * self.sites.weight))
 
+    @property
+    def own(self) -> bool:
+        """Whether each site has an intercept of its own."""
+        return isinstance(self.given.fit_intercept, str)
 
-def by_ebic(problem: Problem, recipe: Recipe, grid: list[int]) -> tuple[SparsityPath, SparseModel | None]:
-    """The extended Bayesian information criterion with gamma = 1 along the path on all rows.
+    @property
+    def first(self) -> int:
+        """Whether a column for the intercept leads."""
+        return int(bool(self.given.fit_intercept) and not self.own)
 
-    Twice the negative log-likelihood (of the squared loss, n log of the mean squared error), plus k log n for k
-    coefficients and twice the log of the number of supports of tau among the p features (Chen and Chen, 2008). n is the
-    sum of the weights, less one for each site that has an intercept of its own: as many contrasts within sites are
-    left. Of C classes C - 1 have coefficients, because those of all are only known up to a common number. Returns the
-    model of the step before the choice too.
-    """
-    n, p = problem.weight, len(problem.factors)
-    contrasts = max(n - problem.own * problem.rows.n_sites, 1.0)
-    free = 1 - 1 / problem.loss.n_classes if isinstance(problem.loss, SoftmaxLoss) else 1.0
-    rows: list[tuple[float, ...]] = []
-    models: list[SparseModel | None] = [None]
-    for tau in grid:
-        models.append(model := recipe.along(problem, tau, models[-1]).model)
-        loss, k = problem.federation.objective(model), round(free * len(model.support))
-        squares = max(2 * loss * n / contrasts, 1e-300)
-        fit = contrasts * np.log(squares) if isinstance(problem.loss, SquaredLoss) else 2 * n * loss
+    @property
+    def selection(self) -> Selection:
+        """Features count once, and the intercept does not."""
+        always = (0,) * self.first
+        return PerAtom(always) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always)
+
+    def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
+        """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
+        with quiet():
+            result = whole(simulate(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options))
+        self.spent.update({name: result.history[name][-1] for name in _TOTALS})
+        if rounds and result.history["round"][-1] and not result.history["clients"][-1]:
+            raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
+        return result
+
+    def fit(self, sparsity: int | str, grid: Sequence[int]) -> Fit:
+        """A model of so many features, of ``"all"``, or of as many as ``"cv"`` or ``"ebic"`` choose on the grid."""
+        if self.given.private is not None:
+            return self.with_noise(int(sparsity))
+        units = self.agree()
+        path, history, n_rounds, method = None, None, 0, "all"
+        before = Counter(self.spent)
+        if sparsity != "all":
+            most, method = self.beyond(grid)
+            found, result = self.forward(units, None, most, method, self.given.rounds)
+            history, n_rounds = dict(result.history), int(result.history["round"][-1])
+            history |= {name: history[name] + before[name] for name in _TOTALS}
+            models = self.path(units, None, found)
+            if sparsity == "cv":
+                path = self.by_cross_validation(grid, most, method, units.said["unit"])
+            elif sparsity == "ebic":
+                path = self.by_ebic(grid, units, models)
+            sparsity = path.chosen if path else sparsity
+            model = models[min(int(sparsity), max(models))] if sparsity else self.base(units)
+        else:
+            if self.sites.shape.n_features > _DENSE:
+                expected = f'expected at most {_DENSE} with sparsity="all", which adds up their products'
+                raise ValueError(f"X has {self.sites.shape.n_features} features; {expected}")
+            start = self.base(units).dense()
+            model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+            sparsity = self.sites.shape.n_features
+        if (self.given.polish or method == "all") and len(model.atoms) > self.first:
+            model, closing = self.closed(units, model)
+        else:
+            closing = self.run(Solve(self._solver(self.ridge)), self.channel(units), 0, state=Point(model)).history
+        if history is None:
+            history = {name: column[:1] for name, column in closing.items()}
+        closing = closing | {name: np.array([float(self.spent[name] - history[name][-1])]) for name in _TOTALS}
+        history = with_closing_round(history, closing)
+        history["objective"] = objective = history["objective"] * units.said["unit"] ** 2
+        if objective[0] - objective[-1] <= 4 * float(np.finfo(self.sites.shape.dtype).eps) * objective[0]:
+            model = self.base(units)  # what lowers the objective by rounding only
+        table = self.in_the_table(units, model)
+        intercepts = self.intercepts(table) if self.own else None
+        if intercepts is not None:
+            table[0] = self.sites.shape.weights @ intercepts
+        return Fit(table, intercepts, units, method, int(sparsity), n_rounds, history, path)
+
+    def with_noise(self, sparsity: int) -> Fit:
+        """FedGradMP's rounds alone, on the table as it is: whatever else a fit asks for are exact sums."""
+        p = self.sites.shape.n_features
+        said = {"factors": np.ones(p), "centre": np.zeros(p), "level": 0.0, "unit": 1.0, "own": False}
+        units = Units(said, np.zeros(p, bool), [], np.zeros(1))
+        found, result = self.forward(units, None, sparsity, "fedgradmp", self.given.rounds)
+        n_rounds, table = int(result.history["round"][-1]), self.in_the_table(units, found)
+        return Fit(table, None, units, "fedgradmp", sparsity, n_rounds, result.history, None)
+
+    def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
+        """At how many features the path begins, and the method: one for the path, the folds and the fit."""
+        shape, method, largest = self.sites.shape, self.given.method, grid[-1]
+        least = round(self.sites.weight * min(shape.weights))  # a row of weight 2 counts as two rows
+        most = min(shape.n_features, max(_BEYOND, ceil(2.5 * largest)), round(self.sites.weight) // 3)
+        most = max(most, largest, 1)
+        if method == "auto":
+            method = "fedgradmp" if least > _ENOUGH * self.columns(most) else "shared"
+        elif method == "fedgradmp":  # as far as the rows of the smallest site reach
+            most = max(min(most, (least // _ENOUGH - 1) // 3), largest, 1)
+        return most, method
+
+    def columns(self, sparsity: int) -> int:
+        """The most that a client of FedGradMP solves for: 2 tau and tau features, or all, and the intercept."""
+        return min(3 * sparsity, self.sites.shape.n_features) + bool(self.given.fit_intercept)
+
+    def agree(self, fold: Sequence[int] | None = None) -> Units:
+        """Centres and scales from sums over the sites, of the rows that train; rows are never put together."""
+        given, shape = self.given, self.sites.shape
+        about = "own" if self.own else "mean" if given.fit_intercept else "zero"
+        sums = self.run(Moments(about), self.sites.channel(view_of(fold=fold), objectives=False)).state
+        (unit, mean, square, probe), p = sums, shape.n_features
+        rounding = sum(shape.rows) * np.finfo(np.float64).eps
+        whole_square = square + mean**2 * (about != "zero")
+        constant = (square <= rounding * square + rounding**2 * whole_square)[:p]
+        scales = np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if self.standardised else np.ones(p)
+        squared = isinstance(self.loss, SquaredLoss)
+        level = float((mean * unit)[p]) if squared and self.first else 0.0
+        shares = np.maximum((mean * unit)[p:], 1 / (2 * sum(shape.rows)))  # none is half a row
+        logs = np.zeros(1) if squared else np.log(shares)
+        start = (
+            logs - logs.mean() if isinstance(self.loss, SoftmaxLoss) else logs[1:] - logs[:1] if not squared else logs
+        )
+        units = {"factors": np.where(constant, 0, 1 / scales), "own": self.own, "level": level}
+        spread = float(np.sqrt(square[p]) * unit[p])  # targets in a power of two, so that no sum of theirs is large
+        units["unit"] = 2.0 ** round(np.log2(spread)) if squared and spread else 1.0
+        units["centre"] = (mean * unit)[:p] * self.first
+        order = np.lexsort((probe[:p], square[:p], constant))[: np.count_nonzero(~constant)]
+        ahead, behind = order[:-1], order[1:]
+        near = np.abs(probe[ahead] - probe[behind]) <= 1e-9 * np.sqrt(square[ahead])
+        near &= (unit[ahead] == unit[behind]) & np.isclose(square[ahead], square[behind], rtol=1e-9, atol=0)
+        alike = [(min(i, j), max(i, j)) for i, j in zip(ahead[near].tolist(), behind[near].tolist(), strict=True)]
+        return Units(units, constant, sorted(alike), start)
+
+    @property
+    def standardised(self) -> bool:
+        """Whether features compete in units of their standard deviation; of sparse ones the rare would win."""
+        given = self.given.standardize
+        return bool(given) if given != "auto" else not self.sites.sparse
+
+    def base(self, units: Units, ones: float = _ONES) -> SparseModel:
+        """The model without features: zero, or the intercept that gives every class its share of the rows."""
+        shape = self.loss.model_shape(self.first + self.sites.shape.n_features)
+        values = (units.start / ones).astype(self.sites.shape.dtype) if self.first else np.empty(0)
+        return SparseModel(np.arange(len(values)), values, shape)
+
+    def channel(self, units: Units, fold: Sequence[int] | None = None, ones: float = _ONES, tell: bool = True) -> Any:
+        """The sites in these units, which tell objectives or do not."""
+        return self.sites.channel(view_of(units.said | {"ones": ones * self.first}, fold), tell)
+
+    def forward(
+        self, units: Units, fold: Sequence[int] | None, most: int, method: str, rounds: int
+    ) -> tuple[SparseModel, Result]:
+        """The rounds of the method, from the model without features: the best model on record."""
+        given, ones = self.given, 1.0 if method == "fedgradmp" else _ONES
+        channel, base = self.channel(units, fold, ones), self.base(units, ones)
+        state: Any = base
+        if method == "fedgradmp":
+            how: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
+        else:
+            solver, state = OneStep(ridge=self._ridge), Shared(base)
+            how = SharedSupportGradMP(most, solver=solver, selection=self.selection, pruning="largest")
+        cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
+        watch: list[Any] = [lambda run: self.say(_words(fold), run, units.said["unit"] ** 2)]
+        watch += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
+        result = self.run(how, channel, rounds, cohort_size=cohort, state=state, watch=watch)
+        # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
+        goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
+        found = SparseModel.of(result.coefficients if goes_on else result.best.coefficients)
+        values = found.values.copy()
+        values[found.support < self.first * _outputs(found)] *= ones / _ONES
+        return SparseModel(found.support, values, found.shape), result
+
+    @property
+    def _ridge(self) -> float:
+        ridge = _FORWARD_RIDGE * self.ridge
+        return ridge if isinstance(self.loss, SquaredLoss) else max(ridge, _LEAST_RIDGE)
+
+    def path(self, units: Units, fold: Sequence[int] | None, found: SparseModel) -> dict[int, SparseModel]:
+        """The minimiser on the features that were found, and from its Hessian one feature after another less."""
+        solver, selection = self._solver(self._ridge), self.selection
+        support = selection.with_always(found.support, found.shape)
+        models = {0: self.base(units)}
+        if not len(found.atoms) > self.first:
+            return models
+        start = Point(SparseModel(support, found.on(support), found.shape))
+        point = self.run(Solve(solver), self.channel(units, fold, tell=False), state=start).state
+        b, count = point.model, selection.counted(support[support >= self.first * _outputs(found)], found.shape)
+        models[count] = b
+        for left, positions, values in backwards(b, point.curvature.astype(np.float64), selection):
+            models[left] = SparseModel(b.support[positions], values.astype(b.values.dtype), b.shape)
+        return models
+
+    def closed(self, units: Units, start: SparseModel) -> tuple[SparseModel, dict[str, Array]]:
+        """The minimiser on a support, from a model there."""
+        channel, passes = self.channel(units), 1 if isinstance(self.loss, SquaredLoss) else _PASSES
+        support = self.selection.with_always(_all_of(start.atoms, start), start.shape)
+        point = Point(SparseModel(support, start.on(support), start.shape))
+        begin: dict[str, Array] = {}
+        for _ in range(passes):
+            result = self.run(Solve(self._solver(self.ridge)), channel, state=Point(point.model))
+            point, objective, begin = result.state, result.history["objective"], begin or result.history
+            # Four Newton steps that gain less than a hundredth end at rounding: what is left is squared by each.
+            if passes == 1 or not objective[0] - objective[-1] > _GAIN * objective[-1]:
+                break
+        else:
+            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(start.atoms)} features"
+            advice = f"the closing exchanges {did}; a smaller C, or fewer features, makes them"
+            warnings.warn(advice, ConvergenceWarning, stacklevel=2)
+        return point.model, {name: np.append(begin[name][:1], column[-1:]) for name, column in result.history.items()}
+
+    def _solver(self, ridge: float) -> NewtonOnSupport:
+        return NewtonOnSupport(1, ridge) if isinstance(self.loss, SquaredLoss) else NewtonOnSupport(_STEPS, ridge)
+
+    def in_the_table(self, units: Units, model: SparseModel) -> Array:
+        """Intercept and coefficients in the units of the table, shape (1 + n_features, ...), in float64."""
+        standard = model.dense().astype(np.float64)
+        factors, first = np.asarray(units.said["factors"]), self.first
+        unit = units.said["unit"]
+        coef = (standard[first:].T * factors).T * unit
+        lead = (
+            standard[:first].sum(axis=0) * _ONES * unit + units.said["level"] - np.asarray(units.said["centre"]) @ coef
+        )
+        return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
+
+    def intercepts(self, table: Array) -> Array:
+        """Of each site its own; the mean of the others' for one that does not say."""
+        channel, coef = self.sites.channel(view_of(), objectives=False), SparseModel.of(table[1:])
+        n_sites = len(self.sites.shape.rows)
+        sums, said = self.run(Intercepts(n_sites), channel, state=(coef, np.zeros((2, n_sites)))).state[1]
+        found: Array = sums / np.where(said > 0, said, 1)
+        return np.where(said > 0, found, sums.sum() / said.sum())
+
+    def judged(self, tables: Sequence[Array], n_folds: int, unit: float) -> Array:
+        """Over the sites the mean of their losses, of the squares of these, and what each fold adds, at each size."""
+        intercepts = np.array([table[0].reshape(-1) for table in tables])
+        losses = np.zeros((2 + n_folds, len(tables) // max(n_folds, 1)))
+        state = Models(intercepts, tuple(SparseModel.of(table[1:]) for table in tables), losses)
+        channel = self.sites.channel(view_of(), objectives=False)
+        found: Array = self.run(HeldOut(n_folds, self.seed, self.own, unit**2), channel, state=state).state.losses
+        scales = np.full(len(found), unit**2)
+        scales[1] = unit**4
+        found *= scales[:, None]
+        return found
+
+    def by_cross_validation(self, grid: Sequence[int], most: int, method: str, unit: float) -> SparsityPath:
+        """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
+        n_folds, tables, learnt = self.given.n_folds, [], 0
+        for number in range(n_folds):
+            fold = (number, n_folds, self.seed)
+            units = self.agree(fold)
+            along = {0: self.base(units)}
+            if not units.constant.all():
+                found, _ = self.forward(units, fold, most, method, min(_FOLD_ROUNDS, self.given.rounds))
+                along, learnt = self.path(units, fold, found), learnt + 1
+            tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
+        if not learnt:
+            raise ValueError(
+                f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more folds or rows"
+            )
+        score, squares, *by_fold = self.judged(tables, n_folds, unit)
+        shares = self.sites.shape.weights
+        if len(shares) > 1:
+            spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
+        else:  # one site: over its folds
+            spread = n_folds * np.var(by_fold, axis=0, ddof=1)
+        return chosen(np.array(grid), score, np.sqrt(spread))
+
+    def by_ebic(self, grid: Sequence[int], units: Units, models: Mapping[int, SparseModel]) -> SparsityPath:
+        """The extended Bayesian information criterion with gamma = 1 along the path on all rows.
+
+        Twice the negative log-likelihood (of the squared loss, n log of the mean squared error), plus k log n for k
+        coefficients and twice the log of the number of supports of tau among the p features (Chen and Chen, 2008). n is
+        the sum of the weights, less one for each site that has an intercept of its own: as many contrasts within sites
+        are left. Of C classes C - 1 have coefficients, because those of all are only known up to a common number.
+        """
+        n, p, squared = self.sites.weight, self.sites.shape.n_features, isinstance(self.loss, SquaredLoss)
+        contrasts = max(n - self.own * len(self.sites.shape.rows), 1.0)
+        free = 1 - 1 / self.loss.n_classes if isinstance(self.loss, SoftmaxLoss) else 1.0
+        along = [models[min(tau, max(models))] for tau in grid]
+        loss = self.judged([self.in_the_table(units, one) for one in along], 0, units.said["unit"])[0]
+        k = np.array([round(free * len(one.support)) for one in along])
+        tau = np.array(grid)
+        fit = contrasts * np.log(np.maximum(2 * loss * n / contrasts, 1e-300)) if squared else 2 * n * loss
         supports = gammaln(p + 1) - gammaln(tau + 1) - gammaln(p - tau + 1)
-        rows.append((tau, loss, float(fit + k * np.log(contrasts) + 2 * supports), k))
-        if _stalled([row[2] for row in rows]):
-            break
-    names, columns = ("sparsity", "loss", "ebic", "n_coefficients"), map(np.array, zip(*rows, strict=True))
-    table = dict(zip(names, columns, strict=True))
-    best = int(np.argmin(table["ebic"]))
-    return SparsityPath("ebic", table, int(table["sparsity"][best])), models[best]
+        ebic = fit + k * np.log(contrasts) + 2 * supports
+        table = {"sparsity": tau, "loss": loss, "ebic": ebic, "n_coefficients": k}
+        return SparsityPath("ebic", table, int(tau[np.argmin(ebic)]))
 
 
-def _stalled(criteria: Sequence[float]) -> bool:
-    """Whether the last `_PATIENCE` steps of a path brought nothing."""
-    return len(criteria) - 1 - int(np.argmin(criteria)) >= _PATIENCE
+def chosen(sparsities: Array, score: Array, errors: Array) -> SparsityPath:
+    """The smallest sparsity whose score is within half a standard error of the best one's."""
+    best = int(np.argmin(score))
+    within = np.flatnonzero(score <= score[best] + errors[best] / 2)
+    table = {"sparsity": sparsities, "score": score, "standard_error": errors}
+    return SparsityPath("cv", table, int(sparsities[within[0]]))
 
 
-def folds_of(rows: Rows, n_folds: int, seed: int) -> Support:
-    """The fold of each row: each site deals its own at random, class by class where targets repeat, evenly."""
-    folds = np.empty(len(rows.sites), np.intp)
-    for site, own in rows.by_site():
-        rng, targets = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, site))), rows.targets[own]
-        order = rng.permutation(len(targets))
-        if len(np.unique(targets)) <= len(targets) // 2:
-            order = order[np.argsort(targets[order], kind="stable")]
-        folds[own][order] = (np.arange(len(order)) + rng.integers(n_folds)) % n_folds
-    return folds
+def _words(fold: Sequence[int] | None) -> str:
+    return "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
+
+
+def _outputs(model: SparseModel) -> int:
+    return int(np.prod(model.shape[1:], dtype=int))
+
+
+def _all_of(atoms: Support, base: SparseModel) -> Support:
+    """The positions of some atoms, each with all its outputs."""
+    positions: Support = np.add.outer(atoms * _outputs(base), np.arange(_outputs(base))).reshape(-1)
+    return positions

@@ -4,30 +4,39 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
-from sklearn.utils import check_random_state
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_consistent_length, check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
+from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..advice import advise, check_batches, check_rows
+from ..federation import check_cohort
 from ..frames import check_columns
+from ..layers.privacy import GaussianNoise
+from ..layers.secure_sums import SecureSum
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.support_solvers import Separated
-from ..models import Array, SparseModel
-from .fitting import Recipe, by_cross_validation, by_ebic
-from .problem import Problem, Rows, groups_of, some_of
+from ..models import Array
+from ..rounds import Reducer
+from ..shapes import Shape
+from .fitting import Fit, Recipe, Sites
 from .resampling import Bootstrap, bootstrapped
+from .sites import Table, groups_of, some_of
 
 __all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
 
 _COUNT = Interval(Integral, 1, None, closed="left")
+_SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 # Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
 # Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
 _ENOUGH = 2
@@ -38,94 +47,142 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     _parameter_constraints: dict[str, Any] = {
         "method": [StrOptions({"auto", "fedgradmp", "shared"})],
-        **dict.fromkeys(("fit_intercept", "standardize", "polish"), ["boolean"]),
+        "standardize": ["boolean", StrOptions({"auto"})],
+        **dict.fromkeys(("fit_intercept", "polish", "secure"), ["boolean"]),
         **dict.fromkeys(("rounds", "local_iterations", "min_rows"), [_COUNT]),
         **dict.fromkeys(("cohort_size", "batch_size"), [_COUNT, None]),
         "tol": [Interval(Real, 0, None, closed="left")],
+        "C": [Interval(Real, 0, None, closed="right")],
         "sparsities": ["array-like", None],
         "n_folds": [Interval(Integral, 2, None, closed="left")],
+        "private": [GaussianNoise, None],
         "random_state": ["random_state"],
     }
 
     def __init__(
         self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool | str = True,
-        standardize: bool = True, polish: bool = True, rounds: int = 20, tol: float = 1e-2,
+        standardize: bool | str = "auto", polish: bool = True, C: float = np.inf, rounds: int = 20, tol: float = 1e-2,
         cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, random_state: Any = None,
+        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
+        private: GaussianNoise | None = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         self.sparsity, self.method, self.fit_intercept, self.standardize = sparsity, method, fit_intercept, standardize
-        self.polish, self.rounds, self.tol, self.cohort_size, self.min_rows = polish, rounds, tol, cohort_size, min_rows
+        self.polish, self.C, self.rounds, self.tol, self.cohort_size = polish, C, rounds, tol, cohort_size
         self.local_iterations, self.batch_size, self.random_state = local_iterations, batch_size, random_state
-        self.sparsities, self.n_folds = sparsities, n_folds
+        self.sparsities, self.n_folds, self.min_rows = sparsities, n_folds, min_rows
+        self.secure, self.private = secure, private
 
     def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
         """Fit, with `coef_` of shape (n_outputs, n_features) and `intercept_` of shape (n_outputs,)."""
         self._validate_params()
         check_columns(X)
         given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
-        X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
+        try:
+            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
+        except ValueError as error:
+            raise _naming(error, X) from None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         labels, codes, weights = groups_of(X, groups, weights, self.min_rows)
-        grid = self._grid(X.shape[1], int(np.count_nonzero(weights)))
         targets, loss = self._targets(y, weights > 0)
-        problem = Problem(Rows.of(X, targets, weights, codes), loss, self.fit_intercept, self.standardize)
-        if constant := getattr(self, "feature_names_in_", np.arange(X.shape[1]))[problem.constant].tolist():
-            named = some_of(constant, 20)
-            warnings.warn(f"Features [{named}] are constant: their coefficients are zero.", stacklevel=3)
-        problem.federation.check_cohort(self.cohort_size)
-        self.groups_, rows = labels[np.unique(codes[weights > 0])], problem.rows.counts.tolist()
-        self.method_, self.sparsity_, before = self._settled_method(problem, grid[-1]), grid[0], None
-        ridge = 1 / (getattr(self, "C", np.inf) * problem.weight)
-        recipe = Recipe(self, self.method_, ridge, int(check_random_state(self.random_state).randint(2**31 - 1)))
-        if isinstance(self.sparsity, str):
-            choose = by_cross_validation if self.sparsity == "cv" else by_ebic
-            self.cv_, before = choose(problem, recipe, grid)
-            self.sparsity_ = self.cv_.chosen
-        model, self.n_iter_, history = recipe.along(problem, self.sparsity_, before)
-        self.history_ = history | {name: history[name] + size for name, size in problem.bytes.items()}
-        self._keep(problem, model)
+        sites = Table(X, targets, weights * self._class_weights(y, weights > 0), codes, loss)
+        self.groups_ = labels[np.unique(codes[weights > 0])]
+        self._fit_over(sites)
+        self._given = *given, weights, np.where(weights > 0, codes, -1)
+
+    def _fit_over(self, sites: Sites, say: Any = None) -> None:
+        """The same of sites, whoever they are, whose groups are known."""
+        shape, rows = sites.shape, list(sites.shape.rows)
+        check_cohort(self.cohort_size, len(rows))
+        grid = self._grid(shape.n_features, sum(rows))
+        recipe = Recipe(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer())
+        recipe = recipe if say is None else replace(recipe, say=say)
+        try:
+            fit = recipe.fit(self.sparsity if isinstance(self.sparsity, str) else grid[0], grid)
+        except Separated:
+            found = "The classes are separated without error on the features taken, so that their coefficients have no"
+            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
+        self._say_of(fit, shape)
+        self.method_, self.sparsity_, self.n_iter_, self.history_ = fit.method, fit.sparsity, fit.n_rounds, fit.history
+        if fit.path is not None:
+            self.cv_ = fit.path
+        model = fit.model.reshape(len(fit.model), -1)
+        self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
+        if fit.intercepts is not None:
+            self.intercepts_ = dict(zip(self.groups_.tolist(), fit.intercepts.tolist(), strict=True))
+        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
+        if not len(self.support_):
+            advise("no feature is in the model: none that was tried lowers the loss on all rows")
+        if isinstance(shape.loss, SquaredLoss):
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         if self.method_ == "fedgradmp":
             check_batches(self.batch_size, rows)
-            if isinstance(loss, SquaredLoss):
-                columns = problem.columns(self.sparsity_)
+            if isinstance(shape.loss, SquaredLoss):
+                columns = recipe.columns(self.sparsity_)
                 check_rows(columns, rows, _ENOUGH * columns)
-        self._given = *given, weights, np.where(weights > 0, codes, -1)
+
+    def fit_sites(self, sites: Sites, groups: Any, names: Any = None, classes: Any = None, say: Any = None) -> Any:
+        """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
+        self._validate_params()
+        if getattr(self, "class_weight", None) is not None:
+            raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
+        self.groups_, self.n_features_in_ = np.asarray(groups), sites.shape.n_features
+        if names is not None:
+            self.feature_names_in_ = np.asarray(names, object)
+        if classes is not None:
+            self.classes_ = np.asarray(classes)
+        self._fit_over(sites, say)
+        return self
+
+    def _reducer(self) -> Reducer | None:
+        """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
+        if self.private is None:
+            return SecureSum() if self.secure else None
+        exact = {"sparsity": isinstance(self.sparsity, str), "polish": self.polish, "secure": self.secure}
+        exact |= {"method": self.method == "shared"}
+        exact |= {"standardize": self.standardize is not False, "fit_intercept": self.fit_intercept is not False}
+        if wrong := [name for name, given in exact.items() if given]:
+            found = ", ".join(f"{name}={getattr(self, name)!r}" for name in wrong)
+            raise ValueError(
+                f"private is given with {found}: units, paths, masks and closing exchanges are exact sums, outside of "
+                "epsilon; expected an integer sparsity, another method than 'shared', and standardize, fit_intercept, "
+                "polish and secure False"
+            )
+        return self.private
+
+    def _say_of(self, fit: Fit, shape: Shape) -> None:
+        """Columns that have no part, or two of which are one; and rounds that ran out."""
+        names = np.asarray(getattr(self, "feature_names_in_", np.arange(shape.n_features))).tolist()
+        if constant := [names[j] for j in np.flatnonzero(fit.units.constant)]:
+            advise(f"Features [{some_of(constant, 20)}] are constant: their coefficients are zero.")
+        if pairs := [f"{names[j]!r} as {names[i]!r}" for i, j in fit.units.alike]:
+            more = f" and {len(pairs) - 10} more" * (len(pairs) > 10)
+            advise(f"Features are alike ({', '.join(pairs[:10])}{more}): which of them is in the model says nothing.")
+        objective = fit.history.get("objective", np.zeros(1))[: fit.n_rounds + 1]
+        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
+        if fit.n_rounds == self.rounds > 1 and (last > self.tol * all_of_them).any():
+            warnings.warn(
+                f"the rounds ran out: the last of {self.rounds} did more than tol={self.tol:g} of what all did to the "
+                "objective; with more rounds the features may be better",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _class_weights(self, y: Array, positive: Array) -> Any:
+        return 1.0
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
         fits, name = Interval(Integral, 0, n_features, closed="right"), type(self).__name__
-        allowed = {"sparsity": [fits, StrOptions({"cv", "ebic"}), None], "sparsities": [fits]}
+        allowed = {"sparsity": [fits, StrOptions({"all", "cv", "ebic"}), None], "sparsities": [fits]}
         validate_parameter_constraints(allowed, {"sparsity": self.sparsity}, name)
-        if not isinstance(self.sparsity, str):
-            return [min(10, n_features) if self.sparsity is None else self.sparsity]
+        if self.sparsity not in ("cv", "ebic"):
+            usual: dict[Any, int] = {None: min(10, n_features), "all": n_features}
+            return [usual.get(self.sparsity, self.sparsity)]  # type: ignore
         if self.sparsities is None:
-            steps = [*range(1, 21), *np.unique((20 * 1.2 ** np.arange(1, 10)).astype(int)).tolist()]
-            return [tau for tau in steps if tau <= min(n_features, max(n_rows // 2, 1))]
+            return [tau for tau in _SIZES if tau <= min(n_features, max(n_rows // 2, 1))]
         for tau in [*self.sparsities] or [0]:
             validate_parameter_constraints(allowed, {"sparsities": tau}, name)
         return sorted(set(map(int, self.sparsities)))
-
-    def _settled_method(self, problem: Problem, sparsity: int) -> str:
-        """One method for the whole path, its folds and the fit: the rows of the smallest site that trains decide."""
-        if self.method != "auto":
-            return self.method
-        rows = int(problem.rows.counts.min())
-        if self.sparsity == "cv":
-            rows -= -(-rows // self.n_folds)
-        return "fedgradmp" if rows > _ENOUGH * problem.columns(sparsity) else "shared"
-
-    def _keep(self, problem: Problem, model: SparseModel) -> None:
-        """The fitted model in the units of the table."""
-        first = int(problem.intercept)  # the column of ones leads
-        standard = model.dense().astype(np.float64).reshape(model.shape[0], -1).T
-        self.coef_ = standard[:, first:] * problem.factors
-        intercepts = problem.levels[:, None] + standard[:, :first].sum(axis=1) - problem.centres @ self.coef_.T
-        self.intercept_: Any = np.average(intercepts, axis=0, weights=problem.rows.shares)
-        if problem.own:
-            self.intercepts_ = dict(zip(self.groups_.tolist(), intercepts[:, 0].tolist(), strict=True))
-        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
-        if not len(self.support_):
-            advise("no feature is in the model: none that was tried lowers the loss on all rows")
 
     def _linear(self, X: Any) -> Array:
         """X coef' + intercept."""
@@ -165,39 +222,52 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     """Linear regression on a few features, fitted over groups that keep their rows to themselves.
 
-    Each group is one client. The groups send sums once, for common units; then FedGradMP, or its relative with a shared
-    support, finds the features, and a closing exchange solves least squares on them with the sums of all groups.
+    Each group is one client. The groups send sums, for common units; FedGradMP, or its relative with a shared support,
+    finds more features than are asked for; from the pooled Hessian on these one after another is dropped whose loss
+    raises the objective least; and a closing exchange solves on those that are left, with the sums of all groups.
 
     Parameters
     ----------
-    sparsity : int, {"cv", "ebic"} or None
-        tau, the number of features: from 1 to all. ``"cv"`` chooses it on rows that each group holds out, ``"ebic"``
-        by the extended Bayesian information criterion. None is 10, or all features where there are fewer.
+    sparsity : int, {"cv", "ebic", "all"} or None
+        tau, the number of features: from 0 to all. ``"cv"`` chooses it on rows that each group holds out, ``"ebic"``
+        by the extended Bayesian information criterion. ``"all"`` is the dense model beside it, least squares or ridge
+        by the same sums, for up to 5,000 features. None is 10, or all features where there are fewer.
     method : {"auto", "fedgradmp", "shared"}
-        ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group has no more than twice
-        as many rows as a client solves for coefficients: 3 tau, or all features, and an intercept. On a path this is
-        settled once, for its largest tau and, with ``"cv"``, the smallest rows that a group trains on.
+        Who finds the features: ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group
+        has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
+        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows. This is
+        settled once, for the path, its folds and the fit.
     fit_intercept : True, "per_group" or False
         ``"per_group"`` gives each group an intercept of its own: each centres its own rows, as the within estimator
-        for panel data does. `intercepts_` holds them, and `predict` uses their mean.
-    standardize : bool, default True
+        for panel data does. `intercepts_` holds them.
+    standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero, where there is no
-        intercept). The coefficients are in the units of the data in any case.
+        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win. The
+        coefficients are in the units of the data in any case.
     polish : bool, default True
         Whether a closing exchange solves on the support that was found.
+    C : float, default inf
+        The closing exchange adds half the squared norm of the coefficients (in standardised units, without the
+        intercept) to C times half the sum of squares: the ridge 1/C. ``np.inf`` adds nothing.
     rounds, tol : int, default 20, and float, default 1e-2
-        The most rounds; a run ends earlier where three in a row improve the objective by less than this fraction.
+        The most rounds; a run ends earlier where three in a row improve the objective by less than this fraction, and a
+        ConvergenceWarning says where the last of them still did more than this fraction of all.
     cohort_size, local_iterations, batch_size
-        As in `fgmp.simulate` and `fgmp.FedGradMP`.
+        As in `fgmp.simulate` and `fgmp.FedGradMP`, in the rounds.
     sparsities : sequence of int, optional
-        The path for ``"cv"`` and ``"ebic"``; 1 to 20 and then in steps of a fifth up to about 100 by default, no
-        further than the features and half the rows. It ends where five in a row brought nothing.
+        The sizes that ``"cv"`` and ``"ebic"`` choose from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the
+        features and half the rows.
     n_folds : int, default 5
-        Into how many folds each group deals its rows for ``"cv"``. Units, levels and models of a fold come from the
+        Into how many folds each group deals its rows for ``"cv"``. Units, features and models of a fold come from the
         rows that train.
     min_rows : int, default 5
         Groups with fewer rows send nothing and take no part, which a warning says: the mean of few rows is nearly a
         row. Without groups it has no meaning.
+    secure : bool, default False
+        Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
+    private : GaussianNoise, optional
+        FedGradMP's rounds alone, with this noise. Everything else that a fit asks for are exact sums, so that
+        `standardize`, `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -210,7 +280,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     sparsity_, method_, n_iter_ : int, str, int
         tau and the method, as given or chosen; and its rounds.
     history_ : dict of ndarray
-        As that of `fgmp.simulation.Result`; bytes include the sums for the units, the last entry the closing exchange.
+        As that of `fgmp.simulation.Result`. The first entry includes the sums for the units; the last one is of the
+        closing exchange, and its rounds and bytes are those of everything that was sent, a choice of tau included.
     cv_ : SparsityPath
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
     groups_ : ndarray
@@ -235,12 +306,29 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
             A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
         """
         self._fit(X, y, groups, sample_weight)
-        self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         return self
 
-    def predict(self, X: Any) -> Array:
-        """Predictions, shape (n_samples,)."""
-        return self._linear(X)
+    def predict(self, X: Any, groups: Any = None) -> Array:
+        """Predictions, shape (n_samples,).
+
+        Parameters
+        ----------
+        X : as in `fit`
+        groups : array_like, shape (n_samples,), optional
+            Whose row it is: with ``fit_intercept="per_group"`` the intercept is that of the group. Rows of groups that
+            took no part, and all rows where it is not given, get the mean intercept.
+        """
+        linear = self._linear(X)
+        if groups is None or not hasattr(self, "intercepts_"):
+            return linear
+        groups = np.asarray(groups).reshape(-1)
+        check_consistent_length(linear, groups)
+        known = [group in self.intercepts_ for group in groups.tolist()]
+        if not all(known):
+            strange = np.unique(groups[~np.array(known)]).tolist()
+            advise(f"groups [{some_of(strange, 5)}] took no part in the fit: their rows get the mean intercept")
+        own = [self.intercepts_.get(group, self.intercept_) for group in groups.tolist()]
+        return np.asarray(linear - self.intercept_ + np.array(own))
 
     def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
         return y.astype(np.float64, copy=False), SquaredLoss()
@@ -260,6 +348,8 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         As in `sklearn.linear_model.LogisticRegression`: the closing exchange adds half the squared norm of the
         coefficients (in standardised units, without the intercept) to C times the summed log loss. ``np.inf`` adds
         nothing; classes that a few features separate then have no finite model.
+    class_weight : dict, "balanced" or None
+        As in scikit-learn: what a row weighs by its class, beside `sample_weight`.
 
     Attributes
     ----------
@@ -268,28 +358,28 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
     intercept_, classes_ : ndarray, shape (1,) or (n_classes,); and (n_classes,)
     """
 
-    _parameter_constraints = SparseLinear._parameter_constraints | {"C": [Interval(Real, 0, None, closed="right")]}
+    _parameter_constraints = SparseLinear._parameter_constraints | {
+        "class_weight": [dict, StrOptions({"balanced"}), None]
+    }
 
     def __init__(
         self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool = True,
-        standardize: bool = True, polish: bool = True, C: float = 1.0, rounds: int = 20, tol: float = 1e-2,
+        standardize: bool | str = "auto", polish: bool = True, C: float = 1.0, rounds: int = 20, tol: float = 1e-2,
         cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, random_state: Any = None,
+        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
+        private: GaussianNoise | None = None, class_weight: Any = None, random_state: Any = None,
     ) -> None:  # fmt: skip
         super().__init__(
-            sparsity, method=method, fit_intercept=fit_intercept, standardize=standardize, polish=polish, rounds=rounds,
-            tol=tol, cohort_size=cohort_size, local_iterations=local_iterations, batch_size=batch_size,
-            sparsities=sparsities, n_folds=n_folds, min_rows=min_rows, random_state=random_state,
+            sparsity, method=method, fit_intercept=fit_intercept, standardize=standardize, polish=polish, C=C,
+            rounds=rounds, tol=tol, cohort_size=cohort_size, local_iterations=local_iterations, batch_size=batch_size,
+            sparsities=sparsities, n_folds=n_folds, min_rows=min_rows, secure=secure, private=private,
+            random_state=random_state,
         )  # fmt: skip
-        self.C = C
+        self.class_weight = class_weight
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
         """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
-        try:
-            self._fit(X, y, groups, sample_weight)
-        except Separated:
-            found = "The classes are separated without error on the features taken, so that their coefficients have no"
-            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
+        self._fit(X, y, groups, sample_weight)
         return self
 
     def decision_function(self, X: Any) -> Array:
@@ -315,6 +405,13 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         linear = self._linear(X)
         return linear if linear.shape[1] > 1 else np.column_stack([np.zeros_like(linear), linear])
 
+    def _class_weights(self, y: Array, positive: Array) -> Any:
+        if self.class_weight is None:
+            return 1.0
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])
+        places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
+        return weights[places]
+
     def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
         check_classification_targets(y)
         self.classes_ = np.unique(y[positive])  # a class of which every row has weight zero is not there
@@ -325,3 +422,21 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         if len(self.classes_) == 2:
             return np.where(codes == 1, 1.0, -1.0), LogisticLoss()
         return codes, SoftmaxLoss(len(self.classes_))
+
+
+def _naming(error: ValueError, X: Any) -> ValueError:
+    """An error about values that are no numbers, with the columns that hold them."""
+    if "contains NaN" not in str(error) or "X contains" not in str(error):
+        return error
+    columns = getattr(X, "columns", None)
+    bad = [j for j in range(np.shape(X)[1]) if _holds_nan(X[columns[j]] if columns is not None else X[:, j])]
+    names = [columns[j] if columns is not None else j for j in bad]
+    words = str(error).partition("\n")
+    return ValueError(f"{words[0]} (columns [{some_of(names, 10)}]){words[1]}{words[2]}") if bad else error
+
+
+def _holds_nan(column: Any) -> bool:
+    try:
+        return bool(np.isnan(np.asarray(column.todense() if hasattr(column, "todense") else column, float)).any())
+    except (TypeError, ValueError):
+        return False

@@ -61,11 +61,15 @@ class Bootstrap:
         return table | {name: part[outputs, features] for name, part in parts.items()}
 
     def plot(self, ax: Any = None, most: int = 20) -> Any:
-        """Inclusion frequencies of the `most` frequent features, those of the fit filled; returns matplotlib's axes."""
+        """Inclusion frequencies of the `most` frequent features, those of the fit filled; returns matplotlib's axes.
+
+        Features that no resample holds are not drawn.
+        """
         import matplotlib.pyplot as plt
 
-        ax = plt.subplots()[1] if ax is None else ax
-        order = np.argsort(-self.inclusion, kind="stable")[: check_integer("most", most)][::-1]
+        most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
+        ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * most), layout="constrained")[1] if ax is None else ax
+        order = np.argsort(-self.inclusion, kind="stable")[:most][::-1]
         colors = np.where(np.any(self.estimate != 0, axis=0)[order], "#0072B2", "white")
         ax.barh(np.arange(len(order)), self.inclusion[order], color=colors, edgecolor="#0072B2")
         ax.set_yticks(np.arange(len(order)), [self.names[j] for j in order])

@@ -65,7 +65,7 @@ class OverFlower:
 
     Attributes
     ----------
-    nodes : list of int
+    nodes, names : list of int, and of str
         Those of the clients, in the order of the ``partition-id`` that they say: their keys are 0, 1, ...
     refused : dict of int to str
         Nodes turned away, and what they said.
@@ -102,6 +102,11 @@ class OverFlower:
         other = copy.copy(self)
         other.settings, other.ask_objectives = _json(settings), check_truth("ask_objectives", ask_objectives)
         return other
+
+    @property
+    def missing(self) -> list[str]:
+        """The names of those who missed the last deadline."""
+        return [name for node, name in zip(self.nodes, self.names, strict=True) if node in self.post.silent]
 
     def serving(self, method: Method) -> OverFlower:
         """The channel for a method, which travels with the first question to each client."""
@@ -188,6 +193,7 @@ class OverFlower:
             raise TimeoutError(f"{len(taken)} clients said who they are; expected {n_clients}: {self.refused}")
         keys = {node: who["key"] if type(who.get("key")) is int else 2**63 for node, who in taken.items()}
         self.nodes = sorted(taken, key=lambda node: (keys[node], node))
+        self.names = [_named(taken[node], place) for place, node in enumerate(self.nodes)]
         rows = [taken[node]["rows"] for node in self.nodes]
         dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
         weights = np.array(rows if by_rows else [1] * len(rows))
@@ -258,6 +264,12 @@ class Post:
                 time.sleep(pause)
                 pause = min(1.5 * pause, _LONGEST)
         self._arrived.put((name, _refused("late", "no reply") if reply is None else reply))
+
+
+def _named(who: Mapping[str, Any], place: int) -> str:
+    """What a client calls itself, in one short line."""
+    name = who.get("name")
+    return " ".join(name.split())[:60] if isinstance(name, str) and name.split() else f"client {place}"
 
 
 def _question(call: Call | None) -> dict[str, Any]:

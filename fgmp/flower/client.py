@@ -37,7 +37,8 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
     Parameters
     ----------
     load : callable (context, settings) -> (features, targets)
-        Reads a client's own rows, at the client. Of a node's configuration, ``partition-id`` is its key.
+        Reads a client's own rows, at the client. Of a node's configuration, ``partition-id`` is its key, and ``name``
+        what the server calls it.
     masked_only : bool, default False
         Whether answers and objectives leave under masks only: a server that asks not with `SecureSum` gets none.
     mods : sequence of callable, optional
@@ -72,8 +73,8 @@ def _reply_to(message: Any, context: Any, load: Load, masked_only: bool, kinds: 
     if question == "who":
         rows = _loaded(context, load, asked)
         who: dict[str, Any] = {"rows": len(rows.targets), "features": rows.n_features, "dtype": rows.dtype.name}
-        key = context.node_config.get("partition-id")
-        return content_of(who | ({"key": key} if isinstance(key, int) else {}))
+        said = {"key": (context.node_config.get("partition-id"), int), "name": (context.node_config.get("name"), str)}
+        return content_of(who | {name: value for name, (value, kind) in said.items() if isinstance(value, kind)})
     if masked_only and "trip" not in asked:
         raise PermissionError("the server asks in the open; this client answers under masks only")
     told = _told(message, context)

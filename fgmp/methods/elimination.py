@@ -6,6 +6,7 @@ further message, and never ends above the best that the atoms of the last model 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..linear_systems import solve_definite, solve_semidefinite
 from ..models import Array, SparseModel, Support
 from ..selection import Selection
 
-__all__ = ["eliminated"]
+__all__ = ["backwards", "eliminated"]
 
 _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
 
@@ -54,12 +55,22 @@ def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int,
 
 def _backwards(b: SparseModel, hessian: Array, sparsity: int, selection: Selection) -> Array:
     """Which atoms of b are left."""
+    *_, (_, left, _) = backwards(b, hessian, selection, sparsity)
+    return np.isin(np.arange(len(hessian)), left)
+
+
+def backwards(
+    b: SparseModel, hessian: Array, selection: Selection, least: int = 1
+) -> Iterator[tuple[int, Support, Array]]:
+    """The whole path: how many atoms are left, which positions of b these are, and the minimiser on them.
+
+    It begins with one atom less than b has, or with `least`, and ends there.
+    """
     scale = np.sqrt(np.maximum(hessian.diagonal(), 0))
     scale[scale == 0] = 1
     inverse = np.linalg.inv(hessian / scale[:, None] / scale + _RIDGE * np.eye(len(scale)))
     values, left = b.values.astype(np.float64) * scale, np.arange(len(scale))
-    count = max(selection.counted(b.support, b.shape) - 1, sparsity)
-    while True:
+    for count in range(max(selection.counted(b.support, b.shape) - 1, least), least - 1, -1):
         sizes = SparseModel(b.support[left], np.abs(values) / np.sqrt(inverse.diagonal()), b.shape)
         stays = np.isin(sizes.support, selection.choose_of(sizes, count), assume_unique=True)
         gone, stay = np.flatnonzero(~stays), np.flatnonzero(stays)
@@ -68,9 +79,7 @@ def _backwards(b: SparseModel, hessian: Array, sparsity: int, selection: Selecti
             values = values[stay] - values[gone] @ across
             inverse = inverse[np.ix_(stay, stay)] - inverse[np.ix_(stay, gone)] @ across
             left = left[stay]
-        if count == sparsity:
-            return np.isin(np.arange(len(scale)), left)
-        count -= 1
+        yield count, left, values / scale[left]
 
 
 def _on(b: SparseModel, hessian: Array, mask: Array) -> tuple[Array, float]:

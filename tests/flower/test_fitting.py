@@ -1,0 +1,108 @@
+"""The estimators over Flower: the model of one process, bit for bit, from sites that show what they are asked for."""
+
+import numpy as np
+import pytest
+from here import Here
+from scipy import sparse
+from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
+
+import fgmp
+from fgmp.flower import fit_over, table_app
+
+CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
+IRIS = load_iris(return_X_y=True)
+CASES = [
+    (fgmp.FedGradMPClassifier(5, random_state=0), *CANCER),
+    (fgmp.FedGradMPClassifier("cv", sparsities=[2, 5, 12], n_folds=3, random_state=0), *CANCER),
+    (fgmp.FedGradMPClassifier("all"), *CANCER),
+    (fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1), *CANCER),
+    (fgmp.FedGradMPClassifier(2, fit_intercept=False), *IRIS),
+    (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
+    (fgmp.FedGradMPRegressor("ebic", secure=True), DIABETES[0], 1e5 * DIABETES[1]),
+    (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
+    (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
+]
+quiet = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
+
+
+def sites_of(X, y, groups, kind=Here, **options):
+    """A grid of nodes, each with a table of its own."""
+
+    def read(context, columns):
+        own = groups == context.node_config["partition-id"]
+        return X[own], y[own]
+
+    return kind([table_app(read, **options) for _ in np.unique(groups)])
+
+
+@quiet
+@pytest.mark.parametrize("estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else "")
+def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
+    groups, classes = np.random.default_rng(0).permutation(len(y)) % 4, None
+    if isinstance(estimator, fgmp.FedGradMPClassifier):
+        classes = np.unique(y).tolist()
+    told = []
+    grid = sites_of(X, y, groups, masked_only=estimator.secure)
+    there = fit_over(estimator, grid, 4, [f"x{j}" for j in range(X.shape[1])], classes=classes, report=told.append)
+    here = estimator.fit(X, y, groups=groups)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    np.testing.assert_array_equal(there.intercept_, here.intercept_)
+    assert (there.sparsity_, there.method_, there.n_iter_) == (here.sparsity_, here.method_, here.n_iter_)
+    for name in ("round", "bytes_up", "bytes_down"):
+        np.testing.assert_array_equal(there.history_[name], here.history_[name], err_msg=name)
+    if hasattr(here, "intercepts_"):
+        assert list(there.intercepts_.values()) == list(here.intercepts_.values())
+    assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [f"client {k}" for k in range(4)]
+    assert len(told) == (here.sparsity_ < X.shape[1]) * len(told) >= (estimator.sparsity != "all") * here.n_iter_
+
+
+@quiet
+def test_a_sparse_table_stays_sparse():
+    X, y = sparse.random_array((120, 300), density=0.05, rng=0, format="csr"), np.arange(120) % 2
+    groups = np.arange(120) % 3
+    there = fit_over(fgmp.FedGradMPClassifier(4), sites_of(X, y, groups), 3, range(300), classes=[0, 1], sparse=True)
+    np.testing.assert_array_equal(there.coef_, fgmp.FedGradMPClassifier(4).fit(X, y, groups).coef_)
+
+
+@quiet
+def test_who_is_missing_is_said_by_name():
+    X, y = CANCER
+    groups, told = np.arange(len(y)) % 3, []
+
+    class Named(Here):
+        def context(self, place):
+            made = super().context(place)
+            made.node_config["name"] = ("north", "coast", "valley")[place]
+            return made
+
+    grid = sites_of(X, y, groups, Named)
+
+    def report(line):
+        told.append(line)
+        grid.gone |= {2} if "round 1:" in line else set()
+
+    model = fit_over(fgmp.FedGradMPClassifier(3), grid, 3, range(30), classes=[0, 1], report=report, deadline=0.3)
+    assert model.groups_.tolist() == ["north", "coast", "valley"]
+    assert "missing" not in told[1] and told[2].endswith("; missing: valley") and "loss 0." in told[2]
+    assert model.history_["left_out"][-1] > 0
+
+
+def test_what_does_not_fit_is_said():
+    X, y = CANCER
+    groups, names = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)]
+
+    for estimator, classes, words in (
+        (fgmp.FedGradMPClassifier(3), None, "expected at least two labels for a classifier"),
+        (fgmp.FedGradMPRegressor(3), [0, 1], "and None for a regressor"),
+        (fgmp.FedGradMP(3), None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fit_over(estimator, sites_of(X, y, groups), 3, names, classes=classes)
+    with pytest.raises(ValueError, match="features has 29 names; the sites have 30 columns"):
+        fit_over(fgmp.FedGradMPClassifier(3), sites_of(X, y, groups), 3, names[1:], classes=[0, 1])
+    with pytest.raises(ValueError, match="class_weight is 'balanced'"):
+        balanced = fgmp.FedGradMPClassifier(3, class_weight="balanced")
+        fit_over(balanced, sites_of(X, y, groups), 3, names, classes=[0, 1])
+    for classes, sites in (([1, 2], groups), ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2))):
+        with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
+            fit_over(fgmp.FedGradMPClassifier(3), sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)
