@@ -64,18 +64,6 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
         alike(Federation.from_arrays(block, y.tolist(), loss), expected)
 
 
-def test_one_array_of_all_rows_is_not_copied():
-    X, ys = blocks(1000)
-    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)  # compiled loops are loaded once
-    tracemalloc.start()
-    federation = Federation.from_arrays(X, ys)
-    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10))
-    peak = tracemalloc.get_traced_memory()[1]
-    tracemalloc.stop()
-    assert peak < 0.1 * X.nbytes
-    assert all(np.shares_memory(client.features, X) for client in federation.clients)
-
-
 def spoiled(array, place, value):
     changed = np.array(array, dtype=float)
     changed[place] = value

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -135,8 +135,3 @@ class Faulty:
         may = np.isin(keys, fault.may_strike(self.over.shape.keys, call.streams, place))
         draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
         return may & (np.array(draws) < fault.probability)
-
-
-def negated(answer: Any, client: int) -> Any:
-    """An answer of the wrong sign, as a liar's: a `change` of `Changed`."""
-    return -answer if isinstance(answer, np.ndarray) else replace(answer, values=-answer.values)

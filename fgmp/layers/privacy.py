@@ -145,20 +145,7 @@ class GaussianNoise(Reducer):
 
 @dataclass(frozen=True)
 class Fitted(Reducer):
-    """A noise with its multiplier for one run, and the secret that it is drawn from.
-
-    Attributes
-    ----------
-    noise : GaussianNoise
-    multiplier : float
-        z.
-    weights : ndarray, shape (n_clients,)
-        The p_i.
-    sizes : (int, int)
-        Of a cohort, and the exchanges of a round.
-    secret : bytes
-        32 of them.
-    """
+    """A noise with its multiplier z for a run, the p_i, the sizes of a cohort and a round, and the secret."""
 
     noise: GaussianNoise
     multiplier: float

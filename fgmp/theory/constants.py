@@ -99,11 +99,6 @@ class ClientConstants:
             raise ValueError(f"{name} is not known; expected {_UNKNOWN[name]}, for {purpose}")
         return values
 
-    @property
-    def zeta_squared(self) -> float:
-        """zeta*^2 = sum p_i ||grad f_i(x*)||^2 (Assumption 3)."""
-        return float(self.weights @ self.known("whole_gradient", "zeta*"))
-
 
 @dataclass(frozen=True, kw_only=True)
 class TheoremParameters:
