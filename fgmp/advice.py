@@ -14,8 +14,6 @@ from contextlib import contextmanager
 
 from .checks import check_integer
 
-__all__ = ["AdviceWarning", "advise", "check_batches", "check_rows", "quiet"]
-
 _HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 

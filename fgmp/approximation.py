@@ -18,8 +18,6 @@ from .models import Array, Support
 from .pursuit import matching_pursuit
 from .selection import largest
 
-__all__ = ["Approximation", "approx_tau"]
-
 _EXHAUSTIVE = 20_000
 # An atom of which others leave less, as a share of its squared norm, depends on them.
 _DEPENDENT = 1e-10

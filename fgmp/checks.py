@@ -15,28 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = [
-    "Seed",
-    "as_array",
-    "check_array",
-    "check_integer",
-    "check_kind",
-    "check_mapping",
-    "check_number",
-    "check_option",
-    "check_protocol",
-    "check_seed",
-    "check_sequence",
-    "check_shape",
-    "check_sparse",
-    "check_truth",
-    "precision_of",
-    "settle_integer",
-    "settle_number",
-    "settle_truth",
-    "shown",
-]
-
 Seed = int | np.random.Generator | None
 
 _LONGEST = 200

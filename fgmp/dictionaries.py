@@ -20,8 +20,6 @@ from .linear_systems import SMALLEST_SHARE, solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
 
-__all__ = ["Coordinates", "Dictionary", "StandardBasis", "check_dictionary", "gaussian_dictionary"]
-
 
 class Coordinates(NamedTuple):
     """Orthonormal coordinates z of the span of some atoms: alpha = to_coefficients z, z = from_coefficients alpha."""

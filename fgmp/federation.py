@@ -31,8 +31,6 @@ from .models import Array, SparseModel, Support, dense
 from .shapes import Shape, scaled
 from .sparse_features import SparseFeatures, stacked
 
-__all__ = ["Client", "Federation", "check_federation", "minibatches"]
-
 _MOST = 2**31 - 1
 
 

@@ -11,8 +11,6 @@ from .checks import as_array, check_array, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
 
-__all__ = ["Labels", "coded_for", "takes_labels"]
-
 Labels = tuple[Any, Any]
 _LABELS = (str, bytes, int, float, np.bool_, np.number)
 

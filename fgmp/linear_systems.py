@@ -13,8 +13,6 @@ from scipy.linalg import lapack, solve_triangular
 
 from .models import Array
 
-__all__ = ["SMALLEST_SHARE", "fill_shifts", "least_squares", "newton_direction", "solve_definite", "solve_semidefinite"]
-
 _CHOLESKY = {
     np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
     np.dtype(np.float32): (lapack.sposv, lapack.spotrs),

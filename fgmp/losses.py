@@ -12,8 +12,6 @@ from scipy.special import expit
 from .checks import check_protocol, settle_integer, settle_number, settle_truth
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "check_loss", "loss_named", "misclassified"]
-
 
 class Loss(Protocol):
     """What a method needs of a loss l(z, y): its derivatives in the prediction z, row by row.

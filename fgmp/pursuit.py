@@ -6,8 +6,6 @@ import numpy as np
 
 from .models import Array, Support
 
-__all__ = ["matching_pursuit"]
-
 # A residual below so many roundings of the signal is one.
 ROUNDINGS = 64
 

@@ -18,8 +18,6 @@ from .losses import Loss
 from .models import Array, Support, length_of
 from .sparse_features import SparseFeatures
 
-__all__ = ["RestrictedProblem", "inner", "shift_directions"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
@@ -59,11 +57,6 @@ class RestrictedProblem:
     def size(self) -> int:
         """Number of coordinates k."""
         return int(self.columns.shape[1])
-
-    @property
-    def answers(self) -> tuple[int, ...]:
-        """Shape of the predictions."""
-        return (len(self.targets),)
 
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
@@ -260,11 +253,6 @@ class _SeveralOutputs(RestrictedProblem):
     def size(self) -> int:
         """Number of coordinates k."""
         return len(self.places) if self.coordinates is None else int(self.coordinates.to_coefficients.shape[1])
-
-    @property
-    def answers(self) -> tuple[int, ...]:
-        """Shape of the predictions."""
-        return (len(self.targets), self.n_outputs)
 
     def predictions(self, z: Array) -> Array:
         """The predictions on all rows, one contiguous column for each output."""

@@ -24,22 +24,6 @@ from .selection import PER_OUTPUT, Selection
 from .shapes import Shape
 from .wire import n_bytes
 
-__all__ = [
-    "Answers",
-    "Call",
-    "Channel",
-    "Exchange",
-    "Form",
-    "Mean",
-    "Method",
-    "Missing",
-    "Reduced",
-    "Reducer",
-    "Step",
-    "Streams",
-    "iterate",
-]
-
 State = Any
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
@@ -290,20 +274,11 @@ class Call(NamedTuple):
 
 
 class Channel(Protocol):
-    """Who carries messages to clients: a federation, whose clients are at hand, or something around one, or machines.
-
-    Attributes
-    ----------
-    shape : Shape
-        Of the clients in the coordinates of the method.
-    weights : ndarray, shape (n_clients,)
-    truth : ndarray or None
-        x#, where it is known.
-    """
+    """Who carries messages to clients: a federation, whose clients are at hand, a layer around one, or machines."""
 
     @property
     def shape(self) -> Shape:
-        """Of the clients."""
+        """Of the clients, in the coordinates of the method."""
 
     @property
     def weights(self) -> Array:
@@ -311,7 +286,7 @@ class Channel(Protocol):
 
     @property
     def truth(self) -> Array | None:
-        """The model that made the data."""
+        """x#, the model that made the data, where it is known."""
 
     def serving(self, method: Any) -> Any:
         """The channel for a method."""

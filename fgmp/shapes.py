@@ -13,8 +13,6 @@ from .checks import check_array, check_integer, check_kind, check_sequence, prec
 from .losses import Loss, check_loss
 from .models import Array
 
-__all__ = ["Shape", "scaled"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Shape:

@@ -17,8 +17,6 @@ from .models import Array, SparseModel, Support, dense
 from .rounds import Channel, Mean, Method, Reducer, State, Step, Streams, iterate
 from .watching import History, Run, watchers_of
 
-__all__ = ["Estimate", "Result", "simulate"]
-
 
 class Estimate(NamedTuple):
     """A model that a run recorded, as in `Result`; when, 0 is the start; its objective, nan where none is recorded."""

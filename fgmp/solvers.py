@@ -7,7 +7,6 @@ paper's signals, whatever the dictionary; only `SGD` works on the coefficients, 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,18 +19,6 @@ from .linear_systems import fill_shifts, least_squares, newton_direction
 from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, length_of, unit_of
 from .restricted import RestrictedProblem, inner
-
-__all__ = [
-    "SGD",
-    "SVRG",
-    "Exact",
-    "GradientDescent",
-    "Newton",
-    "Solver",
-    "check_solver",
-    "minimise_on",
-    "solver_for",
-]
 
 _LIMIT = 10_000
 
@@ -216,14 +203,9 @@ class SGD:
             if curvature == 0:
                 return start
             rate = 1 / curvature
-        for rows in self.minibatches(len(problem.targets), rng):
+        for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
             z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
-
-    def minibatches(self, n_rows: int, rng: np.random.Generator) -> Iterator[Support | None]:
-        """The rows of each step; None is all rows."""
-        size = None if self.batch_size is None else min(self.batch_size, n_rows)
-        return minibatches(rng, n_rows, size, self.steps)
 
 
 @dataclass(frozen=True)

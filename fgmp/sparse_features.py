@@ -12,8 +12,6 @@ from scipy import sparse
 
 from .models import Array, Support
 
-__all__ = ["SparseFeatures", "stacked"]
-
 
 class _ByColumn(NamedTuple):
     """The entries of a matrix in the order of their columns: where each is stored, its row and its column."""

@@ -21,8 +21,6 @@ from .checks import check_integer, check_kind, check_mapping, check_number, chec
 from .models import Array, SparseModel, Support, dense
 from .rounds import Channel, Method, Reducer, State, Step, Streams
 
-__all__ = ["Bar", "Checkpoint", "History", "Run", "stop_at", "stop_when_stalled"]
-
 _PAUSE = 60.0
 
 

@@ -8,8 +8,6 @@ import numpy as np
 
 from .models import Array, SparseModel
 
-__all__ = ["from_wire", "n_bytes", "to_wire"]
-
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
 

@@ -18,8 +18,6 @@ from .downloads import DOWNLOADS, locate
 from .synthetic import seeded
 from .writers import femnist_writers, mnist_writers
 
-__all__ = ["DigitsByWriter", "digits_by_writer"]
-
 Hand = tuple[Array, Array]  # pixels and labels
 
 # Training clients, test clients, digits for each of them; the paper's numbers where there are writers.

@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ..checks import check_option
 
-__all__ = ["DOWNLOADS", "DataFile", "data_folder", "fetch", "locate"]
-
 
 class DataFile(NamedTuple):
     """A file to download, by its sha256, and the members that are read in the end where it is an archive."""

@@ -14,8 +14,6 @@ from ..checks import check_integer
 if TYPE_CHECKING:  # imported where they are used, so that `import fgmp` stays light
     from PIL import Image
 
-__all__ = ["load_video", "photo_clip"]
-
 Grey = NDArray[np.float64]
 
 # Rec. 601, as Pillow and FFmpeg have it.

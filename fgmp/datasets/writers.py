@@ -14,8 +14,6 @@ import numpy as np
 
 from ..models import Array
 
-__all__ = ["Writers", "femnist_writers", "mnist_writers"]
-
 
 class Writers(NamedTuple):
     """Digits by writer: the shape of an image, how many each wrote, and pixels, from 0, paper, to 1, and labels."""

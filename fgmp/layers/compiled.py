@@ -19,8 +19,6 @@ from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import Array, SparseModel, SparseModels, Support
 from ..selection import Overall, PerAtom, PerOutput
 
-__all__ = ["descent_twin", "pursuit_twin"]
-
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 Twin = Callable[..., "Sequence[Any] | None"]
 

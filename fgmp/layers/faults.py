@@ -12,8 +12,6 @@ from ..checks import check_integer, check_number, check_sequence, settle_number,
 from ..models import Support
 from ..rounds import Call, Channel, Message, Method, Streams
 
-__all__ = ["Changed", "DropOut", "Faulty"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class DropOut:

@@ -13,8 +13,6 @@ from typing import Any
 import numba
 import numpy as np
 
-__all__ = ["cohort_descent", "cohort_pursuit", "keyed_uniforms", "row_products"]
-
 Array = np.ndarray[Any, Any]
 _MOST = 256  # unknowns of a system; with more, LAPACK is faster
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)

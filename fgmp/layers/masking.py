@@ -17,8 +17,6 @@ import numpy as np
 from ..models import Array
 from .primitives import SECRET, agreed, joined, opened, public_key, sealed, shared, stream
 
-__all__ = ["SHARING", "TRIPS", "UNMASKING", "UPLOAD", "Member", "TooFew", "Unmasked", "masked_sum", "sum_under_masks"]
-
 # Before which trip a client may be lost; the first, publishing keys, is how it takes part at all.
 SHARING, UPLOAD, UNMASKING = 1, 2, 3
 # The methods of a `Member`, in their order, and what each of them is told.

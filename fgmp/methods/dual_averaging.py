@@ -16,8 +16,6 @@ from ..rounds import Exchange, Form
 from ..shapes import Shape
 from .rivals import L1Penalised
 
-__all__ = ["FastFedDualAvg", "FedDualAvg"]
-
 
 class Dual(NamedTuple):
     """The dual variable z and the number of rounds so far: what travels, too."""

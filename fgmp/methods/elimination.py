@@ -10,8 +10,6 @@ from ..linear_systems import solve_definite, solve_semidefinite
 from ..models import Array, SparseModel, Support
 from ..selection import Selection
 
-__all__ = ["eliminated"]
-
 _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
 
 

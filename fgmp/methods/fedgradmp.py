@@ -18,8 +18,6 @@ from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
 from ..solvers import Exact, Solver, check_solver, minimise_on, solver_for
 
-__all__ = ["FedGradMP"]
-
 
 @dataclass(frozen=True)
 class FedGradMP(Method):

@@ -31,8 +31,6 @@ from .shared_support import SharedSupportGradMP
 from .sketches import CountSketch, LargestEntries
 from .support_solvers import GradientsOnSupport, LocalSteps, NewtonOnSupport
 
-__all__ = ["Written", "from_json", "to_json"]
-
 _VERSION = 1
 _METHODS = (FedAvg, FedDualAvg, FastFedDualAvg, FedGradMP, FedHT, FedIterHT, FedMid, SharedSupportGradMP)
 _PARTS = (Mean, Median, TrimmedMean, SecureSum, CountSketch, LargestEntries, Overall, PerAtom, PerOutput)

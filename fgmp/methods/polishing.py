@@ -20,8 +20,6 @@ from ..simulation import Result, simulate, whole
 from ..watching import History
 from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 
-__all__ = ["OnSupport", "polish", "with_closing_round"]
-
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
 
 

@@ -21,8 +21,6 @@ from ..rounds import Exchange, Form, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
 
-__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrder", "L1Penalised"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FirstOrder(Method):

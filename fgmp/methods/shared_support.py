@@ -19,8 +19,6 @@ from .elimination import eliminated
 from .sketches import CountSketch, LargestEntries, Question, check_identify
 from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 
-__all__ = ["Shared", "SharedSupportGradMP"]
-
 
 class Shared(NamedTuple):
     """x_t, the number of finished rounds, and while a round is under way the point on the merged support."""

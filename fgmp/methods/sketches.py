@@ -16,8 +16,6 @@ from ..models import Array, SparseModel
 from ..rounds import Form
 from ..selection import Selection
 
-__all__ = ["CountSketch", "Hashes", "LargestEntries", "Question", "check_identify"]
-
 
 class Question(NamedTuple):
     """What clients and server know alike: tau, what counts, the norms, the seed, and the round, from 0."""

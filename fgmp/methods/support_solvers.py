@@ -23,8 +23,6 @@ from ..rounds import Form
 from ..shapes import Shape
 from ..solvers import Solver, check_solver, minimise_on
 
-__all__ = ["LocalSteps", "NewtonOnSupport", "Point", "Separated", "SupportSolver", "GradientsOnSupport"]
-
 # Each is an exchange.
 _MOST = 100_000
 

@@ -11,8 +11,6 @@ from ..checks import check_array, settle_number
 from ..models import Array
 from .lemmas import check_theta
 
-__all__ = ["ClientConstants", "TheoremParameters"]
-
 _UNKNOWN = {
     "upper_squared": "the mean square over minibatches of the smoothness of the whole gradient at 2 tau",
     "whole_gradient": "||grad f_i(x*)||^2",

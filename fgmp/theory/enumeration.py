@@ -13,8 +13,6 @@ from ..models import Array
 from .measured import check_least_squares, dense
 from .spectra import MOST_SUPPORTS
 
-__all__ = ["sparse_minimiser"]
-
 
 def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
     """The minimiser of f = sum p_i f_i over all x with at most `sparsity` nonzeros, exactly.

@@ -20,16 +20,6 @@ from ..sparse_features import SparseFeatures
 from .constants import ClientConstants
 from .spectra import MOST_SUPPORTS, restricted_constants
 
-__all__ = [
-    "check_least_squares",
-    "dense",
-    "gaussian_width",
-    "gaussian_width_bound",
-    "heterogeneity",
-    "measure_constants",
-    "minibatch_variance",
-]
-
 
 def measure_constants(
     federation: Federation,

@@ -21,16 +21,6 @@ from ..dictionaries import Dictionary, StandardBasis
 from ..models import Array
 from ..selection import largest
 
-__all__ = [
-    "MOST_SUPPORTS",
-    "RestrictedConstants",
-    "inner_restricted_constants",
-    "outer_restricted_constants",
-    "restricted_constants",
-    "rip_constant",
-    "stable_rank",
-]
-
 MOST_SUPPORTS = 200_000
 _AT_ONCE = 20_000
 

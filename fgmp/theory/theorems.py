@@ -15,15 +15,6 @@ from ..models import Array
 from .constants import ClientConstants, TheoremParameters
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
 
-__all__ = [
-    "ConvergenceBound",
-    "objective_bound",
-    "theorem1",
-    "theorem_inexact",
-    "theorem_partial_participation",
-    "theorem_unbounded_variance",
-]
-
 _EXACT = TheoremParameters()
 
 
