@@ -153,32 +153,16 @@ class RestrictedProblem:
     def within(self, accuracy: float | None, predictions: Array, gradient: Array) -> bool:
         """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
 
-        Exact for the squared loss, whose Hessian is constant (directions of no curvature are directions in which
-        every point is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
+        is a minimiser); for other losses the Hessian at z stands for the one on the way.
         """
         if accuracy is None:
             return False
         if not self.size:
             return True
-        eigenvalues, directions = np.linalg.eigh(self.hessian(predictions))
-        share = len(eigenvalues) * float(np.finfo(eigenvalues.dtype).eps)
-        clear = eigenvalues > share * eigenvalues[-1]
-        faint = self._curvatures_of(directions[:, ~clear], predictions, share)
-        positive = np.concatenate([faint[faint > 16 * share**2 * float(eigenvalues[-1])], eigenvalues[clear]])
+        curvatures = np.linalg.eigvalsh(self.hessian(predictions))
+        positive = curvatures[curvatures > len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]]
         return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
-
-    def _curvatures_of(self, directions: Array, predictions: Array, share: float) -> Array:
-        """The curvatures in a subspace that are above a share of what its images could have, from these images.
-
-        They may be far below the rounding of the Hessian; where a loss does not notice an image there are none.
-        """
-        if not directions.size:
-            return np.zeros(0)
-        images = [self.predictions(direction) for direction in directions.T]
-        bent = [self.loss.curvature(predictions, self.targets, image) * self.row_weight for image in images]
-        curvatures: Array = np.linalg.eigvalsh([[inner(image, other) for other in bent] for image in images])
-        most = max(inner(image, image) for image in images) * self.loss.smoothness * self.row_weight
-        return curvatures[curvatures > share * most]
 
     def largest_curvature(self, iterations: int = 12) -> float:
         """An estimate of the largest eigenvalue of a Hessian by Lanczos iterations; zero where there is no curvature.

@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
+from fgmp.federation import minibatches
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
@@ -245,7 +246,7 @@ def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
     np.testing.assert_allclose(end.values, by_hand)
     batch = fgmp.SGD(1, batch_size=4, learning_rate=rate)
     rng = np.random.default_rng(3)
-    (rows,) = batch.minibatches(12, np.random.default_rng(3))
+    (rows,) = minibatches(np.random.default_rng(3), 12, 4, 1)
     end = minimise_on(start.support, client, StandardBasis(), batch, start, rng)
     np.testing.assert_allclose(end.values, 1 - rate * As[1][rows].T @ (As[1][rows] @ np.ones(6) - ys[1][rows]))
 
