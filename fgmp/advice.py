@@ -1,7 +1,6 @@
-"""Warnings that say what a run does badly and what to do about it, each at most once a run.
+"""Warnings that say what a run does badly and what to do about it, each at most once a run, in the main process.
 
-All are `AdviceWarning`: ``warnings.simplefilter("ignore", fgmp.AdviceWarning)`` quiets them. They
-speak in the main process only: a study that deals its runs to the processes of joblib reads histories, not messages.
+``warnings.simplefilter("ignore", fgmp.AdviceWarning)`` quiets them.
 """
 
 from __future__ import annotations
@@ -14,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from .checks import check_integer
-
-__all__ = ["AdviceWarning", "advise", "check_batches", "check_rows", "quiet"]
 
 _HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
@@ -43,14 +40,7 @@ def quiet() -> Iterator[None]:
 
 
 def check_batches(batch_size: int | None, rows: Sequence[int]) -> None:
-    """Say which clients have fewer rows than a minibatch; raise a ValueError where all have.
-
-    Parameters
-    ----------
-    batch_size : int or None
-    rows : sequence of int
-        The rows of each client.
-    """
+    """Say which clients have fewer rows than a minibatch; raise a ValueError where all have."""
     if batch_size is None:
         return
     check_integer("batch_size", batch_size, at_most=max(rows), why="the rows of the largest client")
@@ -63,17 +53,7 @@ def check_batches(batch_size: int | None, rows: Sequence[int]) -> None:
 
 
 def check_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
-    """Say which clients have too few rows for the coefficients that they solve for.
-
-    Parameters
-    ----------
-    coefficients : int
-        3 tau and what always stays, or all there are.
-    rows : sequence of int
-        The rows of each client.
-    most : int, optional
-        How many rows are still too few: as many as coefficients by default, with which a client fits anything.
-    """
+    """Say which clients have at most `most` rows, by default as many as the coefficients that they solve for."""
     most = coefficients if most is None else most
     small = [count for count in rows if count <= most]
     if small:

@@ -1,7 +1,4 @@
-"""approx_tau of a signal, with the eta that it reached: how far the selection is from the best one.
-
-Only for looking: methods select by their dictionary and `selection`, and never ask for eta.
-"""
+"""approx_tau of a signal, with the eta that it reached: only for looking, methods select by their dictionary."""
 
 from __future__ import annotations
 
@@ -20,8 +17,6 @@ from .dictionaries import Dictionary, StandardBasis, check_dictionary
 from .models import Array, Support
 from .pursuit import matching_pursuit
 from .selection import largest
-
-__all__ = ["Approximation", "approx_tau"]
 
 _EXHAUSTIVE = 20_000
 # An atom of which others leave less, as a share of its squared norm, depends on them.
@@ -125,16 +120,9 @@ def _distance(dictionary: Dictionary, w: Array, support: Support) -> float:
 def _exchange_atoms(dictionary: Dictionary, cosines: Array, support: Support) -> list[int]:
     """The atoms after exchanging single ones for as long as that explains more of the signal.
 
-    All exchanges are tried at once, in k^2 d multiplications for k of d atoms. With G the inner products of the atoms
-    taken (norm one), g = G^-1 <a, w> their coefficients and H = G^-1: without atom i they explain g_i^2 / H_ii less,
-    <a_j, residual> grows by g_i b_ij / H_ii, and the squared norm that they leave of an atom a_j grows by
-    b_ij^2 / H_ii, where b_ij is the coefficient of atom i in the projection of a_j. Atoms that depend on one another
-    stay as they are.
-
-    Parameters
-    ----------
-    cosines : ndarray, shape (n_atoms,)
-        Inner products of the signal with the atoms scaled to norm one.
+    All exchanges are tried at once. With g the coefficients of the atoms taken and H the inverse of their Gram matrix:
+    without atom i they explain g_i^2 / H_ii less, <a_j, residual> grows by g_i b_ij / H_ii, and the squared norm that
+    they leave of an atom a_j by b_ij^2 / H_ii, where b_ij is the coefficient of atom i in the projection of a_j.
     """
     current, best, explained = np.sort(support), list(np.sort(support)), -1.0
     while len(current):

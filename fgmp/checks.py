@@ -15,29 +15,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
-__all__ = [
-    "Seed",
-    "as_array",
-    "check_array",
-    "check_integer",
-    "check_kind",
-    "check_mapping",
-    "check_number",
-    "check_option",
-    "check_protocol",
-    "check_real",
-    "check_seed",
-    "check_sequence",
-    "check_shape",
-    "check_sparse",
-    "check_truth",
-    "precision_of",
-    "settle_integer",
-    "settle_number",
-    "settle_truth",
-    "shown",
-]
-
 Seed = int | np.random.Generator | None
 
 _LONGEST = 200
@@ -62,19 +39,7 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 
 def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
-    """Return `value` as an int, or raise a ValueError that names it.
-
-    Parameters
-    ----------
-    name : str
-        The argument as the user wrote it.
-    value : object
-        What came.
-    at_least, at_most : int
-        The bounds, both included; ``at_most=None`` is no upper bound.
-    why : str
-        What the bound is, for the message: ``"the number of clients"``.
-    """
+    """Return `value` as an int within the bounds; `why` says what they are: ``"the number of clients"``."""
     expected = f"an integer of at least {at_least}"
     if at_most is not None:
         expected = f"an integer from {at_least} to {at_most}"
@@ -170,14 +135,6 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
     return array
 
 
-def check_real(name: str, value: ArrayLike) -> NDArray[np.float64]:
-    """Return `value` as an array of float64, of which some may be nan or infinite."""
-    array = as_array(name, value)
-    precision_of(name, array.dtype)
-    with np.errstate(over="ignore"):
-        return array.astype(np.float64)
-
-
 def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
     """`check_array` for one shape."""
     array = check_array(name, value)
@@ -246,10 +203,7 @@ def check_seed(name: str, value: Seed) -> int:
 
 
 def settle_integer(parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
-    """Check an integer of a frozen dataclass in its ``__post_init__`` and keep it as an int; None stays if `optional`.
-
-    A NumPy scalar that stayed one would overflow, or raise the precision of the arrays it meets.
-    """
+    """Check an integer of a frozen dataclass and keep it as an int: a NumPy scalar may overflow. None if `optional`."""
     value = getattr(parameters, name)
     if value is not None or not optional:
         object.__setattr__(parameters, name, check_integer(name, value, **bounds))

@@ -15,8 +15,6 @@ import click
 
 from .datasets.downloads import DOWNLOADS, data_folder, fetch
 
-__all__ = ["main"]
-
 
 @click.group()
 @click.version_option(package_name="fgmp")

@@ -1,8 +1,7 @@
 """Dictionaries: the atoms a model is sparse in, and the two operations on them, approx_tau and P_Lambda.
 
-Everything works on coefficients alpha, never on the signal x = Psi alpha: correlations with the atoms and the Gram
-matrix Psi'Psi are enough for selections, projections and norms, so a client needs B_i = A_i Psi once and a signal of
-76,800 pixels costs no more than its coefficients.
+Everything works on coefficients alpha: correlations with the atoms and the Gram matrix Psi'Psi are enough for
+selections, projections and norms, so a client needs B_i = A_i Psi once, whatever the length of a signal.
 """
 
 from __future__ import annotations
@@ -20,8 +19,6 @@ from .checks import Seed, check_array, check_integer, check_kind, check_option, 
 from .linear_systems import SMALLEST_SHARE, solve_definite, solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
-
-__all__ = ["Coordinates", "Dictionary", "StandardBasis", "check_dictionary", "gaussian_dictionary"]
 
 
 class Coordinates(NamedTuple):
@@ -67,22 +64,10 @@ class StandardBasis:
         return model.dense()
 
     def approximate(self, correlations: Array, sparsity: int) -> Support:
-        """approx_tau: the support of at most `sparsity` atoms that approximates w, given Psi' w.
+        """approx_tau: the flat, increasing support of at most `sparsity` atoms that approximates w, given Psi' w.
 
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
         index.
-
-        Parameters
-        ----------
-        correlations : ndarray, shape (n_atoms,) or (n_atoms, n_outputs)
-            Psi' w.
-        sparsity : int
-            tau, as the atoms' selection counts.
-
-        Returns
-        -------
-        ndarray of int
-            Positions in the flattened coefficients, increasing.
         """
         return self.selection.choose(correlations, sparsity)
 
@@ -253,10 +238,7 @@ class Dictionary(StandardBasis):
         return products
 
     def coordinates(self, support: Support) -> Coordinates:
-        """Orthonormal coordinates of the span of the atoms of `support`, which may be dependent.
-
-        A direction counts where the squared norm of an atom in it is well above the rounding of the Gram matrix.
-        """
+        """Orthonormal coordinates of the span of some atoms, which may be dependent."""
         norms = self.norms[support]
         eigenvalues, vectors = np.linalg.eigh(self.inner_products(support) / np.outer(norms, norms))
         kept = eigenvalues > SMALLEST_SHARE[eigenvalues.dtype] * eigenvalues.max(initial=0.0)

@@ -17,8 +17,6 @@ from scipy.linalg import eigh, qr
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
 
-__all__ = ["KSVDFit", "fit_ksvd", "ksvd"]
-
 Matrix = NDArray[np.float64]
 
 # Two vectors count as the same up to a factor above this |cosine|; a Dictionary accepts a little more.

@@ -1,8 +1,4 @@
-"""Who holds which data: one table of rows, of which every client has a slice, and the weights p_i.
-
-`Client` computes predictions, gradients and objectives on its own rows; `Federation` is all clients, and answers for
-them where a run asks.
-"""
+"""Who holds which data: one table of rows, of which every client has a slice, and the weights p_i."""
 
 from __future__ import annotations
 
@@ -18,15 +14,22 @@ from numpy.typing import ArrayLike
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_array, check_integer, check_kind, check_sequence, check_sparse, precision_of
+from .checks import (
+    as_array,
+    check_array,
+    check_integer,
+    check_kind,
+    check_sequence,
+    check_shape,
+    check_sparse,
+    precision_of,
+)
 from .frames import rows_by_site
-from .labels import Labels, coded_for, labels_behind
+from .labels import Labels, coded_for
 from .losses import Loss, SquaredLoss, loss_named
 from .models import Array, SparseModel, Support, dense
 from .shapes import Shape, scaled
 from .sparse_features import SparseFeatures, stacked
-
-__all__ = ["Client", "Federation", "check_federation", "minibatches"]
 
 _MOST = 2**31 - 1
 
@@ -97,10 +100,9 @@ class Client:
         return gradient
 
     def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
-        """`count` minibatches of `batch_size` rows without replacement; None, the full batch, where that is the size.
+        """`count` minibatches of `batch_size` rows without replacement; None, all rows, where there are no more.
 
-        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches. A client
-        with fewer rows uses all of them.
+        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
         """
         return minibatches(rng, self.n_samples, batch_size, count)
 
@@ -172,7 +174,7 @@ class Federation:
         As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified. SciPy's sparse
             matrices stay sparse. A LinearOperator is a matrix that is streamed and never stored; it serves methods with
-            a dictionary, which need A_i Psi once. One array of shape (n_clients, n_samples, n_features) is not copied.
+            a dictionary, which need A_i Psi once.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -204,7 +206,7 @@ class Federation:
         """
         if sparse.issparse(As):
             raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
-        block, As = As, check_sequence("As", As, "a sequence of matrices, one for each client")
+        As = check_sequence("As", As, "a sequence of matrices, one for each client")
         ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
@@ -213,16 +215,16 @@ class Federation:
         ys, kept = coded_for(loss, ys, labels)
         targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
         loss = loss_named(loss, targets)
-        table = _whole(block)
-        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)] if table is None else list(table)
+        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)]
         for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
             if A.shape[1] != matrices[0].shape[1]:
                 raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]")
             if len(y) != A.shape[0]:
                 raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
         targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-        federation = cls._of(matrices, targets, loss, weights, table)
-        return replace(federation, truth=_true("truth", truth, federation.model_shape), labels=kept)
+        federation = cls._of(matrices, targets, loss, weights)
+        true = None if truth is None else check_shape("truth", truth, federation.model_shape)
+        return replace(federation, truth=true, labels=kept)
 
     @classmethod
     def from_frame(
@@ -266,17 +268,7 @@ class Federation:
 
     @classmethod
     def of(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
-        """The federation of some clients, in the order of their keys, whatever order they come in.
-
-        Parameters
-        ----------
-        clients : sequence of Client
-            Of one loss, precision and number of features, with different keys.
-        weights : array_like, default |D_i| / sum |D_i|
-            In the order of `clients`.
-        **others
-            `truth`, `labels`, `feature_names`, `site_names`.
-        """
+        """The federation of clients of one loss, precision and number of features, by their different keys."""
         clients = list(clients)
         keys = np.array([client.key for client in clients])
         if not len(keys) or len(np.unique(keys)) < len(keys):
@@ -291,10 +283,8 @@ class Federation:
         return replace(made, keys=keys[order], **others)
 
     @classmethod
-    def _of(
-        cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any, table: Array | None = None
-    ) -> Federation:
-        """The table of what was checked, in one precision; `table` has all matrices in one piece already."""
+    def _of(cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any) -> Federation:
+        """The table of what was checked, in one precision."""
         n_features = matrices[0].shape[1]
         if (size := math.prod(loss.model_shape(n_features))) > _MOST:
             raise ValueError(
@@ -310,8 +300,6 @@ class Federation:
             features = tuple(matrices)
         elif any(isinstance(A, SparseFeatures) for A in matrices):
             features = stacked([A.astype(precision, copy=False) for A in matrices])
-        elif table is not None:
-            features = table.reshape(-1, n_features)
         elif len(matrices) == 1:
             features = np.ascontiguousarray(matrices[0])
         else:
@@ -346,11 +334,6 @@ class Federation:
         """float32 or float64, as the data."""
         found: np.dtype[Any] = np.dtype((self.features[0] if isinstance(self.features, tuple) else self.features).dtype)
         return found
-
-    @cached_property
-    def float_targets(self) -> Array:
-        """The targets in the precision of the features, labels of classes too."""
-        return self.targets.astype(self.dtype, copy=False)
 
     @cached_property
     def rows(self) -> Support:
@@ -390,7 +373,11 @@ class Federation:
 
     def label(self, predictions: ArrayLike) -> Array:
         """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""
-        return labels_behind(predictions, self.labels)
+        if self.labels is None:
+            raise ValueError("labels is None; expected the two labels of a federation with the logistic loss")
+        both = np.array(self.labels, None if type(self.labels[0]) is type(self.labels[1]) else object)
+        behind: Array = both[(as_array("predictions", predictions) > 0).astype(np.intp)]
+        return behind
 
     def pooled(self) -> Federation:
         """One client that holds all rows and has the objective f: what an algorithm in one place would see.
@@ -443,11 +430,7 @@ class Federation:
             return places, np.array([self.clients[i].objective(x) for i in places])
         values = self.loss.values(_predictions(self.features, x), self.targets)
         sums = np.add.reduceat(values, self.offsets[:-1])
-        return np.arange(self.n_clients), sums * self._row_weights
-
-    @cached_property
-    def _row_weights(self) -> Array:
-        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
+        return np.arange(self.n_clients), sums * [self.loss.row_weight(int(count)) for count in self.rows]
 
     def identity(self) -> dict[str, Any]:
         """What makes it this federation and no other, for checkpoints, by name."""
@@ -507,23 +490,12 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
     return by_output
 
 
-def _whole(block: Any) -> Array | None:
-    """One array of all matrices, checked in one pass, as a table in one piece; None where it is something else."""
-    if not isinstance(block, np.ndarray) or isinstance(block, np.ma.MaskedArray) or block.ndim != 3:
-        return None
-    if not block.size or block.dtype.kind not in "fiub":
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(block.sum()):
-            return None
-    whole: Array = np.ascontiguousarray(check_array("As", block, ndim=3))
-    return whole
-
-
 def _features(name: str, features: Any) -> Any:
     """Features as a finite matrix, stored densely or sparsely or streamed, or a ValueError that names them."""
     if isinstance(features, LinearOperator):
-        features = _in_floats(features, precision_of(name, features.dtype))
+        A, precision = features, precision_of(name, features.dtype)
+        if A.dtype != precision:
+            features = LinearOperator(A.shape, A.matvec, A.rmatvec, A.matmat, precision, A.rmatmat)
     elif isinstance(features, SparseFeatures):
         precision_of(name, features.dtype)
     elif sparse.issparse(features):
@@ -533,20 +505,3 @@ def _features(name: str, features: Any) -> Any:
     if 0 in features.shape:
         raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
     return features
-
-
-def _in_floats(A: LinearOperator, precision: np.dtype[Any]) -> LinearOperator:
-    """An operator whose products are of a precision."""
-    if A.dtype == precision:
-        return A
-    return LinearOperator(A.shape, A.matvec, A.rmatvec, A.matmat, precision, A.rmatmat)
-
-
-def _true(name: str, truth: Any, shape: tuple[int, ...]) -> Array | None:
-    """x#, of the shape of a model."""
-    if truth is None:
-        return None
-    found = check_array(name, truth)
-    if found.shape != shape:
-        raise ValueError(f"{name} has shape {found.shape}; expected {shape}")
-    return found

@@ -12,8 +12,6 @@ from .labels import takes_labels
 from .losses import Loss
 from .models import Array
 
-__all__ = ["Rows", "check_columns", "rows_by_site"]
-
 
 class Rows(NamedTuple):
     """What a table holds for each site, and what its columns and sites are called."""

@@ -6,13 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from .checks import as_array, check_array, check_real, check_sequence, shown
+from .checks import as_array, check_array, check_sequence, shown
 from .losses import LogisticLoss, Loss
 from .models import Array
-
-__all__ = ["Labels", "coded_for", "labels_behind", "takes_labels"]
 
 Labels = tuple[Any, Any]
 _LABELS = (str, bytes, int, float, np.bool_, np.number)
@@ -26,9 +23,8 @@ def takes_labels(loss: Any) -> bool:
 def coded_for(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[Sequence[Any], Labels | None]:
     """The targets of all clients as the loss knows them, and the two values behind -1 and +1; None for other losses.
 
-    Labels are numbers, booleans or strings. `labels` names what becomes -1, then what becomes +1: by default the two
-    that occur, in increasing order. Where only one occurs it has to be -1, 0 or 1 (or a boolean), whose other label is
-    known: 1 alone is taken to be one of -1 and 1.
+    `labels` names what becomes -1, then what becomes +1: by default the two that occur, in increasing order. Where only
+    one occurs it has to be -1, 0 or 1 (or a boolean), whose other label is known: 1 alone is one of -1 and 1.
     """
     if not takes_labels(loss):
         if labels is not None:
@@ -53,15 +49,6 @@ def coded_for(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None)
                 raise ValueError(f"ys[{i}][{j}] is no label; expected one of {expected}, the labels")
     signs = np.array([1.0 if value == chosen[1] else -1.0 for value in values])
     return np.split(signs[codes], np.cumsum([len(y) for y in arrays[:-1]])), chosen
-
-
-def labels_behind(predictions: ArrayLike, labels: Labels | None) -> Array:
-    """The label of each prediction z: the second where z > 0, the first elsewhere."""
-    if labels is None:
-        raise ValueError("labels is None; expected the two labels of a federation with the logistic loss")
-    both = np.array(labels, None if type(labels[0]) is type(labels[1]) else object)
-    behind: Array = both[(check_real("predictions", predictions) > 0).astype(np.intp)]
-    return behind
 
 
 def _plain(name: str, y: Any) -> Array:

@@ -6,15 +6,12 @@ left over where they are dependent is the solution of minimum norm, in the units
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from scipy.linalg import lapack, solve_triangular
 
 from .models import Array
-
-__all__ = ["SMALLEST_SHARE", "fill_shifts", "least_squares", "newton_direction", "solve_definite", "solve_semidefinite"]
 
 _CHOLESKY = {
     np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
@@ -29,20 +26,10 @@ _OF_PRODUCTS = 64  # roundings in an entry of A_i Psi, relative to the length of
 
 
 def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
-    """Cholesky factor and solution of a positive definite system; None where the factor shows it nearly singular.
+    """Cholesky factor and solution of a positive definite system (k may be 0); None where it shows it nearly singular.
 
     The error of a Cholesky solution does not depend on the units of the unknowns, and neither does the test: the
     squared pivot over the diagonal entry is the share of a column that those before it do not explain.
-
-    Parameters
-    ----------
-    matrix : ndarray of float32 or float64, shape (k, k)
-        Symmetric; k may be zero.
-    right : ndarray, shape (k,)
-
-    Returns
-    -------
-    factor, solution : ndarray, shapes (k, k) and (k,)
     """
     if not len(right):
         return matrix, right
@@ -55,20 +42,7 @@ def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
 
 
 def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
-    """Solution of minimum norm of a positive semidefinite system whose right side lies in its range.
-
-    Parameters
-    ----------
-    matrix : ndarray, shape (k, k)
-    right : ndarray, shape (k,)
-    metric : ndarray of float64, shape (k, k), or None
-        The squared norm of x is x' metric x; None is the identity.
-
-    Returns
-    -------
-    ndarray, shape (k,)
-        In the precision of the matrix; computed in float64.
-    """
+    """Solution of minimum norm, x' metric x or x'x, of a semidefinite system with the right side in its range."""
     wide, scale = matrix.astype(np.float64), np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
     scale[scale == 0] = 1
     eigenvalues, vectors = np.linalg.eigh(wide / scale[:, None] / scale)
@@ -81,49 +55,24 @@ def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None)
 
 
 def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
-    """Minimum-norm least-squares solution to machine precision.
+    """Minimum-norm least-squares solution to machine precision, shape (k,), for `columns` of shape (m, k).
 
     Cholesky factorisation of the normal equations, refined on the residual of the data, which restores the accuracy
     that squaring the condition number costs: each refinement leaves the same fraction of the error, which the first
-    one measures. With more columns than rows the same with the products of the rows: columns' z, where
-    columns columns' z = targets, is the solution of minimum norm. Where too much is left, or what is factored is nearly
-    singular, the singular value decomposition in float64.
-
-    Parameters
-    ----------
-    columns : ndarray, shape (m, k)
-    targets : ndarray, shape (m,)
-    metric : ndarray of float64, shape (k, k), or None
-        As in `solve_semidefinite`: the Gram matrix of the atoms, where columns are A_i Psi on some of them.
-
-    Returns
-    -------
-    ndarray, shape (k,)
+    one measures. With more columns than rows the same with the products of the rows. Where too much is left, or what is
+    factored is nearly singular, the singular value decomposition in float64. `metric` is the Gram matrix of the atoms,
+    where columns are A_i Psi on some of them.
     """
-    n_rows, n_columns = columns.shape
-    if n_rows and n_columns:
-        solution = None
-        if n_columns <= n_rows:
-            solution = _by_columns(columns, targets)
-        elif metric is None:
-            solution = _by_rows(columns, targets)
-        if solution is not None:
-            return solution
-    return _by_singular_values(columns, targets, metric)
+    by_products = columns.size and (metric is None or columns.shape[1] <= columns.shape[0])
+    solution = _by_products(columns, targets) if by_products else None
+    return _by_singular_values(columns, targets, metric) if solution is None else solution
 
 
 def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
-    """Hessian and gradient of a function that does not change along `shifts`, made definite there.
+    """Hessian and gradient of a function that does not change along orthonormal `shifts` (k, s), definite there.
 
     What rounding left along a shift is taken out of both, and the Hessian gets the mean curvature of the shift's own
     coordinates there, in whatever unit: so a Newton step neither divides rounding by rounding nor moves along shifts.
-
-    Parameters
-    ----------
-    hessian : ndarray, shape (k, k)
-    gradient : ndarray, shape (k,)
-    shifts : ndarray, shape (k, s)
-        Orthonormal directions; s may be zero.
     """
     if not shifts.shape[1]:
         return hessian, gradient
@@ -140,55 +89,30 @@ def newton_direction(hessian: Array, gradient: Array) -> Array:
     return -(solve_semidefinite(hessian, gradient) if solved is None else solved[1])
 
 
-def _by_columns(columns: Array, targets: Array) -> Array | None:
-    """The solution from the products of the columns; None where a few refinements do not suffice.
+def _by_products(columns: Array, targets: Array) -> Any:
+    """From the products of the columns or, where these are more, the rows; None where refinements do not suffice.
 
     Sizes are those of the columns' contributions, which have no unit.
     """
-    gram = columns.T @ columns
-    solved = solve_definite(gram, columns.T @ targets)
-    if solved is None:
-        return None
-    (factor, solution), squares, (_, potrs) = solved, gram.diagonal(), _CHOLESKY[columns.dtype]
-
-    def correction(residual: Array) -> Array:
-        found: Array = potrs(factor, columns.T @ residual)[0]
-        return found
-
-    return _refined(solution, columns, targets, correction, lambda x: squares.dot(x * x))
-
-
-def _by_rows(columns: Array, targets: Array) -> Array | None:
-    """The solution of minimum norm from the products of the rows; None where a few refinements do not suffice."""
-    solved = solve_definite(columns @ columns.T, targets)
+    wide = columns.shape[1] > columns.shape[0]
+    across = columns.T if wide else columns
+    gram = across.T @ across
+    solved = solve_definite(gram, targets if wide else columns.T @ targets)
     if solved is None:
         return None
     (factor, z), (_, potrs) = solved, _CHOLESKY[columns.dtype]
-
-    def correction(residual: Array) -> Array:
-        found: Array = columns.T @ potrs(factor, residual)[0]
-        return found
-
-    return _refined(columns.T @ z, columns, targets, correction, lambda x: x.dot(x))
-
-
-def _refined(
-    solution: Array,
-    columns: Array,
-    targets: Array,
-    correction_of: Callable[[Array], Array],
-    square: Callable[[Array], float],
-) -> Array | None:
-    """The solution after as many refinements as it needs, in a size of which `square` is the square; else None."""
-    precision, size = _PRECISION[columns.dtype], square(solution)
-    left = fraction = 0.0
+    solution = columns.T @ z if wide else z
+    squares = np.ones_like(solution) if wide else gram.diagonal()
+    size, left, fraction = squares.dot(solution * solution), 0.0, 0.0
     for refinement in range(_REFINEMENTS):
-        correction = correction_of(targets - columns @ solution)
+        residual = targets - columns @ solution
+        found = potrs(factor, residual if wide else columns.T @ residual)[0]
+        correction = columns.T @ found if wide else found
         solution = solution + correction
         if refinement == 0:
-            left = fraction = float(square(correction) / size) ** 0.5 if size else 0.0
+            left = fraction = float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
         left *= fraction
-        if left <= precision:
+        if left <= _PRECISION[columns.dtype]:
             return solution
     return None
 
@@ -214,10 +138,7 @@ def _by_singular_values(columns: Array, targets: Array, metric: Array | None) ->
 
 
 def _shortest_in(metric: Array, scaled: Array, scale: Array, range_: Array, dtype: np.dtype[Any]) -> Array:
-    """As `_of_minimum_norm`, in a metric and in the precision of the data.
-
-    Directions that are null in the metric as well, but for rounding, are dependent atoms: nothing is gained there.
-    """
+    """As `_of_minimum_norm`, in a metric; directions that are null there as well are dependent atoms."""
     energy, free = metric / scale[:, None] / scale, np.linalg.qr(range_, mode="complete")[0][:, range_.shape[1] :]
     eigenvalues, vectors = np.linalg.eigh(free.T @ energy @ free)
     kept = eigenvalues > SMALLEST_SHARE[dtype] * energy.trace()
@@ -227,11 +148,7 @@ def _shortest_in(metric: Array, scaled: Array, scale: Array, range_: Array, dtyp
 
 
 def _of_minimum_norm(scaled: Array, scale: Array, range_: Array) -> Array:
-    """Among all x with the same part of scale * x in the range, the shortest; `scaled` is one such scale * x.
-
-    `range_` has orthonormal columns, and x is determined by range_' (scale * x). Where the units are too far apart for
-    that to be computed, the x with the shortest scale * x.
-    """
+    """The shortest x whose scale * x has the part of `scaled` in the range, where units let that be computed."""
     if range_.shape[1] == len(scale) or scale.max() > _FAR_APART * scale.min():
         unique: Array = scaled / scale
         return unique

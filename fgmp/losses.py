@@ -12,8 +12,6 @@ from scipy.special import expit
 from .checks import check_protocol, settle_integer, settle_number, settle_truth
 from .models import Array
 
-__all__ = ["LogisticLoss", "Loss", "SoftmaxLoss", "SquaredLoss", "check_loss", "loss_named", "misclassified"]
-
 
 class Loss(Protocol):
     """What a method needs of a loss l(z, y): its derivatives in the prediction z, row by row.
@@ -226,11 +224,7 @@ LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (
 
 
 def _softmax(predictions: Array) -> Array:
-    """Probabilities, row by row, in the memory layout of the predictions: a third of the time of SciPy's.
-
-    None is below tiny^0.7, 5e-27 in float32. Smaller ones matter less than rounding, and products with them would be
-    denormal numbers, which are ten times as slow.
-    """
+    """Probabilities, none below tiny^0.7: smaller ones matter less than rounding, and denormal products are slow."""
     p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
     np.maximum(p, LOWEST[p.dtype], out=p)
     np.exp(p, out=p)

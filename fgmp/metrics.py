@@ -11,8 +11,6 @@ from .federation import Federation
 from .losses import SoftmaxLoss
 from .models import Array
 
-__all__ = ["accuracy", "accuracy_on"]
-
 
 def accuracy(federation: Federation, x: Array) -> float:
     """The fraction of rows, over all clients, whose label has the largest prediction.
@@ -40,20 +38,7 @@ def accuracy(federation: Federation, x: Array) -> float:
 def accuracy_on(federation: Federation) -> Callable[[Array], float]:
     """`accuracy` on one federation, as a function of the model, for ``simulate(..., metrics={"accuracy": ...})``.
 
-    Parameters
-    ----------
-    federation : Federation
-        With `SoftmaxLoss`; often not the one that is trained on.
-
-    Returns
-    -------
-    callable
-        x -> accuracy.
-
-    Raises
-    ------
-    ValueError
-        As `accuracy`.
+    A ValueError where it has no `SoftmaxLoss`; often it is not the one that is trained on.
     """
     check_kind("federation", federation, Federation, "a Federation with SoftmaxLoss")
     if not isinstance(federation.loss, SoftmaxLoss):

@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Array", "SparseModel", "SparseModels", "Support", "dense", "length_of", "union", "unit_of"]
-
 Array = NDArray[Any]
 Support = NDArray[np.intp]
 

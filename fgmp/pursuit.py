@@ -1,16 +1,10 @@
-"""Orthogonal matching pursuit on inner products alone.
-
-Needs the Gram matrix of the atoms and their correlations with a signal, so its cost does not depend on the length of
-the signal. Selections of atoms that are not orthonormal use it.
-"""
+"""Orthogonal matching pursuit on inner products alone, so that its cost does not depend on the length of a signal."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from .models import Array, Support
-
-__all__ = ["matching_pursuit"]
 
 # A residual below so many roundings of the signal is one.
 ROUNDINGS = 64
@@ -19,14 +13,13 @@ ROUNDINGS = 64
 def matching_pursuit(
     gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = (), *, together: bool = False
 ) -> Support:
-    """Support that orthogonal matching pursuit finds from Psi'w, with the Gram matrix Psi'Psi of the atoms.
+    """Support that orthogonal matching pursuit finds from Psi'w, with the Gram matrix Psi'Psi of the atoms, in float64.
 
     Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
     equals), and projects the signal onto the atoms taken so far. Instead of residuals it updates their inner products
     with all atoms: an atom orthonormalised against those before it is a row of a pivoted Cholesky factor of the Gram
     matrix (Rubinstein, Zibulevsky and Elad, 2008, with the factor continued over all columns). A step costs k d
-    multiplications for d atoms, and nothing of size d x d is copied. Neither the unit of the signal nor those of the
-    atoms matter. Computed in float64.
+    multiplications for d atoms. A signal that fewer atoms represent to rounding gets fewer.
 
     Parameters
     ----------
@@ -35,7 +28,7 @@ def matching_pursuit(
     correlations : ndarray, shape (d,) or (d, n_outputs)
         Psi'w. Several outputs are signals that share the count: a step takes one atom for one output.
     sparsity : int
-        The most atoms to take. A signal that fewer atoms represent to rounding gets fewer.
+        The most atoms to take.
     first : tuple of int
         Atoms taken before all others, for every output, which do not count.
     together : bool, default False

@@ -18,8 +18,6 @@ from .losses import Loss
 from .models import Array, Support, length_of
 from .sparse_features import SparseFeatures
 
-__all__ = ["RestrictedProblem", "inner", "shift_directions"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
@@ -44,18 +42,9 @@ class RestrictedProblem:
 
     @classmethod
     def of(cls, client: Client, merged: Support, dictionary: StandardBasis, *, orthonormal: bool) -> RestrictedProblem:
-        """The restricted problem of a client on the merged atoms.
+        """The restricted problem of a client, whose features are A_i Psi, on merged positions.
 
-        Parameters
-        ----------
-        client : Client
-            Prepared: its features are A_i Psi.
-        merged : ndarray of int
-            Positions in the flattened coefficients.
-        dictionary : StandardBasis or Dictionary
-        orthonormal : bool
-            Whether z are orthonormal coordinates of the span, or the coefficients themselves, which saves a
-            factorisation where the atoms are not orthonormal.
+        Not `orthonormal` are the coefficients themselves, which saves a factorisation.
         """
         if client.n_outputs > 1:
             return _SeveralOutputs.on(client, merged, dictionary, orthonormal)
@@ -68,11 +57,6 @@ class RestrictedProblem:
     def size(self) -> int:
         """Number of coordinates k."""
         return int(self.columns.shape[1])
-
-    @property
-    def answers(self) -> tuple[int, ...]:
-        """Shape of the predictions."""
-        return (len(self.targets),)
 
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
@@ -145,11 +129,7 @@ class RestrictedProblem:
         return steps
 
     def descends(self, slope: float, direction: Array, derivative: Array) -> bool:
-        """Whether a slope grad h' d is below zero by more than the rounding of the gradient.
-
-        In a direction in which the data say nothing, rounding is all there is to a slope, and next to nothing to the
-        curvature that it would be divided by.
-        """
+        """Whether a slope grad h' d is below zero by more than the rounding of the gradient."""
         rounding = float(np.finfo(derivative.dtype).eps) * (16 + len(derivative)) ** 0.5
         return bool(slope < -rounding * length_of(derivative) * length_of(self.steps(direction)))
 
@@ -173,39 +153,22 @@ class RestrictedProblem:
     def within(self, accuracy: float | None, predictions: Array, gradient: Array) -> bool:
         """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
 
-        Exact for the squared loss, whose Hessian is constant (directions of no curvature are directions in which
-        every point is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
+        is a minimiser); for other losses the Hessian at z stands for the one on the way.
         """
         if accuracy is None:
             return False
         if not self.size:
             return True
-        eigenvalues, directions = np.linalg.eigh(self.hessian(predictions))
-        share = len(eigenvalues) * float(np.finfo(eigenvalues.dtype).eps)
-        clear = eigenvalues > share * eigenvalues[-1]
-        faint = self._curvatures_of(directions[:, ~clear], predictions, share)
-        positive = np.concatenate([faint[faint > 16 * share**2 * float(eigenvalues[-1])], eigenvalues[clear]])
+        curvatures = np.linalg.eigvalsh(self.hessian(predictions))
+        positive = curvatures[curvatures > len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]]
         return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
-
-    def _curvatures_of(self, directions: Array, predictions: Array, share: float) -> Array:
-        """The curvatures in a subspace that are above a share of what its images could have, from these images.
-
-        They may be far below the rounding of the Hessian; where a loss does not notice an image there are none.
-        """
-        if not directions.size:
-            return np.zeros(0)
-        images = [self.predictions(direction) for direction in directions.T]
-        bent = [self.loss.curvature(predictions, self.targets, image) * self.row_weight for image in images]
-        curvatures: Array = np.linalg.eigvalsh([[inner(image, other) for other in bent] for image in images])
-        most = max(inner(image, image) for image in images) * self.loss.smoothness * self.row_weight
-        return curvatures[curvatures > share * most]
 
     def largest_curvature(self, iterations: int = 12) -> float:
         """An estimate of the largest eigenvalue of a Hessian by Lanczos iterations; zero where there is no curvature.
 
-        Their start is random, because features have structure: that of an intercept, say, is an eigenvector where the
-        others are centred. So at most one start in 5 10^6 / sqrt(k) leaves less than half of the eigenvalue (Kuczynski
-        and Wozniakowski, 1992). With a margin of a twentieth, the estimate is hardly ever below it, and then slightly.
+        The start is random, because features have structure: at most one in 5 10^6 / sqrt(k) leaves less than half of
+        the eigenvalue (Kuczynski and Wozniakowski, 1992). With a margin of a twentieth, it is hardly ever below it.
         """
         vector = np.random.default_rng(0).standard_normal(self.size).astype(self.columns.dtype)
         before, beside, diagonal, aside = vector, 0.0, [], []
@@ -226,12 +189,11 @@ class RestrictedProblem:
         return 1.05 * float(largest) * unit * self.loss.smoothness * self.row_weight
 
     def stochastic_curvature(self, batch_size: int | None) -> float:
-        """The curvature that limits gradient steps on minibatches of b rows, drawn without replacement.
+        """The curvature that limits gradient steps on minibatches of b rows: their expected smoothness.
 
-        E ||g_J(x) - g_J(x*)||^2 is at most twice the expected smoothness times f(x) - f(x*), and a step of its inverse
-        brings x no farther from x* in the mean square, but for the noise of the gradients at x* (Gower et al., SGD:
-        general analysis and improved rates, 2019). It lies between the largest curvature L, for b = m, and that of the
-        steepest row, for b = 1: ((b - 1) m L + (m - b) max_j L_j) / (b (m - 1)).
+        A step of its inverse brings x no farther from x* in the mean square, but for the noise of the gradients at x*
+        (Gower et al., SGD: general analysis and improved rates, 2019). It lies between the largest curvature L, for b =
+        m, and that of the steepest row, for b = 1: ((b - 1) m L + (m - b) max_j L_j) / (b (m - 1)).
         """
         n_rows, whole = len(self.targets), self.largest_curvature()
         if batch_size is None or batch_size >= n_rows:
@@ -240,27 +202,16 @@ class RestrictedProblem:
         return (1 - spread) * whole + spread * self.steepest_row()
 
     def steepest_row(self, stretch: float = 1.0) -> float:
-        """An upper bound of the curvature of any single row, times the number of rows: of m w l.
-
-        `stretch` is the largest squared length of what multiplies the columns, for ||z|| = 1.
-        """
+        """An upper bound of m w l of a row; ||z|| = 1 has coefficients of squared length up to `stretch`."""
         norms = np.einsum("ij,ij->i", self.columns, self.columns)
         return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _SeveralOutputs(RestrictedProblem):
-    """The same for a model with several outputs, whose coefficients are some entries of an (u, n_outputs) matrix.
+    """The same for several outputs: z are some entries, `places`, of an (u, n_outputs) matrix that `columns` multiply.
 
-    Parameters
-    ----------
-    columns : ndarray, shape (m, u)
-        Of the atoms used, or of all atoms: what the matrix is multiplied by.
-    places : ndarray of int, shape (k,)
-        Where the coefficients stand in the flattened matrix.
-    n_outputs : int
-    gram : ndarray, shape (k, k), or None
-        Inner products of the atoms of all k coefficients, where there are coordinates.
+    `gram` are the inner products of the atoms of all k coefficients, where there are coordinates.
     """
 
     places: Support = field(kw_only=True)
@@ -286,11 +237,6 @@ class _SeveralOutputs(RestrictedProblem):
     def size(self) -> int:
         """Number of coordinates k."""
         return len(self.places) if self.coordinates is None else int(self.coordinates.to_coefficients.shape[1])
-
-    @property
-    def answers(self) -> tuple[int, ...]:
-        """Shape of the predictions."""
-        return (len(self.targets), self.n_outputs)
 
     def predictions(self, z: Array) -> Array:
         """The predictions on all rows, one contiguous column for each output."""
@@ -332,8 +278,8 @@ class _SeveralOutputs(RestrictedProblem):
     def shifts(self) -> Array:
         """Orthonormal directions of z that change all outputs alike, where the loss does not notice these.
 
-        In coordinates z = (z_1 .. z_C) with signals Q_c z_c these are the z with equal signals, for which
-        || sum_c Q_c z_c ||^2 = C ||z||^2, the most there can be.
+        In coordinates these are the z with equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the
+        most.
         """
         if not self.loss.shift_invariant:
             return super().shifts
@@ -368,18 +314,7 @@ def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outpu
 
 
 def shift_directions(support: Support, n_outputs: int) -> Array:
-    """Orthonormal directions that change all outputs of an atom alike, for the atoms that every output has.
-
-    Parameters
-    ----------
-    support : ndarray of int, shape (k,)
-        Positions in the flattened coefficients.
-    n_outputs : int
-
-    Returns
-    -------
-    ndarray, shape (k, s)
-    """
+    """Orthonormal directions (k, s) that change all outputs of an atom alike, for the atoms that every output has."""
     atoms, count = np.unique(support // n_outputs, return_counts=True)
     alike = support[:, None] // n_outputs == atoms[count == n_outputs]
     directions: Array = alike / np.sqrt(n_outputs)

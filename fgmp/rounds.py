@@ -1,9 +1,8 @@
 """Rounds: what travels between server and clients, what is made of it, and the plain loop.
 
-A method is a small immutable object over pure functions: in each exchange of a round the server asks a cohort, every
-client answers from its own rows, and the server is handed the weighted mean of the answers, and nothing else. Who
-carries the messages is a `Channel`, who makes one answer of many a `Reducer`; neither knows a method, and no method
-knows them.
+In each exchange of a round the server asks a cohort, every client answers from its own rows, and the server is handed
+the weighted mean of the answers, and nothing else. A `Channel` carries the messages, a `Reducer` makes one answer of
+many; neither knows a method, and no method knows them.
 """
 
 from __future__ import annotations
@@ -24,22 +23,6 @@ from .models import Array, SparseModel, SparseModels, Support, dense
 from .selection import PER_OUTPUT, Selection
 from .shapes import Shape
 from .wire import n_bytes
-
-__all__ = [
-    "Answers",
-    "Call",
-    "Channel",
-    "Exchange",
-    "Form",
-    "Mean",
-    "Method",
-    "Missing",
-    "Reduced",
-    "Reducer",
-    "Step",
-    "Streams",
-    "iterate",
-]
 
 State = Any
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
@@ -193,21 +176,10 @@ class Form:
 
 
 class Answers(NamedTuple):
-    """What a cohort answered: a table with one row for each client whose answer is taken.
+    """What a cohort answered: a row for each client whose answer is taken, and why others are not here.
 
-    Attributes
-    ----------
-    form : Form
-    weights : ndarray, shape (L,)
-        The p_i of all who were asked.
-    here : ndarray of int
-        Whose rows these are: positions in the cohort.
-    at : (ndarray, ndarray) or None
-        Of sparse answers, row and position of each entry.
-    values : ndarray
-        The entries; of dense answers the rows.
-    left_out : Counter
-        Why others are not here.
+    `weights` are the p_i of all who were asked, `here` whose rows these are. Of sparse answers, `at` has row and
+    position of each entry in `values`; of dense ones these are the rows.
     """
 
     form: Form
@@ -302,20 +274,11 @@ class Call(NamedTuple):
 
 
 class Channel(Protocol):
-    """Who carries messages to clients: a federation, whose clients are at hand, or something around one, or machines.
-
-    Attributes
-    ----------
-    shape : Shape
-        Of the clients in the coordinates of the method.
-    weights : ndarray, shape (n_clients,)
-    truth : ndarray or None
-        x#, where it is known.
-    """
+    """Who carries messages to clients: a federation, whose clients are at hand, a layer around one, or machines."""
 
     @property
     def shape(self) -> Shape:
-        """Of the clients."""
+        """Of the clients, in the coordinates of the method."""
 
     @property
     def weights(self) -> Array:
@@ -323,7 +286,7 @@ class Channel(Protocol):
 
     @property
     def truth(self) -> Array | None:
-        """The model that made the data."""
+        """x#, the model that made the data, where it is known."""
 
     def serving(self, method: Any) -> Any:
         """The channel for a method."""
@@ -339,19 +302,7 @@ class Channel(Protocol):
 
 
 class Reduced(NamedTuple):
-    """What a reducer makes of an exchange.
-
-    Attributes
-    ----------
-    mean : ndarray or None
-        One row; None where nobody answered.
-    here : ndarray of int
-        Positions in the cohort of those whose answers are in it.
-    bytes_up, bytes_down : int
-        The latter beyond the question.
-    left_out : Counter
-        Answers that were not taken, by reason.
-    """
+    """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
 
     mean: Array | None
     here: Support
@@ -410,18 +361,7 @@ class Mean(Reducer):
 class Step(NamedTuple):
     """Where a run is: all that its next round needs, and what it has used so far.
 
-    Attributes
-    ----------
-    round : int
-    state : object
-        The server's.
-    seconds : float
-        Of the method's own work: clients one after another, and the server.
-    bytes_up, bytes_down : int
-    clients : int
-        Who answered every exchange of the last round.
-    left_out : Counter
-        Answers that were not taken so far, by reason.
+    `seconds` are of the method's own work, `clients` who answered every exchange of the last round.
     """
 
     round: int

@@ -20,8 +20,6 @@ from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
 from .pursuit import matching_pursuit
 
-__all__ = ["PER_OUTPUT", "Overall", "PerAtom", "PerOutput", "Selection", "check_selection", "largest", "mark_largest"]
-
 
 @dataclass(frozen=True)
 class Selection:

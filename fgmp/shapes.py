@@ -13,33 +13,10 @@ from .checks import check_array, check_integer, check_kind, check_sequence, prec
 from .losses import Loss, check_loss
 from .models import Array
 
-__all__ = ["Shape", "scaled"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Shape:
-    """A federation without its data: a method checks its parameters against it and starts from it.
-
-    Parameters
-    ----------
-    n_features : int
-        n; for whoever works in a dictionary, the number of atoms.
-    loss : Loss
-        Of every client.
-    rows : sequence of int, shape (n_clients,)
-        |D_i|: at least 1 each.
-    keys : sequence of int, optional
-        Who the clients are; 0, 1, ... by default.
-    weights : array_like, shape (n_clients,), default |D_i| / sum |D_i|
-        The p_i, scaled to sum to one.
-    dtype : dtype, default float64
-        float32 or float64: the precision of the models.
-
-    Raises
-    ------
-    ValueError
-        Where they do not fit.
-    """
+    """A federation without its data, |D_i| and keys and p_i of clients: a method checks its parameters against it."""
 
     n_features: int
     loss: Loss

@@ -17,21 +17,9 @@ from .models import Array, SparseModel, Support, dense
 from .rounds import Channel, Mean, Method, Reducer, State, Step, Streams, iterate
 from .watching import History, Run, watchers_of
 
-__all__ = ["Estimate", "Result", "simulate"]
-
 
 class Estimate(NamedTuple):
-    """A model that a run recorded.
-
-    Attributes
-    ----------
-    x, support, coefficients : ndarray
-        As in `Result`.
-    round : int
-        When; 0 is the start.
-    value : float
-        Its objective; nan where none is recorded.
-    """
+    """A model that a run recorded, as in `Result`; when, 0 is the start; its objective, nan where none is recorded."""
 
     x: Array
     support: Support
@@ -264,13 +252,7 @@ def _separates(federation: Federation, coefficients: Array) -> bool:
 
 
 def whole(result: Result) -> Result:
-    """The result, where nothing interrupted the run; or else the interruption goes on, to whoever wanted it whole.
-
-    Raises
-    ------
-    KeyboardInterrupt
-        Where the run was interrupted.
-    """
+    """The result, where nothing interrupted the run; else a KeyboardInterrupt, for whoever wanted it whole."""
     if result.interrupted:
         raise KeyboardInterrupt
     return result

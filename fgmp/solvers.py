@@ -1,40 +1,24 @@
 """Solvers of the restricted problem, argmin f_i(x) over the span of the merged atoms (Algorithms 1 and 2).
 
-Each is a small immutable object with one method, `minimise`. They work in orthonormal coordinates z of the span, so
-that steps, norms and the accuracy delta are those of the paper's signals, whatever the dictionary. Only `SGD` works on
-the coefficients themselves: its steps are too cheap to pay for a factorisation of the Gram matrix.
+They work in orthonormal coordinates z of the span, so that steps, norms and the accuracy delta are those of the
+paper's signals, whatever the dictionary; only `SGD` works on the coefficients, its steps being too cheap for more.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
-from .checks import settle_integer, settle_number, shown
+from .checks import check_protocol, settle_integer, settle_number
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
 from .linear_systems import fill_shifts, least_squares, newton_direction
 from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, length_of, unit_of
 from .restricted import RestrictedProblem, inner
-
-__all__ = [
-    "SGD",
-    "SVRG",
-    "ConjugateGradient",
-    "Exact",
-    "GradientDescent",
-    "Newton",
-    "Solver",
-    "check_solver",
-    "minimise_on",
-    "solver_for",
-]
 
 _LIMIT = 10_000
 
@@ -51,15 +35,9 @@ class Solver(Protocol):
 
 
 def check_solver(solver: Any) -> None:
-    """Raise a ValueError where a solver is not a client's; a pooled solver is named as such."""
-    if callable(getattr(solver, "minimise", None)) and not isinstance(solver, type):
-        return
-    local = "Exact(), GradientDescent(...), ConjugateGradient(...), Newton(...), SGD(...) or SVRG(...)"
-    if callable(getattr(solver, "update", None)) and not isinstance(solver, type):
-        raise ValueError(
-            f"solver is {solver!r}, which minimises f on a shared support; expected a client's solver: {local}"
-        )
-    raise ValueError(f"solver is {shown(solver)}; expected a client's solver: {local}")
+    """Raise a ValueError where a solver is not a client's."""
+    local = "Exact(), GradientDescent(...), Newton(...), SGD(...) or SVRG(...)"
+    check_protocol("solver", solver, ("minimise",), f"a client's solver: {local}")
 
 
 @dataclass(frozen=True)
@@ -155,16 +133,22 @@ class GradientDescent(_Iterative):
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=False))
-
-
-@dataclass(frozen=True)
-class ConjugateGradient(_Iterative):
-    """Conjugate gradients: linear for the squared loss, Polak-Ribiere for others. Parameters as GradientDescent."""
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The last iterate."""
-        return self._checked(problem, _descend(problem, start, self.limit, self.accuracy, conjugate=True))
+        z, predictions = start, problem.predictions(start)
+        for _ in range(self.limit):
+            derivative = problem.derivative(predictions)
+            gradient = problem.pull_back(derivative)
+            if problem.within(self.accuracy, predictions, gradient):
+                break
+            direction = -gradient * unit_of(gradient)
+            slope = inner(gradient, direction)
+            if not problem.descends(slope, direction, derivative):
+                break
+            image = problem.predictions(direction)
+            length = problem.step_length(predictions, image, slope)
+            if length == 0:
+                break
+            z, predictions = z + length * direction, predictions + length * image
+        return self._checked(problem, z)
 
 
 @dataclass(frozen=True)
@@ -219,14 +203,9 @@ class SGD:
             if curvature == 0:
                 return start
             rate = 1 / curvature
-        for rows in self.minibatches(len(problem.targets), rng):
+        for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
             z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
-
-    def minibatches(self, n_rows: int, rng: np.random.Generator) -> Iterator[Support | None]:
-        """The rows of each step; None is all rows."""
-        size = None if self.batch_size is None else min(self.batch_size, n_rows)
-        return minibatches(rng, n_rows, size, self.steps)
 
 
 @dataclass(frozen=True)
@@ -287,27 +266,16 @@ def minimise_on(
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
-    b = _minimise(merged, client, dictionary, solver, start, rng)
-    if not np.isfinite(b).all():
-        raise FloatingPointError(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
-    return SparseModel(merged, b, start.shape)
-
-
-def _minimise(
-    merged: Support,
-    client: Client,
-    dictionary: StandardBasis,
-    solver: Solver,
-    start: SparseModel,
-    rng: np.random.Generator,
-) -> Array:
     exact = isinstance(solver, Exact) and solver.radius is None
     if exact and isinstance(client.loss, SquaredLoss):  # the rank of the data decides, not that of the atoms
         metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
-        return least_squares(client.columns(merged), client.targets, metric)
-    problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
-    z = solver.minimise(problem, problem.start(start.on(merged)), rng)
-    return problem.coefficients(z)
+        b = least_squares(client.columns(merged), client.targets, metric)
+    else:
+        problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
+        b = problem.coefficients(solver.minimise(problem, problem.start(start.on(merged)), rng))
+    if not np.isfinite(b).all():
+        raise FloatingPointError(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
+    return SparseModel(merged, b, start.shape)
 
 
 def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
@@ -360,46 +328,10 @@ def _quadratic_in_ball(hessian: Array, linear: Array, radius: float) -> Array:
         return np.zeros_like(pull)
     shift = most * float(np.finfo(np.float64).eps)
     if length_of(pull / (curvatures + shift)) > radius:
-        far = partial(_too_short, pull, curvatures, radius)
+        far = lambda shift: 1 / radius - 1 / length_of(pull / (curvatures + shift))  # noqa: E731
         shift = brentq(far, shift, most, xtol=shift, rtol=1e-15)
     end: Array = directions @ (pull / (curvatures + shift))
     return end
-
-
-def _too_short(pull: Array, curvatures: Array, radius: float, shift: float) -> float:
-    return 1 / radius - 1 / length_of(pull / (curvatures + shift))
-
-
-def _descend(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None, *, conjugate: bool) -> Array:
-    z, predictions = start, problem.predictions(start)
-    derivative = problem.derivative(predictions)
-    gradient = problem.pull_back(derivative)
-    direction = -gradient
-    for _ in range(limit):
-        if problem.within(accuracy, predictions, gradient):
-            break
-        short = direction * unit_of(direction)
-        slope = inner(gradient, short)
-        if not problem.descends(slope, short, derivative):
-            break
-        image = problem.predictions(short)
-        length = problem.step_length(predictions, image, slope)
-        if length == 0:
-            break
-        z, predictions = z + length * short, predictions + length * image
-        derivative, before = problem.derivative(predictions), gradient
-        gradient = problem.pull_back(derivative)
-        direction = -gradient + (_polak_ribiere(before, gradient) * direction if conjugate else 0)
-        short = direction * unit_of(direction)
-        if not problem.descends(inner(gradient, short), short, derivative):
-            direction = -gradient
-    return z
-
-
-def _polak_ribiere(before: Array, gradient: Array) -> float:
-    unit = unit_of(before)
-    gradient, before = gradient * unit, before * unit
-    return max(0.0, inner(gradient, gradient - before) / inner(before, before))
 
 
 _BY_NAME: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
@@ -426,32 +358,8 @@ def solver_for(loss: Loss) -> Solver:
     Notes
     -----
     A step with a line search lowers f_i or stays, so that it never leaves the sublevel set of f_i where it starts, and
-    it needs no learning rate. What decides the number of steps is where the average of the clients goes. Measured on
-    2026-11-22: the objective after 30 rounds of three local iterations, median of three deals (`Exact`:
-    after two rounds, one deal; - is not measured), a star where a run of them ended above f(0). GD is gradient descent.
-
-    ===========================  =====  =======  =========  ======  =====  =====  ======
-    data                          f(0)    Exact  Newton(2)  SGD(2)  GD(1)  GD(2)   GD(5)
-    ===========================  =====  =======  =========  ======  =====  =====  ======
-    breast cancer, 12 sites      0.693     225*      82.2*   0.141  0.097  0.104   0.157
-    the same, 2 to 170 rows      0.693    19.6*       122*   0.133  0.093  0.089   0.096
-    the same, one class a site   0.693    4.45*      91.4*   0.130  0.099  0.096   0.119
-    the same, raw units          0.693    3098*       443*   0.537  0.268  0.216   0.203
-    digits, 12 sites             2.303    20.5*      1.31*   0.698  0.244  0.227   0.192
-    digits, two classes a site   2.303   > 1e9*     > 1e9*   1.340  1.055  0.846   0.733
-    iris, 5 sites                1.099    34.8*      0.349   0.335  0.306  0.307   0.320
-    wine, 6 sites                1.099    2.64*     0.111*   0.075  0.052  0.062   0.050
-    planted, 20 sites of 50      0.693   15290*      0.409   0.341  0.340  0.379   0.558
-    separable, 20 sites of 50    0.693    11.8*     0.111*   0.086  0.083  0.056   0.026
-    tiny, 60 sites of 8          0.693        -     > 1e4*   0.466  0.496  0.517  0.933*
-    tiny, 60 sites of 2          0.693        -       877*   0.545  0.478  0.507  0.745*
-    ===========================  =====  =======  =========  ======  =====  =====  ======
-
-    `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms; a round of softmax on digits
-    took `Exact` 4.6 s to 6.5 s, and one step 20 ms. More steps gain where rows are many and pay for it where they are
-    few: the sites overfit, and their average drifts up again. No number of steps keeps an average of models, cut to tau
-    atoms, below f(0) for certain; `result.best` keeps the best model, and
-    a run says where it ends above its start.
+    it needs no learning rate. `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms; more
+    steps gain where rows are many and pay for it where they are few. benchmarks/README.md has what was measured.
     """
     if loss.local_solver not in _BY_NAME:
         names = " or ".join(map(repr, _BY_NAME))

@@ -12,8 +12,6 @@ from scipy import sparse
 
 from .models import Array, Support
 
-__all__ = ["SparseFeatures", "stacked"]
-
 
 class _ByColumn(NamedTuple):
     """The entries of a matrix in the order of their columns: where each is stored, its row and its column."""
@@ -27,28 +25,18 @@ class _ByColumn(NamedTuple):
 class SparseFeatures:
     """A = S - u c', where S is sparse and u c' is never formed: what stands where a client has a dense matrix.
 
-    Products and rows take time and memory in proportion to the nonzeros of S and the lengths of rows and columns. Once
-    columns are asked for, the places of the nonzeros by column are kept too, which at most doubles the memory.
+    Products and rows take time and memory in proportion to the nonzeros of S; columns become dense when asked for.
 
     Parameters
     ----------
     stored : scipy.sparse array or matrix, shape (n_samples, n_features)
-        S, of float32 or float64, kept in CSR: such a one is not copied unless it holds an entry twice. Not modified.
+        S, kept in CSR: such a one is not copied unless it holds an entry twice. Not modified.
     left : ndarray, shape (n_samples,), or None
         u; None is no second term, A = S.
     centre : ndarray, shape (k,), or None
         c in the columns `at`, zero in others.
     at : ndarray of int, shape (k,), or Ellipsis
         All columns by default.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from scipy import sparse
-    >>> from fgmp.sparse_features import SparseFeatures
-    >>> centred = SparseFeatures(sparse.csr_array([[4.0, 0.0], [0.0, 2.0]]), np.ones(2), np.array([2.0, 1.0]))
-    >>> centred.toarray().tolist(), (centred @ np.ones(2)).tolist()
-    ([[2.0, -1.0], [-2.0, 1.0]], [1.0, -1.0])
     """
 
     stored: Any

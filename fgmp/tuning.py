@@ -20,8 +20,6 @@ from .rounds import Method, Streams
 from .simulation import simulate, whole
 from .watching import History, Run, watchers_of
 
-__all__ = ["Trial", "Tuning", "tune"]
-
 _DIVERGED = 10.0
 _HELD_OUT = "held_out"
 

@@ -1,7 +1,6 @@
-"""What looks on at a run: its history, checkpoints, reasons to stop, a bar. None of them changes a bit of it.
+"""What looks on at a run: any callable that takes the `Run` and ends it by returning True.
 
-A watcher is any callable that takes the `Run`, and ends it by returning True; one that has `begin` and `end` is told of
-both.
+One that has `begin` and `end` is told of both. None of them changes a bit of the run.
 """
 
 from __future__ import annotations
@@ -22,25 +21,15 @@ from .checks import check_integer, check_kind, check_mapping, check_number, chec
 from .models import Array, SparseModel, Support, dense
 from .rounds import Channel, Method, Reducer, State, Step, Streams
 
-__all__ = ["Bar", "Checkpoint", "History", "Run", "stop_at", "stop_when_stalled"]
-
 _PAUSE = 60.0
 
 
 @dataclass
 class Run:
-    """A run under way, as watchers see it.
+    """A run under way, as watchers see it: what `simulate` was given or has made, and its progress.
 
-    Attributes
-    ----------
-    method, channel, streams, reduce, cohort_size, rounds
-        As `simulate` was given or has made them.
-    step : Step
-        The whole progress, which changes between two rounds.
-    rows : list of dict
-        Of the history so far.
-    best : (float, int, state)
-        The lowest objective recorded, its round and the state; the last one where no objective is recorded.
+    `step` is the whole progress, `rows` the history so far, `best` the lowest objective recorded, its round and the
+    state.
     """
 
     method: Method

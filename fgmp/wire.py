@@ -8,8 +8,6 @@ import numpy as np
 
 from .models import Array, SparseModel
 
-__all__ = ["from_wire", "n_bytes", "to_wire"]
-
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
 
@@ -28,20 +26,9 @@ def to_wire(message: Message) -> dict[str, Array]:
 
 
 def from_wire(arrays: dict[str, Array], shape: tuple[int, ...], *, only: bool = False) -> Message:
-    """The inverse of `to_wire`.
+    """The inverse of `to_wire` for models of a shape; a ValueError where the arrays are no message.
 
-    Parameters
-    ----------
-    arrays : dict of str to ndarray
-    shape : tuple of int
-        Of a model.
-    only : bool, default False
-        Whether the message is one array or sparse model of that shape: where a stranger says another, nothing is made.
-
-    Raises
-    ------
-    ValueError
-        Where the arrays are no message.
+    With `only` it is one array or sparse model of that shape: where a stranger says another, nothing is made.
     """
     names = set(arrays)
     if names == {"dense"}:

@@ -8,7 +8,6 @@ from scipy import sparse
 import fgmp
 from fgmp.approximation import approx_tau
 from fgmp.shapes import Shape
-from fgmp.solvers import ConjugateGradient
 
 rng = np.random.default_rng(0)
 AS, YS = [rng.standard_normal((8, 5)) for _ in range(3)], [rng.standard_normal(8) for _ in range(3)]
@@ -114,7 +113,7 @@ METHODS = {
     r"signal has 5 entries; expected 4": lambda: approx_tau(fgmp.Dictionary(np.eye(4)), np.ones(5), 1),
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
     r"accuracy is 0; expected a finite number above 0": lambda: fgmp.Newton(accuracy=0),
-    r"accuracy is nan; expected": lambda: ConjugateGradient(accuracy=np.nan),
+    r"accuracy is nan; expected": lambda: fgmp.GradientDescent(accuracy=np.nan),
     r"ridge is -1; expected": lambda: fgmp.NewtonOnSupport(ridge=-1),
     r"columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(columns=1),
     r"identify is 6; expected CountSketch": lambda: fgmp.SharedSupportGradMP(3, 6),

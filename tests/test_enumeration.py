@@ -59,8 +59,9 @@ def test_bad_input():
     federation = uneven(np.random.default_rng(0))
     with pytest.raises(ValueError, match="sparsity is 7; expected an integer from 1 to 6"):
         theory.sparse_minimiser(federation, 7)
-    with pytest.raises(ValueError, match="sparsity is 3, which has 20 supports; expected at most 19"):
-        theory.sparse_minimiser(federation, 3, max_supports=19)
+    wide = fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)])
+    with pytest.raises(ValueError, match="sparsity is 3, which has 215820 supports; expected at most 200000"):
+        theory.sparse_minimiser(wide, 3)
     labels = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
     with pytest.raises(ValueError, match="expected SquaredLoss"):
         theory.sparse_minimiser(labels, 1)

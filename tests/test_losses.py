@@ -12,7 +12,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
 from fgmp.selection import Overall
-from fgmp.solvers import ConjugateGradient, minimise_on
+from fgmp.solvers import minimise_on
 
 LOSSES = {
     "squared": fgmp.SquaredLoss(),
@@ -74,7 +74,7 @@ def test_huge_predictions_do_not_overflow(name):
     assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
-@pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), ConjugateGradient(accuracy=1e-8)])
+@pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.GradientDescent(accuracy=1e-8)])
 def test_the_restricted_minimiser_is_scikit_learns(solver):
     """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
     rng = np.random.default_rng(0)

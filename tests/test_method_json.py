@@ -11,7 +11,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.methods.method_json import _KINDS, from_json, to_json
 from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
 from fgmp.selection import Overall
-from fgmp.solvers import SVRG, ConjugateGradient
+from fgmp.solvers import SVRG
 
 RNG = np.random.default_rng(0)
 DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
@@ -20,7 +20,7 @@ THINGS = [
     fgmp.FedGradMP(2, 2, 10, DICTIONARY, SVRG(3, None, 2), 4.5, fgmp.PerAtom((0, 3))),
     fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=5)),
     fgmp.FedGradMP(2, solver=fgmp.Exact()),
-    fgmp.FedGradMP(2, solver=ConjugateGradient(2)),
+    fgmp.FedGradMP(2, solver=fgmp.Newton(2)),
     fgmp.FedGradMP(2, solver=fgmp.Newton(2)),
     fgmp.SharedSupportGradMP(2, fgmp.CountSketch(), fgmp.NewtonOnSupport(), seed=3),
     fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(5), GradientsOnSupport(3), pruning="largest"),

@@ -1,4 +1,4 @@
-"""Noise: against formulas of the Gaussian mechanism, contributions clipped by hand, and a curious client."""
+"""Noise: against formulas of the Gaussian mechanism, and contributions clipped by hand."""
 
 import copy
 import math
@@ -6,7 +6,6 @@ import os
 import pickle
 import warnings
 from contextlib import ExitStack
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -14,7 +13,6 @@ import pytest
 from garbage import not_finite, wrong_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from noise_attack import old_way, seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
@@ -37,18 +35,12 @@ def rehearsed(epsilon, clip, seed=0, **more):
     return fgmp.GaussianNoise(epsilon, clip, rehearsal_seed=seed, **more)
 
 
-def secret_of(noise):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        return noise._secret()
-
-
-def accounted(noise, secret, n_clients, cohort_size, exchanges, rounds):
+def accounted(noise, n_clients, cohort_size, exchanges, rounds):
     """The noise of a run of this size."""
     shape = Shape(2, fgmp.SquaredLoss(), [1] * n_clients)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        return replace(noise.fitted(shape, cohort_size, exchanges, rounds), secret=secret)
+        return noise.fitted(shape, cohort_size, exchanges, rounds)
 
 
 def fitted(noise, multiplier, n_clients, secret=SECRET):
@@ -90,7 +82,7 @@ def test_a_cohort_spends_less_and_more_rounds_spend_more():
 
 
 def test_the_noise_is_the_least_that_keeps_to_the_budget():
-    multiplier = accounted(NOISE, SECRET, 40, 40, 2, 3).multiplier
+    multiplier = accounted(NOISE, 40, 40, 2, 3).multiplier
     assert spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
 
 
@@ -141,41 +133,9 @@ def test_one_round_of_averages_by_hand(then, gone, public):
     scales = 4 * small.weights if public else np.ones(4)
     steps = [-0.1 * client.gradient(np.zeros(20)) * p for p, client in zip(scales, small.clients, strict=True)]
     clipped = [step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps) if i not in gone]
-    given = accounted(noise, secret_of(noise), 4, 4, 1, 1)
+    given = accounted(noise, 4, 4, 1, 1)
     what = b"".join(part.tobytes() for part in to_wire(np.zeros(20)).values()) + bytes(i not in gone for i in range(4))
     np.testing.assert_allclose(found, np.sum(clipped, axis=0) / 4 + given.noise_on_sum(20, 4, 1, 0, what), atol=1e-10)
-
-
-class Curious(fgmp.FedAvg):
-    """Writes down what each client gets."""
-
-    def at_client(self, client, w, rng):
-        SEEN.append((self, w.copy(), rng, client.key))
-        return super().at_client(client, w, rng)
-
-
-SEEN = []
-
-
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@pytest.mark.parametrize("drawn_from", ["a secret", "a rehearsal seed", "the seed of the run, as it was"])
-def test_no_client_takes_the_noise_off(drawn_from, monkeypatch):
-    """Nor who has the result; the same client does where a seed was asked for by name, and as it was before."""
-    method, seed = Curious(learning_rate=0.1), 987_654_321_987
-    noise = rehearsed(2.0, 0.05, 17) if drawn_from == "a rehearsal seed" else fgmp.GaussianNoise(2.0, 0.05)
-    private = accounted(noise, SECRET, FED.n_clients, FED.n_clients, 1, 2)
-    scale = private.multiplier * 2 * 0.05 / FED.n_clients
-    if "as it was" in drawn_from:
-        monkeypatch.setattr(Fitted, "noise_on_sum", lambda self, d, L, *place: scale * old_way(seed, d, *place[:2]))
-    SEEN.clear()
-    result = noisy(method, FED, 2, noise, rng=seed)
-    steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
-    clean = np.mean([step * min(1, 0.05 / np.linalg.norm(step)) for step in steps], axis=0)
-    first, second = (SEEN[i][1] for i in (0, -1))
-    candidates = seen_in(SEEN, result, repr(result), repr(private))
-    assert seed in candidates
-    found = takes_off(second - clean, private, FED.n_clients, first, candidates)
-    assert found == (drawn_from != "a secret")
 
 
 @pytest.mark.usefixtures("accounting_at_once")

@@ -8,7 +8,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
-from fgmp.solvers import SVRG, ConjugateGradient, minimise_on
+from fgmp.solvers import SVRG, minimise_on
 
 
 def systems(seed):
@@ -30,7 +30,6 @@ def systems(seed):
 NAMES = list(systems(0))
 LOCAL = {
     "gradient descent": fgmp.GradientDescent,
-    "conjugate gradients": ConjugateGradient,
     "Newton": fgmp.Newton,
     "SGD": fgmp.SGD,
     "SVRG": SVRG,

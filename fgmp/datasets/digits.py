@@ -18,8 +18,6 @@ from .downloads import DOWNLOADS, locate
 from .synthetic import seeded
 from .writers import femnist_writers, mnist_writers
 
-__all__ = ["DigitsByWriter", "digits_by_writer"]
-
 Hand = tuple[Array, Array]  # pixels and labels
 
 # Training clients, test clients, digits for each of them; the paper's numbers where there are writers.
@@ -151,9 +149,8 @@ def _deal_by_label(
 ) -> Array:
     """Deal samples to clients with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
 
-    Each client draws shares of the classes from a symmetric Dirichlet distribution. Then the clients take turns, in a
-    new order each time, and draw one sample from the class that their shares choose among the classes that are left.
-    So no client is favoured, and the fewer samples are left over in the end, the closer the clients come to each other.
+    The clients take turns, in a new order each time, and draw one sample from the class that their shares choose among
+    the classes that are left: no client is favoured.
     """
     classes = np.unique(labels)
     piles = [generator.permutation(np.flatnonzero(labels == c)) for c in classes]

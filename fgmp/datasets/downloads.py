@@ -11,8 +11,6 @@ from typing import NamedTuple
 
 from ..checks import check_option
 
-__all__ = ["DOWNLOADS", "DataFile", "data_folder", "fetch", "locate"]
-
 
 class DataFile(NamedTuple):
     """A file to download, by its sha256, and the members that are read in the end where it is an archive."""
@@ -69,23 +67,12 @@ def data_folder() -> Path:
 
 
 def fetch(name: str, progress: bool = True) -> Path:
-    """Download what is missing of a data set, check it and unpack it; the folder with it.
+    """Download what is missing of a data set ("mnist-writers", "femnist"), check it and unpack it; the folder with it.
 
     A file takes its place only when it has arrived whole and with the right checksum. What is there is not fetched
-    again, whatever its checksum: mirrors compress the same content anew, and reading notices what is damaged.
-
-    Parameters
-    ----------
-    name : {"mnist-writers", "femnist"}
-    progress : bool, default True
-        Whether to show a bar on standard error.
-
-    Raises
-    ------
-    OSError
-        Where a file cannot be downloaded; the message says how to do without.
-    ValueError
-        Where what arrived has another checksum; nothing is kept.
+    again, whatever its checksum: mirrors compress the same content anew, and reading notices what is damaged. An
+    OSError where a file cannot be downloaded says how to do without; a wrong checksum is a ValueError, and nothing is
+    kept.
     """
     import pooch
 

@@ -14,8 +14,6 @@ from ..checks import Seed, check_array, check_integer, check_number, check_seed,
 from ..federation import Federation
 from ..models import Array
 
-__all__ = ["make_conditioned_regression", "make_sensing", "make_sparse_regression", "seeded", "sparse_on_sphere"]
-
 
 def make_sparse_regression(
     n_clients: int = 50,

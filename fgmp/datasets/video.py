@@ -14,8 +14,6 @@ from ..checks import check_integer
 if TYPE_CHECKING:  # imported where they are used, so that `import fgmp` stays light
     from PIL import Image
 
-__all__ = ["load_video", "photo_clip"]
-
 Grey = NDArray[np.float64]
 
 # Rec. 601, as Pillow and FFmpeg have it.
@@ -27,14 +25,13 @@ _PERIOD = 10 * np.pi
 def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey:
     """Make a clip of a still background that a flower moves across, from scikit-learn's two photographs.
 
-    The flower of "flower.jpg", its soft edge and all 0.3 of the height across, runs a figure of eight before the tower
-    of "china.jpg". In frame t = 0, 1, ... its centre is at ::
+    The flower of "flower.jpg", 0.3 of the height across, runs a figure of eight before the tower of "china.jpg". In
+    frame t = 0, 1, ... its centre is at ::
 
         x(t) = width  * (0.5 + 0.32 cos(2 pi t / P)),
         y(t) = height * (0.5 + 0.15 sin(4 pi t / P)),    P = 10 pi = 31.4 frames,
 
-    so it comes by the same places again and again and never to the very same one: the frames to come are like the
-    frames seen, and none is a copy. The clip is the same each time, and a shorter one is the beginning of a longer one.
+    so the frames to come are like the frames seen, and none is a copy. A shorter clip is the beginning of a longer one.
 
     Parameters
     ----------

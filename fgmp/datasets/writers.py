@@ -14,15 +14,9 @@ import numpy as np
 
 from ..models import Array
 
-__all__ = ["Writers", "femnist_writers", "mnist_writers"]
-
 
 class Writers(NamedTuple):
-    """Digits that are read writer by writer: the height and width of an image, how many each wrote, and which.
-
-    ``digits(writer)`` is the pixels, float32 of shape (n_digits, height * width) from 0, paper, to 1, ink, and the
-    labels, 0 to 9.
-    """
+    """Digits by writer: the shape of an image, how many each wrote, and pixels, from 0, paper, to 1, and labels."""
 
     image_shape: tuple[int, int]
     counts: dict[str, int]
@@ -30,15 +24,7 @@ class Writers(NamedTuple):
 
 
 def mnist_writers(images: Path, labels: Path) -> Writers:
-    """MNIST's training images by NIST writer, as QMNIST's labels name them.
-
-    Parameters
-    ----------
-    images : Path
-        IDX file of bytes, shape (n_digits, height, width): 0 is paper, 255 is ink.
-    labels : Path
-        IDX file of integers, shape (n_digits, at least 3): column 0 is the digit, column 2 the writer.
-    """
+    """MNIST's images (IDX, bytes, 255 is ink) by NIST writer: QMNIST's labels (IDX) have digit 0th and writer 2nd."""
     inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
     if len(table) != len(inks):
         raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
@@ -53,16 +39,10 @@ def mnist_writers(images: Path, labels: Path) -> Writers:
 
 
 def femnist_writers(paths: Sequence[Path]) -> Writers:
-    """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated.
+    """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated, whose 1 is paper.
 
     A writer's digits are split over the training and the test file there, and are taken together here, since writers
     are held out and not digits.
-
-    Parameters
-    ----------
-    paths : sequence of Path
-        HDF5 files with ``examples/<writer>/pixels``, shape (n_digits, 28, 28), and ``examples/<writer>/label``. The
-        pixels of TensorFlow Federated are 1 for paper and 0 for ink; they are turned around.
     """
     counts: Counter[str] = Counter()
     for path in paths:

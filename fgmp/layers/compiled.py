@@ -6,20 +6,20 @@ class that overrides one of them runs as printed, and so does everything with ``
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from ..compilation import numba_serves
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import Array, SparseModel, SparseModels, Support
 from ..selection import Overall, PerAtom, PerOutput
 
-__all__ = ["descent_twin", "pursuit_twin"]
-
+_NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 Twin = Callable[..., "Sequence[Any] | None"]
 
 _ONE_AT_A_TIME = Lock()  # some of Numba's threading layers end the process where two threads are in them
@@ -33,9 +33,9 @@ def _as_printed(method: Any, *steps: str) -> bool:
 
 
 def _table(federation: Federation) -> bool:
-    """Whether the rows are a dense table that the loops can read, and nobody asked for the printed form."""
-    features = federation.features
-    return isinstance(features, np.ndarray) and features.flags.c_contiguous and numba_serves()
+    """Whether the rows are a dense table, Numba is installed, and nobody asked for the printed form."""
+    features, readable = federation.features, os.environ.get("FGMP_READABLE") == "1"
+    return _NUMBA and not readable and isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
 def _counts(selection: Any, n_outputs: int) -> bool:
@@ -88,9 +88,8 @@ def pursuit_twin(method: Any) -> Twin | None:
         if solved.all():
             return answers
         clients = federation.clients
-        return [
-            a if fine else call.answer_of(clients[i], x) for a, fine, i in zip(answers, solved, cohort, strict=True)
-        ]
+        each = zip(answers, solved, cohort, strict=True)
+        return [answer if fine else call.answer_of(clients[i], x) for answer, fine, i in each]
 
     return together
 
@@ -123,7 +122,8 @@ def descent_twin(method: Any, step: str = "at_client") -> Twin | None:
         margin = float(getattr(federation.loss, "margin", 0.0))
         plain = not keep and not thresholds.any()
         span = _row_products(federation, cohort) if plain and _span_pays(federation, K, method.batch_size) else _NONE
-        given = federation.features, federation.float_targets, rows, stream, start, margin, lengths
+        targets = federation.targets.astype(federation.dtype, copy=False)
+        given = federation.features, targets, rows, stream, start, margin, lengths
         work = 2.0 * K * rows[2].sum() * start.size
         ends = _called(work, cohort_descent, *given, min(keep, len(w)), thresholds, span)
         return list(ends.transpose(0, 2, 1).reshape(len(cohort), *shape))
@@ -141,10 +141,8 @@ def _span_pays(federation: Federation, n_steps: int, batch_size: int | None) -> 
     (_, n_features), n_outputs = federation.features.shape, federation.loss.n_classes
     largest = int(federation.rows.max())
     size = largest if batch_size is None else min(batch_size, largest)
-    plain, in_the_span = (
-        2 * n_steps * size * n_features * n_outputs,
-        (n_steps * size + n_features) * largest * n_outputs,
-    )
+    plain = 2 * n_steps * size * n_features * n_outputs
+    in_the_span = (n_steps * size + n_features) * largest * n_outputs
     return bool(4 * largest <= n_features and largest**2 * n_features / 2 <= 20 * (plain - in_the_span))
 
 

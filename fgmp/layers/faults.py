@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,6 @@ import numpy as np
 from ..checks import check_integer, check_number, check_sequence, settle_number, shown
 from ..models import Support
 from ..rounds import Call, Channel, Message, Method, Streams
-
-__all__ = ["Changed", "DropOut", "Faulty"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,8 +133,3 @@ class Faulty:
         may = np.isin(keys, fault.may_strike(self.over.shape.keys, call.streams, place))
         draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
         return may & (np.array(draws) < fault.probability)
-
-
-def negated(answer: Any, client: int) -> Any:
-    """An answer of the wrong sign, as a liar's: a `change` of `Changed`."""
-    return -answer if isinstance(answer, np.ndarray) else replace(answer, values=-answer.values)

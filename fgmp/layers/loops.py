@@ -1,21 +1,17 @@
 """A whole round of a cohort in one compiled call: one table of all rows, clients in parallel, keyed random numbers.
 
 What a client answers depends on its rows, on the broadcast model and on its key: not on the other clients, nor on the
-number of threads. Numba has to be installed; whoever imports this module asks `fgmp.compilation.numba_serves` first.
+number of threads. Numba has to be installed; whoever imports this module asks `fgmp.layers.compiled` first.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any
 
 import numba
 import numpy as np
-
-from ..compilation import jit as _jit
-from ..compilation import jit_and_keep as _kept
-
-__all__ = ["cohort_descent", "cohort_pursuit", "keyed_uniforms", "row_products"]
 
 Array = np.ndarray[Any, Any]
 _MOST = 256  # unknowns of a system; with more, LAPACK is faster
@@ -24,12 +20,17 @@ _FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # of Ph
 _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 
+# Sums may be taken in any order; what is not a number stays what it is.
+_jit = numba.njit(fastmath={"reassoc", "nsz", "contract"})
+
+
 def _parallel(function: Any) -> Any:
     """A loop over clients on all threads of Numba, kept on disk where there is a folder for it."""
+    compiled = partial(numba.njit, parallel=True)
     try:
-        return numba.njit(parallel=True, cache=True)(function)
+        return compiled(cache=True)(function)
     except RuntimeError:
-        return numba.njit(parallel=True)(function)
+        return compiled()(function)
 
 
 @_jit
@@ -42,19 +43,11 @@ def _high(a: Any, b: Any) -> Any:
     return (a >> _HALF) * high + (middle >> _HALF) + (other >> _HALF)
 
 
-@_kept
+@_jit
 def keyed_uniforms(key: Array, purpose: int, place: int, client: int, number: int, first: int, out: Array) -> None:
-    """Numbers in [0, 1) of a keyed stream, from the one at `first` on: those of `numpy.random.Generator(Philox)`.
+    """`numpy.random.Generator(Philox)`'s numbers in [0, 1) of a keyed stream, from the one at `first` on, into `out`.
 
     The stream is `random()` with the counter set to (0, purpose << 32 | place, client, number) and no block in store.
-
-    Parameters
-    ----------
-    key : ndarray of uint64, shape (2,)
-    purpose, place, client, number : int
-        At least 0; `purpose` and `place` below 2**32.
-    first : int
-    out : ndarray of float64, shape (length,)
     """
     one = np.uint64(purpose) << _HALF | np.uint64(place)
     for block in range(first // 4, (first + len(out) + 3) // 4):
@@ -87,10 +80,7 @@ def _sink(sizes: Array, places: Array, count: int, here: int) -> None:
 
 @_jit
 def _largest(vector: Array, length: int, count: int, places: Array, sizes: Array) -> bool:
-    """Where the `count` largest magnitudes of vector[:length] stand, in any order, ties towards the lower index.
-
-    False where a number is not finite. One pass: most stretches of a long vector hold nothing for the heap.
-    """
+    """Where the `count` largest of vector[:length] stand, ties to the lower index; False where one is not finite."""
     for i in range(count - 1, -1, -1):
         sizes[i], places[i] = abs(vector[i]), i
         if not sizes[i] < math.inf:
@@ -264,17 +254,10 @@ def _pursue(
     most = reach + max(count, sparsity)
     largest, order = max(most, m) + 3, min(most, m, _MOST)
     merged, before, chosen, current = np.empty((4, most), np.int64)
-    sizes, x, gradient, weights = (
-        np.empty(most, kind),
-        np.empty(largest, kind),
-        np.empty(n, kind),
-        np.zeros(m + 3, kind),
-    )
-    columns, others, across = (
-        np.empty((most, m), kind),
-        np.empty((most, m), kind),
-        np.empty((m, most * (most > m)), kind),
-    )
+    sizes, x = np.empty(most, kind), np.empty(largest, kind)
+    gradient, weights = np.empty(n, kind), np.zeros(m + 3, kind)
+    columns, others = np.empty((most, m), kind), np.empty((most, m), kind)
+    across = np.empty((m, most * (most > m)), kind)
     rows, draws, heap = np.arange(m), np.empty(m), np.empty(batch)
     z, error, change = np.empty((3, largest), kind)
     work = np.empty((order, order), kind), np.empty(order, kind), z, error, change, np.arange(order)
@@ -330,29 +313,15 @@ def _pursue(
 def cohort_pursuit(
     A: Array, y: Array, cohort: Array, stream: Any, steps: int, sparsity: int, support: Array, values: Array
 ) -> Any:
-    """Algorithm 1 with least squares at each client of a cohort, from one broadcast model.
+    """Algorithm 1 with least squares at each client of a cohort, from one model `support`, `values`, shape (k,).
 
-    Parameters
-    ----------
-    A, y : ndarray, shapes (M, n) and (M,)
-        The rows of all clients, contiguous, and their targets, in one precision.
-    cohort : ndarray of int64, shape (4, L)
-        Where the rows of each client begin and end, the size of its minibatches, and its word in `keyed_uniforms`.
-        A minibatch of all rows takes no random numbers.
-    stream : tuple
-        The other words, ``(key, purpose, place, number)``.
-    steps, sparsity : int
-        K and tau, at least 1.
-    support, values : ndarray, shape (k,)
-        The model, in int64 and in the precision of A.
+    `A`, `y`, shapes (M, n) and (M,), are the rows of all clients in one precision; `cohort`, shape (4, L), where the
+    rows of each client begin and end, the size of its minibatches (that of all rows takes no random numbers) and its
+    word in `keyed_uniforms`; `stream` the other words, ``(key, purpose, place, number)``; `steps` and `sparsity` K and
+    tau.
 
-    Returns
-    -------
-    supports, values : ndarray, shape (L, sparsity)
-        Increasing places, of which `counts` are filled.
-    counts : ndarray of int64, shape (L,)
-    solved : ndarray of bool, shape (L,)
-        False where a system is nearly singular or too large, or something is not finite: nothing is answered.
+    Returns increasing places and values, shape (L, sparsity), of which counts, shape (L,), are filled, and whether each
+    is solved: not where a system is nearly singular or too large, or something is not finite.
     """
     begin, end, batch, clients = cohort[0], cohort[1], cohort[2], cohort[3]
     key, purpose, place, number = stream
@@ -404,12 +373,8 @@ def _descend(
     """The steps of `cohort_descent` at one client: v, shape (C, n), becomes their end."""
     (C, n), m, classes, places = v.shape, len(y), np.arange(len(v)), np.empty(keep, np.int64)
     rows, draws, heap = np.arange(m), np.empty(m), np.empty(batch)
-    step, shortened, scores, sizes = (
-        np.empty_like(v),
-        np.empty_like(v),
-        np.empty((4, C), v.dtype),
-        np.empty(keep, v.dtype),
-    )
+    step, shortened = np.empty_like(v), np.empty_like(v)
+    scores, sizes = np.empty((4, C), v.dtype), np.empty(keep, v.dtype)
     for k in range(len(cuts)):
         _draw(words, k, batch, draws, rows, heap)
         point = shortened if cuts[k, 0] > 0 else v
@@ -442,14 +407,8 @@ def _descend_in_span(
     A: Array, y: Array, batch: int, words: Any, v: Array, margin: float, length: float, steps: int, products: Array
 ) -> None:
     """As `_descend` without H and S: v + A'C_k after k steps, of which each reads the products of its rows only."""
-    C, m, classes, rows, draws, heap = (
-        len(v),
-        len(y),
-        np.arange(len(v)),
-        np.arange(len(y)),
-        np.empty(len(y)),
-        np.empty(batch),
-    )
+    C, m, classes = len(v), len(y), np.arange(len(v))
+    rows, draws, heap = np.arange(m), np.empty(m), np.empty(batch)
     first, moved, scores = np.empty((m, C), v.dtype), np.zeros((C, m + 3), v.dtype), np.empty((batch, C), v.dtype)
     _multiply(A, rows, v, classes, v.shape[1], False, first)
     for k in range(steps):
@@ -495,21 +454,11 @@ def cohort_descent(
 ) -> Array:
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client of a cohort, shape (L, C, n).
 
-    Parameters
-    ----------
-    A, y, cohort, stream
-        As in `cohort_pursuit`; the targets of the softmax loss are labels 0 to C - 1, in the precision of A.
-    start : ndarray, shape (n, C)
-        With C = 1 of the squared loss or, with a `margin` above 0, of the logistic loss; otherwise of the softmax loss.
-    margin : float
-    lengths : ndarray of float64, shape (L,)
-        The learning rate times what a row of the client's minibatch counts.
-    keep : int
-        How many entries H keeps for each output; 0 is all.
-    cuts : ndarray of float64, shape (K, 2)
-        The thresholds before and after each step; 0 is none.
-    span : tuple of ndarray, shapes (any,) and (L,)
-        Of `row_products`, for steps in the span of the rows, which know neither H nor S; empty for plain steps.
+    As `cohort_pursuit`; the targets of the softmax loss are labels in the precision of A, `start` has shape (n, C),
+    with C = 1 of the squared loss or, with a `margin` above 0, of the logistic loss. `lengths`, shape (L,), is the
+    learning rate times what a row counts, `keep` what H keeps for each output (0: all), `cuts`, shape (K, 2), the
+    thresholds before and after each step (0: none), `span` that of `row_products` for steps in the span of the rows
+    without H and S.
     """
     begin, end, batch, clients = cohort[0], cohort[1], cohort[2], cohort[3]
     (key, purpose, place, number), (products, where) = stream, span

@@ -17,8 +17,6 @@ import numpy as np
 from ..models import Array
 from .primitives import SECRET, agreed, joined, opened, public_key, sealed, shared, stream
 
-__all__ = ["SHARING", "TRIPS", "UNMASKING", "UPLOAD", "Member", "TooFew", "Unmasked", "masked_sum", "sum_under_masks"]
-
 # Before which trip a client may be lost; the first, publishing keys, is how it takes part at all.
 SHARING, UPLOAD, UNMASKING = 1, 2, 3
 # The methods of a `Member`, in their order, and what each of them is told.
@@ -38,19 +36,7 @@ class TooFew(ValueError):
 
 
 class Unmasked(NamedTuple):
-    """A sum, and what the server saw on the way to it.
-
-    Attributes
-    ----------
-    total : ndarray of unsigned int
-        The sum modulo 2^bits of the vectors that were uploaded.
-    uploaded : ndarray of bool
-        Whose vector is in it.
-    bytes_up, bytes_down : int
-        Of all four trips and all clients.
-    masked : dict of int to ndarray
-        What the server held of each vector.
-    """
+    """The sum of what was uploaded, whose that is, bytes of all four trips, and what the server held of each vector."""
 
     total: Array
     uploaded: Array
@@ -60,25 +46,12 @@ class Unmasked(NamedTuple):
 
 
 def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, int] | None = None) -> Unmasked:
-    """The sum of vectors of unsigned integers, of which the server sees each under masks only.
+    """The sum of vectors of unsigned integers, one for each client, of which the server sees each under masks only.
 
-    Parameters
-    ----------
-    vectors : sequence of ndarray of unsigned int
-        One of each client, of one length and type.
-    threshold : int
-        How many clients must be there to the end; so many together could open the mask of another.
-    lost : mapping of int to int, optional
-        Before which trip a client is lost: `SHARING` and `UPLOAD`, its vector is not in the sum; `UNMASKING`, it is.
-
-    Raises
-    ------
-    TooFew
-        Where fewer clients than the threshold are left.
-
-    References
-    ----------
-    K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
+    `threshold` clients must be there to the end, and so many together could open the mask of another. `lost` says
+    before which trip a client is lost: `SHARING` and `UPLOAD`, its vector is not in the sum; `UNMASKING`, it is.
+    `TooFew` where fewer are left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine
+    learning, CCS 2017.
     """
     members, gone = [Member(i, vector) for i, vector in enumerate(vectors)], lost or {}
 
@@ -90,18 +63,10 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, int]
 
 
 def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int, threshold: int) -> Unmasked:
-    """The server's part, whoever carries the messages.
+    """The server's part, whoever carries the messages; `TooFew` where fewer clients than the threshold are left.
 
-    Parameters
-    ----------
-    trip : callable (name, {place: arguments by name}) -> {place: what is returned}
-        Calls a method of the `Member` of each place, one of `TRIPS`, and says what those return who are still there.
-    n_clients, threshold : int
-
-    Raises
-    ------
-    TooFew
-        Where fewer clients than the threshold are left.
+    ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
+    those return who are still there, by place.
     """
 
     def left(name: str, told: Told) -> dict[int, Any]:
@@ -150,16 +115,9 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
 
 
 class Member:
-    """One client: its vector, its two keys, and the seed of its own mask. A method for each trip, in their order.
+    """One client: its vector, which only `masked` needs, its two keys, and the seed of its own mask.
 
-    Parameters
-    ----------
-    place : int
-        In the cohort.
-    vector : ndarray of unsigned int, optional
-        Needed by `masked` only.
-    kept : dict, optional
-        What the member of an earlier process kept, of which nobody else may see any; a new one by default.
+    A method for each trip. `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
     def __init__(self, place: int, vector: Array | None = None, kept: dict[str, Any] | None = None) -> None:
@@ -172,10 +130,7 @@ class Member:
         return [public_key(self.letters), public_key(self.seed)]
 
     def split(self, places: list[int], keys: list[bytes], threshold: int) -> list[bytes]:
-        """A sealed letter for each other client with its shares of the two secrets; its own stay here.
-
-        The keys are two of each place, which has two shares, of the seed and of the own mask.
-        """
+        """A sealed letter for each other client with its shares of the two secrets; its own stay here."""
         if "share" in self.kept or self.place not in places:
             raise ValueError(f"places is {places}; expected this client among them, and once")
         parts = (shared(secret, threshold, len(places)) for secret in (self.seed, self.own))

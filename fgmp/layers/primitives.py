@@ -13,8 +13,6 @@ import numpy as np
 
 from ..models import Array
 
-__all__ = ["SECRET", "agreed", "joined", "opened", "public_key", "sealed", "shared", "stream"]
-
 SECRET = 16  # bytes: Shamir's scheme in GF(2^128)
 
 

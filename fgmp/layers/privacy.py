@@ -27,8 +27,6 @@ from ..shapes import Shape
 from ..wire import to_wire
 from .secure_sums import SecureSum
 
-__all__ = ["Fitted", "GaussianNoise", "spent"]
-
 
 @dataclass(frozen=True)
 class GaussianNoise(Reducer):
@@ -118,11 +116,9 @@ class GaussianNoise(Reducer):
             )
         self.then.fitted(shape, cohort_size, exchanges, rounds)
 
-        def is_enough(multiplier: float) -> bool:  # the bound without sampling first, which takes no time
+        def is_enough(z: float) -> bool:  # the bound without sampling first, which takes no time
             sizes = n_clients, cohort_size
-            return any(
-                spent(multiplier, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon for size in sizes
-            )
+            return any(spent(z, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon for size in sizes)
 
         low, high = 0.0, 1.0
         while not is_enough(high):
@@ -130,35 +126,20 @@ class GaussianNoise(Reducer):
         while high - low > 1e-3 * high:
             middle = (low + high) / 2
             low, high = (low, middle) if is_enough(middle) else (middle, high)
-        return Fitted(self, high, shape.weights, (cohort_size, exchanges), self._secret())
-
-    def _secret(self) -> bytes:
-        """32 bytes of the operating system; of the rehearsal's seed where there is one, with a warning."""
         if self.rehearsal_seed is None:
-            return secrets.token_bytes(32)
-        advise(
-            f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off, and this run protects "
-            "nobody; leave it out where data need protection"
-        )
-        return hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
+            secret = secrets.token_bytes(32)
+        else:
+            secret = hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
+            advise(
+                f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off, and this run protects "
+                "nobody; leave it out where data need protection"
+            )
+        return Fitted(self, high, shape.weights, (cohort_size, exchanges), secret)
 
 
 @dataclass(frozen=True)
 class Fitted(Reducer):
-    """A noise with its multiplier for one run, and the secret that it is drawn from.
-
-    Attributes
-    ----------
-    noise : GaussianNoise
-    multiplier : float
-        z.
-    weights : ndarray, shape (n_clients,)
-        The p_i.
-    sizes : (int, int)
-        Of a cohort, and the exchanges of a round.
-    secret : bytes
-        32 of them.
-    """
+    """A noise with its multiplier z for a run, the p_i, the sizes of a cohort and a round, and the secret."""
 
     noise: GaussianNoise
     multiplier: float

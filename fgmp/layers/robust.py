@@ -10,8 +10,6 @@ from ..checks import settle_number
 from ..models import Array, Support
 from ..rounds import Answers, Call, Channel, Message, Reduced, Reducer
 
-__all__ = ["Median", "TrimmedMean"]
-
 # Cumulated weights are off by rounding: 0.1 + 0.2 + 0.2 is half of the clients.
 _ROUNDING = 1e-12
 

@@ -15,8 +15,6 @@ from ..rounds import Answers, Call, Channel, Message, Reduced, Reducer
 from ..shapes import Shape
 from .masking import UPLOAD, TooFew, Unmasked, masked_sum
 
-__all__ = ["SecureSum"]
-
 
 @dataclass(frozen=True)
 class SecureSum(Reducer):

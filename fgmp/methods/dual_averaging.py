@@ -1,7 +1,4 @@
-"""Dual averaging, plain and fast: the rivals whose clients sum up gradients and threshold when they look at a model.
-
-Notation as in `fgmp.methods.rivals`.
-"""
+"""Dual averaging, plain and fast: clients sum up gradients and threshold when they look at a model."""
 
 from __future__ import annotations
 
@@ -17,9 +14,7 @@ from ..layers.compiled import descent_twin
 from ..models import Array
 from ..rounds import Exchange, Form
 from ..shapes import Shape
-from .rivals import FirstOrder
-
-__all__ = ["FastFedDualAvg", "FedDualAvg"]
+from .rivals import L1Penalised
 
 
 class Dual(NamedTuple):
@@ -30,7 +25,7 @@ class Dual(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedDualAvg(FirstOrder):
+class FedDualAvg(L1Penalised):
     """Federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
 
     In round r = 0, 1, .. the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and z <- z - eta_c g(w), the
@@ -48,27 +43,15 @@ class FedDualAvg(FirstOrder):
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    l1_weight: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle_number(self, "l1_weight", at_least=0)
-
     def start(self, shape: Shape) -> Any:
         """z = 0."""
         return Dual(super().start(shape), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: z and the number of the round go out, the z_i come back."""
-        return (
-            Exchange(
-                tuple, self.dual_at_client, self.dual_at_server, self.dual_form, descent_twin(self, "dual_at_client")
-            ),
-        )
-
-    def dual_form(self, state: Dual) -> Form:
-        """A client answers with a dual variable near z."""
-        return self.form(state.z)
+        twin = descent_twin(self, "dual_at_client")
+        near = lambda state: self.form(state.z)  # noqa: E731
+        return (Exchange(tuple, self.dual_at_client, self.dual_at_server, near, twin),)
 
     def dual_at_client(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
         """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
@@ -87,11 +70,6 @@ class FedDualAvg(FirstOrder):
         steps = range(self.local_iterations)
         return [self.l1_weight * (self.length * rounds + self.learning_rate * k) for k in steps]
 
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
-
     def coefficients(self, state: Dual) -> Array:
         """S(z, lambda eta_s eta_c K r) after r rounds."""
         return self.selection.soft(state.z, self.l1_weight * self.length * state.rounds)
@@ -106,7 +84,7 @@ class FastDual(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FastFedDualAvg(FirstOrder):
+class FastFedDualAvg(L1Penalised):
     """Fast federated dual averaging: dual averaging that uses strong convexity mu.
 
     With w_1, .., w_t the points at which gradients were taken so far, G = sum g(w_s) and X = sum w_s, a local step is
@@ -140,12 +118,10 @@ class FastFedDualAvg(FirstOrder):
     Y. Bao et al., Fast composite optimization and statistical recovery in federated learning, ICML 2022.
     """
 
-    l1_weight: float
     strong_convexity: float = 0.0
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_number(self, "l1_weight", at_least=0)
         settle_number(self, "strong_convexity", at_least=0)
 
     def start(self, shape: Shape) -> Any:
@@ -155,15 +131,9 @@ class FastFedDualAvg(FirstOrder):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
-        return (Exchange(self.ask, self.sums_at_client, self.sums_at_server, self.sums_form),)
-
-    def ask(self, state: FastDual) -> tuple[Array, Array, Array, int]:
-        """G, X, w and the number of the round."""
-        return *state.sums, state.w, state.rounds
-
-    def sums_form(self, state: FastDual) -> Form:
-        """A client answers with G above X, near those that were sent."""
-        return Form(state.sums.shape, state.sums.dtype, near=state.sums)
+        ask = lambda state: (*state.sums, state.w, state.rounds)  # noqa: E731
+        near = lambda state: Form(state.sums.shape, state.sums.dtype, near=state.sums)  # noqa: E731
+        return (Exchange(ask, self.sums_at_client, self.sums_at_server, near),)
 
     def sums_at_client(
         self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator

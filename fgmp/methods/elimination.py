@@ -1,8 +1,4 @@
-"""From a minimiser on a merged support to a model of tau atoms: which of them to keep.
-
-`largest` is the rule of GradMP. `eliminated` looks at the curvature that a pooled solver has anyway, so it costs no
-further message, and never ends above the best that the atoms of the last model can do: a run cannot go in circles.
-"""
+"""From a minimiser on a merged support to a model of tau atoms by backward elimination: it needs no further message."""
 
 from __future__ import annotations
 
@@ -15,29 +11,15 @@ from ..linear_systems import solve_definite, solve_semidefinite
 from ..models import Array, SparseModel, Support
 from ..selection import Selection
 
-__all__ = ["backwards", "eliminated"]
-
 _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
 
 
 def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int, selection: Selection) -> SparseModel:
-    """The minimiser on tau of the atoms of b, chosen by backward elimination in (x - b)' H (x - b).
+    """The minimiser on tau of the atoms of b by backward elimination in (x - b)' H (x - b), H the `curvature`.
 
     One atom after another goes whose loss raises the quadratic least, b_j^2 / (H^-1)_jj; b and H^-1 follow. Units of
-    the features do not matter. Where the atoms of the last model can do better than those left, they stay.
-
-    Parameters
-    ----------
-    b : SparseModel
-        The minimiser on the merged support.
-    curvature : ndarray, shape (k, k)
-        H, the Hessian of f on it.
-    before : ndarray of int
-        The support of the last model, within that of b.
-    sparsity : int
-        tau.
-    selection : Selection
-        What counts as one of the tau.
+    the features do not matter. Where the atoms of the last model, `before`, can do better than those left, they stay:
+    so a run cannot go in circles.
 
     References
     ----------
@@ -83,10 +65,7 @@ def backwards(
 
 
 def _on(b: SparseModel, hessian: Array, mask: Array) -> tuple[Array, float]:
-    """The minimiser on some atoms of b, and how far it lies above the minimum.
-
-    As a correction of b: where what is dropped is small, so is its error.
-    """
+    """The minimiser on some atoms of b, as a correction of b, and how far it lies above the minimum."""
     values, dropped = b.values.astype(np.float64), ~mask
     pull = hessian[np.ix_(mask, dropped)] @ values[dropped]
     square = np.ascontiguousarray(hessian[np.ix_(mask, mask)])

@@ -18,8 +18,6 @@ from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
 from ..solvers import Exact, Solver, check_solver, minimise_on, solver_for
 
-__all__ = ["FedGradMP"]
-
 
 @dataclass(frozen=True)
 class FedGradMP(Method):
@@ -44,7 +42,7 @@ class FedGradMP(Method):
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
-        `SGD`, `SVRG`, `ConjugateGradient`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the
+        `SGD`, `SVRG`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the
         squared loss, a damped step of gradient descent for the logistic and the softmax loss, which have no minimiser
         where a client's rows can be separated (`fgmp.solvers.solver_for` has what was measured).
     radius : float or None

@@ -23,7 +23,7 @@ from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import Array
 from ..rounds import Mean
 from ..selection import Overall, PerAtom, PerOutput
-from ..solvers import SGD, SVRG, ConjugateGradient, Exact, GradientDescent, Newton
+from ..solvers import SGD, SVRG, Exact, GradientDescent, Newton
 from .dual_averaging import FastFedDualAvg, FedDualAvg
 from .fedgradmp import FedGradMP
 from .rivals import FedAvg, FedHT, FedIterHT, FedMid
@@ -31,12 +31,10 @@ from .shared_support import SharedSupportGradMP
 from .sketches import CountSketch, LargestEntries
 from .support_solvers import GradientsOnSupport, LocalSteps, NewtonOnSupport
 
-__all__ = ["Written", "from_json", "to_json"]
-
 _VERSION = 1
 _METHODS = (FedAvg, FedDualAvg, FastFedDualAvg, FedGradMP, FedHT, FedIterHT, FedMid, SharedSupportGradMP)
 _PARTS = (Mean, Median, TrimmedMean, SecureSum, CountSketch, LargestEntries, Overall, PerAtom, PerOutput)
-_SOLVERS = (Exact, GradientDescent, ConjugateGradient, Newton, SGD, SVRG)
+_SOLVERS = (Exact, GradientDescent, Newton, SGD, SVRG)
 _SHARED = (LocalSteps, NewtonOnSupport, GradientsOnSupport)
 _PROBLEM = (LogisticLoss, SoftmaxLoss, SquaredLoss, Dictionary, StandardBasis)
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_METHODS, *_PARTS, *_SOLVERS, *_SHARED, *_PROBLEM)}
@@ -45,15 +43,7 @@ _KEPT = {StandardBasis: (), Dictionary: ("atoms", "approximation")}
 
 
 class Written(NamedTuple):
-    """What `to_json` makes of a method.
-
-    Attributes
-    ----------
-    text : str
-        JSON.
-    arrays : dict of str to ndarray
-        Those that the text names, by their checksum; none where there is no dictionary but the standard basis.
-    """
+    """What `to_json` makes of a method: JSON, and the arrays (of a dictionary) that it names by their checksum."""
 
     text: str
     arrays: dict[str, Array]
@@ -62,21 +52,7 @@ class Written(NamedTuple):
 def to_json(thing: Any, kinds: Iterable[type] = ()) -> Written:
     """A method, a loss, a dictionary, a solver or another part of a method as JSON.
 
-    Parameters
-    ----------
-    thing : object
-        Of a class of fgmp that is a parameter of runs, or of one in `kinds`.
-    kinds : iterable of type
-        Dataclasses of your own that may occur.
-
-    Returns
-    -------
-    Written
-
-    Raises
-    ------
-    ValueError
-        Where it holds anything else; the message says where.
+    A ValueError says where it holds anything that is neither of fgmp nor one of `kinds`, dataclasses of your own.
 
     Examples
     --------
@@ -113,19 +89,8 @@ def to_json(thing: Any, kinds: Iterable[type] = ()) -> Written:
 def from_json(text: str, arrays: Mapping[str, Any] | None = None, kinds: Iterable[type] = ()) -> Any:
     """The inverse of `to_json`.
 
-    Parameters
-    ----------
-    text : str
-    arrays : mapping of str to ndarray, optional
-        What the text names.
-    kinds : iterable of type
-        As in `to_json`.
-
-    Raises
-    ------
-    ValueError
-        Where the text is no such JSON, is of a newer version, or names a class or a field that is not known here, or an
-        array that did not come or has another checksum; where a field has a value that its class does not take.
+    A ValueError where the text is no such JSON, is of a newer version, or names a class, a field or an array that is
+    not known here or has another checksum; where a field has a value that its class does not take.
     """
     known, given = _known(kinds), check_mapping("arrays", {} if arrays is None else arrays, "arrays by their checksum")
     if not isinstance(text, str):

@@ -1,30 +1,24 @@
-"""The closing exchange: solve once more on the support that a run has found, with all clients' data (ours).
-
-`polish` serves the result of any method, and appends what it cost to the history.
-"""
+"""The closing exchange: solve once more on the support that a run has found, with all clients' data (ours)."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from ..advice import quiet
 from ..checks import Seed, check_kind, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Federation, check_federation
+from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
 from ..models import Array, SparseModel
-from ..rounds import Exchange, Form, Method, Reducer
+from ..rounds import Exchange, Method, Reducer
 from ..shapes import Shape
 from ..simulation import Result, simulate, whole
 from ..watching import History
 from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
-
-__all__ = ["OnSupport", "polish", "with_closing_round"]
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
 
@@ -135,15 +129,7 @@ def polish(
 
 @dataclass(frozen=True)
 class OnSupport(Method):
-    """A method of one round that keeps its support, which may hold coefficients that are zero at the start.
-
-    Parameters
-    ----------
-    model : SparseModel
-    solver : SupportSolver
-    dictionary : StandardBasis or Dictionary
-    radius : float or None
-    """
+    """A method of one round that keeps its support, which may hold coefficients that are zero at the start."""
 
     model: SparseModel
     solver: SupportSolver
@@ -166,23 +152,17 @@ class OnSupport(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Those of `solver`."""
-        return [Exchange(self.solver.ask, self.answer, self.step, self.solver.form)] * self.solver.n_exchanges
-
-    def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """What the solver has a client answer."""
-        return self.solver.answer(client, message, rng, self.atoms)
-
-    def step(self, point: Point, mean: Array) -> Point:
-        """A better point on the support."""
-        return self.solver.update(point, mean, self.atoms, self.radius)
+        step = Exchange(
+            self.solver.ask,
+            lambda client, message, rng: self.solver.answer(client, message, rng, self.atoms),
+            lambda point, mean: self.solver.update(point, mean, self.atoms, self.radius),
+            self.solver.form,
+        )
+        return [step] * self.solver.n_exchanges
 
     def coefficients(self, state: Point) -> SparseModel:
         """alpha."""
         return self.dictionary.into_ball(state.model, self.radius)
-
-    def form(self, point: Point) -> Form:
-        """What a client's answer looks like."""
-        return self.solver.form(point)
 
 
 def with_closing_round(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:

@@ -21,8 +21,6 @@ from ..rounds import Exchange, Form, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
 
-__all__ = ["FedAvg", "FedHT", "FedIterHT", "FedMid", "FirstOrder"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class FirstOrder(Method):
@@ -168,7 +166,23 @@ class FedIterHT(FedHT):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FedMid(FirstOrder):
+class L1Penalised(FirstOrder):
+    """What the methods with an l1 penalty share: its weight lambda, and the length of a round."""
+
+    l1_weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        settle_number(self, "l1_weight", at_least=0)
+
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return self.server_learning_rate * self.learning_rate * self.local_iterations
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedMid(L1Penalised):
     """Federated mirror descent for an l1 penalty of weight lambda: proximal steps at the clients and at the server.
 
     The client takes w <- S(w - eta_c g, eta_c lambda), the server w <- S(w + eta_s (mean - w), eta_s eta_c K lambda).
@@ -187,12 +201,6 @@ class FedMid(FirstOrder):
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    l1_weight: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle_number(self, "l1_weight", at_least=0)
-
     def thresholded(self, w: Array) -> Array:
         """S(w, eta_c lambda)."""
         return self.selection.soft(w, self.learning_rate * self.l1_weight)
@@ -200,8 +208,3 @@ class FedMid(FirstOrder):
     def thresholded_at_server(self, w: Array) -> Array:
         """S(w, eta_s eta_c K lambda)."""
         return self.selection.soft(w, self.length * self.l1_weight)
-
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations

@@ -1,7 +1,4 @@
-"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours).
-
-For clients that hold too few rows to find it alone.
-"""
+"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours)."""
 
 from __future__ import annotations
 
@@ -22,15 +19,13 @@ from .elimination import eliminated
 from .sketches import CountSketch, LargestEntries, Question, check_identify
 from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 
-__all__ = ["Shared", "SharedSupportGradMP"]
-
 
 class Shared(NamedTuple):
     """x_t, the number of finished rounds, and while a round is under way the point on the merged support."""
 
     model: SparseModel
     rounds: int = 0
-    point: Point | None = None
+    point: Any = None
 
 
 @dataclass(frozen=True)
@@ -126,7 +121,12 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        step = Exchange(self.ask_on_support, self.answer_on_support, self.step, self.form_on_support)
+        step = Exchange(
+            lambda state: self.solver.ask(state.point),
+            lambda client, message, rng: self.solver.answer(client, message, rng, self.atoms),
+            self.step,
+            lambda state: self.solver.form(state.point),
+        )
         first = Exchange(self.ask, self.at_client, self.merge, self.form)
         return (first, *[step] * (self.solver.n_exchanges - 1), step._replace(update=self.last_step))
 
@@ -156,25 +156,13 @@ class SharedSupportGradMP(Method):
         merged = self.selection.with_always(union(gamma, x.support, r.size), r.shape)
         return state._replace(point=Point(SparseModel(merged, x.on(merged), x.shape)))
 
-    def ask_on_support(self, state: Shared) -> Any:
-        """What the solver sends."""
-        return self.solver.ask(_point(state))
-
-    def answer_on_support(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """What the solver has a client answer."""
-        return self.solver.answer(client, message, rng, self.atoms)
-
-    def form_on_support(self, state: Shared) -> Form:
-        """What that looks like."""
-        return self.solver.form(_point(state))
-
     def step(self, state: Shared, mean: Array) -> Shared:
         """A better point on the support."""
-        return state._replace(point=self.solver.update(_point(state), mean, self.atoms, self.radius))
+        return state._replace(point=self.solver.update(state.point, mean, self.atoms, self.radius))
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        point = _point(self.step(state, mean))
+        point = self.step(state, mean).point
         b, hessian = point.model, point.curvature
         if self.pruning == "elimination" and hessian is not None and np.isfinite(b.values).all():
             kept = eliminated(b, hessian, state.model.support, self.sparsity, self.selection)
@@ -185,8 +173,3 @@ class SharedSupportGradMP(Method):
     def coefficients(self, state: Shared) -> SparseModel:
         """x_t, also while a round is under way."""
         return state.model
-
-
-def _point(state: Shared) -> Point:
-    assert state.point is not None
-    return state.point

@@ -1,8 +1,4 @@
-"""How the clients of `SharedSupportGradMP` tell the server where their gradients are large together.
-
-`CountSketch` adds up random linear sketches, so that the server needs nothing but a sum; `LargestEntries` sends what is
-largest at each client, with its place.
-"""
+"""How the clients of `SharedSupportGradMP` tell the server where their gradients are large together."""
 
 from __future__ import annotations
 
@@ -15,27 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..checks import check_number, settle_integer
-from ..models import Array, SparseModel, Support
+from ..checks import check_number, check_protocol, settle_integer
+from ..models import Array, SparseModel
 from ..rounds import Form
 from ..selection import Selection
 
-__all__ = ["CountSketch", "Hashes", "LargestEntries", "Question", "check_identify"]
-
 
 class Question(NamedTuple):
-    """What clients and server know alike of a first exchange.
-
-    Attributes
-    ----------
-    sparsity : int
-        tau.
-    selection : Selection
-    normalised : callable
-        From inner products with the atoms to those with the atoms scaled to norm 1.
-    seed, number : int
-        Of the method, and of the round, from 0: all that hashes depend on.
-    """
+    """What clients and server know alike: tau, what counts, the norms, the seed, and the round, from 0."""
 
     sparsity: int
     selection: Selection
@@ -170,15 +153,7 @@ class CountSketch:
         return _hashes(question.seed, question.number, self.rows, columns, n_atoms, np.dtype(dtype).char)
 
     def failure_probability(self, error: float, sparsity: int | None = None) -> float:
-        """At most so often the estimate of an entry is off by more than `error` times ||g||.
-
-        Parameters
-        ----------
-        error : float
-            s, above 0.
-        sparsity : int or None
-            tau, where `columns` depends on it.
-        """
+        """At most so often an estimate is off by more than `error` times ||g||; w may depend on tau."""
         check_number("error", error, above=0)
         columns = self.columns if self.columns is not None else self._columns(sparsity or 1)
         share, enough = min(1.0, 1 / (columns * error**2)), -(-self.rows // 2)
@@ -194,48 +169,26 @@ class CountSketch:
 
 
 class Hashes(NamedTuple):
-    """Where the atoms go in each row of a sketch, and with which sign.
+    """Which bucket each atom goes to, with which sign: for each row of a sketch a sparse matrix (columns, n_atoms)."""
 
-    Attributes
-    ----------
-    order : ndarray of int, shape (rows, n_atoms)
-        A permutation of the atoms in each row; the k-th goes to bucket k modulo `columns`.
-    signs : ndarray of float, shape (rows, n_atoms)
-        Of the atoms in that order.
-    columns : int
-    matrix : csr_array, shape (rows * columns, n_atoms)
-        The same as a matrix of signs.
-    """
-
-    order: Support
-    signs: Array
-    columns: int
-    matrix: Any
+    matrices: tuple[Any, ...]
 
     @classmethod
-    def drawn(
-        cls, generator: np.random.Generator, rows: int, columns: int, n_atoms: int, dtype: Any = np.float64
-    ) -> Hashes:
-        """New ones."""
-        order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1)
+    def drawn(cls, generator: np.random.Generator, rows: int, columns: int, n_atoms: int, dtype: Any = float) -> Hashes:
+        """New ones: a permutation of the atoms, of which the k-th goes to bucket k modulo `columns`, and signs."""
+        order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1).astype(np.int32)
         signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(dtype)
-        buckets = np.arange(rows)[:, None] * columns + np.arange(n_atoms) % columns
-        places = buckets.reshape(-1).astype(np.int32), order.reshape(-1).astype(np.int32)
-        entries = signs.reshape(-1), places
-        return cls(order, signs, columns, sparse.csr_array(entries, shape=(rows * columns, n_atoms)))
+        buckets = np.arange(n_atoms, dtype=np.int32) % columns
+        each = zip(signs, order, strict=True)
+        return cls(tuple(sparse.csr_array((s, (buckets, o)), shape=(columns, n_atoms)) for s, o in each))
 
     def sketch(self, gradient: Array) -> Array:
         """The signed sums, shape (rows, columns), or (rows, columns, n_outputs)."""
-        sums: Array = self.matrix @ gradient
-        return sums.reshape((-1, self.columns) + gradient.shape[1:])
+        return np.stack([matrix @ gradient for matrix in self.matrices])
 
     def estimate(self, sketch: Array) -> Array:
         """The medians over the rows, shape (n_atoms,), or (n_atoms, n_outputs)."""
-        (rows, n_atoms), outputs = self.order.shape, sketch.shape[2:]
-        buckets = np.arange(n_atoms) % self.columns
-        signed = sketch[:, buckets] * self.signs.reshape(rows, n_atoms, *[1] * len(outputs))
-        estimates = np.empty((rows, n_atoms, *outputs), sketch.dtype)
-        np.put_along_axis(estimates, self.order.reshape(rows, n_atoms, *[1] * len(outputs)), signed, axis=1)
+        estimates = [matrix.T @ row for matrix, row in zip(self.matrices, sketch, strict=True)]
         middle: Array = np.median(estimates, axis=0)
         return middle.astype(sketch.dtype, copy=False)
 
@@ -249,5 +202,5 @@ def _hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype
 
 def check_identify(identify: Any) -> None:
     """Raise a ValueError where a way to identify is none."""
-    if not all(callable(getattr(identify, name, None)) for name in ("answer", "read", "form")):
-        raise ValueError(f"identify is {identify!r}; expected CountSketch(rows, columns) or LargestEntries(count)")
+    expected = "CountSketch(rows, columns) or LargestEntries(count)"
+    check_protocol("identify", identify, ("answer", "read", "form"), expected)

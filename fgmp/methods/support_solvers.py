@@ -1,8 +1,7 @@
 """Minimising f = sum_i p_i f_i on a support that all clients know, from weighted means of what they send.
 
-All but `LocalSteps` find, or approach, the minimiser of f; secure sums can hide what a single client sends. What the
-sums reveal: a Hessian on 3 tau features holds, for the squared loss, their second moments, and the gradient their
-correlations with the residual. Nothing is said about other features. Without secure sums a client with fewer rows than
+What the sums reveal: a Hessian on 3 tau features holds, for the squared loss, their second moments, and the gradient
+their correlations with the residual; nothing about other features. Without secure sums a client with fewer rows than
 features gives away its rows on the support up to a rotation, so this is not a privacy mechanism.
 """
 
@@ -13,7 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..checks import settle_integer, settle_number, shown
+from ..checks import check_protocol, settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
@@ -24,24 +23,14 @@ from ..rounds import Form
 from ..shapes import Shape
 from ..solvers import Solver, check_solver, minimise_on
 
-__all__ = ["LocalSteps", "NewtonOnSupport", "Point", "Separated", "SupportSolver", "GradientsOnSupport"]
-
 # Each is an exchange.
 _MOST = 100_000
 
 
 class Point(NamedTuple):
-    """Where the server is on a support.
+    """Where the server is on a support: model, what the solver remembers, at the end the Hessian if known.
 
-    Attributes
-    ----------
-    model : SparseModel
-    memory : object
-        What the solver remembers between two exchanges.
-    curvature : ndarray or None
-        At the end, the Hessian of f on the support, where the solver has it.
-    missed : float or None
-        At the end, what the last step missed of what it promised, as a share of the objective; None where it converged.
+    At the end, `missed` is what the last step missed of what it promised, as a share of f; None where it converged.
     """
 
     model: SparseModel
@@ -74,23 +63,15 @@ class SupportSolver(Protocol):
 
 
 def check_support_solver(solver: Any) -> None:
-    """Raise a ValueError where a solver is not one on a shared support; a client's own solver is named as such."""
-    if callable(getattr(solver, "update", None)) and not isinstance(solver, type):
-        return
-    expected = "NewtonOnSupport(), GradientsOnSupport() or LocalSteps(...)"
-    if callable(getattr(solver, "minimise", None)) and not isinstance(solver, type):
-        raise ValueError(
-            f"solver is {solver!r}, which minimises the objective of one client; expected {expected}, for example "
-            f"LocalSteps({solver!r})"
-        )
-    raise ValueError(f"solver is {shown(solver)}; expected {expected}")
+    """Raise a ValueError where a solver is not one on a shared support."""
+    expected = "a solver on a shared support: NewtonOnSupport(), GradientsOnSupport() or LocalSteps(a client's solver)"
+    check_protocol("solver", solver, ("ask", "answer", "update"), expected)
 
 
 class Best(NamedTuple):
     """The best model so far and the step tried from it, for the squared loss without one.
 
-    Also what the quadratic model promised of the whole step, the objective at the very start, whether the zero model
-    has been tried, and the Hessian at the best model.
+    Also what the quadratic model promised of the step, f at the very start, whether zero was tried, the Hessian.
     """
 
     model: SparseModel

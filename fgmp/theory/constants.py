@@ -11,8 +11,6 @@ from ..checks import check_array, settle_number
 from ..models import Array
 from .lemmas import check_theta
 
-__all__ = ["ClientConstants", "TheoremParameters"]
-
 _UNKNOWN = {
     "upper_squared": "the mean square over minibatches of the smoothness of the whole gradient at 2 tau",
     "whole_gradient": "||grad f_i(x*)||^2",
@@ -98,11 +96,6 @@ class ClientConstants:
         if np.isnan(values).any():
             raise ValueError(f"{name} is not known; expected {_UNKNOWN[name]}, for {purpose}")
         return values
-
-    @property
-    def zeta_squared(self) -> float:
-        """zeta*^2 = sum p_i ||grad f_i(x*)||^2 (Assumption 3)."""
-        return float(self.weights @ self.known("whole_gradient", "zeta*"))
 
 
 @dataclass(frozen=True, kw_only=True)

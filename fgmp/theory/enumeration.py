@@ -11,11 +11,10 @@ from ..checks import check_integer
 from ..federation import Federation, check_federation
 from ..models import Array
 from .measured import check_least_squares, dense
+from .spectra import MOST_SUPPORTS
 
-__all__ = ["sparse_minimiser"]
 
-
-def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int = 200_000) -> Array:
+def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
     """The minimiser of f = sum p_i f_i over all x with at most `sparsity` nonzeros, exactly.
 
     Parameters
@@ -23,9 +22,7 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     federation : Federation
         Squared loss, stored features.
     sparsity : int
-        tau, from 1 to the number of features.
-    max_supports : int, default 200,000
-        The most supports to try.
+        tau, from 1 to the number of features, with at most 200,000 supports.
 
     Returns
     -------
@@ -42,9 +39,9 @@ def sparse_minimiser(federation: Federation, sparsity: int, *, max_supports: int
     """
     n = check_federation("federation", federation).n_features
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
-    if comb(n, sparsity) > check_integer("max_supports", max_supports):
+    if comb(n, sparsity) > MOST_SUPPORTS:
         raise ValueError(
-            f"sparsity is {sparsity}, which has {comb(n, sparsity)} supports; expected at most {max_supports}"
+            f"sparsity is {sparsity}, which has {comb(n, sparsity)} supports; expected at most {MOST_SUPPORTS}"
         )
     for client in federation.clients:
         check_least_squares(client)

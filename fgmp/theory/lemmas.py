@@ -11,8 +11,6 @@ from numpy.typing import ArrayLike
 from ..checks import as_array, check_array, check_number, shown
 from ..models import Array
 
-__all__ = ["beta_1", "beta_2", "beta_2_unbounded_variance", "check_theta", "quotient", "slack", "times_theta_squared"]
-
 
 def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
     """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""

@@ -11,24 +11,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_integer, check_kind, check_number, check_seed, check_shape
+from ..checks import Seed, check_integer, check_kind, check_seed, check_shape
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
 from ..models import Array, length_of
 from ..selection import largest
 from ..sparse_features import SparseFeatures
 from .constants import ClientConstants
-from .spectra import restricted_constants
-
-__all__ = [
-    "check_least_squares",
-    "dense",
-    "gaussian_width",
-    "gaussian_width_bound",
-    "heterogeneity",
-    "measure_constants",
-    "minibatch_variance",
-]
+from .spectra import MOST_SUPPORTS, restricted_constants
 
 
 def measure_constants(
@@ -39,7 +29,6 @@ def measure_constants(
     batch_size: int | None = None,
     n_minibatches: int = 20,
     rng: Seed = 0,
-    max_supports: int = 200_000,
 ) -> ClientConstants:
     """The constants of least-squares clients in the standard basis, exact at sparsity min(4 tau, n).
 
@@ -56,9 +45,8 @@ def measure_constants(
     n_minibatches : int, default 20
         Minibatches over which the means of rho^+(i, j) and of L(i, j)^2 are taken: all of them, where a client has no
         more than that, otherwise so many draws.
-    rng, max_supports
-        The seed, and the most supports to enumerate at 4 tau. Where there are more than that at 2 tau,
-        `upper_squared` is not known.
+    rng : int, Generator or None
+        The seed.
 
     Notes
     -----
@@ -68,7 +56,6 @@ def measure_constants(
     x = check_shape("x_star", x_star, check_federation("federation", federation).model_shape)
     sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
-    max_supports = check_integer("max_supports", max_supports)
     if batch_size is not None:
         check_integer(
             "batch_size", batch_size, at_most=int(federation.rows.min()), why="the rows of the smallest client"
@@ -85,18 +72,18 @@ def measure_constants(
             )
         client = dense(each)
         unit = client.loss.row_weight(client.n_samples) * client.n_samples
-        whole = restricted_constants(client.features, order, max_supports=max_supports)
+        whole = restricted_constants(client.features, order)
         batches = _minibatches(client, generator, batch_size, n_minibatches)
         parts = [client.features if batch is None else client.features[batch] for batch in batches]
         # The full batch is the client itself, whose constant is known already.
         drawn = [part for part in parts if part is not client.features]
-        uppers = [restricted_constants(part, order, max_supports=max_supports).upper for part in drawn] or whole.upper
+        uppers = [restricted_constants(part, order).upper for part in drawn] or whole.upper
         squares = client.gradient(x) ** 2
         rows.append(
             (
                 unit * whole.lower,
                 unit * max(float(np.mean(uppers)), whole.upper),  # over all minibatches it is at least that of f_i
-                unit**2 * np.mean([_smoothness_squared(part, 2 * sparsity, max_supports) for part in parts]),
+                unit**2 * np.mean([_smoothness_squared(part, 2 * sparsity) for part in parts]),
                 squares[largest(squares, order)].sum(),
                 squares.sum(),
                 minibatch_variance(client, x, batch_size),
@@ -153,34 +140,28 @@ def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
     return length_of(np.sqrt(federation.weights) * norms)
 
 
-def gaussian_width(
-    n_features: int, sparsity: int, *, radius: float = 1.0, n_samples: int = 2000, rng: Seed = 0
-) -> tuple[float, float]:
-    """The Gaussian width of {x : ||x||_0 <= tau, ||x||_2 <= r}, and its standard error, by Monte Carlo.
+def gaussian_width(n_features: int, sparsity: int, *, rng: Seed = 0) -> tuple[float, float]:
+    """The Gaussian width of {x : ||x||_0 <= tau, ||x||_2 <= 1}, and its standard error, by 2,000 draws.
 
-    w(T) = E sup_{x in T} <g, x> = r E (sum of the tau largest g_i^2)^(1/2).
+    w(T) = E sup_{x in T} <g, x> = E (sum of the tau largest g_i^2)^(1/2).
     """
     n_features = check_integer("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
-    radius = check_number("radius", radius, at_least=0)
-    n_samples = check_integer("n_samples", n_samples, at_least=2)
-    generator = np.random.default_rng(check_seed("rng", rng))
-    squares = generator.standard_normal((n_samples, n_features)) ** 2
-    widths = radius * np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
-    return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(n_samples))
+    squares = np.random.default_rng(check_seed("rng", rng)).standard_normal((2000, n_features)) ** 2
+    widths = np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
+    return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(len(widths)))
 
 
-def gaussian_width_bound(n_features: int, sparsity: int, radius: float = 1.0) -> float:
-    """An upper bound of `gaussian_width`: r (sqrt(tau) + sqrt(2 log binomial(n, tau))).
+def gaussian_width_bound(n_features: int, sparsity: int) -> float:
+    """An upper bound of `gaussian_width`: sqrt(tau) + sqrt(2 log binomial(n, tau)).
 
     Each support contributes a norm of mean at most sqrt(tau) that deviates like a standard normal variable; the
     maximum over all supports adds the second term, which is at most sqrt(2 tau log(e n / tau)).
     """
     n_features = check_integer("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
-    radius = check_number("radius", radius, at_least=0)
     # math.log, because the binomial may be an integer that no float holds.
-    return radius * (sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity))))
+    return sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity)))
 
 
 def dense(client: Client) -> Client:
@@ -210,11 +191,10 @@ def _minibatches(client: Client, generator: np.random.Generator, batch_size: int
     return list(client.minibatches(generator, batch_size, count))
 
 
-def _smoothness_squared(rows: Array, sparsity: int, max_supports: int) -> float:
+def _smoothness_squared(rows: Array, sparsity: int) -> float:
     """L^2, with ||H v|| <= L ||v|| for all sparse v and the Hessian H: the restricted upper constant of H'H."""
     n = rows.shape[1]
-    sparsity = min(sparsity, n)
-    if comb(n, sparsity) > max_supports:
+    if comb(n, min(sparsity, n)) > MOST_SUPPORTS:
         return float("nan")
     hessian = rows.T @ rows / len(rows)
-    return restricted_constants(hessian * sqrt(n), sparsity, max_supports=max_supports).upper
+    return restricted_constants(hessian * sqrt(n), min(sparsity, n)).upper

@@ -21,15 +21,7 @@ from ..dictionaries import Dictionary, StandardBasis
 from ..models import Array
 from ..selection import largest
 
-__all__ = [
-    "RestrictedConstants",
-    "inner_restricted_constants",
-    "outer_restricted_constants",
-    "restricted_constants",
-    "rip_constant",
-    "stable_rank",
-]
-
+MOST_SUPPORTS = 200_000
 _AT_ONCE = 20_000
 
 
@@ -60,9 +52,10 @@ def restricted_constants(
     *,
     weights: ArrayLike | None = None,
     dictionary: StandardBasis | None = None,
-    max_supports: int = 200_000,
 ) -> RestrictedConstants:
-    """Exact restricted constants, by enumeration of all supports.
+    """Exact restricted constants, by enumeration of all supports, of which there may be 200,000.
+
+    Where there are more, `inner_restricted_constants` and `outer_restricted_constants` bound them from the two sides.
 
     Parameters
     ----------
@@ -74,9 +67,6 @@ def restricted_constants(
         Row weights w >= 0 of B' diag(w) B / m: the curvatures of a loss.
     dictionary : Dictionary, optional
         Directions that are sparse in these atoms, measured in the norm of the signals.
-    max_supports : int, default 200,000
-        The most supports to enumerate. Where there are more, `inner_restricted_constants` and
-        `outer_restricted_constants` bound the constants from the two sides instead.
 
     Returns
     -------
@@ -95,10 +85,10 @@ def restricted_constants(
     """
     hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
     count = comb(len(hessian), sparsity)
-    if count > check_integer("max_supports", max_supports):
+    if count > MOST_SUPPORTS:
         raise ValueError(
             f"sparsity {sparsity} of {len(hessian)} columns has about 10^{log10(count):.1f} supports; expected at most "
-            f"max_supports={max_supports}. inner_restricted_constants and outer_restricted_constants give bounds"
+            f"{MOST_SUPPORTS}. inner_restricted_constants and outer_restricted_constants give bounds"
         )
     ends = _ends(hessian, gram, combinations(range(len(hessian)), sparsity))
     return RestrictedConstants(float(ends[:, 0].min()), float(ends[:, 1].max()), sparsity)
@@ -153,13 +143,13 @@ def outer_restricted_constants(B: ArrayLike, sparsity: int, *, weights: ArrayLik
     return RestrictedConstants(low, min(float((diagonal + radius).max()), float(spectrum[-1])), sparsity)
 
 
-def rip_constant(B: ArrayLike, sparsity: int, *, max_supports: int = 200_000) -> float:
+def rip_constant(B: ArrayLike, sparsity: int) -> float:
     """The restricted isometry constant delta_tau of B: the smallest with | ||Bz||^2 - ||z||^2 | <= delta ||z||^2.
 
     Exact, over all tau-sparse z, by enumeration as in `restricted_constants` (without the factor 1/m).
     """
     B = _check_matrix(B)
-    found = restricted_constants(B * np.sqrt(len(B)), sparsity, max_supports=max_supports)
+    found = restricted_constants(B * np.sqrt(len(B)), sparsity)
     return max(found.upper - 1, 1 - found.lower)
 
 

@@ -15,15 +15,6 @@ from ..models import Array
 from .constants import ClientConstants, TheoremParameters
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
 
-__all__ = [
-    "ConvergenceBound",
-    "objective_bound",
-    "theorem1",
-    "theorem_inexact",
-    "theorem_partial_participation",
-    "theorem_unbounded_variance",
-]
-
 _EXACT = TheoremParameters()
 
 
@@ -234,10 +225,7 @@ def _assemble(
     local_iterations: int,
     parameters: TheoremParameters,
 ) -> ConvergenceBound:
-    """The bound from beta_2, from xi_1 without its factor beta_1, and from what xi_2 has over rho^-.
-
-    That is xi_2 = 8 max ||P grad f_i||^2 / rho^{-2} + spread / rho^-. Where Lemma 2 is void, mu and nu are infinite.
-    """
+    """The bound from beta_2, xi_1 / beta_1, and xi_2 = 8 max ||P grad f_i||^2 / rho^{-2} + spread / rho^-."""
     first = beta_1(constants.lower, constants.upper)
     xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
     void = np.isinf(first)

@@ -13,7 +13,7 @@ from .recount import objective
 from .runs import Run, run
 
 SHAKEN = 3
-LINE_SEARCHES = ("default", "exact", "gradient", "conjugate", "newton", "local-newton")
+LINE_SEARCHES = ("default", "exact", "gradient", "newton", "local-newton")
 
 
 def in_another_order(first: Run) -> Iterator[str]:

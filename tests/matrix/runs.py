@@ -18,7 +18,7 @@ from fgmp.models import dense
 from fgmp.rounds import Exchange, Method
 from fgmp.selection import Overall
 from fgmp.simulation import Result
-from fgmp.solvers import SVRG, ConjugateGradient
+from fgmp.solvers import SVRG
 from fgmp.wire import to_wire
 
 from .options import FIRST_ORDER, Case
@@ -299,8 +299,7 @@ def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
     return {
         "default": lambda: None,
         "exact": lambda: fgmp.Exact(),
-        "gradient": lambda: fgmp.GradientDescent(steps=whole(4)),
-        "conjugate": lambda: ConjugateGradient(steps=whole(20), accuracy=accuracy),
+        "gradient": lambda: fgmp.GradientDescent(steps=whole(4), accuracy=accuracy),
         "newton": lambda: fgmp.Newton(steps=whole(2)),
         "sgd": lambda: fgmp.SGD(whole(3), whole(4), real(0.25 / problem.steepness)),
         "sgd-auto": lambda: fgmp.SGD(whole(2)),

@@ -12,7 +12,6 @@ import pytest
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
-from fgmp.solvers import ConjugateGradient
 
 from .options import Case
 from .problems import N_FEATURES, problem_of
@@ -40,7 +39,6 @@ def methods(rate, dictionary):
     steps = {"learning_rate": rate, "local_iterations": 3, "dictionary": dictionary}
     yield fgmp.FedGradMP(2, dictionary=dictionary)
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.GradientDescent(steps=4))
-    yield fgmp.FedGradMP(2, dictionary=dictionary, solver=ConjugateGradient(steps=4))
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.Newton(steps=1))
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.SGD(4))
     yield fgmp.SharedSupportGradMP(2, dictionary=dictionary)
