@@ -174,7 +174,7 @@ class Federation:
         As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
             The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified. SciPy's sparse
             matrices stay sparse. A LinearOperator is a matrix that is streamed and never stored; it serves methods with
-            a dictionary, which need A_i Psi once.
+            a dictionary, which need A_i Psi once. One array of shape (n_clients, n_samples, n_features) is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
@@ -206,7 +206,7 @@ class Federation:
         """
         if sparse.issparse(As):
             raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
-        As = check_sequence("As", As, "a sequence of matrices, one for each client")
+        block, As = As, check_sequence("As", As, "a sequence of matrices, one for each client")
         ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
         if len(As) != len(ys):
             raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
@@ -215,14 +215,15 @@ class Federation:
         ys, kept = coded_for(loss, ys, labels)
         targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
         loss = loss_named(loss, targets)
-        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)]
+        table = _whole(block)
+        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)] if table is None else list(table)
         for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
             if A.shape[1] != matrices[0].shape[1]:
                 raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]")
             if len(y) != A.shape[0]:
                 raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
         targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-        federation = cls._of(matrices, targets, loss, weights)
+        federation = cls._of(matrices, targets, loss, weights, table)
         true = None if truth is None else check_shape("truth", truth, federation.model_shape)
         return replace(federation, truth=true, labels=kept)
 
@@ -283,8 +284,10 @@ class Federation:
         return replace(made, keys=keys[order], **others)
 
     @classmethod
-    def _of(cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any) -> Federation:
-        """The table of what was checked, in one precision."""
+    def _of(
+        cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any, table: Array | None = None
+    ) -> Federation:
+        """The table of what was checked, in one precision; `table` has all matrices in one piece already."""
         n_features = matrices[0].shape[1]
         if (size := math.prod(loss.model_shape(n_features))) > _MOST:
             raise ValueError(
@@ -300,6 +303,8 @@ class Federation:
             features = tuple(matrices)
         elif any(isinstance(A, SparseFeatures) for A in matrices):
             features = stacked([A.astype(precision, copy=False) for A in matrices])
+        elif table is not None:
+            features = table.reshape(-1, n_features)
         elif len(matrices) == 1:
             features = np.ascontiguousarray(matrices[0])
         else:
@@ -430,7 +435,11 @@ class Federation:
             return places, np.array([self.clients[i].objective(x) for i in places])
         values = self.loss.values(_predictions(self.features, x), self.targets)
         sums = np.add.reduceat(values, self.offsets[:-1])
-        return np.arange(self.n_clients), sums * [self.loss.row_weight(int(count)) for count in self.rows]
+        return np.arange(self.n_clients), sums * self._row_weights
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
 
     def identity(self) -> dict[str, Any]:
         """What makes it this federation and no other, for checkpoints, by name."""
@@ -488,6 +497,15 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
         return product
     by_output: Array = (x.T @ A.T).T  # one contiguous column for each output
     return by_output
+
+
+def _whole(block: Any) -> Array | None:
+    """One array of all matrices, checked in one pass, as a table in one piece; None where it is something else."""
+    if type(block) is not np.ndarray or block.ndim != 3 or not block.size or block.dtype.kind not in "fiub":
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(block.sum())
+    return np.ascontiguousarray(check_array("As", block, ndim=3)) if finite else None
 
 
 def _features(name: str, features: Any) -> Any:

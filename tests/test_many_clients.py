@@ -51,7 +51,62 @@ def alike(found, expected):
             assert a.dtype == b.dtype
 
 
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)])
+@pytest.mark.parametrize("shape", [(7, 5, 4), (3, 50, 200), (2, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
+def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
+    rng = np.random.default_rng(0)
+    X, kinds = (9 * rng.standard_normal(shape)).astype(dtype), np.arange(shape[0] * shape[1]).reshape(shape[:2])
+    y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
+    expected = Federation.from_arrays(list(X), list(y), loss)
+    for block in (X, np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)):
+        alike(Federation.from_arrays(block, y, loss), expected)
+        alike(Federation.from_arrays(block, y.tolist(), loss), expected)
+
+
+def test_one_array_of_all_rows_is_not_copied():
+    X, ys = blocks(1000)
+    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)  # compiled loops are loaded once
+    tracemalloc.start()
+    federation = Federation.from_arrays(X, ys)
+    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * X.nbytes
+    assert all(np.shares_memory(client.features, X) for client in federation.clients)
+
+
+def spoiled(array, place, value):
+    changed = np.array(array, dtype=float)
+    changed[place] = value
+    return changed
+
+
 X, Y = np.ones((4, 3, 2)), np.ones((4, 3))
+WRONG = {
+    "no number": (spoiled(X, (2, 1, 0), np.nan), Y, "squared"),
+    "infinite": (X, spoiled(Y, (3, 0), np.inf), "squared"),
+    "no label": (X, spoiled(Y, (2, 2), 0.5), "softmax"),
+    "three labels": (X, np.arange(12.0).reshape(4, 3) % 3, "logistic"),
+    "targets short": (X, Y[:, :2], "squared"),
+    "clients short": (X, Y[:3], "squared"),
+    "targets deep": (X, Y[:, :, None], "squared"),
+    "masked": (np.ma.array(X, mask=X > 0), Y, "squared"),
+    "no rows": (X[:, :0], Y[:, :0], "squared"),
+    "no clients": (X[:0], Y[:0], "squared"),
+    "complex": (X + 1j, Y, "squared"),
+    "no loss": (X, Y, "cubed"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_is_wrong_with_a_client_is_said_as_of_a_list(name):
+    As, ys, loss = WRONG[name]
+    with pytest.raises(ValueError, match=".") as expected:
+        Federation.from_arrays(list(As), list(ys), loss)
+    with pytest.raises(ValueError, match=".") as found:
+        Federation.from_arrays(As, ys, loss)
+    assert str(found.value) == str(expected.value)
 
 
 @pytest.mark.parametrize("rows", [[2, True], [2, 2.0], [2, 0], [2, "3"]])

@@ -1,4 +1,4 @@
-"""Noise: against formulas of the Gaussian mechanism, and contributions clipped by hand."""
+"""Noise: against formulas of the Gaussian mechanism, contributions clipped by hand, and a curious client."""
 
 import copy
 import math
@@ -6,6 +6,7 @@ import os
 import pickle
 import warnings
 from contextlib import ExitStack
+from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 from garbage import not_finite, wrong_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from noise_attack import old_way, seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
@@ -35,12 +37,13 @@ def rehearsed(epsilon, clip, seed=0, **more):
     return fgmp.GaussianNoise(epsilon, clip, rehearsal_seed=seed, **more)
 
 
-def accounted(noise, n_clients, cohort_size, exchanges, rounds):
+def accounted(noise, n_clients, cohort_size, exchanges, rounds, secret=None):
     """The noise of a run of this size."""
     shape = Shape(2, fgmp.SquaredLoss(), [1] * n_clients)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        return noise.fitted(shape, cohort_size, exchanges, rounds)
+        made = noise.fitted(shape, cohort_size, exchanges, rounds)
+    return made if secret is None else replace(made, secret=secret)
 
 
 def fitted(noise, multiplier, n_clients, secret=SECRET):
@@ -108,6 +111,38 @@ def test_the_noise_has_the_deviation_that_is_accounted_for():
     elsewhere = fitted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
     assert not np.isin(first, elsewhere).any()
     np.testing.assert_array_equal(first, given.noise_on_sum(5, 10, 1, 0))
+
+
+class Curious(fgmp.FedAvg):
+    """Writes down what each client gets."""
+
+    def at_client(self, client, w, rng):
+        SEEN.append((self, w.copy(), rng, client.key))
+        return super().at_client(client, w, rng)
+
+
+SEEN = []
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("drawn_from", ["a secret", "a rehearsal seed", "the seed of the run, as it was"])
+def test_no_client_takes_the_noise_off(drawn_from, monkeypatch):
+    """Nor who has the result; the same client does where a seed was asked for by name, and as it was before."""
+    method, seed = Curious(learning_rate=0.1), 987_654_321_987
+    noise = rehearsed(2.0, 0.05, 17) if drawn_from == "a rehearsal seed" else fgmp.GaussianNoise(2.0, 0.05)
+    private = accounted(noise, FED.n_clients, FED.n_clients, 1, 2, SECRET)
+    scale = private.multiplier * 2 * 0.05 / FED.n_clients
+    if "as it was" in drawn_from:
+        monkeypatch.setattr(Fitted, "noise_on_sum", lambda self, d, L, *place: scale * old_way(seed, d, *place[:2]))
+    SEEN.clear()
+    result = noisy(method, FED, 2, noise, rng=seed)
+    steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
+    clean = np.mean([step * min(1, 0.05 / np.linalg.norm(step)) for step in steps], axis=0)
+    first, second = (SEEN[i][1] for i in (0, -1))
+    candidates = seen_in(SEEN, result, repr(result), repr(private))
+    assert seed in candidates
+    found = takes_off(second - clean, private, FED.n_clients, first, candidates)
+    assert found == (drawn_from != "a secret")
 
 
 def test_all_clients_are_in_as_many_cohorts():

@@ -130,7 +130,7 @@ def test_each_step_of_the_path_drops_what_raises_the_loss_least():
         support = min((np.delete(support, k) for k in range(len(support))), key=squares)
         np.testing.assert_array_equal(models[count].support[1:] - 1, support)
         coef = np.linalg.lstsq(Z[:, support], target, rcond=None)[0]
-        np.testing.assert_allclose(models[count].values[1:], coef, rtol=1e-8)
+        np.testing.assert_allclose(models[count].values[1:] * units.said["unit"], coef, rtol=1e-8)
 
 
 @quiet

@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..advice import advise, check_batches, check_rows
+from ..checks import check_integer
 from ..federation import check_cohort
 from ..frames import check_columns
 from ..layers.privacy import GaussianNoise
@@ -175,6 +176,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         fits, name = Interval(Integral, 0, n_features, closed="right"), type(self).__name__
         allowed = {"sparsity": [fits, StrOptions({"all", "cv", "ebic"}), None], "sparsities": [fits]}
         validate_parameter_constraints(allowed, {"sparsity": self.sparsity}, name)
+        if isinstance(self.sparsity, bool):
+            check_integer("sparsity", self.sparsity)
         if self.sparsity not in ("cv", "ebic"):
             usual: dict[Any, int] = {None: min(10, n_features), "all": n_features}
             return [usual.get(self.sparsity, self.sparsity)]  # type: ignore
@@ -431,8 +434,7 @@ def _naming(error: ValueError, X: Any) -> ValueError:
     columns = getattr(X, "columns", None)
     bad = [j for j in range(np.shape(X)[1]) if _holds_nan(X[columns[j]] if columns is not None else X[:, j])]
     names = [columns[j] if columns is not None else j for j in bad]
-    words = str(error).partition("\n")
-    return ValueError(f"{words[0]} (columns [{some_of(names, 10)}]){words[1]}{words[2]}") if bad else error
+    return ValueError(f"{error}\nIt is in the columns [{some_of(names, 10)}]; expected numbers there.") if bad else error
 
 
 def _holds_nan(column: Any) -> bool:
