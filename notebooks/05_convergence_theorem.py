@@ -405,8 +405,8 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 #
 #    <details><summary>What comes out</summary>
 #
-# Nothing is left: the large $\mu(i)^3$ of the worst clients makes $\kappa$ larger than one, and the bound is infinite.
-# The runs without noise are exact after one round on all seeds, as before.
+#    Nothing is left: the large $\mu(i)^3$ of the worst clients makes $\kappa$ larger than one, and the bound is
+#    infinite. The runs without noise are exact after one round on all seeds, as before.
 #
 #    </details>
 # 2. **`noise: 0.1`.** Ten times the noise. What happens to the bound beside the zero model, and to the bound beside the
@@ -414,17 +414,18 @@ claim("theory-kappa-measured", "with K = 20 and one mu(i) > 1, where kappa > 1 p
 #
 #    <details><summary>What comes out</summary>
 #
-# The bound is nearly all residual, and the residual grows a hundredfold: it ends at 0.79 of the zero model, and on the
-# worst seed above it. But the error of the run grows a hundredfold, too, so the bound is still 1e+08 times above it.
+#    The bound is nearly all residual, and the residual grows a hundredfold: it ends at 0.79 of the zero model, and on
+#    the worst seed above it. But the error of the run grows a hundredfold, too, so the bound is still 1e+08 times above
+#    it.
 #
 #    </details>
 # 3. **`local_iterations: 1`.** Do clients as good as these have a promise with a single local iteration?
 #
 #    <details><summary>What comes out</summary>
 #
-# No: the factor four of the server has to be won back by the client, so that $4\mu(i) < 1$ is needed on average, and
-# most of the $\mu(i)$ are too large for that. This time the runs notice a little: some need more than one round to be
-# exact.
+#    No: the factor four of the server has to be won back by the client, so that $4\mu(i) < 1$ is needed on average, and
+#    most of the $\mu(i)$ are too large for that. This time the runs notice a little: some need more than one round to
+#    be exact.
 #
 #    </details>
 #

@@ -499,9 +499,9 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #
 #    <details><summary>What comes out</summary>
 #
-# The paper's maximum makes $\kappa$ 1.6 for cohorts of one, so nothing is promised; the mean over cohorts gives 0.47.
-# The runs notice nothing: their errors stay below what the mean promises, on all seeds. Inexact solvers lose their
-# promise as well, since a doubled factor needs condition numbers below 1.056.
+#    The paper's maximum makes $\kappa$ 1.6 for cohorts of one, so nothing is promised; the mean over cohorts gives
+#    0.47. The runs notice nothing: their errors stay below what the mean promises, on all seeds. Inexact solvers lose
+#    their promise as well, since a doubled factor needs condition numbers below 1.056.
 #
 #    </details>
 # 2. **`batch_size: 5000`.** Half of the rows in a minibatch in place of nine tenths. Does the bound survive, and does

@@ -238,17 +238,18 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 #    <details><summary>What comes out</summary>
 #
-# Not quite. The clients of 800 rows still reach what one place with all rows reaches (factor 1.0), but those of 50 rows
-# end at 3.1 times it, where it was 1.6, because features of the signal now drown: the rate is about the size of the
-# error once the support is right. The fitted slope is -0.64. The part on Theorem 1 has its own noise and is unchanged.
+#    Not quite. The clients of 800 rows still reach what one place with all rows reaches (factor 1.0), but those of 50
+#    rows end at 3.1 times it, where it was 1.6, probably because features of the signal now drown: the rate is about
+#    the size of the error once the support is right. The fitted slope is -0.64. The part on Theorem 1 has its own noise
+#    and is unchanged.
 #
 #    </details>
 # 2. **`local_iterations: 6`.** Each client works twice as long on its own rows. Does it fit more of its noise?
 #
 #    <details><summary>What comes out</summary>
 #
-# Hardly anything changes: the slope is -0.57 again, and 8 clients of 50 rows end at 1.5 times the best possible, where
-# it was 1.6. A client whose support is right solves its problem at once, and the later iterations repeat it.
+#    Hardly anything changes: the slope is -0.57 again, and 8 clients of 50 rows end at 1.5 times the best possible,
+#    where it was 1.6. A client whose support is right solves its problem at once, and the later iterations repeat it.
 #
 #    </details>
 # 3. **`last_condition: 1.03`.** Better clients make the promise of Theorem 1 smaller. Does what it leaves over now fall
@@ -256,9 +257,9 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 #    <details><summary>What comes out</summary>
 #
-# No: its slope is -0.0024, and that of $\beta$ is 0.62 as before. Better clients make what is left over smaller for
-# every $N$, but it is still a mean of what the noise does to each client alone, and this mean does not know about the
-# sign.
+#    No: its slope is -0.0024, and that of $\beta$ is 0.62 as before. Better clients make what is left over smaller for
+#    every $N$, but it is still a mean of what the noise does to each client alone, and this mean does not know about
+#    the sign.
 #
 #    </details>
 #

@@ -491,17 +491,17 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #
 #    <details><summary>What comes out</summary>
 #
-# The bounds go from 4.9 and 7.1 to 29 and 36, and the measured ratio stays at 2.1. The bounds are for the model that is
-# as sure as can be of one row, $x = r\,b_j$, and the sparse models drawn here do not come near it.
+#    The bounds go from 4.9 and 7.1 to 29 and 36, and the measured ratio stays at 2.1. The bounds are for the model that
+#    is as sure as can be of one row, $x = r\,b_j$, and the sparse models drawn here do not come near it.
 #
 #    </details>
 # 2. **`sparsity: 1`.** A single atom at a time. Is the printed slope of $-1$ right at least there?
 #
 #    <details><summary>What comes out</summary>
 #
-# No: lengths fall with slope -0.48, and so do the squares, because the deviations are now small enough that
-# $\varepsilon^2$ hardly counts. An average over $\mathrm{sr}$ directions is what makes the rate, and that is so for a
-# single column.
+#    No: lengths fall with slope -0.48, and so do the squares, probably because deviations are now so small that
+#    $\varepsilon^2$ hardly counts. An average over $\mathrm{sr}$ directions is what makes the rate, and that is so for
+#    a single column.
 #
 #    </details>
 # 3. **`signal_sparsity: 10`.** Twice as many atoms in the signal, and still 30 rows a client, which is no more than the
