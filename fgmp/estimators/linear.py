@@ -434,7 +434,8 @@ def _naming(error: ValueError, X: Any) -> ValueError:
     columns = getattr(X, "columns", None)
     bad = [j for j in range(np.shape(X)[1]) if _holds_nan(X[columns[j]] if columns is not None else X[:, j])]
     names = [columns[j] if columns is not None else j for j in bad]
-    return ValueError(f"{error}\nIt is in the columns [{some_of(names, 10)}]; expected numbers there.") if bad else error
+    where = f"It is in the columns [{some_of(names, 10)}]; expected numbers there."
+    return ValueError(f"{error}\n{where}") if bad else error
 
 
 def _holds_nan(column: Any) -> bool:
