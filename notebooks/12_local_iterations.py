@@ -170,6 +170,7 @@ outcomes = Parallel(n_jobs)(delayed(experiment)(seed) for seed in seeds)
 noiseless, noisy = np.array([curves for curves, _, _ in outcomes]).swapaxes(0, 1)  # each [seed, K, round]
 one_client, wrong = np.array([inside for _, inside, _ in outcomes]).transpose(2, 0, 1)  # each [seed, K]
 known = np.array([found for _, _, found in outcomes])  # [seed]
+mostly_right = wrong[:, -1] <= 0.05  # [seed]: nearly every client finds the support
 
 # %%
 fig, (left, right) = panels(2, height=3.6, width=4.4)
@@ -301,7 +302,6 @@ claim("fig10-residual",
 # panel nearly every client finds the whole support in that round (at most 5 % are wrong), in the right panel not.
 
 # %%
-mostly_right = wrong[:, -1] <= 0.05
 groups = {"clients find the support": mostly_right, "clients miss an entry": ~mostly_right}
 fig, axes = panels(2, height=3.4, width=4.0, sharey=True)
 for ax, (title, chosen) in zip(axes, groups.items(), strict=True):
