@@ -238,14 +238,15 @@ def in_words(mean, low, high):
 
 # %%
 trends = {f"n{n}": {case: per_doubling(counts[row]) for case, counts in needed.items()} for row, n in enumerate(ns)}
-trends["slow"] = {f"n={ns[0]}, K={slow_local_iterations}, without noise": per_doubling(slow)}
-setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, K={local_iterations}, alpha={alpha:g}"
+trends["slow"] = {"without noise": per_doubling(slow)}
+words = {f"n{n}": f"n={n}, K={local_iterations}" for n in ns} | {"slow": f"n={ns[0]}, K={slow_local_iterations}"}
+setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, alpha={alpha:g}"
 for name, found in trends.items():
     answers = [answer(*trend) for trend in found.values()]
     decided = "undecided" if set(answers) == {"undecided"} else [one == "yes" for one in answers]
     claim(f"fig11-faster-{name}",
-        f"{setting}, L from {Ls[0]} to {Ls[-1]}, {name}: larger cohorts need fewer rounds (95 % interval of the trend, "
-        "bootstrap over seeds)",
+        f"{words[name]}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the "
+        "trend, bootstrap over seeds)",
         "; ".join(f"{case}: {in_words(*trend)}" for case, trend in found.items()),
         decided, source="paper, Figure 11, line 1420", expected="faster with larger cohorts")
 
@@ -257,8 +258,8 @@ for name, found in trends.items():
 # %%
 slowest = needed["without noise"].max(axis=(0, 2))
 claim("fig11-noiseless",
-    f"noiseless, {setting}, each n of {listed(ns)} and each L from {Ls[0]} to {Ls[-1]}: the relative error reaches "
-    f"{reached:g} within {rounds} rounds",
+    f"noiseless, K={local_iterations}, {setting}, each n of {listed(ns)} and each L from {Ls[0]} to {Ls[-1]}: the "
+    f"relative error reaches {reached:g} within {rounds} rounds",
     slowest, slowest <= rounds, source="paper, Figure 11, line 1433", expected="decays to machine precision",
     unit="rounds at the slowest n and L")
 
@@ -294,8 +295,8 @@ for row, n in enumerate(ns):
     ratio = np.exp(with_interval(change))
     grows = {"yes": "no", "no": "yes"}.get(answer(mean, low, high), "undecided")
     claim(f"fig11-residual-n{n}",
-        f"n={n}, noise variance {noise_variance:g}, {setting}: the last error grows with the cohort size (95 % "
-        "interval of the trend, bootstrap over seeds)",
+        f"n={n}, noise variance {noise_variance:g}, K={local_iterations}, {setting}: the last error grows with the "
+        "cohort size (95 % interval of the trend, bootstrap over seeds)",
         f"{grows}: {mean:+.3g} % per doubling of L ({low:+.3g} to {high:+.3g}); L = {Ls[-1]} against L = {Ls[0]} "
         f"{ratio[0]:.3g} times ({ratio[1]:.3g} to {ratio[2]:.3g}); larger on {(change > 0).sum()} of {n_seeds} seeds",
         "undecided" if grows == "undecided" else grows == "yes",
