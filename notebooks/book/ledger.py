@@ -16,7 +16,7 @@ KINDS = {
     "paper": "Findings of the paper",
     "errata": "Printed formulas beside derived ones ([ERRATA.md](ERRATA.md))",
     "ours": "Our own statements",
-    "check": "Identities, checks of our code",
+    "check": "Checks of our code",
 }
 MARK = "<!-- totals of the claims, written by make refresh -->"
 
@@ -67,12 +67,14 @@ def place(claims: list[dict]) -> tuple[int, int]:
 
 
 def summary(claims: list[dict]) -> str:
-    """How many claims of each kind there are, and what became of them."""
+    """How many claims of each kind there are, and what became of them; kept runs apart."""
     text = ""
-    for kept, runs in ((False, "committed notebooks"), (True, "kept runs on other data or more seeds")):
-        for kind, what in KINDS.items():
+    for kind, what in KINDS.items():
+        text += f"- {what}:"
+        for words, kept in (("", False), ("; kept runs on other data or more seeds", True)):
             found = [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(kind)]
-            text += f"- {what}, {runs}: {len(found)}, of which {totals(found)}.\n" if found else ""
+            text += f"{words} {len(found)}, of which {totals(found)}" if found else ""
+        text += ".\n"
     return text
 
 
