@@ -46,7 +46,8 @@ def data(loss, dtype=np.float64, rows=(12, 30, 25, 40)):
         "logistic": [np.sign(z[:, 0]) for z in scores],
         "softmax": [z.argmax(axis=1) for z in scores],
     }
-    return fgmp.Federation.from_arrays(As, ys[loss], fgmp.SoftmaxLoss(3) if loss == "softmax" else loss)
+    losses = {"squared": "squared", "logistic": fgmp.LogisticLoss(margin=2.0), "softmax": fgmp.SoftmaxLoss(3)}
+    return fgmp.Federation.from_arrays(As, ys[loss], losses[loss])
 
 
 def both(method, federation, monkeypatch, rounds=4, cohort_size=3):
