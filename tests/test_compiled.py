@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import fgmp
+from fgmp.dictionaries import StandardBasis
 
 pytest.importorskip("numba")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -25,7 +26,17 @@ TWINS = {
     "soft": fgmp.FedMid(l1_weight=0.05, **STEPS),
     "dual": fgmp.FedDualAvg(l1_weight=0.05, **STEPS),
 }
+
+
+class Coarse(StandardBasis):
+    """Selects in another way than the loops do."""
+
+    def approximate(self, gradient, count):
+        return super().approximate(gradient.round(1), count)
+
+
 PRINTED = {
+    "a basis of one's own": fgmp.FedGradMP(4, dictionary=Coarse()),
     "a ball": fgmp.FedGradMP(4, radius=1.0),
     "another solver": fgmp.FedGradMP(4, solver=fgmp.GradientDescent(2)),
     "a dictionary": fgmp.FedGradMP(4, dictionary=fgmp.gaussian_dictionary(30, 40, rng=0)),

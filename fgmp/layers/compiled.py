@@ -68,7 +68,8 @@ def _called(work: float, loop: Callable[..., Any], *given: Any) -> Any:
 def pursuit_twin(method: Any) -> Twin | None:
     """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms."""
     plain = method.radius is None and (method.solver is None or vars(method.solver) == {"radius": None})
-    if not plain or not method.dictionary.orthonormal or not _as_printed(method, "at_client", "pruned"):
+    ours = type(method.dictionary).__module__ == "fgmp.dictionaries"  # and no class that selects in another way
+    if not plain or not ours or not method.dictionary.orthonormal or not _as_printed(method, "at_client", "pruned"):
         return None
 
     def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Sequence[Any] | None:
