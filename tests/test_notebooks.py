@@ -27,7 +27,7 @@ from book.keeping import VERDICT, seen
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 KEPT = sorted(pairs.NOTEBOOKS.glob("results/*.ipynb"))
-OLDER = ("09_digits_by_writer-mnist-writers", "10_gaussian_dictionary_digits-mnist-writers")
+OLDER = ("10_gaussian_dictionary_digits-mnist-writers",)
 SMALL = yaml.safe_load((pairs.NOTEBOOKS / "small.yaml").read_text())
 NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
 RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
