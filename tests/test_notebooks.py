@@ -162,7 +162,7 @@ def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path
     assert pairs.read(out).metadata.papermill.exception is None
 
 
-@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "chosen-anew.yaml"])
+@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml"])
 def test_parameters_of_other_runs_exist(file):
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
