@@ -194,7 +194,8 @@ plt.show()
 # What the picture does not show: whether the features stay, and what is sent.
 
 # %%
-print(f"{'medians over the deals':24}{'features':>9}{'log loss':>9}{'AUC':>7}{'Jaccard':>9}{'beyond chance':>15}{'kB a site':>11}{'rounds':>8}")
+print(f"{'medians over the deals':24}{'features':>9}{'log loss':>9}{'AUC':>7}{'Jaccard':>9}"
+      f"{'beyond chance':>15}{'kB a site':>11}{'rounds':>8}")
 for name, runs in measures.items():
     features, loss, auc, *alike, sent, rounds = np.median(runs, axis=0)
     words = [f"{value:.2f}" if value == value else "-" for value in np.round(alike, 2) + 0.0]
