@@ -3,10 +3,12 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import sklearn
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import log_loss
 from sklearn.model_selection import GridSearchCV, GroupKFold
 from sklearn.pipeline import make_pipeline
@@ -261,3 +263,88 @@ def test_which_of_two_classes_comes_first_does_not_matter():
     np.testing.assert_allclose(other.coef_, -model.coef_, rtol=1e-5)
     np.testing.assert_allclose(other.predict_proba(X)[:, ::-1], model.predict_proba(X), atol=1e-6)
     np.testing.assert_allclose(np.exp(model.predict_log_proba(X)), model.predict_proba(X), rtol=1e-12)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_all_features_are_the_dense_model(make):
+    X, y, groups = DATA[make]()
+    model = make("all", C=0.1).fit(X, y, groups)
+    Z = (X - X.mean(axis=0)) / X.std(axis=0)
+    other = (
+        Ridge(alpha=10) if make is fgmp.FedGradMPRegressor else LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
+    )
+    expected = np.atleast_2d(other.fit(Z, y).coef_)
+    np.testing.assert_allclose(np.atleast_2d(model.coef_) * X.std(axis=0), expected, rtol=1e-3, atol=1e-4)
+    assert (model.method_, model.sparsity_, model.n_iter_) == ("all", 12, 0)
+    with pytest.raises(ValueError, match="X has 5001 features; expected at most 5000"):
+        make("all").fit(np.zeros((20, 5001)) + np.arange(20)[:, None], y[:20])
+
+
+def test_classes_weigh_as_in_scikit_learn():
+    X, y, groups = classification()
+    for weights in ("balanced", {"top": 3.0, "mid": 0.5}):
+        ours = fgmp.FedGradMPClassifier(3, class_weight=weights, C=np.inf).fit(X, y, groups)
+        theirs = LogisticRegression(class_weight=weights, C=np.inf, tol=1e-10, max_iter=10_000)
+        expected = theirs.fit(X[:, ours.support_], y).coef_
+        np.testing.assert_allclose(ours.coef_[:, ours.support_], expected, rtol=1e-4)
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_sums_under_masks_give_the_same_model(make):
+    X, y, groups = DATA[make]()
+    plain, masked = (
+        make(3, secure=secure).fit(X, 1e4 * y if y.dtype == float else y, groups) for secure in (False, True)
+    )
+    np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-6)
+    assert masked.history_["bytes_up"][-1] > plain.history_["bytes_up"][-1]
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
+    X, y, groups = regression(n_rows=1200)
+    exact = dict(standardize=False, fit_intercept=False, polish=False)
+    noise, methods, plain = fgmp.GaussianNoise(50.0, 5.0), [], Recipe.run
+    monkeypatch.setattr(Recipe, "run", lambda *given, **more: methods.append(type(given[1])) or plain(*given, **more))
+    model = fgmp.FedGradMPRegressor(3, private=noise, rounds=2, **exact).fit(X, y, groups)
+    assert methods == [fgmp.FedGradMP]  # neither units, nor a path, nor a closing exchange
+    assert "objective" not in model.history_ and 0 < model.history_["epsilon"][-1] <= 50
+    for name, value in (
+        ("standardize", "auto"),
+        ("fit_intercept", True),
+        ("polish", True),
+        ("secure", True),
+        ("sparsity", "cv"),
+    ):
+        with pytest.raises(ValueError, match=rf"private is given with {name}={value!r}: "):
+            fgmp.FedGradMPRegressor(**{"sparsity": 3, "private": noise, **exact, name: value}).fit(X, y, groups)
+
+
+def test_groups_are_predicted_with_their_own_intercepts():
+    X, y, groups = regression()
+    y = y + 10 * groups
+    model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
+    own = model.predict(X, groups=groups)
+    np.testing.assert_allclose(own - model.predict(X), [model.intercepts_[g] - model.intercept_ for g in groups])
+    assert np.mean((own - y) ** 2) < 0.1 * np.mean((model.predict(X) - y) ** 2)
+    with pytest.warns(fgmp.AdviceWarning, match=r"groups \[99\] took no part"):
+        np.testing.assert_array_equal(model.predict(X[:1], groups=[99]), model.predict(X[:1]))
+
+
+@pytest.mark.parametrize("make", ESTIMATORS)
+def test_columns_that_are_alike_and_no_numbers_are_named(make):
+    X, y, groups = DATA[make]()
+    table = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)])
+    table["c5"] = table["c2"]
+    with pytest.warns(fgmp.AdviceWarning, match=r"Features are alike \('c5' as 'c2'\)") as said:
+        make(3).fit(table, y, groups)
+    assert len([one for one in said if "alike" in str(one.message)]) == 1
+    table.loc[3, "c7"] = np.nan
+    with pytest.raises(ValueError, match=r"X contains NaN(.|\n)*columns \['c7'\]; expected numbers"):
+        make(3).fit(table, y, groups)
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_rounds_that_run_out_are_said():
+    X, y, groups = regression()
+    with pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
+        fgmp.FedGradMPRegressor(3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4).fit(X, y, groups)

@@ -122,3 +122,22 @@ def test_the_rows_of_clients_are_those_of_the_dense_table(fit_intercept):
     for dense, thin in zip(*(federation.clients for federation in federations), strict=True):
         np.testing.assert_allclose(thin.features.toarray(), dense.features, rtol=1e-10, atol=1e-10)
         np.testing.assert_allclose(thin.targets, dense.targets, rtol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_words_that_count_are_found_among_fifty_thousand(seed):
+    """Words by Zipf's law at 20 sites; where words are standardised, some that hardly occur win."""
+    rng, n_rows, n_words = np.random.default_rng(seed), 2000, 50_000
+    frequency = 1 / np.arange(1, n_words + 1)
+    words = rng.choice(n_words, (n_rows, 100), p=frequency / frequency.sum())
+    X = sparse.csr_array((np.ones(words.size), words.reshape(-1), np.arange(0, words.size + 1, 100)), (n_rows, n_words))
+    X.sum_duplicates()
+    X.data[:] = 1
+    telling = rng.choice(np.arange(5, 200), 15, replace=False)
+    z = X[:, telling] @ rng.choice([-2.0, 2.0], 15)
+    y, groups = z - np.median(z) + rng.logistic(size=n_rows) > 0, np.arange(n_rows) % 20
+    found, rare = (
+        np.isin(fgmp.FedGradMPClassifier(15, **more).fit(X, y, groups).support_, telling).sum()
+        for more in ({}, {"standardize": True})
+    )
+    assert found >= 14 and rare <= 10
