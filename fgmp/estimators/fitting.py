@@ -37,7 +37,10 @@ __all__ = ["Fit", "Recipe", "Sites", "SparsityPath", "Units"]
 _PASSES, _STEPS, _GAIN = 12, 4, 0.01
 _ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
 _FORWARD_RIDGE, _LEAST_RIDGE = 4, 1e-4  # while features are sought: merged supports are separable more often
-_BEYOND, _ENOUGH = 20, 2  # a path begins at so many features; so many rows for a coefficient suit FedGradMP
+_BEYOND = 20  # a path begins at so many features
+# Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
+# Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
+ENOUGH = 2  # rows for a coefficient
 _FOLD_ROUNDS = 5
 _DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
@@ -166,7 +169,7 @@ class Recipe:
         with quiet():
             result = whole(simulate(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options))
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
-        if rounds and result.history["round"][-1] and not result.history["clients"][-1]:
+        if result.history["round"][-1] and not result.history["clients"][-1]:
             raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
         return result
 
@@ -229,9 +232,9 @@ class Recipe:
         most = min(shape.n_features, max(_BEYOND, ceil(2.5 * largest)), round(self.sites.weight) // 3)
         most = max(most, largest, 1)
         if method == "auto":
-            method = "fedgradmp" if least > _ENOUGH * self.columns(most) else "shared"
+            method = "fedgradmp" if least > ENOUGH * self.columns(most) else "shared"
         elif method == "fedgradmp":  # as far as the rows of the smallest site reach
-            most = max(min(most, (least // _ENOUGH - 1) // 3), largest, 1)
+            most = max(min(most, (least // ENOUGH - 1) // 3), largest, 1)
         return most, method
 
     def columns(self, sparsity: int) -> int:
@@ -251,10 +254,12 @@ class Recipe:
         squared = isinstance(self.loss, SquaredLoss)
         level = float((mean * unit)[p]) if squared and self.first else 0.0
         shares = np.maximum((mean * unit)[p:], 1 / (2 * sum(shape.rows)))  # none is half a row
-        logs = np.zeros(1) if squared else np.log(shares)
-        start = (
-            logs - logs.mean() if isinstance(self.loss, SoftmaxLoss) else logs[1:] - logs[:1] if not squared else logs
-        )
+        if squared:
+            start = np.zeros(1)
+        elif isinstance(self.loss, SoftmaxLoss):
+            start = np.log(shares) - np.log(shares).mean()
+        else:
+            start = np.diff(np.log(shares))
         units = {"factors": np.where(constant, 0, 1 / scales), "own": self.own, "level": level}
         spread = float(np.sqrt(square[p]) * unit[p])  # targets in a power of two, so that no sum of theirs is large
         units["unit"] = 2.0 ** round(np.log2(spread)) if squared and spread else 1.0

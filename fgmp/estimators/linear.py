@@ -30,7 +30,7 @@ from ..methods.support_solvers import Separated
 from ..models import Array
 from ..rounds import Reducer
 from ..shapes import Shape
-from .fitting import Fit, Recipe, Sites
+from .fitting import ENOUGH, Fit, Recipe, Sites
 from .resampling import Bootstrap, bootstrapped
 from .sites import Table, groups_of, some_of
 
@@ -38,9 +38,6 @@ __all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
 
 _COUNT = Interval(Integral, 1, None, closed="left")
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
-# Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
-# Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
-_ENOUGH = 2
 
 
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
@@ -119,7 +116,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             check_batches(self.batch_size, rows)
             if isinstance(shape.loss, SquaredLoss):
                 columns = recipe.columns(self.sparsity_)
-                check_rows(columns, rows, _ENOUGH * columns)
+                check_rows(columns, rows, ENOUGH * columns)
 
     def fit_sites(self, sites: Sites, groups: Any, names: Any = None, classes: Any = None, say: Any = None) -> Any:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""

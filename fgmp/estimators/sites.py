@@ -79,6 +79,13 @@ class SiteRows(NamedTuple):
     def __repr__(self) -> str:
         return f"SiteRows(place {self.place}, {len(self.targets)} rows)"
 
+    def training(self, fold: Sequence[int] | None) -> SiteRows:
+        """The rows that train where a fold is held out."""
+        if fold is None:
+            return self
+        train = _training(self.targets, self.place, fold)
+        return self._replace(features=self.features[train], targets=self.targets[train], weights=self.weights[train])
+
 
 def view_of(units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> dict[str, Any]:
     """A view: rows that train where `fold` (its number, how many there are, the seed) is held out, in some units."""
@@ -107,8 +114,8 @@ def training_rows(count: int, place: int, fold: Sequence[int]) -> int:
     return int(np.count_nonzero(_training(np.arange(count), place, fold)))
 
 
-def seen(rows: SiteRows, view: Mapping[str, Any], loss: Loss) -> tuple[Any, Array, Any]:
-    """Features, targets and loss of a site in a view.
+def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[Any, Array, Any]:
+    """Features, targets and loss of rows in some units.
 
     Column j becomes (x_j - centre_j) factor_j, the centre that of the site where each has an intercept of its own; and
     one of the number ``ones`` leads where all share an intercept. Sparse features stay sparse: the centre is
@@ -116,11 +123,8 @@ def seen(rows: SiteRows, view: Mapping[str, Any], loss: Loss) -> tuple[Any, Arra
     units, rows are as they are. Weights have mean one: of the squared loss they scale rows in units, in other cases
     `WeightedLoss` has them.
     """
-    X, y, w, place, uneven = rows
-    if view["fold"] is not None:
-        train = _training(y, place, view["fold"])
-        X, y, w = X[train], y[train], w[train]
-    w, units = w / (w.mean() if len(w) else 1.0), view["units"]
+    X, y, w, _, uneven = rows
+    w = w / w.mean() if len(w) else w
     if units is None or not len(y):
         return (X, np.column_stack([y, w]), WeightedLoss(loss)) if uneven else (X, y, loss)
     precision, squared = X.dtype, isinstance(loss, SquaredLoss)
@@ -189,20 +193,14 @@ class Table:
 
     def channel(self, view: Mapping[str, Any], objectives: bool = True) -> Any:
         """The federation of the sites in a view; one without rows has no part."""
-        found = [seen(site, view, self.loss) for site in self.sites]
-        keys = np.array([k for k, (_, y, _) in enumerate(found) if len(y)], np.intp)
-        features, targets, losses = zip(*(found[k] for k in keys), strict=True)
+        training = [part for site in self.sites if len((part := site.training(view["fold"])).targets)]
+        keys = np.array([part.place for part in training], np.intp)
+        features, targets, losses = zip(*(seen(part, view["units"], self.loss) for part in training), strict=True)
         offsets = np.append(0, np.cumsum([len(y) for y in targets]))
         table = stacked(features) if isinstance(features[0], SparseFeatures) else _joined(features)
-        p = np.array([self._weights(site, view) for site in self.sites])[keys]
-        p = p / p.sum()
-        federation = Federation(table, np.concatenate(targets), offsets, losses[0], p, keys=keys)
+        p = np.array([part.weights.sum() for part in training])
+        federation = Federation(table, np.concatenate(targets), offsets, losses[0], p / p.sum(), keys=keys)
         return federation if objectives else _Silent(federation)
-
-    def _weights(self, site: SiteRows, view: Mapping[str, Any]) -> float:
-        """What the rows of a site weigh in a view."""
-        w = site.weights
-        return float(w.sum() if view["fold"] is None else w[_training(site.targets, site.place, view["fold"])].sum())
 
 
 class _Silent:

@@ -52,7 +52,8 @@ def table_app(
             y = np.where(places == 1, 1.0, -1.0) if len(classes) == 2 else places
         X = X if hasattr(X, "tocsr") else np.ascontiguousarray(X, np.result_type(np.asarray(X).dtype, np.float32))
         rows = SiteRows(X, y if classes else y.astype(np.float64), np.ones(len(y)), context.node_config["partition-id"])
-        features, targets, _ = seen(rows, settings["view"], loss)
+        view = settings["view"]
+        features, targets, _ = seen(rows.training(view["fold"]), view["units"], loss)
         return features, targets
 
     return client_app(load, masked_only=masked_only, mods=mods, kinds=KINDS)
