@@ -162,7 +162,7 @@ def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path
     assert pairs.read(out).metadata.papermill.exception is None
 
 
-@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml"])
+@pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
@@ -205,6 +205,15 @@ def test_a_kept_run_has_the_words_of_today(path, request):
     told = "\n".join(c.source for c in pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb").cells if c.cell_type == "markdown")
     texts = [re.sub(r"\]\(\.\./", "](", c.source) for c in pairs.read(path).cells[1:] if c.cell_type == "markdown"]
     assert [text for text in texts if text not in told] == []
+
+
+def test_the_table_of_ten_deals_is_that_of_its_kept_run():
+    told = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^# (\| .*\|)$", told, re.MULTILINE)]
+    kept = printed(pairs.read(pairs.NOTEBOOKS / "results" / "18_hospitals_compared-ten-deals.ipynb"))
+    assert len(rows) == 7
+    for row in rows[1:]:
+        assert "   ".join(row).split() in [line.split() for line in kept.splitlines()]
 
 
 def test_no_file_names_a_path_of_one_machine():
