@@ -83,10 +83,14 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     return str(value)
 
 
-def check_truth(name: str, value: Any) -> bool:
-    """Return `value` as a bool, or raise a ValueError: what is only taken for true is often a mistake."""
+def check_truth(name: str, value: Any, *others: str) -> bool | str:
+    """Return `value` as a bool, or one of the other words; what is only taken for true is often a mistake."""
+    if isinstance(value, str) and value in others:
+        return value
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} is {shown(value)}; expected True or False")
+        raise ValueError(
+            f"{name} is {shown(value)}; expected {'True or False' + ''.join(f' or {o!r}' for o in others)}"
+        )
     return bool(value)
 
 

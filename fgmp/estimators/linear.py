@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
@@ -13,14 +12,13 @@ from scipy.special import log_softmax, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_consistent_length, check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions, validate_parameter_constraints
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..advice import advise, check_batches, check_rows
-from ..checks import check_integer
+from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..frames import check_columns
 from ..layers.privacy import GaussianNoise
@@ -36,26 +34,11 @@ from .sites import Table, groups_of, some_of
 
 __all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
 
-_COUNT = Interval(Integral, 1, None, closed="left")
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 
 
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
     """Fitting, predictions on a linear scale, and the bootstrap."""
-
-    _parameter_constraints: dict[str, Any] = {
-        "method": [StrOptions({"auto", "fedgradmp", "shared"})],
-        "standardize": ["boolean", StrOptions({"auto"})],
-        **dict.fromkeys(("fit_intercept", "polish", "secure"), ["boolean"]),
-        **dict.fromkeys(("rounds", "local_iterations", "min_rows"), [_COUNT]),
-        **dict.fromkeys(("cohort_size", "batch_size"), [_COUNT, None]),
-        "tol": [Interval(Real, 0, None, closed="left")],
-        "C": [Interval(Real, 0, None, closed="right")],
-        "sparsities": ["array-like", None],
-        "n_folds": [Interval(Integral, 2, None, closed="left")],
-        "private": [GaussianNoise, None],
-        "random_state": ["random_state"],
-    }
 
     def __init__(
         self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool | str = True,
@@ -70,9 +53,26 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.sparsities, self.n_folds, self.min_rows = sparsities, n_folds, min_rows
         self.secure, self.private = secure, private
 
+    def _check(self) -> None:
+        """Every parameter by itself; the sparsities wait for the features."""
+        check_option("method", self.method, ("auto", "fedgradmp", "shared"))
+        check_truth("standardize", self.standardize, "auto")
+        check_truth("fit_intercept", self.fit_intercept, *["per_group"] * (not is_classifier(self)))
+        for name in ("polish", "secure"):
+            check_truth(name, getattr(self, name))
+        for name in ("rounds", "local_iterations", "min_rows", "n_folds"):
+            check_integer(name, getattr(self, name), at_least=1 + (name == "n_folds"))
+        for name in ("cohort_size", "batch_size"):
+            if getattr(self, name) is not None:
+                check_integer(name, getattr(self, name))
+        check_number("tol", self.tol, at_least=0)
+        if not (isinstance(self.C, float) and self.C == np.inf):
+            check_number("C", self.C, above=0)
+        check_kind("private", self.private, (GaussianNoise, type(None)), "a GaussianNoise or None")
+
     def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
         """Fit, with `coef_` of shape (n_outputs, n_features) and `intercept_` of shape (n_outputs,)."""
-        self._validate_params()
+        self._check()
         check_columns(X)
         given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
         try:
@@ -120,7 +120,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def fit_sites(self, sites: Sites, groups: Any, names: Any = None, classes: Any = None, say: Any = None) -> Any:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
-        self._validate_params()
+        self._check()
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
         self.groups_, self.n_features_in_ = np.asarray(groups), sites.shape.n_features
@@ -170,19 +170,17 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
-        fits, name = Interval(Integral, 0, n_features, closed="right"), type(self).__name__
-        allowed = {"sparsity": [fits, StrOptions({"all", "cv", "ebic"}), None], "sparsities": [fits]}
-        validate_parameter_constraints(allowed, {"sparsity": self.sparsity}, name)
-        if isinstance(self.sparsity, bool):
-            check_integer("sparsity", self.sparsity)
-        if self.sparsity not in ("cv", "ebic"):
-            usual: dict[Any, int] = {None: min(10, n_features), "all": n_features}
-            return [usual.get(self.sparsity, self.sparsity)]  # type: ignore
+        about, word = "the number of features", self.sparsity if isinstance(self.sparsity, str) else None
+        if self.sparsity is None or word == "all":
+            return [min(10, n_features) if word is None else n_features]
+        if word not in ("cv", "ebic"):
+            about += "; or 'all', 'cv', 'ebic', None"
+            return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=about)]
         if self.sparsities is None:
             return [tau for tau in _SIZES if tau <= min(n_features, max(n_rows // 2, 1))]
-        for tau in [*self.sparsities] or [0]:
-            validate_parameter_constraints(allowed, {"sparsities": tau}, name)
-        return sorted(set(map(int, self.sparsities)))
+        given = check_sequence("sparsities", self.sparsities, "a sequence of integers, or None")
+        check_integer("the number of sparsities", len(given))
+        return sorted({check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about) for tau in given})
 
     def _linear(self, X: Any) -> Array:
         """X coef' + intercept."""
@@ -288,10 +286,6 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         Those that take part.
     """
 
-    _parameter_constraints = SparseLinear._parameter_constraints | {
-        "fit_intercept": ["boolean", StrOptions({"per_group"})]
-    }
-
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPRegressor:
         """Fit the model.
 
@@ -357,10 +351,6 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
         In log-odds per unit of the feature: of ``classes_[1]`` where there are two classes.
     intercept_, classes_ : ndarray, shape (1,) or (n_classes,); and (n_classes,)
     """
-
-    _parameter_constraints = SparseLinear._parameter_constraints | {
-        "class_weight": [dict, StrOptions({"balanced"}), None]
-    }
 
     def __init__(
         self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool = True,
