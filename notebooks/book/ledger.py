@@ -71,7 +71,7 @@ def summary(claims: list[dict]) -> str:
     text = ""
     for kind, what in KINDS.items():
         text += f"- {what}:"
-        for words, kept in (("", False), ("; kept runs on other data or more seeds", True)):
+        for words, kept in (("", False), ("; kept runs", True)):
             found = [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(kind)]
             text += f"{words} {len(found)}, of which {totals(found)}" if found else ""
         text += ".\n"
@@ -105,7 +105,7 @@ def page(claims: list[dict]) -> str:
     """CLAIMS.md."""
     text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
     text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
-    text += '"undecided", that the data do not decide, or that more seeds change the verdict.\n\n'
+    text += '"undecided", that the data do not decide, or that more seeds change the verdict. Kept runs have other data or more seeds.\n\n'
     text += index(claims)
     groups = {}
     for one in claims:
