@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils import check_consistent_length
 
 from ..advice import advise
 from ..checks import as_array, shown
@@ -31,6 +30,8 @@ def groups_of(X: Any, groups: Any, weights: Array, least: int) -> tuple[Array, S
     Groups with fewer than `least` rows that weigh get weight zero, and a warning names them; where there are no groups,
     all rows are of one, of any size.
     """
+    from sklearn.utils import check_consistent_length
+
     if not np.any(weights > 0):
         raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
     if groups is None:

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
-from sklearn.utils.sparsefuncs import mean_variance_axis
 
 from ..federation import Client
 from ..losses import SoftmaxLoss, SquaredLoss
@@ -103,6 +102,8 @@ class Moments(Method):
         )
         centre, rest = np.split(about, [X.shape[1]])
         if sparse.issparse(X):
+            from sklearn.utils.sparsefuncs import mean_variance_axis
+
             own, variance = mean_variance_axis(X, 0, weights=w)
             squares = variance + (own - centre) ** 2
         else:

@@ -10,10 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from sklearn.base import clone, is_classifier
 
 from ..checks import check_sequence
-from ..estimators.linear import SparseLinear
 from ..estimators.sites import SiteRows, seen, training_rows
 from ..estimators.sums import KINDS
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
@@ -103,6 +101,10 @@ def fit_over(
     TimeoutError
         Where too few sites came.
     """
+    from sklearn.base import clone, is_classifier
+
+    from ..estimators.linear import SparseLinear
+
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
     if not isinstance(estimator, SparseLinear):
         raise ValueError(f"estimator is {estimator!r}; expected a FedGradMPClassifier or FedGradMPRegressor")

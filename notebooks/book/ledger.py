@@ -105,8 +105,8 @@ def page(claims: list[dict]) -> str:
     """CLAIMS.md."""
     text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
     text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
-    text += '"undecided", that the data do not decide, or that more seeds change the verdict; kept runs have other data\n'
-    text += "or more seeds.\n\n"
+    text += '"undecided", that the data do not decide, or that more seeds change the verdict. Kept runs have\n'
+    text += "other data or more seeds.\n\n"
     text += index(claims)
     groups = {}
     for one in claims:
