@@ -42,8 +42,8 @@ LOOK = """() => {
   };
 }"""
 
-# What sticks out of the page on the right, but for what scrolls by itself; the whole article must not. And lines of code
-# that are cut, and figures whose letters are too small to be read.
+# What sticks out of the page on the right, but for what scrolls by itself; the whole article must not. And lines of
+# code that are cut, and figures whose letters are too small to be read.
 STICKS_OUT = """() => {
   const edge = document.documentElement.clientWidth;
   const scrolls = (one) => {
