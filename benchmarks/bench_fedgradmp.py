@@ -1,6 +1,5 @@
 """Targets 1 and 7: a client's local iteration of FedGradMP for the squared loss."""
 
-import os
 import time
 from collections.abc import Callable
 from functools import partial
@@ -25,20 +24,6 @@ def some_model(n: int, dtype: type = np.float64) -> SparseModel:
     rng = np.random.default_rng(1)
     support = np.sort(rng.choice(n, TAU, replace=False))
     return SparseModel(support, rng.standard_normal(TAU).astype(dtype), (n,))
-
-
-def floor(clients: tuple[Client, ...], x: SparseModel) -> Callable[[], None]:
-    """The unavoidable calls of the same round."""
-    n = x.shape[0]
-    others = np.setdiff1d(np.random.default_rng(3).choice(n, 3 * TAU, replace=False), x.support)[: 2 * TAU]
-    merged = np.union1d(x.support, others)
-
-    def run() -> None:
-        for client in clients:
-            for _ in range(K):
-                floors.pursuit(client.features, client.targets, x.support, x.values, merged)
-
-    return run
 
 
 def textbook(clients: tuple[Client, ...], x: SparseModel) -> Callable[[], None]:
@@ -66,42 +51,25 @@ def reading(clients: tuple[Client, ...]) -> Callable[[], None]:
     return run
 
 
-def without_numba(run: Callable[[], None]) -> Callable[[], None]:
-    """The same without compiled loops."""
-
-    def plain() -> None:
-        os.environ["FGMP_READABLE"] = "1"
-        try:
-            run()
-        finally:
-            del os.environ["FGMP_READABLE"]
-
-    return plain
-
-
 def iteration(scale: Scale) -> Finding:
-    """Ours against floor and textbook, N=50."""
+    """Ours against the floor of bytes and the textbook, N=50."""
     rows = []
-    for n, limit in ((1000, 1.25), (10_000, 1.15)):
+    for n, limit in ((1000, 2.5), (10_000, 1.5)):
         federation, x = fgmp.make_sparse_regression(scale.pick(5, 50, 50), ROWS, n, TAU, rng=0), some_model(n)
-        clients, ours = federation.clients, answers(METHOD, federation, x)
-        runs = {"fgmp": ours, "floor": floor(clients, x), "textbook": textbook(clients, x)}
-        runs |= {"without Numba": without_numba(ours), "bytes": reading(clients)}
+        clients = federation.clients
+        runs = {"fgmp": answers(METHOD, federation, x), "textbook": textbook(clients, x), "bytes": reading(clients)}
         repetitions = scale.pick(3, 60 if n == 1000 else 25, 200 if n == 1000 else 80)
-        seconds = interleaved(runs, repetitions, time.process_time)
+        with loop_threads(1):
+            seconds = interleaved(runs, repetitions, time.process_time)
         micro = {name: 1e6 * np.median(values) / (len(clients) * K) for name, values in seconds.items()}
-        note = f"{micro['fgmp']:.0f} us, floor {micro['floor']:.0f} us, textbook {micro['textbook']:.0f} us"
-        ratios = (seconds["fgmp"] / seconds["floor"]).tolist()
-        what = f"FedGradMP, local iteration over its floor of BLAS calls, n={n:,}"
-        rows.append(Row(1, what, ratios, (AT_MOST, limit), note=note))
         products = floors.must_multiply(n, ROWS, BATCH, TAU) * floors.seconds_per_multiplication()
         lowest = np.maximum(seconds["bytes"], products * len(clients) * K)
-        note = f"reading takes {micro['bytes']:.0f} us, its products {1e6 * products:.0f} us at the best speed"
+        note = (
+            f"{micro['fgmp']:.0f} us, textbook {micro['textbook']:.0f} us; reading takes {micro['bytes']:.0f} us, its "
+        )
+        note += f"products {1e6 * products:.0f} us at the best speed"
         what = f"FedGradMP, local iteration over its floor of bytes, n={n:,}"
-        rows.append(Row(1, what, (seconds["fgmp"] / lowest).tolist(), note=note))
-        bound, note = (AT_LEAST, 1.5 if n == 1000 else 2), f"{micro['without Numba']:.0f} us without"
-        faster = (seconds["without Numba"] / seconds["fgmp"]).tolist()
-        rows.append(Row(1, f"FedGradMP, local iteration without Numba over with it, n={n:,}", faster, bound, note=note))
+        rows.append(Row(1, what, (seconds["fgmp"] / lowest).tolist(), (AT_MOST, limit), note=note))
     return Finding(rows)
 
 
@@ -147,7 +115,7 @@ def flat(scale: Scale) -> Finding:
     runs, passes = {}, {count: min(10, counts[-1] // count) for count in counts}
     for count in counts:
         work = answers(METHOD, federation, x, count)
-        for name, run in (("fgmp", work), ("floor", floor(federation.clients[:count], x))):
+        for name, run in (("fgmp", work), ("floor", reading(federation.clients[:count]))):
             runs[f"{name} {count}"] = partial(several, run, passes[count])
     seconds = interleaved(runs, scale.pick(3, 6, 15))
     micro = {

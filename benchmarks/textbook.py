@@ -75,3 +75,23 @@ def softmax_steps(
 ) -> np.ndarray:
     """The same, with minibatches of its own."""
     return softmax_descent(X, labels, w, rate, draw_rows(len(labels), batch, steps, rng))
+
+
+def softmax_pursuit(
+    X: np.ndarray, labels: np.ndarray, w: np.ndarray, sparsity: int, rate: float, batches: Iterable[list[np.ndarray]]
+) -> np.ndarray:
+    """A client's round of FedGradMP for the softmax loss: the first minibatch of each list selects, the others step."""
+
+    def largest(entries: np.ndarray, count: int) -> np.ndarray:
+        return np.argpartition(-np.abs(entries), count, axis=0)[:count]
+
+    for first, *others in batches:
+        gradient, merged = softmax_gradient(X[first], labels[first], w), w != 0
+        np.put_along_axis(merged, largest(gradient, 2 * sparsity), True, axis=0)
+        for rows in others:
+            w = w - w.dtype.type(rate) * np.where(merged, softmax_gradient(X[rows], labels[rows], w), 0)
+        kept = largest(w, sparsity)
+        pruned = np.zeros_like(w)
+        np.put_along_axis(pruned, kept, np.take_along_axis(w, kept, axis=0), axis=0)
+        w = pruned
+    return w
