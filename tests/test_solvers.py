@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
-from fgmp.linear_systems import least_squares, solve_semidefinite
+from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
@@ -404,3 +404,31 @@ def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
             ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
         distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
     assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4
+
+
+@pytest.mark.parametrize("in_dictionary", [False, True])
+def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_curvature(in_dictionary):
+    """Five atoms of eight for each of three outputs in R^5 span everything, with few atoms in common."""
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((300, 5)) * [1, 1e-5, 1e3, 1, 1]
+    client, atoms, merged = one_client(A, rng.integers(0, 3, 300), "softmax"), StandardBasis(), np.arange(15)
+    if in_dictionary:
+        atoms = fgmp.Dictionary(rng.standard_normal((5, 8)))
+        client = replace(client, features=atoms.products(A))
+        merged = np.sort([3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)])
+    problem = RestrictedProblem.of(client, merged, atoms, orthonormal=True)
+    shifts, predictions = problem.shifts, problem.predictions(rng.standard_normal(15))
+    np.testing.assert_allclose(shifts.T @ shifts, np.eye(5), atol=1e-10)
+    for shift in shifts.T:
+        alike = problem.predictions(shift)
+        np.testing.assert_allclose(alike, alike[:, :1].repeat(3, axis=1), atol=1e-10 * np.abs(alike).max())
+    hessian, across = problem.hessian(predictions), rng.standard_normal((15, 4))
+    filled, gradient = fill_shifts(hessian, problem.gradient(predictions), shifts)
+    np.testing.assert_allclose(shifts.T @ gradient, 0, atol=1e-9 * np.abs(gradient).max())
+    across -= shifts @ (shifts.T @ across)
+    np.testing.assert_allclose(filled @ across, hessian @ across, rtol=1e-6, atol=1e-9 * np.abs(hessian).max())
+    if not in_dictionary:
+        expected = hessian.diagonal().reshape(5, 3).mean(axis=1)
+        np.testing.assert_allclose(np.diag(shifts.T @ filled @ shifts), expected)
+    one_output = RestrictedProblem.of(client, merged[merged % 3 == 0], atoms, orthonormal=True)
+    assert one_output.shifts.shape[1] == 0
