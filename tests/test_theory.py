@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 from scipy.sparse.linalg import aslinearoperator
 from scipy.special import gammaln
 
@@ -79,8 +80,8 @@ def test_the_bound_of_the_width_for_binomials_that_no_float_holds(n, tau):
     assert theory.gaussian_width_bound(np.int64(n), np.int32(tau)) == pytest.approx(expected, rel=1e-12)
 
 
-def squared(m=5, n=6, n_clients=2, seed=0, averaged=True):
-    rng = np.random.default_rng(seed)
+def squared(m=5, n=6, n_clients=2, averaged=True):
+    rng = np.random.default_rng(0)
     As = [rng.standard_normal((m, n)) for _ in range(n_clients)]
     loss = fgmp.SquaredLoss(averaged=averaged)
     return fgmp.Federation.from_arrays(As, [rng.standard_normal(m) for _ in As], loss, weights=[1, 3][:n_clients])
@@ -114,6 +115,10 @@ def test_every_measured_constant_is_that_of_enumeration(batch_size):
         assert found.whole_gradient[i] == pytest.approx(gradient @ gradient)
         assert found.variance[i] == pytest.approx(np.mean(deviations), abs=1e-12)
     np.testing.assert_allclose(found.weights, [0.25, 0.75])
+    thin = fgmp.Federation.from_arrays([csr_array(c.features) for c in fed.clients], [c.targets for c in fed.clients])
+    sparse = theory.measure_constants(thin, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5))
+    for name in ("lower", "upper", "upper_squared", "gradient", "variance"):
+        np.testing.assert_allclose(getattr(sparse, name), getattr(found, name), atol=1e-12)
     assert theory.heterogeneity(fed, x) == pytest.approx(np.sqrt(found.weights @ found.whole_gradient))
 
 
