@@ -1,6 +1,5 @@
 """Noise: against formulas of the Gaussian mechanism, contributions clipped by hand, and a curious client."""
 
-import copy
 import math
 import os
 import pickle
@@ -13,6 +12,7 @@ import pytest
 from garbage import not_finite, wrong_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from matrix.runs import rewired
 from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
@@ -182,19 +182,13 @@ def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path
     assert not np.array_equal(again.x, result.x)
 
 
-def recording(method, sums):
-    """The method, which writes down the sum that each exchange hands to it."""
+def noting(sums):
+    """Exchanges that write down the sum that each hands to its method."""
 
-    class Recording(type(method)):
-        def exchanges(self):
-            def noting(exchange):
-                return lambda state, mean: sums.append(mean) or exchange.update(state, mean)
+    def noted(_, exchange):
+        return exchange._replace(update=lambda state, mean: sums.append(mean) or exchange.update(state, mean))
 
-            return tuple(exchange._replace(update=noting(exchange)) for exchange in super().exchanges())
-
-    made = copy.copy(method)
-    object.__setattr__(made, "__class__", Recording)
-    return made
+    return noted
 
 
 ADDITIVE = {
@@ -215,7 +209,7 @@ FAULTS = {
 def first_sum(method, clients, faults, noise, cohort_size):
     sums = []
     federation = fgmp.Federation.of(clients)
-    noisy(recording(method, sums), federation, 1, noise, cohort_size, faults, rng=0)
+    noisy(rewired(method, noting(sums)), federation, 1, noise, cohort_size, faults, rng=0)
     return sums[0].ravel()
 
 

@@ -166,13 +166,6 @@ def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
         np.testing.assert_allclose(minimise(client, solver, np.ones(6), 3), by_hand)
 
 
-def test_sgd_finds_the_minimiser_of_consistent_data_without_a_learning_rate():
-    rng = np.random.default_rng(0)
-    columns, solution = rng.standard_normal((50, 4)), rng.standard_normal(4)
-    client = one_client(columns, columns @ solution)
-    np.testing.assert_allclose(minimise(client, fgmp.SGD(steps=3000, batch_size=10)), solution, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(8, 12, rng=1)], ids=["basis", "atoms"]
 )
@@ -245,17 +238,6 @@ def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver
             before = objective(B, y, start.astype(dtype))
             end = minimise(client, LOCAL[solver](steps), start.astype(dtype))
             assert objective(B, y, end) <= before + 64 * eps * max(before, objective(B, y, zero))
-
-
-def test_the_signal_is_the_shortest_of_those_that_fit_as_well():
-    """Atoms that depend on one another, and data that do not see a direction of their span."""
-    rng = np.random.default_rng(3)
-    atoms, A, y = rng.standard_normal((8, 11)), rng.standard_normal((20, 8)), rng.standard_normal(20)
-    A -= np.outer(A @ (direction := np.linalg.qr(rng.standard_normal((8, 1)))[0][:, 0]), direction)
-    dictionary = fgmp.Dictionary(atoms)
-    (client,) = fgmp.Federation.from_arrays([dictionary.products(A)], [y]).clients
-    model = minimise_on(np.arange(11), client, dictionary, fgmp.Exact(), SparseModel.zero((11,)), rng)
-    np.testing.assert_allclose(atoms @ model.values, np.linalg.lstsq(A, y, rcond=1e-10)[0], atol=1e-9)
 
 
 def features_with_structure(seed):
@@ -357,17 +339,6 @@ def test_dependent_columns_in_other_units_keep_their_rank():
     np.testing.assert_allclose(columns @ least_squares(columns, 2 * a + 3 * b), 2 * a + 3 * b, rtol=1e-9)
 
 
-def test_minimum_norm_is_that_of_the_pseudo_inverse():
-    rng = np.random.default_rng(5)
-    for shape in ((4, 9), (9, 6)):
-        columns = rng.standard_normal(shape) * rng.uniform(0.5, 2, shape[1])
-        columns[:, 3] = columns[:, 1] - 2 * columns[:, 0]
-        targets = rng.standard_normal(shape[0])
-        np.testing.assert_allclose(least_squares(columns, targets), np.linalg.pinv(columns) @ targets, atol=1e-10)
-        gram, right = columns.T @ columns, columns.T @ targets
-        np.testing.assert_allclose(solve_semidefinite(gram, right), np.linalg.pinv(columns) @ targets, atol=1e-6)
-
-
 @pytest.mark.parametrize(
     ("dtype", "condition"), [(np.float32, 1e2), (np.float64, 1e2), (np.float64, 1e6), (np.float64, 1e10)]
 )
@@ -380,14 +351,6 @@ def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_pr
         shortest = right @ ((left.T @ targets) / sizes)
         error = least_squares(((left * sizes) @ right.T).astype(dtype), targets.astype(dtype)) - shortest
         assert np.linalg.norm(error) <= 10 * np.finfo(dtype).eps * condition * np.linalg.norm(shortest)
-
-
-def test_a_row_that_others_explain_costs_no_accuracy():
-    rng = np.random.default_rng(3)
-    rows = rng.standard_normal((4, 9))
-    columns = np.vstack([rows, rows[0] - rows[3] + 1e-12 * rng.standard_normal(9)])
-    solution = rng.standard_normal(9)
-    np.testing.assert_allclose(columns @ least_squares(columns, columns @ solution), columns @ solution, rtol=1e-10)
 
 
 def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
