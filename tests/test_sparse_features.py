@@ -58,40 +58,32 @@ def some_data():
 
 
 def unsorted(A):
-    matrix = sparse.csr_array(A)
-    for row in range(len(A)):
-        own = slice(matrix.indptr[row], matrix.indptr[row + 1])
-        matrix.indices[own], matrix.data[own] = matrix.indices[own][::-1].copy(), matrix.data[own][::-1].copy()
-    matrix.has_sorted_indices = False
-    return matrix
+    S = sparse.csr_array(A)
+    order = np.lexsort((-S.indices, np.repeat(np.arange(len(A)), np.diff(S.indptr))))
+    return sparse.csr_array((S.data[order], S.indices[order], S.indptr), A.shape)
 
 
-def twice(A, kind=sparse.csr_array):
-    """Every entry in two parts, and zeros that are stored."""
-    rows, columns = A.nonzero()
-    zeros = np.argwhere(A == 0)[:5].T
-    rows, columns = np.concatenate([rows, rows, zeros[0]]), np.concatenate([columns, columns, zeros[1]])
-    parts = A[A.nonzero()]
-    values = np.concatenate([0.25 * parts, 0.75 * parts, np.zeros(5)])
-    if kind is sparse.coo_array:
-        return sparse.coo_array((values, (rows, columns)), shape=A.shape)
-    order = np.argsort(rows, kind="stable")
-    ends = np.cumsum(np.bincount(rows, minlength=len(A)))
-    return sparse.csr_array((values[order], columns[order], np.append(0, ends)), shape=A.shape)
+PARTS = np.array([0.25, 0.75, 0.0])  # every entry in two of them, and a zero that is stored
+
+
+def in_parts(A):
+    S = sparse.csr_array(A)
+    return sparse.csr_array((np.kron(S.data, PARTS), np.repeat(S.indices, 3), 3 * S.indptr), A.shape)
+
+
+def in_parts_of_coo(A):
+    S = sparse.coo_array(A)
+    return sparse.coo_array((np.kron(S.data, PARTS), (np.repeat(S.row, 3), np.repeat(S.col, 3))), A.shape)
 
 
 def long_indices(A):
-    matrix = sparse.csr_array(A)
-    return sparse.csr_array((matrix.data, matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)), A.shape)
+    S = sparse.csr_array(A)
+    return sparse.csr_array((S.data, S.indices.astype(np.int64), S.indptr.astype(np.int64)), A.shape)
 
 
 KINDS = "csr_array csc_array coo_array bsr_array lil_array dok_array dia_array csr_matrix csc_matrix coo_matrix".split()
-FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
-    "unsorted": unsorted,
-    "twice": twice,
-    "twice in coo": lambda A: twice(A, sparse.coo_array),
-    "long indices": long_indices,
-}
+FORMS = {kind: getattr(sparse, kind) for kind in KINDS}
+FORMS |= {made.__name__: made for made in (unsorted, in_parts, in_parts_of_coo, long_indices)}
 
 
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)

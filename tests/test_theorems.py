@@ -252,14 +252,11 @@ REFUSED = {
     "theta is nan": lambda: TheoremParameters(theta=np.nan),
     "eta_1 is 0.5; expected a finite number at least 1": lambda: TheoremParameters(eta_1=0.5),
     "local_iterations is 0": lambda: theory.theorem1(constants(), 0),
-    "accuracy is -1": lambda: theory.theorem_inexact(constants(), 1, -1),
     r"cohort_size is 4; .* 1 to 3": lambda: theory.theorem_partial_participation(constants(), 1, 4),
     r"minibatch_gradient has shape \(2,\)": lambda: theory.theorem_unbounded_variance(
         constants(), 1, [1.0, 2.0], TheoremParameters(theta=1.0)
     ),
     "expected 0 < lower <= upper": lambda: ClientConstants.of(2.0, 1.0),
-    "lower holds 1 values that are not finite": lambda: ClientConstants.of([1.0, np.nan], 1.0),
-    "weights are all 0; expected a positive one": lambda: ClientConstants.of([1.0, 1.0], 1.0, weights=[0, 0]),
     "variance is -0.2 at least once": lambda: ClientConstants.of([1.0, 1.0], 1.0, variance=[0.1, -0.2]),
 }
 
