@@ -105,23 +105,6 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
     np.testing.assert_allclose(problem.start(problem.coefficients(z)), z, atol=1e-10)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@pytest.mark.parametrize("name", ["logistic", "softmax"])
-def test_separable_data_stay_finite(name):
-    """No minimiser exists: the exact solver stops, the ball bounds, the inexact solver moves a little."""
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((10, 30))
-    y = np.where(A[:, 0] > 0, 1.0, -1.0) if name == "logistic" else np.argmax(A[:, :3], axis=1)
-    alone = fgmp.Federation.from_arrays([A], [y], loss=LOSSES[name])
-    plain = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact()), alone, rounds=2, rng=0)
-    assert np.isfinite(plain.x).all() and np.linalg.norm(plain.x) > 5
-    ball = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.Exact(), radius=2.0), alone, rounds=2, rng=0)
-    assert np.linalg.norm(ball.x) == pytest.approx(2.0)
-    inexact = fgmp.simulate(fgmp.FedGradMP(5, solver=fgmp.SGD(steps=2)), alone, rounds=2, rng=0)
-    assert np.linalg.norm(inexact.x) < np.linalg.norm(plain.x)
-    assert inexact.history["objective"][-1] < inexact.history["objective"][0]
-
-
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
 @pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))])
 def test_dictionary_operations_on_matrices_are_those_of_a_block_dictionary(approximation, selection):
