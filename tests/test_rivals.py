@@ -168,7 +168,7 @@ def test_a_rotation_as_dictionary_is_rotated_data(fed, name, several):
         options = options | {"selection": fgmp.PerOutput(always)}
         ends.append(run(make(**options), plain, 3))
         inside = run(make(**options, dictionary=fgmp.Dictionary(Q)), rotated, 3)
-        np.testing.assert_allclose(inside, Q @ ends[-1], atol=1e-8)
+        np.testing.assert_allclose(inside, Q @ ends[-1], atol=1e-10)
     assert ends[1][0].all() and (name == "FedAvg" or not ends[0][0].any())
 
 
