@@ -1,11 +1,17 @@
-"""Federations: what they accept, what they refuse, and f itself."""
+"""Federations: f itself, what they are made of, and rounds that visit their cohort alone."""
+
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy.sparse.linalg import LinearOperator, aslinearoperator
 
 import fgmp
+from fgmp.federation import Client, Federation
 from fgmp.models import SparseModel
+from fgmp.rounds import Mean, Step, Streams, iterate
+
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
 def arrays(n_clients=3, n_samples=5, n_features=4, seed=0):
@@ -37,38 +43,20 @@ def test_objective_and_gradient_are_those_of_the_formula():
         np.testing.assert_allclose(client.gradient(x, rows), A[rows].T @ (A[rows] @ x - y[rows]) / 2)
 
 
-def test_default_weights_are_the_shares_of_the_samples():
-    As, ys = arrays()
-    np.testing.assert_allclose(fgmp.Federation.from_arrays(As, ys).weights, np.array([5, 6, 7]) / 18)
-
-
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_inputs_are_never_modified_and_any_layout_works():
-    As, ys = arrays()
-    reference = fgmp.Federation.from_arrays(As, ys)
-    method = fgmp.FedGradMP(sparsity=2, batch_size=3)
-    expected = fgmp.simulate(method, reference, rounds=2, rng=0).x
-    for convert in (np.asfortranarray, np.ascontiguousarray, lambda a: a[::1], lambda a: a.tolist()):
-        given = [convert(A) for A in As]
-        kept = [np.array(A) for A in given]
-        for A in given:
-            if isinstance(A, np.ndarray):
-                A.setflags(write=False)
-        result = fgmp.simulate(method, fgmp.Federation.from_arrays(given, ys), rounds=2, rng=0)
-        np.testing.assert_array_equal(result.x, expected)
-        for before, after in zip(kept, given, strict=True):
-            np.testing.assert_array_equal(before, after)
-
-
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_streamed_features_need_a_dictionary():
-    As, ys = arrays()
-    fed = fgmp.Federation.from_arrays([aslinearoperator(A) for A in As], ys)
+@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])
+def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
+    A, atoms = np.random.default_rng(0).integers(-3, 4, (20, 6)), fgmp.Dictionary(np.eye(6) + 0.1)
+    rows = LinearOperator(A.shape, A.dot, matmat=A.dot, rmatmat=A.T.dot, dtype=dtype)
+    rows.dtype = dtype and np.dtype(dtype)
+    y = A @ [0.5, 0, 0, -2, 0, 0]
+    streamed, stored = (
+        fgmp.simulate(fgmp.FedGradMP(2, dictionary=atoms), Federation.from_arrays([each], [y]), 3, rng=0)
+        for each in (rows, A)
+    )
+    assert streamed.x.dtype == np.float64
+    np.testing.assert_allclose(streamed.x, stored.x, atol=1e-12)
     with pytest.raises(ValueError, match="streamed, not stored"):
-        fgmp.simulate(fgmp.FedGradMP(sparsity=1), fed, rounds=1)
-    streamed = fgmp.simulate(fgmp.FedGradMP(2, dictionary=fgmp.Dictionary(np.eye(4))), fed, rounds=2, rng=0)
-    stored = fgmp.simulate(fgmp.FedGradMP(2), fgmp.Federation.from_arrays(As, ys), rounds=2, rng=0)
-    np.testing.assert_allclose(streamed.x, stored.x)
+        fgmp.simulate(fgmp.FedGradMP(2), Federation.from_arrays([rows], [y]), 1)
 
 
 @pytest.mark.parametrize("loss", [fgmp.SquaredLoss(), fgmp.LogisticLoss()])
@@ -77,60 +65,73 @@ def test_the_pooled_client_has_the_same_objective_and_gradient(loss):
     As = [rng.standard_normal((m, 6)) for m in (3, 8, 5)]
     ys = [rng.choice([-1.0, 1.0], len(A)) for A in As]
     weights = [0.2, 0.5, 0.3] if isinstance(loss, fgmp.SquaredLoss) else None
-    federation = fgmp.Federation.from_arrays(As, ys, loss, weights=weights)
-    x = rng.standard_normal(6)
+    federation, x = Federation.from_arrays(As, ys, loss, weights=weights), rng.standard_normal(6)
     one = federation.pooled()
     np.testing.assert_allclose(one.objective(x), federation.objective(x))
     gradient = sum(p * c.gradient(x) for p, c in zip(federation.weights, federation.clients, strict=True))
     np.testing.assert_allclose(one.clients[0].gradient(x), gradient)
 
 
-def test_other_losses_cannot_weigh_rows():
-    federation = fgmp.Federation.from_arrays([np.eye(2)] * 2, [[1, -1]] * 2, "logistic", weights=[1, 2])
-    with pytest.raises(ValueError, match="weights are not in proportion to the rows"):
-        federation.pooled()
-    streamed = fgmp.Federation.from_arrays([aslinearoperator(np.eye(2))] * 2, [[1, -1]] * 2)
-    with pytest.raises(ValueError, match="features are streamed"):
-        streamed.pooled()
-
-
-class Scaled(LinearOperator):
-    """Rows that are generated, with any dtype."""
-
-    def __init__(self, matrix, dtype):
-        super().__init__(np.dtype(dtype), matrix.shape)
-        self.matrix = matrix
-
-    def _matmat(self, X):
-        return self.matrix @ X
-
-    def _rmatmat(self, X):
-        return self.matrix.T @ X
-
-
-@pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])
-def test_streamed_features_of_any_real_type(dtype):
+@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)])
+@pytest.mark.parametrize("shape", [(7, 5, 4), (3, 50, 200), (2, 1, 1)])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
+def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
+    """In any layout, of lists too; what came is left as it was."""
     rng = np.random.default_rng(0)
-    A = rng.integers(-3, 4, (20, 6))
-    y = A @ [0.5, 0, 0, -2, 0, 0]
-    federation = fgmp.Federation.from_arrays([Scaled(A, dtype)], [y])
-    assert federation.dtype == np.float64
-    x = fgmp.simulate(fgmp.FedGradMP(2, dictionary=fgmp.Dictionary(np.eye(6) + 0.1)), federation, 3, rng=0)
-    np.testing.assert_array_equal(federation.clients[0].targets, y)
-    assert x.x.dtype == np.float64 and x.history["objective"][-1] < x.history["objective"][0]
+    X, kinds = (9 * rng.standard_normal(shape)).astype(dtype), np.arange(shape[0] * shape[1]).reshape(shape[:2])
+    y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
+    expected, before = Federation.from_arrays(list(X), list(y), loss), X.copy()
+    turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)
+    for given in (X, turned, [np.asfortranarray(A) for A in X], X.tolist() if dtype == np.float64 else X):
+        for targets in (y, y.tolist()):
+            found = Federation.from_arrays(given, targets, loss)
+            np.testing.assert_array_equal(found.weights, expected.weights)
+            assert (found.labels, found.loss, found.dtype) == (expected.labels, expected.loss, expected.dtype)
+            for one, other in zip(found.clients, expected.clients, strict=True):
+                assert one.key == other.key and one.targets.dtype == other.targets.dtype
+                np.testing.assert_array_equal(one.features, other.features)
+                np.testing.assert_array_equal(one.targets, other.targets)
+    np.testing.assert_array_equal(X, before)
 
 
-def test_streamed_features_that_do_not_fit_are_named():
-    A, y = np.eye(6), np.ones(6)
-    with pytest.raises(ValueError, match=r"As\[0\] has dtype complex128; expected real numbers"):
-        fgmp.Federation.from_arrays([Scaled(A, complex)], [y])
-    with pytest.raises(ValueError, match=r"As\[1\] is streamed in float32; expected float64"):
-        fgmp.Federation.from_arrays([A, Scaled(A, np.float32)], [y, y])
+def blocks(n_clients, m=20, n=200):
+    """The rows of each client as one array, and their targets."""
+    rng = np.random.default_rng(0)
+    return rng.standard_normal((n_clients, m, n)), rng.standard_normal((n_clients, m))
 
 
-def test_masked_values_are_no_numbers():
-    masked = np.ma.masked_array(np.eye(4), mask=np.eye(4) > 0)
-    with pytest.raises(ValueError, match=r"As\[0\] has 4 masked values"):
-        fgmp.Federation.from_arrays([masked], [np.ones(4)])
-    unmasked = np.ma.masked_array(np.eye(4), mask=False)
-    fgmp.Federation.from_arrays([unmasked], [np.ones(4)])
+@pytest.mark.parametrize("method", [fgmp.FedGradMP(3), fgmp.SharedSupportGradMP(3), fgmp.FedAvg(learning_rate=0.1)])
+def test_a_round_visits_its_cohort_and_the_books_those_that_are_named(method, monkeypatch):
+    monkeypatch.setenv("FGMP_READABLE", "1")  # a compiled twin reads the table
+    federation, visited = Federation.from_arrays(*blocks(60, 6, 10)), set()
+    gradient, predictions = Client.gradient, Client.predictions
+    monkeypatch.setattr(Client, "gradient", lambda self, *given: visited.add(self.key) or gradient(self, *given))
+    monkeypatch.setattr(Client, "predictions", lambda self, x: visited.add(self.key) or predictions(self, x))
+    fgmp.simulate(method, federation, 1, 4, rng=0, history=fgmp.History(objective_on=[5, 50]))
+    drawn = set(visited) - {5, 50}
+    assert 2 <= len(drawn) <= 4
+
+
+def test_one_array_of_all_rows_is_not_copied():
+    X, ys = blocks(1000)
+    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)  # compiled loops are loaded once
+    tracemalloc.start()
+    federation = Federation.from_arrays(X, ys)
+    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * X.nbytes
+    assert all(np.shares_memory(client.features, X) for client in federation.clients)
+
+
+def test_a_round_allocates_nothing_for_those_who_take_no_part():
+    n_clients = 40_000
+    federation, method = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))), fgmp.FedGradMP(1)
+    channel = federation.serving(method)
+    rounds = iterate(method, channel, Step(0, method.start(channel.shape)), Streams(0), 10, Mean())
+    for _ in range(3):  # the first time more is made, once
+        tracemalloc.start()
+        next(rounds)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+    assert peak < n_clients

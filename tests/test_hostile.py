@@ -5,9 +5,10 @@ Once for `simulate`, for every method and exchange; over Flower in flower/test_h
 
 from dataclasses import replace
 
+import garbage
 import numpy as np
 import pytest
-from garbage import lie, not_finite, out_of_range, repeated_indices, too_many_entries, wrong_shape
+from garbage import lie, not_finite, of_entries, of_values
 from one_run import bits
 from test_simulate import ALL
 
@@ -23,67 +24,54 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
 
 
-def values(change):
-    """An answer with its numbers changed."""
-    return lambda x: replace(x, values=change(x.values)) if isinstance(x, SparseModel) else change(x)
-
-
-def support(change):
-    return lambda x: replace(x, support=change(x.support))
-
-
 SPOILED = {
     "missing": {"nothing": lambda x: None},
     "late": {"late": lambda x: Missing("late")},
     "malformed": {
-        "list": lambda x: [x],
         "text": lambda x: "x",
         "other kind": lambda x: x.dense() if isinstance(x, SparseModel) else SparseModel.of(x),
-        "objects": values(lambda v: v.astype(object)),
-        "precision": values(lambda v: v.astype(np.float32)),
-        "complex": values(lambda v: v.astype(complex)),
-        "plain numbers": values(lambda v: v.tolist()),
-        "one more": values(lambda v: np.append(v, 1.0)),
-        "matrix": values(lambda v: np.stack([v, v])),
+        "objects": of_values(lambda v: v.astype(object)),
+        "precision": of_values(lambda v: v.astype(np.float32)),
+        "complex": of_values(lambda v: v.astype(complex)),
+        "plain numbers": of_values(lambda v: v.tolist()),
+        "one more": garbage.wrong_shape,
+        "matrix": of_values(lambda v: np.stack([v, v])),
     },
-    "not_finite": {"nan": values(lambda v: v * np.nan), "infinite": values(lambda v: v + np.inf)},
+    "not_finite": {"nan": not_finite, "infinite": of_values(lambda v: v + np.inf)},
 }
 SPARSE = {
     "indices": {
-        "negative": support(lambda s: s - 1000),
-        "out of range": support(lambda s: s + 1000),
-        "repeated": support(lambda s: np.full_like(s, s[0])),
-        "unordered": support(lambda s: s[::-1]),
+        "negative": of_entries(lambda s, v, size: (s - 1000, v)),
+        "out of range": garbage.out_of_range,
+        "repeated": garbage.repeated_indices,
+        "unordered": of_entries(lambda s, v, size: (s[::-1], v)),
     },
     "malformed": {
-        "float indices": support(lambda s: s.astype(float)),
-        "list of indices": support(lambda s: s.tolist()),
-        "short": support(lambda s: s[1:]),
+        "float indices": of_entries(lambda s, v, size: (s.astype(float), v)),
+        "list of indices": of_entries(lambda s, v, size: (s.tolist(), v)),
+        "short": of_entries(lambda s, v, size: (s[1:], v)),
         "another shape": lambda x: replace(x, shape=(60,)),
     },
-    "too_many": {"too many": lambda x: SparseModel(np.arange(50), np.ones(50), x.shape)},
+    "too_many": {"too many": garbage.too_many_entries},
 }
 
 
 class Hostile(Faulty):
-    """Client 2, or everybody, answers exchange `index` with something else."""
+    """Some clients answer exchange `index` with something else."""
 
-    index, spoil, whom = 0, None, (2,)
+    index, spoil, whom = 0, None, ()
 
     def serving(self, method):
-        made = type(self)(self.over.serving(method))
-        vars(made).update(index=self.index, spoil=self.spoil, whom=self.whom)
-        return made
+        return hostile(self.index, self.spoil, self.whom, self.over.serving(method))
 
     def ask(self, call, message, cohort):
-        answers = list(self.over.ask(call, message, cohort))
-        if call.place != self.index:
-            return answers
-        return [self.spoil(x) if place in self.whom else x for place, x in zip(cohort, answers, strict=True)]
+        spoils = [call.place == self.index and place in self.whom for place in cohort]
+        answers = self.over.ask(call, message, cohort)
+        return [self.spoil(x) if spoilt else x for spoilt, x in zip(spoils, answers, strict=True)]
 
 
-def hostile(index, spoil, whom=(2,)):
-    made = Hostile(FED)
+def hostile(index, spoil, whom=(2,), over=FED):
+    made = Hostile(over)
     vars(made).update(index=index, spoil=spoil, whom=whom)
     return made
 
@@ -157,8 +145,9 @@ def test_who_drops_out_does_not_compute():
 @pytest.mark.parametrize("name", ALL)
 def test_all_faults_at_once_reach_no_average(name):
     """Whatever comes, the model stays finite, what is counted adds up, and it happens twice alike."""
-    changes = (not_finite, wrong_shape, repeated_indices, out_of_range, too_many_entries)
-    faulty = Faulty(FED, DropOut(probability=0.3), *(Changed(change, probability=0.15) for change in changes))
+    names = "not_finite", "wrong_shape", "repeated_indices", "out_of_range", "too_many_entries"
+    changes = [Changed(getattr(garbage, name), probability=0.15) for name in names]
+    faulty = Faulty(FED, DropOut(probability=0.3), *changes)
     result = fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)
     assert np.isfinite(result.x).all() and np.isfinite(result.history["objective"]).all()
     lost, answered = np.diff(result.history["left_out"]), result.history["clients"][1:]
@@ -193,14 +182,13 @@ def test_how_often_a_fault_strikes():
     assert not (hits[0, 2] == struck(faulty, 1, range(50), seed=8)[2]).all()
 
 
-@pytest.mark.parametrize("factor", [-1.0, 7.0])
-def test_a_lie_is_averaged_as_it_comes(factor):
+def test_a_lie_is_averaged_as_it_comes():
     """One round of FedAvg by hand: the server adds up what the clients say, with their weights."""
     uneven = fgmp.Federation.of(FED.clients, np.arange(1.0, 7), truth=FED.truth)
-    lying = Faulty(uneven, Changed(lie(factor), clients=[5, 0]))
+    lying = Faulty(uneven, Changed(lie(7.0), clients=[5, 0]))
     result = fgmp.simulate(fgmp.FedAvg(learning_rate=0.05), lying, 1)
     ends = [-0.05 * client.gradient(np.zeros(50)) for client in uneven.clients]
-    says = [factor if client.key in (0, 5) else 1.0 for client in uneven.clients]
+    says = [7.0 if client.key in (0, 5) else 1.0 for client in uneven.clients]
     np.testing.assert_allclose(result.x, np.einsum("i,i,ij->j", uneven.weights, says, ends), atol=1e-14)
 
 

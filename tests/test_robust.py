@@ -5,27 +5,18 @@ import pytest
 from garbage import lie
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy.stats import trim_mean
 
 import fgmp
 from fgmp.layers.faults import Changed
 from fgmp.models import SparseModel
 from fgmp.rounds import Form
 
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 RATE = {"learning_rate": 0.3, "local_iterations": 2}
 
 
 def alike(count):
     return np.full(count, 1 / count)
-
-
-@pytest.mark.parametrize("count", range(1, 12))
-def test_with_equal_weights_these_are_the_textbooks(count):
-    values = np.random.default_rng(count).standard_normal((count, 50))
-    np.testing.assert_allclose(fgmp.Median().of_columns(values, alike(count)), np.median(values, axis=0), atol=1e-15)
-    for cut in range((count + 1) // 2):
-        expected = trim_mean(values, (cut + 0.01) / count, axis=0)
-        np.testing.assert_allclose(fgmp.TrimmedMean(cut / count).of_columns(values, alike(count)), expected, atol=1e-14)
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32 - 1), st.integers(0, 9))
@@ -45,25 +36,13 @@ def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
 def test_sparse_models_are_reduced_as_dense_ones(reduce, shape):
     rng = np.random.default_rng(0)
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
-    weights = rng.dirichlet(np.ones(7))
+    weights, rows = rng.dirichlet(np.ones(7)), np.reshape(models, (7, 30))
     sparse = reduce(Form(shape, most=30, near=models[0]).table([SparseModel.of(model) for model in models], weights))
     dense = reduce(Form(shape, near=models[0]).table(models, weights))
     np.testing.assert_allclose(sparse, dense, atol=1e-15)
-    rows = np.stack([model.reshape(-1) for model in models])
     mean = isinstance(reduce, fgmp.Mean)
-    by_hand = np.average(rows, axis=0, weights=weights) if mean else reduce.of_columns(rows, weights)
+    by_hand = weights @ rows if mean else reduce.of_columns(rows, weights)
     np.testing.assert_allclose(dense, by_hand, atol=1e-15)
-
-
-@pytest.mark.parametrize("reduce", [fgmp.Median(), fgmp.TrimmedMean(0.4)])
-def test_less_than_half_of_the_weight_moves_nothing_out_of_the_range_of_the_rest(reduce):
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        values, weights = rng.standard_normal((10, 5)), rng.dirichlet(np.ones(10))
-        liars = np.cumsum(weights) < 0.39
-        values[liars] = rng.choice([-1e300, 1e300, 1e5], (liars.sum(), 5))
-        honest, found = values[~liars], reduce.of_columns(values, weights)
-        assert (honest.min(axis=0) <= found).all() and (found <= honest.max(axis=0)).all()
 
 
 @pytest.mark.parametrize("count", [3, 5, 7, 10, 11, 30])
@@ -86,7 +65,6 @@ METHODS = {
 
 
 @pytest.mark.parametrize("name", METHODS)
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(name):
     """Alike clients with many rows and without noise: what the honest ones send is close together."""
     fed = fgmp.make_sparse_regression(10, 200, 20, 4, 0.0, rng=0)
@@ -97,7 +75,6 @@ def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(name):
     assert error[fgmp.Median()] < 0.1 and error[fgmp.TrimmedMean(0.25)] < 0.1
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_a_model_without_entries_goes_on():
     """Where all clients choose other atoms the median is zero, and the next round starts from there."""
     fed = fgmp.Federation.from_arrays([np.eye(4)[[i]] for i in range(4)], [[1.0]] * 4)

@@ -1,6 +1,7 @@
-"""The shared support against GradMP on one pooled client, scikit-learn, and sums taken by hand."""
+"""The shared support: GradMP on one pooled client; its sketches, its solvers, what it eliminates, and polishing."""
 
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
+from fgmp.methods.elimination import eliminated
+from fgmp.methods.sketches import Hashes
 from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps, Point
 from fgmp.models import SparseModel
-
-FEW = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=0.2)
+from fgmp.rounds import Streams
+from fgmp.selection import Overall
 
 
 def squared(seed, sizes=(6, 9, 4), n_features=20, noise=0.3):
@@ -51,47 +54,22 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
         np.testing.assert_allclose(ours.coefficients, x.dense(), rtol=1e-7, atol=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@pytest.mark.parametrize("heterogeneity", [0.0, 1.0])
-def test_five_samples_a_client_are_enough_and_fedgradmp_fails_there(heterogeneity):
-    federation = fgmp.make_sparse_regression(**FEW, heterogeneity=heterogeneity, rng=0)
-    shared = fgmp.simulate(fgmp.SharedSupportGradMP(sparsity=10), federation, 20, rng=0)
-    alone = fgmp.simulate(fgmp.FedGradMP(sparsity=10), federation, 20, rng=0)
-    assert shared.history["relative_error"][-1] < 1e-12
-    assert alone.history["relative_error"][-1] > 0.1
+def on_support(federation, solver, support, start=1e-3, **options):
+    """The model that `solver` finds on a support, from models of small entries."""
+    x = np.zeros(federation.model_shape)
+    x.reshape(-1)[support] = start
+    empty = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
+    best = empty.best._replace(x=x, coefficients=x, support=np.flatnonzero(x))
+    result = replace(empty, best=best, x=x, coefficients=x, support=best.support)
+    return fgmp.polish(result, federation, solver=solver, **options)
 
 
-def starting_at(result, x):
-    """A result whose models are another one."""
-    best = result.best._replace(x=x, coefficients=x, support=np.flatnonzero(x))
-    return replace(result, best=best, x=x, coefficients=x, support=best.support)
-
-
-def on_support(federation, solver, support, **options):
-    """The model that `solver` finds on a support, from zero."""
-    coefficients = np.zeros(federation.model_shape)
-    coefficients.reshape(-1)[support] = 1e-3
-    start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
-    start = starting_at(start, coefficients)
-    return fgmp.polish(start, federation, solver=solver, **options)
-
-
-def test_conjugate_gradients_end_where_the_normal_equations_do():
-    federation = squared(0, sizes=(20, 30))
-    support = np.array([1, 4, 7, 11, 15])
-    exact = on_support(federation, fgmp.NewtonOnSupport(), support)
-    steps = on_support(federation, GradientsOnSupport(steps=5), support)
-    more = on_support(federation, GradientsOnSupport(steps=50), support)
-    np.testing.assert_allclose(steps.x, exact.x, rtol=1e-8)
-    np.testing.assert_allclose(more.x, exact.x, rtol=1e-8)
-
-
-def test_more_atoms_than_samples_give_the_solution_of_minimum_norm():
-    federation = squared(0, sizes=(2, 3))
-    support = np.arange(0, 20, 2)
+@pytest.mark.parametrize("solver", [fgmp.NewtonOnSupport(), GradientsOnSupport(5), GradientsOnSupport(50)], ids=repr)
+def test_solvers_for_squares_end_at_pooled_least_squares(solver):
+    federation, support = squared(0, sizes=(20, 30)), np.array([1, 4, 7, 11, 15])
     one = federation.pooled().clients[0]
     expected = np.linalg.lstsq(one.features[:, support], one.targets, rcond=None)[0]
-    np.testing.assert_allclose(on_support(federation, fgmp.NewtonOnSupport(), support).x[support], expected, rtol=1e-7)
+    np.testing.assert_allclose(on_support(federation, solver, support).x[support], expected, rtol=1e-8)
 
 
 def test_in_a_dictionary_the_norm_is_that_of_the_signal():
@@ -126,20 +104,6 @@ def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
 
 
-def test_separable_data_need_a_ridge_or_a_ball():
-    rng = np.random.default_rng(0)
-    As = [rng.standard_normal((5, 6)) for _ in range(3)]
-    federation = fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
-    method = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.NewtonOnSupport(steps=20))
-    with pytest.raises(ValueError, match="separated without error.*expected a ridge above 0 or a radius"):
-        fgmp.simulate(method, federation, 5, rng=0)
-    ridged = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.NewtonOnSupport(steps=20, ridge=1e-3))
-    balled = fgmp.SharedSupportGradMP(sparsity=2, solver=fgmp.NewtonOnSupport(steps=20), radius=3.0)
-    assert 1 in fgmp.simulate(ridged, federation, 5, rng=0).support
-    x = fgmp.simulate(balled, federation, 5, rng=0).x
-    assert 1 in np.flatnonzero(x) and np.linalg.norm(x) <= 3 * (1 + 1e-12)
-
-
 def test_local_steps_average_what_the_solver_finds():
     federation, support = squared(4), np.array([2, 5, 9])
     found = on_support(federation, LocalSteps(fgmp.Exact()), support).x[support]
@@ -159,25 +123,202 @@ def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     assert history["bytes_up"][-1] == 3 * (4 + 8 + 8 * normal_equations)
 
 
-def test_all_exchanges_of_a_round_take_place():
-    """A start and so many steps of conjugate gradients, after the first exchange: vectors on the merged support."""
-    fed = fgmp.make_sparse_regression(12, 30, 60, 4, noise_variance=1e-2, rng=0)
-    steps = 12  # the merged support has 8 atoms in round 1
-    printed = {"identify": fgmp.LargestEntries(8), "pruning": "largest"}
-    inner = fgmp.SharedSupportGradMP(4, solver=GradientsOnSupport(steps=steps), **printed)
-    result = fgmp.simulate(inner, fed, 1, rng=0)
-    exact = fgmp.simulate(fgmp.SharedSupportGradMP(4, **printed), fed, 1, rng=0)
-    np.testing.assert_allclose(result.x, exact.x, rtol=1e-6, atol=1e-9)
-    assert result.history["bytes_up"][-1] == fed.n_clients * (8 * 12 + (1 + steps) * 8 * 8)
+def separable():
+    rng = np.random.default_rng(0)
+    As = [rng.standard_normal((5, 6)) for _ in range(3)]
+    return fgmp.Federation.from_arrays(As, [np.sign(A[:, 1]) for A in As], "logistic")
+
+
+def test_separable_data_need_a_ridge_or_a_ball():
+    steps = {"steps": 20}
+    with pytest.raises(ValueError, match="separated without error.*expected a ridge above 0 or a radius"):
+        fgmp.simulate(fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(**steps)), separable(), 5, rng=0)
+    ridged = fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(**steps, ridge=1e-3))
+    balled = fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(**steps), radius=3.0)
+    assert 1 in fgmp.simulate(ridged, separable(), 5, rng=0).support
+    x = fgmp.simulate(balled, separable(), 5, rng=0).x
+    assert x[1] and np.linalg.norm(x) <= 3 * (1 + 1e-12)
+    inside = on_support(separable(), fgmp.NewtonOnSupport(steps=30), np.arange(6), radius=3.0)
+    assert np.linalg.norm(inside.x) == pytest.approx(3.0) and inside.history["objective"][-1] < np.log(2) / 2
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_newton_steps_never_raise_the_objective():
-    federation = labelled(2, sizes=(12, 9))
-    far = np.zeros(8)
-    far[[0, 1, 2]] = 30.0  # where a full step overshoots
-    start = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
-    start = starting_at(start, far)
-    for steps in (2, 3, 4, 8):
-        closed = fgmp.polish(start, federation, solver=fgmp.NewtonOnSupport(steps=steps, ridge=1e-6))
-        assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
+@pytest.mark.parametrize("steps", [2, 3, 4, 8])
+def test_newton_steps_never_raise_the_objective(steps):
+    """From where a full step overshoots."""
+    federation, solver = labelled(2, sizes=(12, 9)), fgmp.NewtonOnSupport(steps, ridge=1e-6)
+    far = np.where(np.arange(8) < 3, 30.0, 0)
+    closed = on_support(federation, solver, np.arange(3), start=30.0)
+    assert federation.objective(closed.x) <= federation.objective(far) + 1e-5
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.integers(0, 1000), st.integers(1, 5), st.integers(2, 9), st.integers(10, 40), st.sampled_from([(), (3,)]))
+def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(seed, rows, columns, n_atoms, outputs):
+    rng = np.random.default_rng(seed)
+    hashes, gradient = Hashes.drawn(rng, rows, columns, n_atoms), rng.standard_normal((n_atoms, *outputs))
+    signs = np.array([matrix.toarray() for matrix in hashes.matrices])
+    sketch = hashes.sketch(np.asfortranarray(gradient))
+    np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
+    estimates = np.einsum("rca,rc...->ra...", signs, sketch)
+    np.testing.assert_allclose(hashes.estimate(sketch), np.median(estimates, axis=0), atol=1e-15)
+
+
+def test_a_run_deals_anew_in_every_round_and_twice_the_same():
+    federation = fgmp.make_sparse_regression(10, 8, 300, 4, 0.5, rng=0)
+    method = fgmp.SharedSupportGradMP(4, fgmp.CountSketch(3, 12))
+    alone, shared = (fgmp.simulate(method, federation, 6, rng=seed) for seed in (0, 1))
+    np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
+    x, client = method.start(federation.shape).model, federation.clients[0]
+    places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
+    first, again, *others = (made.at_client(client, (x, number), None) for made, number in places)
+    np.testing.assert_array_equal(first, again)
+    assert not any(np.isin(np.abs(first), np.abs(other)).all() for other in others)
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@pytest.mark.parametrize("alpha", [0.0, 1.0])
+def test_five_samples_a_client_are_exact_from_sums_only(alpha):
+    """FedGradMP fails there, and GradMP on the pooled data circles for alpha of 1."""
+    few = dict(n_clients=50, n_samples=5, n_features=1000, sparsity=10, variance_decay=1.1)
+    federation = fgmp.make_sparse_regression(**few, heterogeneity=alpha, rng=3)
+
+    def errors(method):
+        return fgmp.simulate(method, federation, 40, rng=3).history["relative_error"]
+
+    assert errors(fgmp.SharedSupportGradMP(10))[20] < 1e-10 and errors(fgmp.FedGradMP(10))[20] > 0.1
+    error = errors(fgmp.SharedSupportGradMP(10, fgmp.CountSketch(1, 1000), pruning="largest"))
+    circles = error[-1] > 1e-3 and any(np.allclose(error[-12:], error[-12 - p : -p], rtol=1e-6) for p in range(1, 13))
+    assert circles == (alpha > 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([8, 30]), st.booleans())
+def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(seed, tau, n_samples, misled):
+    """Against least squares on every smaller set, and never above the atoms there were, which may be the best."""
+    rng = np.random.default_rng(seed)
+    A = (rng.standard_normal((n_samples, 6)) + 2 * misled * rng.standard_normal((n_samples, 1))) * rng.choice(
+        [0.01, 1, 100], 6
+    )
+    y = rng.standard_normal(n_samples)
+
+    def residual(atoms):
+        return np.sum((y - A[:, atoms] @ np.linalg.lstsq(A[:, atoms], y, rcond=None)[0]) ** 2)
+
+    kept, sets = list(range(6)), [list(atoms) for atoms in combinations(range(6), tau)]
+    while len(kept) > tau:
+        kept = list(min(combinations(kept, len(kept) - 1), key=lambda atoms: residual(list(atoms))))
+    before = min(sets, key=residual) if misled else sets[rng.integers(len(sets))]
+    expected = before if residual(before) < residual(kept) else kept
+    b = SparseModel(10 + np.arange(6), np.linalg.lstsq(A, y, rcond=None)[0], (20,))
+    found = eliminated(b, A.T @ A, 10 + np.array(before), tau, fgmp.PerOutput())
+    np.testing.assert_array_equal(found.support, 10 + np.array(expected))
+    fitted = A[:, expected] @ np.linalg.lstsq(A[:, expected], y, rcond=None)[0]
+    np.testing.assert_allclose(A[:, expected] @ found.values, fitted, atol=1e-8)
+
+
+def test_elimination_bears_fewer_samples_than_atoms():
+    """Of many minimisers it takes one of two atoms, and fits these by least squares."""
+    rng = np.random.default_rng(0)
+    A, y = rng.standard_normal((8, 12)), rng.standard_normal(8)
+    b = SparseModel(np.arange(12), np.linalg.lstsq(A, y, rcond=None)[0], (12,))
+    found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, fgmp.PerOutput())
+    columns = A[:, found.support]
+    np.testing.assert_allclose(found.values, np.linalg.lstsq(columns, y, rcond=None)[0], atol=1e-9)
+
+
+def test_hashes_deal_evenly_and_with_both_signs():
+    """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
+    rng, n_atoms, columns, together = np.random.default_rng(0), 23, 5, 0
+    for _ in range(400):
+        hashes = Hashes.drawn(rng, 3, columns, n_atoms)
+        signs = np.array([matrix.toarray() for matrix in hashes.matrices])
+        assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {-1, 0, 1}
+        assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
+        bucket = np.abs(signs).argmax(axis=1)
+        together += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
+    assert together / 1200 == pytest.approx(1 / columns, abs=0.04) and together / 1200 < 1 / columns
+
+
+def test_the_bound_of_the_default_is_the_one_of_the_documentation():
+    for tau in (5, 10, 100):
+        assert fgmp.CountSketch().failure_probability(tau**-0.5, tau) == pytest.approx(3 / 14**2 - 2 / 14**3, rel=1e-12)
+    assert fgmp.CountSketch(5, 10).failure_probability(0.1) == 1
+
+
+def test_a_sketch_that_is_no_shorter_is_the_gradient():
+    federation = fgmp.make_sparse_regression(6, 8, 40, 2, 0.5, rng=0)
+    whole, sketched = (fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, columns)) for columns in (8, 7))
+    ups = [fgmp.simulate(method, federation, 1, rng=0).history["bytes_up"][-1] for method in (whole, sketched)]
+    assert (np.array(ups) - 6 * 8 * (4 * 5 // 2 + 4)).tolist() == [6 * 8 * 40, 6 * 8 * 35]
+
+
+def test_elimination_counts_as_the_selection_does():
+    rng = np.random.default_rng(0)
+    A, b = rng.standard_normal((40, 12)), SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
+    for selection, size in (
+        (fgmp.PerOutput(), 6),
+        (Overall(), 2),
+        (fgmp.PerAtom(), 6),
+        (fgmp.PerAtom((1,)), 9),
+    ):
+        found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
+        assert selection.holds(found.support, (4, 3), 2)
+        assert len(found.support) == size and (1 not in selection.always or {3, 4, 5} <= set(found.support))
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+@settings(deadline=None, max_examples=20)
+@given(st.integers(0, 10_000))
+def test_with_all_clients_the_objective_never_rises(seed):
+    federation = fgmp.make_sparse_regression(10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed)
+    objective = fgmp.simulate(fgmp.SharedSupportGradMP(4), federation, 12, rng=seed).history["objective"]
+    assert (np.diff(objective) <= 1e-10 * objective[0]).all()
+
+
+REGRESSION = fgmp.make_sparse_regression(20, 30, 100, 5, noise_variance=1e-3, rng=0)
+FIRST = [
+    fgmp.FedGradMP(sparsity=5),
+    fgmp.FedIterHT(learning_rate=0.2, sparsity=5),
+    fgmp.FedDualAvg(learning_rate=0.02, l1_weight=0.01),
+    fgmp.FedGradMP(sparsity=5, dictionary=fgmp.gaussian_dictionary(100, 120, rng=0)),
+]
+
+
+@pytest.mark.parametrize("cohort_size", [None, 3])
+@pytest.mark.parametrize("method", FIRST)
+def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, cohort_size):
+    """Where the cohort of its seed has as many rows as the support has atoms."""
+    result, psi = fgmp.simulate(method, REGRESSION, 3, rng=0), method.dictionary
+    closed = fgmp.polish(result, REGRESSION, dictionary=psi, cohort_size=cohort_size, rng=11)
+    np.testing.assert_array_equal(closed.support, result.support)
+    chosen = range(20) if cohort_size is None else Streams(11).sample(Streams.COHORT, 1, 20, cohort_size)
+    clients = [REGRESSION.clients[i] for i in chosen]
+    A = np.vstack([psi.products(client.features) for client in clients])[:, result.support]
+    expected = np.linalg.lstsq(A, np.concatenate([client.targets for client in clients]), rcond=None)[0]
+    rtol = 1e-6 if isinstance(psi, fgmp.Dictionary) else 1e-8
+    np.testing.assert_allclose(closed.coefficients[result.support], expected, rtol=rtol)
+    np.testing.assert_allclose(closed.x, psi.synthesise(closed.coefficients))
+    assert closed.history["clients"][-1] == len(clients)
+
+
+def test_polishing_goes_on_with_the_history_and_into_its_ball():
+    metrics = {"norm": lambda x: float(np.linalg.norm(x)), "other": lambda x: 1.0}
+    result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0, history=fgmp.History(metrics=metrics))
+    closed = fgmp.polish(result, REGRESSION, history=fgmp.History(metrics={"norm": metrics["norm"]}))
+    for name, column in result.history.items():
+        np.testing.assert_array_equal(closed.history[name][:-1], column)
+    assert closed.history["round"][-1] == 4
+    assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(closed.history["other"][-1])
+    inside = fgmp.polish(result, REGRESSION, radius=0.5 * float(np.linalg.norm(closed.x)))
+    np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
+    assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(closed.x / 2))
+
+
+def test_polishing_hands_its_seed_to_the_solver():
+    """One row of one step: the gradient of that row, and with another seed that of another one."""
+    result = fgmp.simulate(FIRST[0], REGRESSION, 2, rng=0)
+    steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
+    one, same, other = (fgmp.polish(result, REGRESSION, solver=steps, rng=seed).x for seed in (0, 0, 1))
+    np.testing.assert_array_equal(one, same)
+    assert np.abs(one - other).max() > 1e-4

@@ -40,28 +40,26 @@ def test_history_has_the_promised_columns():
     names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients", "left_out"]
     assert list(result.history) == names
     assert {len(column) for column in result.history.values()} == {4}
-    assert result.history["relative_error"][0] == 1
-    assert result.history["objective"][0] == pytest.approx(FED.objective(np.zeros(50)))
-    assert result.history["objective"][-1] == pytest.approx(FED.objective(result.x))
-    error = np.linalg.norm(result.x - FED.truth) / np.linalg.norm(FED.truth)
-    assert result.history["relative_error"][-1] == pytest.approx(error)
     assert np.all(np.diff(result.history["seconds"]) > 0)
-    np.testing.assert_array_equal(result.support, np.flatnonzero(result.x))
     assert "relative_error" not in fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1).history
     assert not fgmp.simulate(METHOD, FED, rounds=0).x.any()
 
 
 def test_the_seed_alone_decides():
-    first, second = (fgmp.simulate(METHOD, FED, 3, cohort_size=4, rng=5) for _ in range(2))
-    np.testing.assert_array_equal(first.x, second.x)
-    assert first.seed == 5
-    assert not np.array_equal(first.x, fgmp.simulate(METHOD, FED, 3, cohort_size=4, rng=6).x)
-    turned = fgmp.Federation.of(FED.clients[::-1], FED.weights[::-1])
-    np.testing.assert_array_equal(fgmp.simulate(METHOD, turned, 3, cohort_size=4, rng=5).x, first.x)
-    unseeded = fgmp.simulate(METHOD, FED, 2)
-    np.testing.assert_array_equal(fgmp.simulate(METHOD, FED, 2, rng=unseeded.seed).x, unseeded.x)
-    drawn = [fgmp.simulate(METHOD, FED, 2, rng=np.random.default_rng(3)).x for _ in range(2)]
-    np.testing.assert_array_equal(*drawn)
+    def ends(seed):
+        return fgmp.simulate(METHOD, FED, 3, cohort_size=4, rng=seed).x
+
+    np.testing.assert_array_equal(ends(5), ends(5))
+    assert not np.array_equal(ends(5), ends(6))
+    np.testing.assert_array_equal(ends(np.random.default_rng(3)), ends(np.random.default_rng(3)))
+    unseeded = fgmp.simulate(METHOD, FED, 3, cohort_size=4)
+    np.testing.assert_array_equal(ends(unseeded.seed), unseeded.x)
+
+
+def test_a_state_is_a_start():
+    whole, half = (fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, rounds, rng=0) for rounds in (4, 2))
+    gone_on = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0, state=half.state)
+    np.testing.assert_array_equal(gone_on.x, whole.x)  # full batches, and rounds that the state counts
 
 
 @dataclass(frozen=True)
@@ -109,49 +107,6 @@ def test_cohorts_are_drawn_uniformly_without_replacement():
     assert np.abs(counts / 2000 - 0.3).max() < 0.05
 
 
-def test_cohort_weights_are_scaled_to_one():
-    """Weights p_i over the cohort, not over all clients: exact data stay exact with a small cohort."""
-    exact = fgmp.make_sparse_regression(6, 60, 50, 3, rng=1)
-    uneven = fgmp.Federation.of(exact.clients, np.arange(1.0, 7), truth=exact.truth)
-    result = fgmp.simulate(fgmp.FedGradMP(3), uneven, rounds=6, cohort_size=2, rng=0)
-    assert result.history["relative_error"][-1] <= 1e-13
-    assert set(result.history["clients"][1:]) == {2}
-
-
-class Handed(fgmp.Mean):
-    """The mean, which keeps what it hands to the server."""
-
-    def __call__(self, answers):
-        HANDED.append((answers.rows(), answers.shares))
-        return super().__call__(answers)
-
-
-HANDED = []
-
-
-@pytest.mark.parametrize("name", ALL)
-def test_the_server_is_handed_the_weighted_mean_and_nothing_else(name):
-    uneven, updates = fgmp.Federation.of(FED.clients, np.arange(1.0, 7)), []
-
-    def noted(exchange):
-        def update(state, mean):
-            updates.append(mean.reshape(-1).copy())
-            return exchange.update(state, mean)
-
-        return exchange._replace(update=update)
-
-    class Noted(type(ALL[name])):
-        def exchanges(self):
-            return [noted(exchange) for exchange in super().exchanges()]
-
-    method = Noted(**{key: getattr(ALL[name], key) for key in ALL[name].__dataclass_fields__})
-    HANDED.clear()
-    fgmp.simulate(method, uneven, 2, 3, 0, reduce=Handed())
-    assert len(HANDED) == len(updates) == 2 * len(ALL[name].exchanges())
-    for (rows, shares), mean in zip(HANDED, updates, strict=True):
-        np.testing.assert_allclose(mean, np.average(rows, axis=0, weights=shares), atol=1e-12)
-
-
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_asked_and_answered_survives_the_wire(name):
     method, state = ALL[name], ALL[name].start(FED.shape)
@@ -167,23 +122,15 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
         state = exchange.update(state, dense[0].reshape(form.shape))
 
 
-def test_a_state_is_a_start():
-    whole, half = (fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, rounds, rng=0) for rounds in (4, 2))
-    gone_on = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0, state=half.state)
-    np.testing.assert_array_equal(gone_on.x, whole.x)  # full batches, and rounds that the state counts
-
-
 def test_the_result_is_the_last_model_and_the_best_is_the_best_on_record():
-    rng, models = np.random.default_rng(0), []
-    As = [rng.standard_normal((30, 12)) for _ in range(2)]
-    fed = fgmp.Federation.from_arrays(As, [A[:, 0] + rng.standard_normal(30) for A in As])
+    models, rng = [], np.random.default_rng(0)
+    fed = fgmp.Federation.from_arrays(rng.standard_normal((2, 30, 12)), rng.standard_normal((2, 30)))
     history = fgmp.History(metrics={"kept": lambda x: models.append(x) or 0})
     result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), fed, 6, rng=0, history=history)
     objective = result.history["objective"]
-    assert objective[-1] > objective[0]
+    assert objective[-1] > objective[0] and result.best.value == objective.min()
     np.testing.assert_array_equal(result.x, models[-1])
     np.testing.assert_array_equal(result.best.x, models[objective.argmin()])
-    assert (result.best.value, result.best.round) == (objective.min(), objective.argmin())
     assert not np.shares_memory(result.x, result.coefficients)
 
 
@@ -212,15 +159,12 @@ def test_the_objective_on_a_sample_of_clients():
     [
         ([1.0, 0.9995], 1, 1e-3, True),
         ([1.0, 0.9995], 1, 1e-4, False),
-        ([1.0, 0.75], 1, 0.5, True),
-        ([1.0, 0.75], 1, 0.2, False),
         ([1.0, 0.5, 0.4999, 0.4998], 2, 1e-3, True),
         ([1.0, 0.5, 0.4999, 0.4998], 3, 1e-3, False),
         ([1.0], 1, 1e-3, False),
         ([-5.0] * 4, 3, 1e-3, True),
         ([-10.0, -10.5, -11.1], 2, 0.1, False),
         ([-10.0, -10.5, -10.9], 2, 0.1, True),
-        ([np.nan, np.nan, 1.0], 2, 0.1, False),
         ([np.nan] * 3, 2, 0.1, True),
     ],
 )
@@ -237,8 +181,6 @@ def test_runs_stop_when_told():
     early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, watch=fgmp.stop_at(1e-10))
     assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
     assert fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, watch=[fgmp.stop_when_stalled(3)]).history["round"][-1] < 50
-    with pytest.raises(ValueError, match="column is 'loss'; expected one of 'round'"):
-        fgmp.simulate(METHOD, FED, rounds=1, watch=fgmp.stop_at(1, column="loss"))
 
 
 def test_the_loop_of_contributing_is_the_loop():

@@ -1,8 +1,9 @@
-"""Solvers of the restricted problem against the pseudo-inverse."""
+"""Solvers of the restricted problem and its small systems: against the pseudo-inverse, in any units and conditions."""
 
 import sys
 import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pytest
@@ -11,39 +12,11 @@ from sklearn.exceptions import ConvergenceWarning
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
+from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
 from fgmp.solvers import SVRG, minimise_on
-
-SOLVERS = [
-    fgmp.Exact(),
-    fgmp.GradientDescent(accuracy=1e-6),
-    fgmp.Newton(steps=1),
-    fgmp.Newton(accuracy=1e-6),
-    SVRG(accuracy=1e-6),
-]
-
-
-def problem(n_rows, n_columns, seed):
-    rng = np.random.default_rng(seed)
-    return RestrictedProblem(rng.standard_normal((n_rows, n_columns)), rng.standard_normal(n_rows), SquaredLoss())
-
-
-@pytest.mark.parametrize("solver", SOLVERS[:5], ids=repr)
-def test_solvers_from_zero_give_the_minimum_norm_where_columns_outnumber_rows(solver):
-    p = problem(5, 9, 0)
-    expected = np.linalg.pinv(p.columns) @ p.targets
-    found = solver.minimise(p, np.zeros(9), np.random.default_rng(0))
-    assert np.linalg.norm(found - expected) <= 2e-6
-
-
-def test_sgd_finds_the_minimiser_of_consistent_data_without_a_learning_rate():
-    rng = np.random.default_rng(0)
-    columns, solution = rng.standard_normal((50, 4)), rng.standard_normal(4)
-    p = RestrictedProblem(columns, columns @ solution, SquaredLoss())
-    z = fgmp.SGD(steps=3000, batch_size=10).minimise(p, np.zeros(4), rng)
-    np.testing.assert_allclose(z, solution, atol=1e-6)
 
 
 def test_solvers_work_in_the_geometry_of_the_signals():
@@ -61,15 +34,6 @@ def test_solvers_work_in_the_geometry_of_the_signals():
     np.testing.assert_allclose(signals[0], signals[1], atol=1e-8)
 
 
-def test_exact_solver_in_the_standard_basis_is_least_squares_on_the_columns():
-    rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((12, 8)), rng.standard_normal(12)
-    client = fgmp.Federation.from_arrays([A], [y]).clients[0]
-    merged = np.array([1, 4, 6])
-    b = minimise_on(merged, client, StandardBasis(), fgmp.Exact(), SparseModel.zero((8,)), rng)
-    np.testing.assert_allclose(b.values, np.linalg.lstsq(A[:, merged], y, rcond=None)[0])
-
-
 def one_client(features, targets, loss="squared"):
     return fgmp.Federation.from_arrays([features], [targets], loss).clients[0]
 
@@ -84,21 +48,6 @@ def minimise(client, solver, start=None, seed=0):
     return found.dense()
 
 
-def test_svrg_takes_the_rate_of_the_steepest_row():
-    """Rows 1 and 2 with targets zero: rate 1/16; the steps contract by 15/16 and 12/16, whichever are drawn."""
-    client = one_client(np.array([[1.0], [2.0]]), np.zeros(2))
-    for seed in range(5):
-        z, full = (
-            1.0,
-            2.5,
-        )  # at the anchor 1 the gradient is (1 + 4) / 2, and an inner step z - (a^2 (z - 1) + 2.5) / 16
-        rng = np.random.default_rng(seed)
-        for _ in range(4):
-            z -= ((1.0, 4.0)[int(rng.integers(2, size=1)[0])] * (z - 1) + full) / 16
-        found = minimise(client, SVRG(steps=1), np.ones(1), seed)
-        np.testing.assert_allclose(found, z, rtol=1e-12)
-
-
 @pytest.mark.parametrize("kind", [fgmp.GradientDescent, fgmp.Newton, SVRG])
 def test_a_start_within_the_accuracy_is_the_end(kind):
     """Orthonormal columns: curvature 1/m in all directions, so that the distance is m times the gradient."""
@@ -111,13 +60,9 @@ def test_a_start_within_the_accuracy_is_the_end(kind):
     assert np.linalg.norm(found - solution) <= 0.1 and not np.array_equal(found, far)
 
 
-def alone(features, targets, loss="squared"):
-    return fgmp.Federation.from_arrays([features], [targets], loss)
-
-
 def end_of(solver, features, targets, loss="squared", **options):
     """Where a solver ends from zero: FedGradMP with one client, one iteration and all atoms."""
-    federation = alone(features, targets, loss)
+    federation = fgmp.Federation.from_arrays([features], [targets], loss)
     n_atoms = options["dictionary"].atoms.shape[1] if "dictionary" in options else federation.n_features
     method = fgmp.FedGradMP(n_atoms, local_iterations=1, solver=solver, **options)
     return fgmp.simulate(method, federation, 1, rng=0).coefficients
@@ -152,25 +97,6 @@ def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients():
     np.testing.assert_allclose(found, 0.1 * atoms.T @ A.T @ y / 9, rtol=1e-10)
 
 
-@dataclass(frozen=True)
-class Watched(fgmp.LogisticLoss):
-    """The logistic loss, with a list of the calls of its curvature."""
-
-    calls: tuple[list, ...] = ([],)
-
-    def curvature(self, predictions, targets, direction):
-        self.calls[0].append(1)
-        return super().curvature(predictions, targets, direction)
-
-
-def test_newton_steps_end_where_nothing_is_left_to_gain():
-    """Its convergence is quadratic: ten steps do, of the hundred allowed, with two curvatures each."""
-    rng = np.random.default_rng(0)
-    A, y, loss = rng.standard_normal((60, 3)), rng.choice([-1, 1], 60), Watched()
-    end_of(fgmp.Exact(), A, y, loss)
-    assert 4 <= len(loss.calls[0]) <= 20
-
-
 def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
     """Columns of condition 3,000, whose Hessian has one of 10^7: an error of eps times the former, not the latter."""
     rng = np.random.default_rng(0)
@@ -183,72 +109,61 @@ def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
     assert np.linalg.norm(ends[0] - ends[1]) <= 3000 * np.finfo(np.float32).eps * np.linalg.norm(ends[1])
 
 
-OR_NEWTON = ", or Newton, which needs fewer steps"
-
-
 @pytest.mark.parametrize(
-    "solver, advice",
+    "solver, tolerance",
     [
-        (fgmp.GradientDescent, OR_NEWTON),
-        (SVRG, OR_NEWTON),
-        (fgmp.Newton, ""),
+        (fgmp.Exact(), 1e-9),
+        (fgmp.Newton(1), 1e-9),
+        (fgmp.GradientDescent(accuracy=1e-6), 2e-6),
+        (SVRG(accuracy=1e-6), 2e-6),
     ],
+    ids=repr,
 )
-def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, advice, monkeypatch):
-    """With three steps in place of ten thousand: the end is that of three steps, and those who asked for three know."""
-    monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 3)
-    rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((7, 2)) * [1, 30], rng.standard_normal(7)
-    message = f"^{solver.__name__} stopped before accuracy=1e-30 was certain, on a restricted problem of 2 coordinates "
-    with pytest.warns(ConvergenceWarning, match=message + f"and 7 rows; try a larger accuracy{advice}$"):
-        found = end_of(solver(accuracy=1e-30), A, y)
-    np.testing.assert_allclose(found, end_of(solver(steps=3), A, y), rtol=1e-12)
-    np.testing.assert_array_equal(found, end_of(solver(steps=3, accuracy=1e-30), A, y))
-    with pytest.raises(ValueError, match="^steps and accuracy are both None; expected at least one of them$"):
-        solver()
-
-
-@pytest.mark.parametrize(
-    "solver",
-    [fgmp.Exact(), fgmp.Newton(1)],
-    ids=lambda solver: type(solver).__name__,
-)
-def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver):
+def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver, tolerance):
     """Of the signals in the span of the atoms, not the coefficients of minimum norm, which are those of another."""
     rng = np.random.default_rng(0)
     A, y, atoms = rng.standard_normal((3, 6)), rng.standard_normal(3), rng.standard_normal((6, 4)) * [1, 2, 3, 4]
     Q = np.linalg.qr(atoms)[0]
     expected = Q @ np.linalg.pinv(A @ Q) @ y
     assert np.linalg.norm(expected - atoms @ np.linalg.pinv(A @ atoms) @ y) > 0.01
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", fgmp.AdviceWarning)
+    with warnings.catch_warnings(action="ignore", category=fgmp.AdviceWarning):
         found = atoms @ end_of(solver, A, y, dictionary=fgmp.Dictionary(atoms))
-    np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-9)
+    assert np.linalg.norm(found - expected) <= tolerance
 
 
-def summed_and_averaged(seed=0):
-    """Unequal clients of a summed loss, and the same problem as a mean over rows with other weights."""
-    rng = np.random.default_rng(seed)
-    As = [rng.standard_normal((m, 6)) for m in (5, 12, 30)]
-    ys = [A @ [1.0, 0, 0, -2, 0, 0] + 0.1 * rng.standard_normal(len(A)) for A in As]
-    weights = np.array([0.2, 0.5, 0.3])
-    summed = fgmp.Federation.from_arrays(As, ys, fgmp.SquaredLoss(averaged=False), weights)
-    return As, ys, weights, summed
+def test_svrg_takes_the_rate_of_the_steepest_row():
+    """Rows 1 and 2 with targets zero: rate 1/16; the steps contract by 15/16 and 12/16, whichever are drawn."""
+    client = one_client(np.array([[1.0], [2.0]]), np.zeros(2))
+    for seed in range(5):
+        # At the anchor 1 the gradient is (1 + 4) / 2, and an inner step z - (a^2 (z - 1) + 2.5) / 16.
+        z, rng = 1.0, np.random.default_rng(seed)
+        for _ in range(4):
+            z -= ((1.0, 4.0)[int(rng.integers(2, size=1)[0])] * (z - 1) + 2.5) / 16
+        np.testing.assert_allclose(minimise(client, SVRG(steps=1), np.ones(1), seed), z, rtol=1e-12)
+
+
+@pytest.mark.parametrize("solver", [fgmp.GradientDescent, SVRG, fgmp.Newton])
+def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, monkeypatch):
+    """With three steps in place of ten thousand: the end is that of three steps, and those who asked for three know."""
+    monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 3)
+    rng = np.random.default_rng(0)
+    A, y = rng.standard_normal((7, 2)) * [1, 30], rng.standard_normal(7)
+    with pytest.warns(ConvergenceWarning, match=f"^{solver.__name__} stopped before accuracy=1e-30 was certain"):
+        found = end_of(solver(accuracy=1e-30), A, y)
+    np.testing.assert_allclose(found, end_of(solver(steps=3), A, y), rtol=1e-12)
+    np.testing.assert_array_equal(found, end_of(solver(steps=3, accuracy=1e-30), A, y))
 
 
 def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
-    """One step of SGD over all rows is a gradient step on the sum, in FedGradMP and in LocalSteps."""
-    As, ys, _, federation = summed_and_averaged()
-    client, rate = federation.clients[1], 1e-3
-    start = SparseModel(np.arange(6), np.ones(6), (6,))
-    end = minimise_on(start.support, client, StandardBasis(), fgmp.SGD(1, learning_rate=rate), start, None)
-    by_hand = 1 - rate * As[1].T @ (As[1] @ np.ones(6) - ys[1])
-    np.testing.assert_allclose(end.values, by_hand)
-    batch = fgmp.SGD(1, batch_size=4, learning_rate=rate)
-    rng = np.random.default_rng(3)
-    (rows,) = minibatches(np.random.default_rng(3), 12, 4, 1)
-    end = minimise_on(start.support, client, StandardBasis(), batch, start, rng)
-    np.testing.assert_allclose(end.values, 1 - rate * As[1][rows].T @ (As[1][rows] @ np.ones(6) - ys[1][rows]))
+    """One step of SGD over all rows is a gradient step on the sum; so is one over a minibatch."""
+    rng, rate = np.random.default_rng(0), 1e-3
+    A, y = rng.standard_normal((12, 6)), rng.standard_normal(12)
+    client = one_client(A, y, fgmp.SquaredLoss(averaged=False))
+    (some,) = minibatches(np.random.default_rng(3), 12, 4, 1)
+    for batch_size, rows in ((None, slice(None)), (4, some)):
+        solver = fgmp.SGD(1, batch_size=batch_size, learning_rate=rate)
+        by_hand = 1 - rate * A[rows].T @ (A[rows] @ np.ones(6) - y[rows])
+        np.testing.assert_allclose(minimise(client, solver, np.ones(6), 3), by_hand)
 
 
 @pytest.mark.parametrize(
@@ -277,3 +192,206 @@ def test_in_a_ball_the_gradient_points_at_the_minimiser_or_vanishes(dictionary, 
         shift = -(along @ slope) / (along @ along)
         assert shift >= 0
         np.testing.assert_allclose(slope, -shift * along, atol=1e-6 * np.abs(slope).max())
+
+
+def systems(seed):
+    """Features with null directions, and targets."""
+    rng = np.random.default_rng(seed)
+    A, groups = rng.standard_normal((20, 4)), np.eye(4)[rng.integers(0, 4, 20)]
+    features = {
+        "fewer rows": rng.standard_normal((3, 12)),
+        "low rank": rng.standard_normal((20, 2)) @ rng.standard_normal((2, 9)),
+        "one-hot and intercept": np.column_stack([np.ones(20), groups, A]),
+        "columns twice": np.column_stack([A, A, A.sum(axis=1)]),
+        "zero columns": np.column_stack([A, 0 * A]),
+    }
+    return {
+        name: (B, rng.standard_normal(len(B)) + B @ rng.standard_normal(B.shape[1])) for name, B in features.items()
+    }
+
+
+LOCAL = {
+    "gradient descent": fgmp.GradientDescent,
+    "Newton": fgmp.Newton,
+    "SGD": fgmp.SGD,
+    "SVRG": lambda steps: SVRG(min(steps, 10)),
+    "exact": lambda steps: fgmp.Exact(),
+}
+
+
+def objective(B, y, x):
+    return np.mean((B.astype(np.longdouble) @ x.astype(np.longdouble) - y) ** 2) / 2
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("steps", [1, 5, 30])
+@pytest.mark.parametrize("solver", LOCAL)
+@pytest.mark.parametrize("name", systems(0))
+def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver, steps, dtype):
+    """From zero, from anywhere, and from where nothing is left to gain."""
+    eps = np.finfo(dtype).eps
+    for seed in range(2):
+        B, y = (array.astype(dtype) for array in systems(seed)[name])
+        client, zero = one_client(B, y), np.zeros(B.shape[1])
+        best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[0]  # rounding is no direction
+        for start in (zero, np.random.default_rng(seed).standard_normal(B.shape[1]), best):
+            before = objective(B, y, start.astype(dtype))
+            end = minimise(client, LOCAL[solver](steps), start.astype(dtype))
+            assert objective(B, y, end) <= before + 64 * eps * max(before, objective(B, y, zero))
+
+
+def features_with_structure(seed):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((60, 1)) + 0.5 * rng.standard_normal((60, 30))
+    A = (A - A.mean(axis=0)) / A.std(axis=0)
+    return {
+        "intercept and standardised": np.column_stack([np.ones(60), A]),
+        "opposite columns": np.column_stack([A, -A[:, ::-1]]),
+        "one long row": np.vstack([A, 100 * rng.standard_normal(30)]),
+        "other units": A * 10.0 ** rng.integers(-6, 7, 30),
+        "one column": A[:, :1],
+        "nothing": np.zeros((5, 3)),
+    }
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("name", features_with_structure(0))
+def test_an_automatic_rate_is_at_most_twice_the_inverse_of_the_curvature(name, dtype):
+    for seed in range(5):
+        B = features_with_structure(seed)[name].astype(dtype)
+        problem = RestrictedProblem(B, np.ones(len(B), dtype), SquaredLoss())
+        curvature = np.linalg.norm(B.astype(float), 2) ** 2 / len(B)
+        assert curvature <= problem.largest_curvature() * (1 + 1e-5) <= 1.06 * curvature
+        assert curvature <= problem.steepest_row() * (1 + 1e-5)
+        assert problem.stochastic_curvature(None) == problem.stochastic_curvature(len(B)) == problem.largest_curvature()
+        for size in (1, 3, len(B) - 1):
+            assert problem.stochastic_curvature(size) * (1 + 1e-5) >= curvature
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_the_rate_on_minibatches_is_that_of_their_mean_squares(size):
+    """E H_J^2 over all minibatches is at most the curvature times H, and near it for a row that is steeper by far."""
+    rng = np.random.default_rng(0)
+    B = rng.standard_normal((5, 3)) * np.array([[1], [1], [1], [1], [30]])
+    problem, H = RestrictedProblem(B, np.zeros(5), SquaredLoss()), B.T @ B / 5
+    batches = [B[list(rows)].T @ B[list(rows)] / size for rows in combinations(range(5), size)]
+    squares, root = np.mean([J @ J for J in batches], axis=0), np.linalg.inv(np.linalg.cholesky(H))
+    largest = np.linalg.eigvalsh(root @ squares @ root.T)[-1]
+    assert largest <= problem.stochastic_curvature(size) <= 1.1 * largest
+
+
+@pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("data", ["full", "null direction", "few rows", "faint direction"])
+def test_exact_solves_in_an_overcomplete_dictionary_are_as_good_as_least_squares(data, dtype, unit):
+    """On up to 12 atoms of R^8, which are dependent, with data that say nothing of a direction."""
+    cut, excess = (1e-5, 1e-4) if dtype == np.float32 else (1e-8, 1e-6)
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        dictionary, A = fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype)), rng.standard_normal((20, 8))
+        A[:, 0] *= {"null direction": 0, "faint direction": 1e-10}.get(data, 1)
+        A, y = (unit * A[: 5 if data == "few rows" else 20]).astype(dtype), rng.standard_normal(20).astype(dtype)
+        y, wide = y[: len(A)], A.astype(float) @ dictionary.atoms.astype(float)
+        client = one_client(dictionary.products(A), y)
+        for size in (6, 9, 12):
+            merged = np.sort(rng.choice(12, size, replace=False))
+            model = minimise_on(merged, client, dictionary, fgmp.Exact(), SparseModel.zero((12,), dtype), rng)
+            best = wide[:, merged] @ np.linalg.lstsq(wide[:, merged], y, rcond=cut)[0]
+            assert objective(wide, y, model.dense()) <= np.mean((best - y) ** 2) / 2 + excess * np.mean(y**2)
+
+
+def ill_conditioned(rng, condition, dtype, shape=(100, 20)):
+    left = np.linalg.qr(rng.standard_normal(shape))[0]
+    right = np.linalg.qr(rng.standard_normal((shape[1], shape[1])))[0]
+    columns = ((left * np.geomspace(1, 1 / condition, shape[1])) @ right.T).astype(dtype)
+    exact = columns.astype(float) @ rng.standard_normal(shape[1])
+    return columns, (exact + 0.1 * np.linalg.norm(exact) / 10 * rng.standard_normal(shape[0])).astype(dtype)
+
+
+@pytest.mark.parametrize(("dtype", "condition"), [(np.float32, 300), (np.float32, 3e3), (np.float64, 1e4)])
+def test_least_squares_has_no_excess_above_its_precision(dtype, condition):
+    for seed in range(10):
+        columns, targets = ill_conditioned(np.random.default_rng(seed), condition, dtype)
+        wide, y = columns.astype(float), targets.astype(float)
+        best = np.sum((wide @ np.linalg.lstsq(wide, y, rcond=None)[0] - y) ** 2)
+        excess = np.sum((wide @ least_squares(columns, targets).astype(float) - y) ** 2) / best - 1
+        # Coefficients off by eps times the condition move predictions by as much, which enters squared.
+        assert excess <= (10 * np.finfo(dtype).eps * condition) ** 2 + 1e-13
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_least_squares_in_other_units_is_the_same_solution(dtype):
+    rng = np.random.default_rng(1)
+    columns, targets = rng.standard_normal((30, 6)).astype(dtype), rng.standard_normal(30).astype(dtype)
+    units = 2.0 ** np.array([0, -30, 20, 0, 25, -12])
+    plain, other = least_squares(columns, targets), least_squares(columns * units.astype(dtype), targets)
+    np.testing.assert_allclose(other * units, plain, rtol=50 * np.finfo(dtype).eps)
+
+
+def test_dependent_columns_in_other_units_keep_their_rank():
+    """Twice the same column and a small one: the minimum norm shares the coefficient and finds the small one."""
+    a, b = np.linalg.qr(np.random.default_rng(0).standard_normal((10, 2)))[0].T
+    columns = np.stack([a, a, 1e-4 * b], axis=1)
+    np.testing.assert_allclose(least_squares(columns, 2 * a + 3 * b), [1, 1, 3e4], rtol=1e-6)
+    gram = columns.T @ columns
+    np.testing.assert_allclose(solve_semidefinite(gram, columns.T @ (2 * a + 3 * b)), [1, 1, 3e4], rtol=1e-6)
+    columns[:, 2] *= 1e-9  # the shares are lost in the rounding of the large coefficient, the fit is not
+    np.testing.assert_allclose(columns @ least_squares(columns, 2 * a + 3 * b), 2 * a + 3 * b, rtol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "condition"), [(np.float32, 1e2), (np.float64, 1e2), (np.float64, 1e6), (np.float64, 1e10)]
+)
+def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_precision(dtype, condition):
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        left, right = (np.linalg.qr(rng.standard_normal((size, 8)))[0] for size in (8, 30))
+        sizes = np.geomspace(1, 1 / condition, 8)
+        targets = (left * sizes) @ (left.T @ rng.standard_normal(8))
+        shortest = right @ ((left.T @ targets) / sizes)
+        error = least_squares(((left * sizes) @ right.T).astype(dtype), targets.astype(dtype)) - shortest
+        assert np.linalg.norm(error) <= 10 * np.finfo(dtype).eps * condition * np.linalg.norm(shortest)
+
+
+def test_newton_steps_in_float32_go_on_to_the_rounding_of_the_objective():
+    """A good step near the minimum may raise the objective by its last digit; it is taken all the same."""
+    distances = []
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        A = rng.standard_normal((300, 5)).astype(np.float32)
+        y = np.where(A[:, 0] + rng.standard_normal(300) > 0, 1, -1)
+        ends = []
+        for dtype in (np.float32, np.float64):
+            federation = fgmp.Federation.from_arrays(np.split(A.astype(dtype), 5), np.split(y, 5), "logistic")
+            method = fgmp.SharedSupportGradMP(5, solver=fgmp.NewtonOnSupport(6))
+            ends.append(fgmp.simulate(method, federation, 2, rng=0).x)
+        distances.append(np.linalg.norm(ends[0] - ends[1]) / np.linalg.norm(ends[1]))
+    assert max(distances) < 50 * np.finfo(np.float32).eps  # a refused step leaves sqrt(eps), 3e-4
+
+
+@pytest.mark.parametrize("in_dictionary", [False, True])
+def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_curvature(in_dictionary):
+    """Five atoms of eight for each of three outputs in R^5 span everything, with few atoms in common."""
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((300, 5)) * [1, 1e-5, 1e3, 1, 1]
+    client, atoms, merged = one_client(A, rng.integers(0, 3, 300), "softmax"), StandardBasis(), np.arange(15)
+    if in_dictionary:
+        atoms = fgmp.Dictionary(rng.standard_normal((5, 8)))
+        client = replace(client, features=atoms.products(A))
+        merged = np.sort([3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)])
+    problem = RestrictedProblem.of(client, merged, atoms, orthonormal=True)
+    shifts, predictions = problem.shifts, problem.predictions(rng.standard_normal(15))
+    np.testing.assert_allclose(shifts.T @ shifts, np.eye(5), atol=1e-10)
+    for shift in shifts.T:
+        alike = problem.predictions(shift)
+        np.testing.assert_allclose(alike, alike[:, :1].repeat(3, axis=1), atol=1e-10 * np.abs(alike).max())
+    hessian, across = problem.hessian(predictions), rng.standard_normal((15, 4))
+    filled, gradient = fill_shifts(hessian, problem.gradient(predictions), shifts)
+    np.testing.assert_allclose(shifts.T @ gradient, 0, atol=1e-13 * np.abs(gradient).max())
+    across -= shifts @ (shifts.T @ across)
+    np.testing.assert_allclose(filled @ across, hessian @ across, rtol=1e-9, atol=1e-9 * np.abs(hessian).max())
+    if not in_dictionary:
+        expected = hessian.diagonal().reshape(5, 3).mean(axis=1)
+        np.testing.assert_allclose(np.diag(shifts.T @ filled @ shifts), expected)
+    one_output = RestrictedProblem.of(client, merged[merged % 3 == 0], atoms, orthonormal=True)
+    assert one_output.shifts.shape[1] == 0

@@ -1,4 +1,7 @@
-"""Sparse features: the algebra of the matrix they stand for, and clients that hold them."""
+"""Sparse features: the algebra of the matrix they stand for, every format that they come in, and their memory.
+
+Runs on them are law 6 of the estimators, and the axis `storage` of the matrix.
+"""
 
 import tracemalloc
 
@@ -9,12 +12,10 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import fgmp
-from fgmp import theory
 from fgmp.federation import Federation
-from fgmp.models import SparseModel
 from fgmp.sparse_features import SparseFeatures
 
-quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
 def some_matrix(rng, shape, density=0.3):
@@ -50,104 +51,92 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
     assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (m, n)
 
 
-# Clients; runs are law 6, and the axis `storage` of the matrix.
-
-
-def matrices(seed=0, n_clients=4, m=40, n=30):
-    rng = np.random.default_rng(seed)
-    return [some_matrix(rng, (m + i, n)) for i in range(n_clients)], rng
-
-
-def data(loss, seed=0, **sizes):
-    """Matrices of few nonzeros, targets that few features explain, and rows seen with every label: minima exist."""
-    As, rng = matrices(seed, **sizes)
-    n = As[0].shape[1]
-    x = np.zeros(n)
-    x[[1, 4, 7, 8]] = [3, -2, 2.5, 2]
-    zs = [A @ x + rng.standard_normal(len(A)) for A in As]
-    if loss == "squared":
-        return As, zs
-    ys = [np.where(z > 0, 1, -1) if loss == "logistic" else np.digitize(z, [-1, 1]) for z in zs]
-    labels = np.unique(ys[0])
-    spoilt = [np.vstack([A, *[2 * np.eye(n)] * len(labels)]) for A in As]
-    return spoilt, [np.concatenate([y, np.repeat(labels, n)]) for y in ys]
-
-
-def both(loss):
-    As, ys = data(loss)
-    return (Federation.from_arrays(those, ys, loss) for those in (As, [sparse.csr_array(A) for A in As]))
-
-
-@pytest.mark.parametrize("loss", ["squared", "softmax"])
-def test_a_client_asked_directly(loss):
-    dense, thin = (federation.clients[1] for federation in both(loss))
+def some_data():
     rng = np.random.default_rng(0)
-    x = rng.standard_normal(dense.model_shape)
-    few = SparseModel.of(x * (np.arange(len(x)) < 3).reshape(-1, *(1,) * (x.ndim - 1)))
-    rows = np.array([3, 0, 9])
-    for model in (x, few, SparseModel.of(x)):
-        np.testing.assert_allclose(thin.predictions(model), dense.predictions(model), atol=1e-12)
-        np.testing.assert_allclose(thin.gradient(model), dense.gradient(model), atol=1e-12)
-        np.testing.assert_allclose(thin.gradient(model, rows), dense.gradient(model, rows), atol=1e-12)
-        assert thin.objective(model) == pytest.approx(dense.objective(model))
-    np.testing.assert_array_equal(thin.columns(np.array([5, 2])), dense.columns(np.array([5, 2])))
+    As = [some_matrix(rng, (m, 30)) for m in (40, 41, 42)]
+    return As, [A[:, 4] + 0.3 * rng.standard_normal(len(A)) for A in As]
 
 
-@pytest.mark.parametrize("loss", ["squared", "softmax"])
-def test_pooled_rows_stay_sparse(loss):
-    As, ys = data(loss)
-    mixed = [A if i == 1 else sparse.csr_array(A) for i, A in enumerate(As)]
-    weights = None if loss == "softmax" else [1, 2, 0.5, 1]
-    dense, thin = (Federation.from_arrays(those, ys, loss, weights).pooled() for those in (As, mixed))
-    features = thin.clients[0].features
-    assert isinstance(features, SparseFeatures)
-    np.testing.assert_allclose(features.toarray(), dense.clients[0].features)
+def unsorted(A):
+    S = sparse.csr_array(A)
+    order = np.lexsort((-S.indices, np.repeat(np.arange(len(A)), np.diff(S.indptr))))
+    return sparse.csr_array((S.data[order], S.indices[order], S.indptr), A.shape)
 
 
-@quiet
+PARTS = np.array([0.25, 0.75, 0.0])  # every entry in two of them, and a zero that is stored
+
+
+def in_parts(A):
+    S = sparse.csr_array(A)
+    return sparse.csr_array((np.kron(S.data, PARTS), np.repeat(S.indices, 3), 3 * S.indptr), A.shape)
+
+
+def in_parts_of_coo(A):
+    S = sparse.coo_array(A)
+    return sparse.coo_array((np.kron(S.data, PARTS), (np.repeat(S.row, 3), np.repeat(S.col, 3))), A.shape)
+
+
+def long_indices(A):
+    S = sparse.csr_array(A)
+    return sparse.csr_array((S.data, S.indices.astype(np.int64), S.indptr.astype(np.int64)), A.shape)
+
+
+KINDS = "csr_array csc_array coo_array bsr_array lil_array dok_array dia_array csr_matrix csc_matrix coo_matrix".split()
+FORMS = {kind: getattr(sparse, kind) for kind in KINDS}
+FORMS |= {made.__name__: made for made in (unsorted, in_parts, in_parts_of_coo, long_indices)}
+
+
+@pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
+def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
+    As, ys = some_data()
+    method, those = fgmp.FedGradMP(3, batch_size=12), [convert(A) for A in As]
+    names = ("data", "indices", "indptr", "row", "col", "offsets")
+    arrays = [getattr(A, name) for A in those for name in names if isinstance(getattr(A, name, None), np.ndarray)]
+    for array in arrays:
+        array.setflags(write=False)
+    before = [array.copy() for array in arrays]
+    found, expected = (fgmp.simulate(method, Federation.from_arrays(given, ys), 2, rng=0).x for given in (those, As))
+    np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
+    for array, kept in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, kept)
+
+
+@pytest.mark.parametrize("kind", [np.int8, bool])
+def test_whole_numbers_become_floats(kind):
+    A = np.array([[1, 0, 1], [0, 1, 0]], kind)
+    client = Federation.from_arrays([sparse.csr_array(A)], [[1, 2]]).clients[0]
+    assert client.dtype == np.float64
+    np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
+
+
 @pytest.mark.parametrize("apart", [False, True])
-def test_clients_centred_alike_or_each_by_itself(apart):
-    """One table where the centres are the same, which pools; one for each client where they are not."""
-    As, ys = data("squared")
-    centres = [A.mean(axis=0) if apart else np.mean(As[0], axis=0) for A in As]
+def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apart):
+    As, ys = some_data()
+    centres = [A.mean(axis=0) if apart else As[0].mean(axis=0) for A in As]
     parts = [SparseFeatures(sparse.csr_array(A), np.ones(len(A)), c) for A, c in zip(As, centres, strict=True)]
-    thin = Federation.from_arrays(parts, ys)
-    dense = Federation.from_arrays([A - c for A, c in zip(As, centres, strict=True)], ys)
-    for method in (fgmp.FedGradMP(3), fgmp.FedAvg(learning_rate=0.05)):
-        one, other = (fgmp.simulate(method, fed, 3, rng=0) for fed in (thin, dense))
-        np.testing.assert_allclose(one.x, other.x, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(one.history["objective"], other.history["objective"], rtol=1e-10)
+    weights = [1, 2, 0.5]
+    thin = Federation.from_arrays(parts, ys, weights=weights)
+    dense = Federation.from_arrays([A - c for A, c in zip(As, centres, strict=True)], ys, weights=weights)
+    one, other = (fgmp.simulate(fgmp.FedAvg(learning_rate=0.05), fed, 3, rng=0) for fed in (thin, dense))
+    np.testing.assert_allclose(one.x, other.x, rtol=1e-8, atol=1e-10)
     if apart:
         with pytest.raises(ValueError, match="centred apart; expected them stored, and centred alike"):
             thin.pooled()
     else:
-        np.testing.assert_allclose(thin.pooled().objective(other.x), dense.objective(other.x))
+        pooled = thin.pooled()
+        assert isinstance(pooled.clients[0].features, SparseFeatures)
+        np.testing.assert_allclose(pooled.objective(other.x), dense.objective(other.x))
 
 
-def test_what_theory_measures_is_that_of_the_dense_clients():
-    rng = np.random.default_rng(0)
-    As = [some_matrix(rng, (7, 6), 0.7) for _ in range(3)]
-    ys, x = [rng.standard_normal(7) for _ in As], np.array([0, 1.0, 0, 0, 0, 0])
-    dense, thin = (Federation.from_arrays(those, ys) for those in (As, [sparse.csr_array(A) for A in As]))
-    found, expected = (theory.measure_constants(fed, x, 1, batch_size=3, n_minibatches=5) for fed in (thin, dense))
-    for name in ("lower", "upper", "upper_squared", "gradient", "variance"):
-        np.testing.assert_allclose(getattr(found, name), getattr(expected, name), err_msg=name)
-    assert theory.heterogeneity(thin, x) == pytest.approx(theory.heterogeneity(dense, x))
-
-
-# Memory.
-
-
-def wide(loss, n_clients=3, m=100, n=30_000, per_row=8):
-    """The nonzeros of a row fall among 2,000 of many features."""
-    rng = np.random.default_rng(0)
-    ends = np.arange(0, m * per_row + 1, per_row)
+def wide(loss):
+    """100 rows of 8 nonzeros each, which fall among 2,000 of many features."""
+    rng, ends = np.random.default_rng(0), np.arange(0, 801, 8)
     As = [
-        sparse.csr_array((rng.standard_normal(m * per_row), rng.integers(2000, size=m * per_row), ends), shape=(m, n))
-        for _ in range(n_clients)
+        sparse.csr_array((rng.standard_normal(800), rng.integers(2000, size=800), ends), shape=(100, 30_000))
+        for _ in range(3)
     ]
-    draw = {"squared": rng.standard_normal, "logistic": lambda m: rng.choice([-1, 1], m)}
-    return Federation.from_arrays(As, [draw.get(loss, lambda m: rng.integers(3, size=m))(m) for _ in As], loss)
+    labels = {"squared": rng.standard_normal((3, 100)), "logistic": rng.choice([-1, 1], (3, 100))}
+    return Federation.from_arrays(As, labels.get(loss, rng.integers(3, size=(3, 100))), loss)
 
 
 def peak(run):
@@ -160,7 +149,6 @@ def peak(run):
         tracemalloc.stop()
 
 
-@quiet
 @pytest.mark.parametrize("method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 def test_no_dense_matrix_is_made(loss, method):
@@ -170,13 +158,9 @@ def test_no_dense_matrix_is_made(loss, method):
     assert used < 16 * models < 0.5 * 8 * 100 * 30_000 * 3  # a few models, and far from one dense client
 
 
-def test_a_model_of_many_features_needs_no_dense_columns():
-    client = wide("squared").clients[0]
-    model = SparseModel(np.arange(2000), np.ones(2000), (30_000,))
-    assert peak(lambda: client.objective(model)) < 3 * 8 * 30_000
-
-
-def test_what_a_client_keeps_is_at_most_twice_its_matrix():
+def test_what_a_client_keeps_is_at_most_twice_its_matrix_and_canonical_csr_is_not_copied():
+    A = sparse.csr_array(np.eye(4))
+    assert np.shares_memory(Federation.from_arrays([A], [np.ones(4)]).clients[0].features.stored.data, A.data)
     features = wide("squared").clients[0].features
     features.take(np.arange(5), axis=1)
     stored = features.stored

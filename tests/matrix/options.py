@@ -6,8 +6,6 @@ Given the method and the loss, the other axes are independent of one another: th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from itertools import product
 from typing import NamedTuple
 
 import numpy as np
@@ -91,11 +89,6 @@ def blocks(method: str) -> list[dict[str, tuple[str, ...]]]:
 def count() -> int:
     """How many valid cases there are."""
     return sum(_size(axes) for method in METHODS for axes in blocks(method))
-
-
-def all_of(axes: dict[str, tuple[str, ...]]) -> Iterator[Case]:
-    """Every case of a block."""
-    return (Case(*values) for values in product(*axes.values()))
 
 
 def sample(number: int, seed: int) -> list[Case]:

@@ -29,23 +29,10 @@ MIXED = 2.0 ** np.array([0, -20, 13, 20, -13, 0, 7, -7])
 class Problem:
     """What the test made.
 
-    Attributes
-    ----------
-    As, ys : list of ndarray
-        In the precision and the units of the case.
-    weights : ndarray or None
-        What the federation is given; None is the number of rows.
-    atoms : ndarray or None
-        None is the standard basis.
-    truth : ndarray
-    unit : float
-        What models are multiplied by against the case in units of one.
-    column, target : float
-        The units themselves; both 1 where columns are mixed, and then `steepness` and others are those of the data.
-    steepness : float
-        The largest curvature of a client's objective in coefficients.
-    slope : float
-        The largest entry of a client's gradient at zero, in coefficients.
+    In the precision and the units of the case: models are `unit` times those of the case in units of one, `steepness`
+    is the largest curvature of a client's objective and `slope` the largest entry of a client's gradient at zero, in
+    coefficients. Where columns are mixed, both units are 1, and these are of the data. No weights are numbers of rows,
+    no atoms the standard basis.
     """
 
     loss: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Any
 from unittest.mock import patch
@@ -15,7 +16,7 @@ from fgmp.methods import polishing
 from fgmp.methods.polishing import OnSupport
 from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
 from fgmp.models import dense
-from fgmp.rounds import Exchange, Method
+from fgmp.rounds import Exchange
 from fgmp.selection import Overall
 from fgmp.simulation import Result
 from fgmp.solvers import SVRG
@@ -111,38 +112,27 @@ class KeptMean(fgmp.Mean):
         return super().__call__(answers)
 
 
-@dataclass(frozen=True)
-class Recorded(Method):
+def rewired(method: Any, wrapped: Any, kept: Any = None) -> Any:
+    """The method, with each exchange replaced by `wrapped(index, exchange)`, and its coefficients kept."""
+
+    class Rewired(type(method)):
+        def exchanges(self) -> list[Exchange]:
+            return [wrapped(index, exchange) for index, exchange in enumerate(super().exchanges())]
+
+        def coefficients(self, state: Any) -> np.ndarray:
+            found = super().coefficients(state)
+            if kept is not None:
+                kept.append(dense(found).copy())
+            return found
+
+    made = copy(method)
+    object.__setattr__(made, "__class__", Rewired)
+    return made
+
+
+def recorded(method: Any, ledger: Ledger) -> Any:
     """A method with its exchanges written down."""
-
-    inner: Any
-    ledger: Ledger
-
-    @property
-    def dictionary(self) -> Any:
-        return self.inner.dictionary
-
-    @property
-    def selection(self) -> Any:
-        return self.inner.selection
-
-    @property
-    def solver(self) -> Any:
-        return self.inner.solver
-
-    def check(self, shape: Any) -> None:
-        self.inner.check(shape)
-
-    def start(self, shape: Any) -> Any:
-        return self.inner.start(shape)
-
-    def exchanges(self) -> list[Exchange]:
-        return [self.ledger.wrapped(i, exchange) for i, exchange in enumerate(self.inner.exchanges())]
-
-    def coefficients(self, state: Any) -> np.ndarray:
-        found = dense(self.inner.coefficients(state))
-        self.ledger.coefficients.append(found.copy())
-        return found
+    return rewired(method, ledger.wrapped, ledger.coefficients)
 
 
 @dataclass
@@ -200,22 +190,21 @@ def run(case: Case, problem: Problem | None = None, order: list[int] | None = No
 
 
 def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
-    numbers = _Numbers(case.scalars == "numpy")
+    whole, real = _numbers(case)
     federation, ledger = federation_of(problem, case.storage, order), Ledger()
-    method = _method(case, problem, numbers)
-    members = numbers.whole(cohort_size(case))
-    result = simulated(Recorded(method, ledger), federation, numbers.whole(ROUNDS), members, ledger)
+    members, method = whole(cohort_size(case)), recorded(_method(case, problem), ledger)
+    options = {"reduce": KeptMean(ledger), "history": fgmp.History(metrics={"kept": ledger.keep})}
+    result = fgmp.simulate(method, federation, whole(ROUNDS), members, SEED, **options)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
-    closing, radius = Ledger(), numbers.real(radius_of(case, problem))
-    solver, dictionary = _on_support(case, problem, numbers), _dictionary(case, problem)
-    with patch.object(polishing, "OnSupport", lambda *given: Recorded(OnSupport(*given), closing)):
+    closing = Ledger()
+    with patch.object(polishing, "OnSupport", lambda *given: recorded(OnSupport(*given), closing)):
         closed = fgmp.polish(
             result,
             federation,
-            dictionary=dictionary,
-            solver=solver,
-            radius=radius,
+            dictionary=_dictionary(case, problem),
+            solver=_on_support(case, problem),
+            radius=real(radius_of(case, problem)),
             cohort_size=members,
             rng=SEED,
             reduce=KeptMean(closing),
@@ -224,25 +213,10 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     return Run(case, problem, closed, closing, result, ledger)
 
 
-def simulated(method: Any, federation: Any, rounds: int, members: Any, ledger: Ledger) -> Result:
-    """A run whose weights and models are kept."""
-    history = fgmp.History(metrics={"kept": ledger.keep})
-    return fgmp.simulate(method, federation, rounds, members, SEED, reduce=KeptMean(ledger), history=history)
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """Hyper-parameters as numbers of Python or of NumPy."""
-
-    numpy: bool
-
-    def whole(self, value: int | None) -> Any:
-        return np.int64(value) if self.numpy and value is not None else value
-
-    def real(self, value: float | None) -> Any:
-        if value is None:
-            return None
-        return np.float64(value) if self.numpy else float(value)
+def _numbers(case: Case) -> tuple[Any, Any]:
+    """What makes hyper-parameters numbers of Python or of NumPy: whole ones and others, and leaves None."""
+    kinds = (np.int64, np.float64) if case.scalars == "numpy" else (int, float)
+    return tuple(lambda value, kind=kind: None if value is None else kind(value) for kind in kinds)
 
 
 def _dictionary(case: Case, problem: Problem) -> StandardBasis:
@@ -267,16 +241,16 @@ def _identification(case: Case, whole: Any) -> Any:
     }[case.sent]()
 
 
-def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
-    whole, real = numbers.whole, numbers.real
+def _method(case: Case, problem: Problem) -> Any:
+    whole, real = _numbers(case)
     tau, dictionary, selection = whole(sparsity(case)), _dictionary(case, problem), _selection(case, whole)
     batch, radius = whole(batch_size(case, problem)), real(radius_of(case, problem))
     if case.method == "FedGradMP":
-        solver = _solver(case.solver, problem, numbers)
+        solver = _solver(case.solver, case, problem)
         return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, selection)
     if case.method == "SharedSupportGradMP":
         return fgmp.SharedSupportGradMP(
-            tau, _identification(case, whole), _on_support(case, problem, numbers), dictionary, radius, selection
+            tau, _identification(case, whole), _on_support(case, problem), dictionary, radius, selection
         )
     name = "FedIterHT" if case.method == "polish" else case.method
     assert name in FIRST_ORDER
@@ -293,8 +267,8 @@ def _method(case: Case, problem: Problem, numbers: _Numbers) -> Any:
     return getattr(fgmp, name)(**options)
 
 
-def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
-    whole, real = numbers.whole, numbers.real
+def _solver(name: str, case: Case, problem: Problem) -> Any:
+    whole, real = _numbers(case)
     accuracy = real(0.03 * problem.slope / problem.steepness)
     return {
         "default": lambda: None,
@@ -307,14 +281,15 @@ def _solver(name: str, problem: Problem, numbers: _Numbers) -> Any:
     }[name]()
 
 
-def _on_support(case: Case, problem: Problem, numbers: _Numbers) -> Any:
+def _on_support(case: Case, problem: Problem) -> Any:
+    whole, real = _numbers(case)
     ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
     return {
         "normal-equations": lambda: fgmp.NewtonOnSupport(),
-        "conjugate-gradients": lambda: GradientsOnSupport(steps=numbers.whole(3)),
-        "newton-steps": lambda: fgmp.NewtonOnSupport(numbers.whole(3), numbers.real(ridge)),
-        "local-sgd": lambda: LocalSteps(_solver("sgd", problem, numbers)),
-        "local-newton": lambda: LocalSteps(_solver("newton", problem, numbers)),
+        "conjugate-gradients": lambda: GradientsOnSupport(steps=whole(3)),
+        "newton-steps": lambda: fgmp.NewtonOnSupport(whole(3), real(ridge)),
+        "local-sgd": lambda: LocalSteps(_solver("sgd", case, problem)),
+        "local-newton": lambda: LocalSteps(_solver("newton", case, problem)),
     }[case.solver]()
 
 

@@ -46,110 +46,80 @@ def test_without_a_fault_nothing_is_said(case):
     assert everything(case) == []
 
 
-def a_mean_where_the_loss_is_a_sum(patch):
-    counted = fgmp.Federation.objectives
-
+def mean_objectives(exact):
     def means(self, x, places=None):
-        told, values = counted(self, x, places)
+        told, values = exact(self, x, places)
         return told, values / self.rows[told]
 
-    patch.setattr(fgmp.Federation, "objectives", means)
+    return means
 
 
-def one_byte_too_many(patch):
-    counted = rounds.n_bytes
-    patch.setattr(rounds, "n_bytes", lambda message: counted(message) + 1)
-
-
-def one_coefficient_too_many(patch):
-    chosen = StandardBasis.approximate_model
-    patch.setattr(StandardBasis, "approximate_model", lambda self, m, tau: chosen(self, m, tau + 1))
-
-
-def one_atom_too_few_eliminated(patch):
-    chosen = shared_support.eliminated
-    patch.setattr(shared_support, "eliminated", lambda b, h, before, tau, s: chosen(b, h, before, tau + 1, s))
-
-
-def one_entry_too_many_at_the_server(patch):
-    hard = Selection.hard
-    patch.setattr(Selection, "hard", lambda self, v, tau: hard(self, v, tau + 1))
-
-
-def clients_in_the_order_given(patch):
-    made = fgmp.Federation.of
-
+def in_the_order_given(sort):
     def unsorted(clients, weights, **others):
-        return replace(made(clients, weights, **others), weights=scaled(weights, len(clients)))
+        return replace(sort(clients, weights, **others), weights=scaled(weights, len(clients)))
 
-    patch.setattr(fgmp.Federation, "of", unsorted)
-
-
-def no_ball(patch):
-    patch.setattr(StandardBasis, "into_ball", lambda self, model, radius: model)
+    return unsorted
 
 
-def everyone_alike(patch):
-    patch.setattr(Answers, "shares", property(lambda self: np.full(len(self.here), 0.25)))
-
-
-def everybody_in_the_cohort(patch):
-    patch.setattr(Streams, "sample", lambda self, purpose, number, n, size: np.arange(n))
-
-
-def a_threshold_in_absolute_terms(patch):
-    hard = Selection.hard
-    patch.setattr(Selection, "hard", lambda self, v, tau: np.where(np.abs(v) > 1e-6, hard(self, v, tau), 0))
-
-
-def a_client_that_writes_into_the_broadcast(patch):
-    train = fgmp.FedHT.at_client
-
+def writing_into_the_broadcast(train):
     def careless(self, client, w, rng):
         answer = train(self, client, w, rng)
         w *= 2
         return answer
 
-    patch.setattr(fgmp.FedHT, "at_client", careless)
+    return careless
 
 
-def float32_worse_than_it_is(patch):
-    patch.setenv("FGMP_READABLE", "1")  # the compiled twins have derivatives of their own
-    exact = SquaredLoss.derivative
-    patch.setattr(
-        SquaredLoss, "derivative", lambda self, z, y: exact(self, z, y) + np.float32(1e-3) * (z.itemsize == 4)
-    )
+def worse_in_float32(exact):
+    return lambda self, z, y: exact(self, z, y) + np.float32(1e-3) * (z.itemsize == 4)
 
 
-def a_column_for_its_neighbour(patch):
-    take = SparseFeatures.take
-    patch.setattr(SparseFeatures, "take", lambda self, places, axis: take(self, places[::-1], axis))
-
-
+ONE_MORE_ENTRY = (Selection, "hard", lambda hard: lambda self, v, tau: hard(self, v, tau + 1))
+ONE_MORE_COEFFICIENT = (
+    StandardBasis,
+    "approximate_model",
+    lambda chosen: lambda self, model, tau: chosen(self, model, tau + 1),
+)
+ONE_MORE_BYTE = (rounds, "n_bytes", lambda counted: lambda message: counted(message) + 1)
+NO_BALL = (StandardBasis, "into_ball", lambda into: lambda self, model, radius: model)
+# Where, what, and what is made of it; the run that has the fault; and what it is called.
 FAULTS = [
-    (a_mean_where_the_loss_is_a_sum, SUMMED, "objective"),
-    (one_byte_too_many, GRADMP, "bytes"),
-    (one_byte_too_many, POLISH, "bytes"),
-    (one_coefficient_too_many, IN_BALL, "support"),
-    (one_coefficient_too_many, IN_BALL, "bytes"),
-    (one_coefficient_too_many, SHARED._replace(solver="conjugate-gradients"), "support"),
-    (one_atom_too_few_eliminated, SHARED, "support"),
-    (one_entry_too_many_at_the_server, HT, "support"),
-    (clients_in_the_order_given, AVERAGE, "order of clients"),
-    (no_ball, IN_BALL, "radius"),
-    (no_ball, POLISH, "radius"),
-    (everyone_alike, ITERHT, "weights"),
-    (everybody_in_the_cohort, GRADMP, "cohort"),
-    (a_threshold_in_absolute_terms, ITERHT._replace(targets="micro"), "units"),
-    (a_client_that_writes_into_the_broadcast, HT, "input"),
-    (float32_worse_than_it_is, AVERAGE._replace(precision="float32"), "precision"),
-    (a_column_for_its_neighbour, SPARSE, "storage"),
+    ((fgmp.Federation, "objectives", mean_objectives), SUMMED, "objective"),
+    (ONE_MORE_BYTE, GRADMP, "bytes"),
+    (ONE_MORE_BYTE, POLISH, "bytes"),
+    (ONE_MORE_COEFFICIENT, IN_BALL, "support"),
+    (ONE_MORE_COEFFICIENT, IN_BALL, "bytes"),
+    (ONE_MORE_COEFFICIENT, SHARED._replace(solver="conjugate-gradients"), "support"),
+    (
+        (shared_support, "eliminated", lambda done: lambda b, h, before, tau, s: done(b, h, before, tau + 1, s)),
+        SHARED,
+        "support",
+    ),
+    (ONE_MORE_ENTRY, HT, "support"),
+    ((fgmp.Federation, "of", in_the_order_given), AVERAGE, "order of clients"),
+    (NO_BALL, IN_BALL, "radius"),
+    (NO_BALL, POLISH, "radius"),
+    ((Answers, "shares", lambda exact: property(lambda self: np.full(len(self.here), 0.25))), ITERHT, "weights"),
+    ((Streams, "sample", lambda drawn: lambda self, purpose, number, n, size: np.arange(n)), GRADMP, "cohort"),
+    (
+        (Selection, "hard", lambda hard: lambda self, v, tau: np.where(np.abs(v) > 1e-6, hard(self, v, tau), 0)),
+        ITERHT._replace(targets="micro"),
+        "units",
+    ),
+    ((fgmp.FedHT, "at_client", writing_into_the_broadcast), HT, "input"),
+    ((SquaredLoss, "derivative", worse_in_float32), AVERAGE._replace(precision="float32"), "precision"),
+    ((SparseFeatures, "take", lambda take: lambda self, at, axis: take(self, at[::-1], axis)), SPARSE, "storage"),
 ]
 
 
-@pytest.mark.parametrize("fault, case, named", FAULTS, ids=lambda value: getattr(value, "__name__", str(value)))
+@pytest.mark.parametrize(
+    "fault, case, named", FAULTS, ids=lambda value: value[1] if type(value) is tuple else str(value)
+)
 def test_a_fault_is_named(fault, case, named, monkeypatch):
-    fault(monkeypatch)
+    owner, name, spoilt = fault
+    if named == "precision":
+        monkeypatch.setenv("FGMP_READABLE", "1")  # the compiled twins have derivatives of their own
+    monkeypatch.setattr(owner, name, spoilt(getattr(owner, name)))
     problem_of.cache_clear()
     assert any(sentence.startswith(named + ":") for sentence in everything(case))
     problem_of.cache_clear()  # what a fault wrote into
