@@ -36,7 +36,7 @@ class Solver(Protocol):
 
 def check_solver(solver: Any) -> None:
     """Raise a ValueError where a solver is not a client's."""
-    local = "Exact(), GradientDescent(...), Newton(...), SGD(...) or SVRG(...)"
+    local = "Exact(), GradientDescent(...), Newton(...) or SGD(...)"
     check_protocol("solver", solver, ("minimise",), f"a client's solver: {local}")
 
 
@@ -206,47 +206,6 @@ class SGD:
         for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
             z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
-
-
-@dataclass(frozen=True)
-class SVRG(_Iterative):
-    """Stochastic gradients with variance reduction (Johnson and Zhang, 2013), which reach any accuracy delta.
-
-    Parameters
-    ----------
-    steps, accuracy
-        As `GradientDescent`; a step is one epoch: the full gradient at an anchor, then one pass over the rows.
-    batch_size : int, default 1
-        Rows per inner step.
-    """
-
-    batch_size: int = 1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        settle_integer(self, "batch_size")
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The last anchor."""
-        anchor, n_rows = start, len(problem.targets)
-        size = min(self.batch_size, n_rows)
-        steepest = problem.steepest_row()
-        if steepest == 0:
-            return start
-        rate = 1 / (4 * steepest)
-        share = problem.row_weight * n_rows / (problem.loss.row_weight(size) * size)  # 1 where the loss is a mean
-        for _ in range(self.limit):
-            predictions = problem.predictions(anchor)
-            full = problem.gradient(predictions)
-            if problem.within(self.accuracy, predictions, full):
-                break
-            z = anchor
-            for _ in range(2 * -(-n_rows // size)):
-                rows = rng.integers(n_rows, size=size)
-                change = problem.gradient_on(rows, z) - problem.gradient_on(rows, anchor)
-                z = z - rate * (share * change + full)
-            anchor = z
-        return self._checked(problem, anchor)
 
 
 def minimise_on(

@@ -11,13 +11,12 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.methods.method_json import _KINDS, from_json, to_json
 from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
 from fgmp.selection import Overall
-from fgmp.solvers import SVRG
 
 RNG = np.random.default_rng(0)
 DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
 FED = fgmp.make_sparse_regression(4, 20, 6, 2, rng=0)
 THINGS = [
-    fgmp.FedGradMP(2, 2, 10, DICTIONARY, SVRG(3, None, 2), 4.5, fgmp.PerAtom((0, 3))),
+    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(3, 2, 0.5), 4.5, fgmp.PerAtom((0, 3))),
     fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=5)),
     fgmp.FedGradMP(2, solver=fgmp.Exact()),
     fgmp.FedGradMP(2, solver=fgmp.Newton(2)),

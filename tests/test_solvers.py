@@ -16,7 +16,7 @@ from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
 from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
-from fgmp.solvers import SVRG, minimise_on
+from fgmp.solvers import minimise_on
 
 
 def test_solvers_work_in_the_geometry_of_the_signals():
@@ -48,7 +48,7 @@ def minimise(client, solver, start=None, seed=0):
     return found.dense()
 
 
-@pytest.mark.parametrize("kind", [fgmp.GradientDescent, fgmp.Newton, SVRG])
+@pytest.mark.parametrize("kind", [fgmp.GradientDescent, fgmp.Newton])
 def test_a_start_within_the_accuracy_is_the_end(kind):
     """Orthonormal columns: curvature 1/m in all directions, so that the distance is m times the gradient."""
     rng = np.random.default_rng(0)
@@ -80,15 +80,6 @@ def test_gradient_descent_goes_along_the_gradient(steps):
     np.testing.assert_allclose(end_of(fgmp.GradientDescent(steps=steps), A, y), z, rtol=1e-10)
 
 
-@pytest.mark.parametrize("averaged", [True, False])
-@pytest.mark.parametrize("a, m, batch_size", [(1.0, 1, 1), (1.0, 4, 1), (2.0, 3, 2), (2.0, 4, 3)])
-def test_an_epoch_of_svrg_for_a_mean_and_for_a_sum(averaged, a, m, batch_size):
-    """Equal rows have equal gradients, and a rate of a quarter of the inverse curvature leaves 3/4 of the error."""
-    loss = fgmp.SquaredLoss(averaged=averaged)
-    found = end_of(SVRG(steps=1, batch_size=batch_size), np.full((m, 1), a), np.full(m, 5 * a), loss)
-    np.testing.assert_allclose(found, 5 * (1 - 0.75 ** (2 * -(-m // batch_size))), rtol=1e-12)
-
-
 def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients():
     """From zero the step is rate Psi'A'y / m, whatever the inner products of the atoms."""
     rng = np.random.default_rng(0)
@@ -115,7 +106,6 @@ def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
         (fgmp.Exact(), 1e-9),
         (fgmp.Newton(1), 1e-9),
         (fgmp.GradientDescent(accuracy=1e-6), 2e-6),
-        (SVRG(accuracy=1e-6), 2e-6),
     ],
     ids=repr,
 )
@@ -131,18 +121,7 @@ def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver, tolerance
     assert np.linalg.norm(found - expected) <= tolerance
 
 
-def test_svrg_takes_the_rate_of_the_steepest_row():
-    """Rows 1 and 2 with targets zero: rate 1/16; the steps contract by 15/16 and 12/16, whichever are drawn."""
-    client = one_client(np.array([[1.0], [2.0]]), np.zeros(2))
-    for seed in range(5):
-        # At the anchor 1 the gradient is (1 + 4) / 2, and an inner step z - (a^2 (z - 1) + 2.5) / 16.
-        z, rng = 1.0, np.random.default_rng(seed)
-        for _ in range(4):
-            z -= ((1.0, 4.0)[int(rng.integers(2, size=1)[0])] * (z - 1) + 2.5) / 16
-        np.testing.assert_allclose(minimise(client, SVRG(steps=1), np.ones(1), seed), z, rtol=1e-12)
-
-
-@pytest.mark.parametrize("solver", [fgmp.GradientDescent, SVRG, fgmp.Newton])
+@pytest.mark.parametrize("solver", [fgmp.GradientDescent, fgmp.Newton])
 def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, monkeypatch):
     """With three steps in place of ten thousand: the end is that of three steps, and those who asked for three know."""
     monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 3)
@@ -214,7 +193,6 @@ LOCAL = {
     "gradient descent": fgmp.GradientDescent,
     "Newton": fgmp.Newton,
     "SGD": fgmp.SGD,
-    "SVRG": lambda steps: SVRG(min(steps, 10)),
     "exact": lambda steps: fgmp.Exact(),
 }
 

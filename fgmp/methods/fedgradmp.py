@@ -42,9 +42,9 @@ class FedGradMP(Method):
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
-        `SGD`, `SVRG`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the
-        squared loss, a damped step of gradient descent for the logistic and the softmax loss, which have no minimiser
-        where a client's rows can be separated (`fgmp.solvers.solver_for` has what was measured).
+        `SGD`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the squared loss, a damped step of
+        gradient descent for the logistic and the softmax loss, which have no minimiser where a client's rows can be
+        separated (`fgmp.solvers.solver_for` has what was measured).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
     selection : Selection

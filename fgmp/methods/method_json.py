@@ -23,7 +23,7 @@ from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import Array
 from ..rounds import Mean
 from ..selection import Overall, PerAtom, PerOutput
-from ..solvers import SGD, SVRG, Exact, GradientDescent, Newton
+from ..solvers import SGD, Exact, GradientDescent, Newton
 from .dual_averaging import FastFedDualAvg, FedDualAvg
 from .fedgradmp import FedGradMP
 from .rivals import FedAvg, FedHT, FedIterHT, FedMid
@@ -34,7 +34,7 @@ from .support_solvers import GradientsOnSupport, LocalSteps, NewtonOnSupport
 _VERSION = 1
 _METHODS = (FedAvg, FedDualAvg, FastFedDualAvg, FedGradMP, FedHT, FedIterHT, FedMid, SharedSupportGradMP)
 _PARTS = (Mean, Median, TrimmedMean, SecureSum, CountSketch, LargestEntries, Overall, PerAtom, PerOutput)
-_SOLVERS = (Exact, GradientDescent, Newton, SGD, SVRG)
+_SOLVERS = (Exact, GradientDescent, Newton, SGD)
 _SHARED = (LocalSteps, NewtonOnSupport, GradientsOnSupport)
 _PROBLEM = (LogisticLoss, SoftmaxLoss, SquaredLoss, Dictionary, StandardBasis)
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_METHODS, *_PARTS, *_SOLVERS, *_SHARED, *_PROBLEM)}

@@ -19,7 +19,6 @@ from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
 from fgmp.simulation import Result
-from fgmp.solvers import SVRG
 from fgmp.wire import to_wire
 
 from .options import FIRST_ORDER, Case
@@ -277,7 +276,6 @@ def _solver(name: str, case: Case, problem: Problem) -> Any:
         "newton": lambda: fgmp.Newton(steps=whole(2)),
         "sgd": lambda: fgmp.SGD(whole(3), whole(4), real(0.25 / problem.steepness)),
         "sgd-auto": lambda: fgmp.SGD(whole(2)),
-        "svrg": lambda: SVRG(steps=whole(1), accuracy=accuracy, batch_size=whole(4)),
     }[name]()
 
 
