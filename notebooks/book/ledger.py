@@ -49,7 +49,6 @@ def records(folder: Path = RESULTS) -> list[dict]:
 
 
 def link(one: dict) -> str:
-    """Where to see it."""
     number = ", ".join(filter(None, [one["notebook"].partition("_")[0], one["kept"]]))
     return f"[{number}](notebooks/{'results/' * bool(one['kept'])}{one['run']}.ipynb)"
 
@@ -93,7 +92,6 @@ def index(claims: list[dict]) -> str:
 
 
 def row(one: dict) -> str:
-    """One line of the details."""
     who, _, where = one["source"].partition(", ")
     where = where.removeprefix(group(one)).removeprefix(", ")
     cells = [one["id"], f"{who}, {where}" if where else who, one["statement"], str(one["expected"]), one["shown"]]
@@ -102,7 +100,6 @@ def row(one: dict) -> str:
 
 
 def page(claims: list[dict]) -> str:
-    """CLAIMS.md."""
     text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
     text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
     text += '"undecided", that the data do not decide, or that more seeds change the verdict.\n\n'
