@@ -10,3 +10,4 @@ from .figures import use_style
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)
+warnings.filterwarnings("ignore", message="A worker stopped")  # one that grew is replaced, and no job is lost

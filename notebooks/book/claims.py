@@ -11,8 +11,7 @@ from IPython import get_ipython
 from IPython.display import publish_display_data
 from joblib import Parallel, cpu_count, delayed
 
-__all__ = ["as_list", "claim", "each", "falls", "listed", "outwards", "passes_half", "pooled_error"]
-__all__ += ["with_interval"]
+__all__ = ["as_list", "claim", "each", "falls", "listed", "outwards", "passes_half", "pooled_error", "with_interval"]
 
 # Wholly, at least half, less than half; then what has to be named.
 WORDS = {
