@@ -113,8 +113,8 @@ for (top, bottom), (title, M) in zip(axes.T, matrices.items(), strict=True):
     seen = M.T @ (M @ missing)
     bottom.bar(np.arange(n) - 0.2, missing, width=0.4, color="k", label="what is missing")
     bottom.bar(np.arange(n) + 0.2, seen / np.abs(seen).max(), width=0.4, color=VERMILLION, label="minus the gradient")
-    bottom.set(xlabel="atom" if "A" in title else "feature", ylim=(-1.2, 1.2))
-fig.colorbar(shown, ax=axes[0], shrink=0.8)
+    bottom.set(xlabel="atom" if "A" in title else "feature", ylabel="entry", ylim=(-1.2, 1.2))
+fig.colorbar(shown, ax=axes[0], shrink=0.8, label="correlation")
 _ = axes[1, 0].legend(fontsize=7, loc="lower right")
 
 
