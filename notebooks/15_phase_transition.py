@@ -106,17 +106,18 @@ def seen(fed):
 
 
 # %%
-fig, axes = panels(4, len(heterogeneity), width=2.7, height=2.2, sharex=True, squeeze=False)
+fig, axes = panels(2, len(heterogeneity), width=4.2, height=2.2, sharex=True, squeeze=False)
 for row, alpha in zip(axes, heterogeneity, strict=True):
     fed = few(alpha, 0)
     views, true = seen(fed), np.flatnonzero(fed.truth)
-    for ax, place in zip(row, (0, 1, 2, -1), strict=True):
-        ax.plot(views[place], color="0.6", linewidth=0.5)
+    for ax, place in zip(row, (0, -1), strict=True):
+        ax.plot(views[place], color="0.5", linewidth=0.5)
         ax.plot(true, views[place][true], ".", color="k", markersize=6, label="the gradient there")
         ax.vlines(true, 0, fed.truth[true], color=WINE, linewidth=2.5, label="what is missing")
-        ax.set_title(f"client {place + 1}" if place >= 0 else f"sum of all {few_clients}")
+        ax.set_title("client 1" if place == 0 else f"sum of all {few_clients}")
     row[0].set_ylabel(f"alpha = {alpha:g}")
-legend = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+fig.supxlabel("feature"), fig.supylabel("value")
+legend = fig.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 
 # %% [markdown]
