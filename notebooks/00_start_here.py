@@ -44,24 +44,19 @@ n_seeds = 10  # seeds: repetitions with new data
 picture_seed = 2  # seed of the federation in the pictures
 
 # %%
-from book import as_list
-
-samples = as_list(samples)
 assert min(n_clients, n_samples, local_iterations, rounds, n_seeds) >= 1, (
     f"{n_clients=}, {n_samples=}, {local_iterations=}, {rounds=}, {n_seeds=}: expected each at least 1"
 )
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert 0 < exact <= 0.1, f"{exact=}: expected above 0, at most 0.1"
-assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 assert noise_variance > 0, f"{noise_variance=}: expected above 0"
-assert min(alpha, picture_seed) >= 0, f"{alpha=}, {picture_seed=}: expected at least 0"
+assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 
 import fgmp
-from book import METHODS, claim, curve, floor, images, name_lines, panels
+from book import METHODS, claim, curve, floor, images, name_lines, panels, pooled_error
 from fgmp.models import SparseModel
 
 
@@ -76,8 +71,8 @@ from fgmp.models import SparseModel
 
 # %%
 def draw(seed, n_samples=n_samples, **noise):
-    sizes = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
-    return fgmp.make_sparse_regression(**sizes, heterogeneity=alpha, variance_decay=variance_decay, rng=seed, **noise)
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay, **noise)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread, rng=seed)
 
 
 fed = draw(picture_seed)
@@ -87,8 +82,7 @@ matrices, colour = [fed.clients[i - 1].features for i in shown], METHODS["FedGra
 
 # %%
 titles = [f"client {i}: mean {A.mean():.2f}, variance {A.var():.2f}" for i, A in zip(shown, matrices, strict=True)]
-images(matrices, titles, columns=1, width=8, vmin=-3, vmax=3)
-plt.show()
+_ = images(matrices, titles, columns=1, width=8, vmin=-3, vmax=3)
 
 # %% [markdown]
 # *The matrices of four clients, one row of pixels for each measurement. Black is $-3$ or less, white is 3 or more.*
@@ -144,8 +138,7 @@ for number, (ax, x) in enumerate(zip(axes, map(SparseModel.of, models), strict=T
     ax.vlines(range(n_features), 0, votes, color="0.6")
     ax.vlines(true, 0, votes[true], color=colour, linewidth=3)
     ax.set(title=f"round {number}", xlabel="feature", ylim=(0, n_clients))
-axes[0].set(ylabel="clients that choose it")
-plt.show()
+_ = axes[0].set(ylabel="clients that choose it")
 
 
 # %% [markdown]
@@ -169,30 +162,28 @@ for seed in range(n_seeds):
     fed = draw(seed)
     together.append(fgmp.simulate(method, fed, rounds=rounds, rng=seed).history["relative_error"])
     separate.append([alone(client, fed.truth) for client in fed.clients])
-together, separate = np.array(together), np.array(separate)
 
 # %% tags=["headline"]
 fig, ax = panels(width=6, height=3.4)
-everyone = separate.reshape(-1, rounds + 1)
-curve(ax, range(rounds + 1), everyone, "each client alone", band=(25, 75), color="0.4", marker="s")
+curve(ax, range(rounds + 1), np.concatenate(separate), "each client alone", band=(25, 75), color="0.4", marker="s")
 curve(ax, range(rounds + 1), together, "together, FedGradMP", band=(25, 75), **METHODS["FedGradMP"])
 floor(ax, exact, "counts as exact")
 ax.set(yscale="log", ylim=(1e-17, 30), xlabel="round", ylabel="relative error")
 name_lines(ax)
-plt.show()
 
 # %% [markdown]
 # *Lines are medians, bands run from the lower to the upper quartile: over the seeds for the federation, over all
 # clients of all seeds for the clients alone.*
 
 # %%
-generous = exact**0.5
+generous, end = exact**0.5, np.array(together)[:, -1]
+succeed = (np.array(separate)[..., -1] <= generous).sum(axis=1)
 sizes = f"{n_clients} clients with {n_samples} rows each, {sparsity} of {n_features} entries nonzero: "
 claim("start-together", f"{sizes}together they reach relative error <= {exact:g} within {rounds} rounds on every seed",
-    together[:, -1], together[:, -1] <= exact, source="ours, first steps", expected=f"at most {exact:g}", floor=exact)
+    end, end <= exact, source="ours, first steps", expected=f"at most {exact:g}", floor=exact)
 claim("start-alone", f"{sizes}alone, at most one client in three reaches {generous:.3g} with the same algorithm",
-    (separate[..., -1] <= generous).sum(axis=1), (separate[..., -1] <= generous).sum(axis=1) <= n_clients // 3,
-    source="ours, first steps", expected=f"at most {n_clients // 3}", unit=f"of {n_clients} clients")
+    succeed, succeed <= n_clients // 3, source="ours, first steps", expected=f"at most {n_clients // 3}",
+    unit=f"of {n_clients} clients")
 
 
 # %% [markdown]
@@ -229,8 +220,7 @@ for ax, client in zip(axes, clients, strict=True):
     ax.vlines(range(n_features), 0, scaled, color=colour, linewidth=1, label="negative gradient / variance")
     ax.plot(taken, scaled[taken], "k.", label=f"the {2 * sparsity} largest: the client takes them")
     ax.set(title=f"mean {A.mean():.2f}, {len(A)} rows", xlabel="feature", ylabel="value")
-fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
-plt.show()
+_ = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
 
 
 # %% [markdown]
@@ -264,8 +254,7 @@ fig, ax = panels(width=6, height=2.8)
 curve(ax, range(1, 1 + len(seen[0])), seen, "first gradients", band=(25, 75), **METHODS["FedGradMP"])
 floor(ax, 2 * sparsity**2 / n_features, "by chance", inside="left")
 ax.set(xlabel="fifths of the clients, ordered by mean$^2$ / variance", ylabel=f"true features found, of {sparsity}")
-ax.set(xticks=range(1, 1 + len(seen[0])), ylim=(0, None))
-plt.show()
+_ = ax.set(xticks=range(1, 1 + len(seen[0])), ylim=(0, None))
 
 # %% [markdown]
 # *Means over the clients of a fifth; median and quartiles over the seeds.* The fifth with the smallest means finds the
@@ -425,24 +414,16 @@ def fedavg(fed):
 
 
 # %%
-def fitted(fed, x):
-    """Relative error of least squares on the rows of all clients, with the features of x."""
-    whole, on = fed.pooled().clients[0], np.flatnonzero(x)
-    found = np.linalg.lstsq(whole.features[:, on], whole.targets, rcond=None)[0]
-    return np.linalg.norm(np.bincount(on, found, n_features) - fed.truth) / np.linalg.norm(fed.truth)
-
-
-# %%
 noisy, best = {"FedAvg": [], "FedGradMP": [], "SharedSupportGradMP": [], "fitted": []}, []
 for seed in range(n_seeds):
     fed = draw(seed, samples[-1], noise_variance=noise_variance)
-    history = fgmp.History(metrics={"fitted": lambda x, fed=fed: fitted(fed, x)})
+    history = fgmp.History(metrics={"fitted": lambda x, fed=fed: pooled_error(fed, np.flatnonzero(x))})
     tables = {name: fgmp.simulate(one, fed, rounds, rng=seed, history=history).history for name, one in methods.items()}
     tables["FedAvg"] = fgmp.simulate(fedavg(fed), fed, rounds, rng=seed).history
     for name, table in tables.items():
         noisy[name].append(table["relative_error"])
     noisy["fitted"].append(tables["FedGradMP"]["fitted"])
-    best.append(fitted(fed, fed.truth))
+    best.append(pooled_error(fed, np.flatnonzero(fed.truth)))
 
 
 # %%
@@ -464,8 +445,7 @@ left.set(yscale="log", ylim=(np.median(best) / 2.5, None), xlabel="round", ylabe
 right.axvline(np.interp(3 * sparsity, samples, range(len(samples))), color="0.35", linestyle=":")
 right.set(xlabel="rows of a client (not to scale)", ylabel="share of exact recoveries")
 right.set_xticks(range(len(samples)), samples)
-left.legend(loc=(0.45, 0.5))
-plt.show()
+_ = left.legend(loc=(0.45, 0.5))
 
 # %% [markdown]
 # *Left: with noise, medians and bands over all seeds; each client has as many rows as the last number on the right.

@@ -82,7 +82,6 @@ variance_decay = 0.2  # p: the entries of client i have variance 1/i^p
 noise_variance = 0.005  # variance of the noise in the observations
 batch_size = 50  # b, rows of a minibatch
 local_iterations = 3  # K of every method; the paper does not say
-gradient_steps = 5  # steps of gradient descent in a local iteration of Algorithm 2, for Figure 5
 l1_weight = 0.03125  # lambda of FedMid and of the dual averages, 0.5^5
 rates = [0.01, 0.005, 0.001, 0.0005, 0.0001, 0.00005, 0.00001, 0.000005]  # the paper's grid
 more_rates = [0.1, 0.05, 0.02]  # rates beyond the upper end of the paper's grid
@@ -91,38 +90,26 @@ rounds = [40, 300]  # rounds shown: in the figures; in the longer run of the run
 tuning_rounds = 20  # rounds that judge a learning rate
 n_seeds = 3  # seeds shown: 0, 1, ..
 n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, ..
-workers = 2  # threads that share the runs that are not timed
 
 # %%
-from book import as_list
-
-methods, rates, more_rates = map(as_list, (methods, rates, more_rates))
 assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
-assert len(sparsity) == 2, f"{sparsity=}: expected two values"
-assert min(sparsity) >= 1 and max(sparsity) <= n_features, f"{sparsity=}: expected each 1 to {n_features=}"
-assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert len(sparsity) == 2 and min(sparsity) >= 1, f"{sparsity=}: expected two values, each at least 1"
+assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert min(n_clients, n_samples, n_features, local_iterations, gradient_steps) >= 1, (
-    f"{n_clients=}, {n_samples=}, {n_features=}, {local_iterations=}, {gradient_steps=}: expected each at least 1"
-)
-
-# %%
-assert l1_weight >= 0, f"{l1_weight=}: expected at least 0"
+assert min(n_clients, local_iterations) >= 1, f"{n_clients=}, {local_iterations=}: expected each at least 1"
 assert min(*rates, *more_rates) > 0, f"{rates=}, {more_rates=}: expected each above 0"
-assert target > 0, f"{target=}: expected above 0"
 assert len(rounds) == 2 and min(rounds) >= 1, f"{rounds=}: expected two values, each at least 1"
 assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
-assert min(tuning_rounds, n_tuning_seeds, workers) >= 1, (
-    f"{tuning_rounds=}, {n_tuning_seeds=}, {workers=}: expected each at least 1"
-)
+assert min(noise_variance, target) > 0, f"{noise_variance=}, {target=}: expected above 0"
+assert min(tuning_rounds, n_tuning_seeds) >= 1, f"{tuning_rounds=}, {n_tuning_seeds=}: expected each at least 1"
 
 # %%
 from functools import partial
 
 import numpy as np
-from joblib import Parallel, delayed, parallel_config
+from joblib import cpu_count, parallel_config
 
-from book import METHODS, claim, curve, dots, floor, listed, name_lines, panels
+from book import METHODS, VERMILLION, claim, curve, dots, each, floor, ink, listed, name_lines, panels, pooled_error
 from fgmp.models import union
 from fgmp.solvers import minimise_on
 
@@ -144,9 +131,8 @@ shown_rounds, long_rounds = rounds
 # %%
 def federation(figure, seed):
     alpha, tau = SETTINGS[figure]
-    sizes = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=tau)
-    noise = dict(variance_decay=variance_decay, noise_variance=noise_variance)
-    return fgmp.make_sparse_regression(**sizes, heterogeneity=alpha, **noise, rng=seed)
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, tau, **spread, rng=seed)
 
 
 # %% [markdown]
@@ -154,7 +140,7 @@ def federation(figure, seed):
 #
 # All methods take the same number of local iterations, on minibatches of the same size. In Figures 3 and 4 FedGradMP is
 # Algorithm 1: the clients solve their restricted problems exactly. In Figure 5 the joint support has up to $3\tau$
-# entries, more than a client has rows. There it is Algorithm 2, with a few steps of gradient descent. The length of a
+# entries, more than a client has rows. There it is Algorithm 2, with five steps of gradient descent. The length of a
 # step is found by an exact line search, which costs no further product with the data, and no singular values.
 
 # %%
@@ -162,7 +148,7 @@ local = dict(local_iterations=local_iterations, batch_size=batch_size)
 
 
 def fedgradmp(figure):
-    solver = fgmp.GradientDescent(steps=gradient_steps) if figure == 5 else fgmp.Exact()
+    solver = fgmp.GradientDescent(steps=5) if figure == 5 else fgmp.Exact()
     return fgmp.FedGradMP(sparsity=SETTINGS[figure][1], solver=solver, **local)
 
 
@@ -179,23 +165,14 @@ def rival(figure, name, learning_rate):
 result = fgmp.simulate(fedgradmp(3), federation(3, seed=0), rounds=5, rng=0)
 print("relative errors:", ", ".join(f"{error:.3g}" for error in result.history["relative_error"]))
 
-
 # %% [markdown]
 # The first round is slower than the second, for the reason that [01_linear_convergence](01_linear_convergence.ipynb)
 # counts: with $p = 0.2$ the variances are near 1, and a client with a mean begins blind. How good is the end? The
 # oracle knows the true support. What remains for it is least squares with $\tau$ unknowns:
 
 # %%
-def least_squares_error(fed, support):
-    A = np.vstack([client.columns(support) for client in fed.clients])
-    y = np.concatenate([client.targets for client in fed.clients])
-    x = np.zeros(fed.n_features)
-    x[support] = np.linalg.lstsq(A, y, rcond=None)[0]
-    return np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth)
-
-
 fed = federation(3, seed=0)
-print(f"oracle: relative error {least_squares_error(fed, np.flatnonzero(fed.truth)):.3g}")
+print(f"oracle: relative error {pooled_error(fed, np.flatnonzero(fed.truth)):.3g}")
 
 # %% [markdown]
 # ## A learning rate for every rival
@@ -208,7 +185,7 @@ print(f"oracle: relative error {least_squares_error(fed, np.flatnonzero(fed.trut
 tunings = {}
 for figure in SETTINGS:
     feds = [federation(figure, seed) for seed in tuning_seeds]
-    options = dict(federation=feds, rounds=tuning_rounds, history=fgmp.History(every=5), rng=0, workers=workers)
+    options = dict(federation=feds, rounds=tuning_rounds, history=fgmp.History(every=5), rng=0, workers=cpu_count())
     for name in rivals:
         with parallel_config(backend="threading"):
             make, grid = partial(rival, figure, name), {"learning_rate": rates + more_rates}
@@ -231,14 +208,15 @@ def draw_tuning(ax, figure):
         ax.plot(rate[lost], np.full(sum(lost), 1.6**height), **{**style, "linestyle": "none", "marker": "x"})
     ax.axvspan(1.4 * max(rates), 1.4 * max(rates + more_rates), color="0.93", zorder=0)
     title = f"Figure {figure}: $\\alpha$ = {SETTINGS[figure][0]:g}, $\\tau$ = {SETTINGS[figure][1]}"
-    ax.set(xscale="log", yscale="log", xlabel="learning rate", title=title, yticks=10.0 ** np.arange(-4, 1))
+    ax.set(xscale="log", yscale="log", title=title, yticks=10.0 ** np.arange(-4, 1))
 
 
 # %%
-picture, axes = panels(3, width=3.9, sharey=True)
+picture, axes = panels(1, 3, width=6.2, height=2.5, sharex=True)
 for ax, figure in zip(axes, SETTINGS, strict=True):
     draw_tuning(ax, figure)
-axes[0].set_ylabel(f"1 - relative error after {tuning_rounds} rounds")
+axes[1].set_ylabel(f"1 - relative error after {tuning_rounds} rounds")
+axes[2].set_xlabel("learning rate")
 axes[0].text(min(rates), 2, "diverges", va="center")
 legend = axes[2].legend(loc="lower right")
 
@@ -265,14 +243,8 @@ for name in rivals:
 # %% [markdown]
 # What sets the limit is one client. With mean $\mu_i$, its gradient changes by $n\mu_i^2$ for a unit step along the
 # vector of ones. A local step with $\eta\, n\mu_i^2 > 2$ overshoots in that direction, and further iterations and
-# rounds make it worse. Averaging over $N$ clients forgives some of it. The steepest client of each tuning seed:
-
-# %%
-for figure in (3, 4):
-    clients = [client for seed in tuning_seeds for client in federation(figure, seed).clients]
-    print(f"Figure {figure}: n mu_i^2 is at most {n_features * max(c.features.mean() ** 2 for c in clients):.3g}")
-
-# %% [markdown]
+# rounds make it worse. Averaging over $N$ clients forgives some of it.
+#
 # FedIterHT is different at small $\tau$. It moves on $\tau$ coordinates only, so that its curvature is about
 # $\tau\mu_i^2$ and not $n\mu_i^2$. That is why its best rate is larger, at or beyond the end of the paper's grid. With
 # $\tau = 400$ this advantage is gone.
@@ -291,7 +263,7 @@ for figure in SETTINGS:
     racing = {name: rival(figure, name, rate) for name, rate in chosen.items() if rate}
     for seed in seeds:
         fed = federation(figure, seed)
-        oracle[figure, seed] = least_squares_error(fed, np.flatnonzero(fed.truth))
+        oracle[figure, seed] = pooled_error(fed, np.flatnonzero(fed.truth))
         for name, method in {"FedGradMP": fedgradmp(figure), **racing}.items():
             runs[figure, name, seed] = fgmp.simulate(method, fed, shown_rounds, rng=seed)
 
@@ -498,21 +470,21 @@ def long_run(figure, rate, seed):
     return fgmp.simulate(method, federation(figure, seed), long_rounds, rng=seed, history=fgmp.History(every=5)).history
 
 
-histories = Parallel(n_jobs=workers, backend="threading")(delayed(long_run)(*job) for job in jobs)
-longer = dict(zip(jobs, histories, strict=True))
+longer = dict(zip(jobs, each(long_run, jobs), strict=True))
 
 
 # %%
 def draw_longer(ax, figure):
-    curve(ax, range(shown_rounds + 1), errors(figure, "FedGradMP"), "FedGradMP", markevery=5, **METHODS["FedGradMP"])
+    curve(ax, range(shown_rounds + 1), errors(figure, "FedGradMP"), "_FedGradMP", markevery=5, **METHODS["FedGradMP"])
+    end = np.median(last(figure, "FedGradMP"))
+    ax.text(1.4 * shown_rounds, end, "FedGradMP", va="bottom", fontsize=9, color=ink(VERMILLION))
     for dashes, rate in zip(("-", "--"), sorted({rate for f, rate, seed in jobs if f == figure}), strict=False):
         histories = [longer[figure, rate, seed] for seed in seeds]
         style = METHODS.get(runner_up, {}) | {"linestyle": dashes, "markevery": 5}
         runs_of_rate = [np.fmin(history["relative_error"], 10) for history in histories]
         curve(ax, histories[0]["round"], runs_of_rate, f"{runner_up}, rate {rate:g}", **style)
     floor(ax, np.median([oracle[figure, seed] for seed in seeds]), "oracle")
-    title = f"data of Figure {figure}, $\\alpha$ = {SETTINGS[figure][0]:g}"
-    ax.set(yscale="log", xlabel="rounds of communication", ylabel="relative error", title=title)
+    ax.set(yscale="log", xlabel="rounds of communication", ylabel="relative error", title=f"data of Figure {figure}")
     name_lines(ax)
 
 
@@ -563,11 +535,12 @@ claim_residual("fig4-residual", 4, beyond[1])
 
 # %%
 if beyond[0] and beyond[1]:
-    ends = {f: np.array([longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds]) for f in (3, 4)}
+    ends = {f: [longer[f, beyond[f - 3], seed]["relative_error"][-1] for seed in seeds] for f in (3, 4)}
+    grown = np.fmin(ends[4], 10) / np.fmin(ends[3], 10)
     claim("fig4-runner-up-degradation",
         f"with more heterogeneity the residual error of {runner_up}, at its best rate, grows significantly",
-        np.fmin(ends[4], 10) / np.fmin(ends[3], 10), np.fmin(ends[4], 10) / np.fmin(ends[3], 10) > 2,
-        source="paper, Figure 4, line 1230", expected="above 2", unit="times that of Figure 3")
+        grown, grown > 2, source="paper, Figure 4, line 1230", expected="above 2",
+        unit="times that of Figure 3")
 
 
 # %% [markdown]
@@ -617,7 +590,7 @@ def last_of(kind, seed, **given):
     return fgmp.simulate(method, federation(3, seed), 10, rng=seed).history["relative_error"][-1]
 
 
-found = [least_squares_error(federation(3, seed), runs[3, "FedGradMP", seed].support) for seed in seeds]
+found = [pooled_error(federation(3, seed), runs[3, "FedGradMP", seed].support) for seed in seeds]
 causes = {"oracle": [oracle[3, seed] for seed in seeds], "least squares on\nFedGradMP's support": found}
 causes |= {"FedGradMP": last(3, "FedGradMP"), "Centred": [last_of(Centred, seed) for seed in seeds]}
 causes["full batches"] = [last_of(fgmp.FedGradMP, seed, batch_size=None) for seed in seeds]

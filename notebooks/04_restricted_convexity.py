@@ -48,7 +48,7 @@ import numpy as np
 from scipy import stats
 
 import fgmp
-from book import BLUE, GREEN, VERMILLION, claim, floor, name_lines, panels
+from book import BLUE, GREEN, VERMILLION, claim, draw_sphere, floor, name_lines, panels
 from fgmp import theory
 
 
@@ -94,8 +94,7 @@ right.plot([0, 90, 180], curvature(row, np.eye(2))[[0, 1, 0]], "o", color=VERMIL
 right.annotate("along $x_1$, sparse", (0, 1), (8, -4), textcoords="offset points")
 right.annotate("along $x_2$, sparse", (90, 0.36), (-8, -10), textcoords="offset points", ha="right")
 right.set(xlabel="direction $d$ (degrees)", xticks=range(0, 181, 45), ylabel="curvature along $d$")
-right.set(title="Flat in one direction, not in a sparse one")
-plt.show()
+_ = right.set(title="Flat in one direction, not in a sparse one")
 
 # %% [markdown]
 # *In the direction of the valley (about 121 degrees) the curvature is zero. The two axes, where the 1-sparse
@@ -118,8 +117,7 @@ found = theory.restricted_constants(rows, 2)
 floor(ax, found.lower, r"$\rho^-_2$, by enumeration")
 floor(ax, found.upper, r"$\rho^+_2$, by enumeration")
 ax.set(xlabel="place on the circle (degrees)", xticks=range(0, 361, 90), ylabel="curvature", ylim=(0, 1.5))
-name_lines(ax, [0.82, 0.70, 0.58, found.lower, found.upper])
-plt.show()
+name_lines(ax)
 
 
 # %% [markdown]
@@ -167,8 +165,7 @@ for (label, found), (line, colour) in zip(kinds.items(), (("o-", "k"), ("x", VER
 ax.annotate(r"$\rho^+_\tau$", (14, kinds["exact"][-1].upper), (12, -3), textcoords="offset points")
 ax.annotate(r"$\rho^-_\tau$", (14, kinds["exact"][-1].lower), (12, -3), textcoords="offset points")
 ax.set(yscale="log", xlabel=r"sparsity $\tau$", ylabel="restricted constants")
-ax.legend(loc="center right")
-plt.show()
+_ = ax.legend(loc="center right")
 
 
 # %% [markdown]
@@ -201,28 +198,6 @@ def drawn_clients(seed):
 # %%
 likeness, least = np.moveaxis([list(drawn_clients(seed)) for seed in range(n_seeds)], 2, 0)
 
-
-# %%
-def bend_of(rows):  # the curvature of all directions in three dimensions
-    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
-    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    return sphere, np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0)
-
-
-# %%
-def draw_sphere(ax, rows, title):
-    (sphere, bend), flat, turn = bend_of(rows), np.linalg.svd(rows)[2][-1], np.linspace(0, 2 * np.pi, 60)
-    ax.plot_surface(*sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1)
-    up, around = np.arcsin(flat[2]) + 0.2, np.arctan2(flat[1], flat[0]) + 0.4
-    eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
-    for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
-        circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
-        ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
-    ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
-    ax.view_init(np.degrees(up), np.degrees(around))
-    ax.set(title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$")
-
-
 # %% tags=["headline"]
 fig = plt.figure(figsize=(9.6, 3.9))
 draw_sphere(fig.add_subplot(1, 2, 1, projection="3d"), rows, "Directions of a client with two rows (dark: flat)")
@@ -231,8 +206,7 @@ ax.plot(likeness, least, "o", color=VERMILLION, alpha=0.5)
 floor(ax, 2, "above: Theorem 1 is silent", inside="right")
 floor(ax, 1.102, "below: every iteration promised to gain", inside="right below")
 ax.set(xscale="log", yscale="log", ylim=(0.7, 4000), title="Clients like those of Figure 1")
-ax.set(xlabel="squared mean of the entries over their variance", ylabel="condition number at sparsity 4, at least")
-plt.show()
+_ = ax.set(xlabel="squared mean of the entries over their variance", ylabel="condition number at sparsity 4, at least")
 
 # %% [markdown]
 # *Right: five of the thirty clients, for each seed. All are far above 2, so that no client meets the condition, and
@@ -260,8 +234,8 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # | Assumption 2 as printed | `two-smoothnesses` | [20](20_errata_checked.ipynb) |
 # | bounded variance | `unbounded-variance` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | Lemmas 1, 2, 3 | `lemma-1`, `lemma-2`, `lemma-3` | [05](05_convergence_theorem.ipynb) |
-# | their constants as printed | `eta-1`, `eta-1-holds`, `eta-1-limit`, `lemma-2-free` | [20](20_errata_checked.ipynb) |
-# | Theorem 1 | `theorem-1-quiet`, `-solution`, `-truth`, `-residual` | [05](05_convergence_theorem.ipynb) |
+# | their constants as printed | `eta-1`, `eta-1-holds`, `lemma-2-free` | [20](20_errata_checked.ipynb) |
+# | Theorem 1 | `theorem-1-quiet`, `-solution`, `-truth` | [05](05_convergence_theorem.ipynb) |
 # | with minibatches | `theorem-1-minibatch`, `theta` | [06](06_minibatches_solvers_cohorts.ipynb) |
 # | its residual as printed | `theorem-1-nu`, `theorem-1-holds` | [20](20_errata_checked.ipynb) |
 # | its conditions, on the paper's clients | `paper-clients` | 04 |

@@ -34,45 +34,33 @@ dimension = 800  # m, columns of B in the section on the rate
 n_atoms = 40  # n, atoms of the dictionary
 sparsity = 2  # tau, atoms of a sparse vector
 stable_ranks = [25, 50, 100, 200, 400, 800]  # sr(B), on the rate
-twin_columns = 400  # columns of the matrix with twin columns
 radius = 1.0  # r, norm of the models in the logistic sections
 n_clients = 10  # N, clients in the last section
-client_rows = 30  # |D_i|, rows of a client in the last section
 signal_sparsity = 5  # tau in the last section
 rounds = 10  # T, rounds of communication in the last section
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
-from book import as_list
-
-ranks = as_list(stable_ranks)
-tau, n = sparsity, n_atoms
+tau, n, ranks, twin_columns = sparsity, n_atoms, stable_ranks, 400
 assert 400 <= dimension <= 4000, f"{dimension=}: expected 400 to 4000"
 assert 20 <= n_atoms <= 60, f"{n_atoms=}: expected 20 to 60"
 assert 1 <= sparsity <= 2, f"{sparsity=}: expected 1 to 2"
 assert len(ranks) >= 3 and ranks == sorted(set(ranks)), f"{stable_ranks=}: expected three or more, increasing"
-assert min(ranks) >= 20 and max(ranks) <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
-assert twin_columns % 2 == 0 and 100 <= twin_columns <= 600, f"{twin_columns=}: expected even, 100 to 600"
+assert 20 <= ranks[0] <= ranks[-1] <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
 assert 0 < radius <= 5, f"{radius=}: expected above 0, at most 5"
-assert n_clients >= 1, f"{n_clients=}: expected at least 1"
-assert client_rows >= 20, f"{client_rows=}: expected at least 20"
-assert 1 <= signal_sparsity <= 10, f"{signal_sparsity=}: expected 1 to 10"
-assert 2 <= rounds <= 50, f"{rounds=}: expected 2 to 50"
 assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
 
 # %%
 from itertools import product
 
-import matplotlib.pyplot as plt
 import numpy as np
 from scipy.fft import dct
 from scipy.stats import t as student
 
 import fgmp
-from book import BLUE, GREEN, METHODS, PURPLE, VERMILLION, claim, curve, floor, name_lines, panels
+from book import BLUE, METHODS, PURPLE, VERMILLION, claim, curve, draw_sphere, floor, name_lines, panels
 from fgmp import theory
 from fgmp.datasets.synthetic import sparse_on_sphere
-
 
 # %% [markdown]
 # ## A direction that is turned
@@ -82,34 +70,12 @@ from fgmp.datasets.synthetic import sparse_on_sphere
 # two nonzero entries, is the flat direction. In a dictionary the model is $A\alpha$, the matrix is $BA$, and sparse
 # means few entries of $\alpha$. A random $A$ knows nothing of twins.
 
-# %%
-def bend_of(rows):  # the curvature of all directions in three dimensions
-    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
-    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
-    return sphere, np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0)
-
-
-# %%
-def draw_sphere(ax, rows, title):
-    (sphere, bend), flat, turn = bend_of(rows), np.linalg.svd(rows)[2][-1], np.linspace(0, 2 * np.pi, 60)
-    ax.plot_surface(*sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1)
-    up, around = np.arcsin(flat[2]) + 0.2, np.arctan2(flat[1], flat[0]) + 0.4
-    eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
-    for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
-        circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
-        ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
-    ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
-    ax.view_init(np.degrees(up), np.degrees(around))
-    ax.set(title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$")
-
-
 # %% tags=["headline"]
 rows = np.array([[1.0, 1.0, -0.6], [0.4, 0.4, 1.1]])
 A = np.linalg.qr(np.random.default_rng(8).standard_normal((3, 3)))[0]
 fig, (left, right) = panels(2, width=4.6, height=3.8, subplot_kw={"projection": "3d"})
 draw_sphere(left, rows, "$B$: flat on a sparse circle")
 draw_sphere(right, rows @ A, "$BA$: flat between the circles")
-plt.show()
 
 
 # %% [markdown]
@@ -147,10 +113,9 @@ for (top, bottom), (title, M) in zip(axes.T, matrices.items(), strict=True):
     seen = M.T @ (M @ missing)
     bottom.bar(np.arange(n) - 0.2, missing, width=0.4, color="k", label="what is missing")
     bottom.bar(np.arange(n) + 0.2, seen / np.abs(seen).max(), width=0.4, color=VERMILLION, label="minus the gradient")
-    bottom.set(xlabel="atom" if "A" in title else "feature", ylim=(-1.2, 1.2))
-fig.colorbar(shown, ax=axes[0], shrink=0.8)
-axes[1, 0].legend(fontsize=7, loc="lower right")
-plt.show()
+    bottom.set(xlabel="atom" if "A" in title else "feature", ylabel="entry", ylim=(-1.2, 1.2))
+fig.colorbar(shown, ax=axes[0], shrink=0.8, label="correlation")
+_ = axes[1, 0].legend(fontsize=7, loc="lower right")
 
 
 # %% [markdown]
@@ -223,7 +188,6 @@ ax.set(xscale="log", yscale="log", xlabel="stable rank of $B$", ylabel=f"deviati
 ax.set_xticks(ranks, ranks)
 ax.minorticks_off()
 name_lines(ax)
-plt.show()
 
 
 # %% [markdown]
@@ -378,8 +342,7 @@ left.plot(radii[::4], 1 / least[::4], "ko", fillstyle="none", label="measured")
 right.plot(radii[::4], whole[::4], "^", color=BLUE, fillstyle="none", label="whole, with a reference: measured")
 right.plot(radii[::4], blocks[::4], "ko", fillstyle="none", label="blocks: measured")
 left.set(title="What the logistic loss costs"), left.legend()
-right.set(title=f"What the softmax loss costs, {n_classes} classes"), right.legend()
-plt.show()
+_ = right.set(title=f"What the softmax loss costs, {n_classes} classes"), right.legend()
 
 # %%
 safe = (two["paper"] * least >= 1 - 1e-9).all() and np.allclose(1 / least, two["sharp"])
@@ -409,7 +372,7 @@ claim("rip-softmax-blocks", "softmax blocks: ratio at most (1 + C e^(2r))^2; sha
 
 # %%
 def twin_federation(seed, x):
-    As = [twins(1000 * seed + i + 1, client_rows) for i in range(n_clients)]
+    As = [twins(1000 * seed + i + 1, rows=30) for i in range(n_clients)]
     return fgmp.Federation.from_arrays(As, [A @ x for A in As], truth=x)
 
 
@@ -433,7 +396,6 @@ for k in (0, 2, 1):
 floor(ax, 1e-14, "counts as exact")
 ax.set(yscale="log", xlabel="round", ylabel="relative error")
 name_lines(ax)
-plt.show()
 
 # %%
 ends = errors[:, :, -1]

@@ -50,11 +50,8 @@ radius = 1.0e5  # R, radius of the ball that holds FedGradMP's models
 l1_weights = [1.0e-4, 1.0e-3, 1.0e-2]  # lambda of FedMid and FedDualAvg; the first is the paper's
 learning_rates = None  # candidates for every method (None: [0.05, 0.2, 1.0], or also 5.0 and 20.0)
 printed_rates = [0.0001, 0.001, 0.01]  # rates in "What decides", from the paper's grid of Figures 3 to 5
-tuning_rounds = None  # rounds that judge a learning rate (None: 40)
-level = None  # difference of accuracies that counts as none (None: 0.02 for digits, else 0.01)
+tuning_rounds = 40  # rounds that judge a learning rate
 n_seeds = 5  # seeds of Figure 6: 0, 1, ..
-n_sweep_seeds = None  # seeds of the other sparsities and penalties (None: all)
-workers = 2  # processes that share the work
 
 # %%
 from book import as_list
@@ -62,37 +59,28 @@ from book import as_list
 embedded = dataset == "digits"
 sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100, 200]))
 learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.05, 0.2, 1.0, 5.0, 20.0]))
-l1_weights, printed_rates = as_list(l1_weights), as_list(printed_rates)
 assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
 whole = "expected None, or each at least 1"
 assert all(n is None or n >= 1 for n in (n_train, n_test, n_samples)), f"{n_train=}, {n_test=}, {n_samples=}: {whole}"
 assert all(n is None or n >= 1 for n in (cohort_size, batch_size)), f"{cohort_size=}, {batch_size=}: {whole}"
-assert all(n is None or n >= 1 for n in (rounds, tuning_rounds)), f"{rounds=}, {tuning_rounds=}: {whole}"
-assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}: {whole}"
-assert concentration > 0 and radius > 0, f"{concentration=}, {radius=}: expected above 0"
+assert all(n is None or n >= 1 for n in (rounds, local_iterations)), f"{rounds=}, {local_iterations=}: {whole}"
 
 # %%
-assert min(sparsity) >= 1 and sgd_steps >= 1, f"{sparsity=}, {sgd_steps=}: expected at least 1"
-assert min(l1_weights) >= 0, f"{l1_weights=}: expected each at least 0"
+assert min(*sparsity, sgd_steps, tuning_rounds) >= 1, f"{sparsity=}, {sgd_steps=}, {tuning_rounds=}: expected above 0"
 assert min(learning_rates + printed_rates) > 0, f"{learning_rates=}, {printed_rates=}: expected each above 0"
-assert level is None or level >= 0, f"{level=}: expected at least 0"
-assert 1 <= n_seeds <= 1000 and workers >= 1, f"{n_seeds=}, {workers=}: expected at least 1, and at most 1000 seeds"
-assert n_sweep_seeds is None or 1 <= n_sweep_seeds <= n_seeds, f"{n_sweep_seeds=}: expected 1 to {n_seeds=}"
+assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
 
 # %%
 from functools import partial
 
 import numpy as np
-from joblib import Parallel, delayed
 
 import fgmp
-from book import METHODS, claim, curve, dots, floor, images, name_lines, outwards, panels
+from book import METHODS, claim, curve, dots, each, floor, images, name_lines, outwards, panels
 
 # %%
 cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
 local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds or (80 if embedded else 1000)
-tuning_rounds, n_sweep_seeds = tuning_rounds or 40, n_sweep_seeds or n_seeds
-level = level if level is not None else 0.02 if embedded else 0.01
 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
@@ -101,7 +89,8 @@ data.train.check_cohort(cohort_size)
 pixels, classes = data.train.model_shape
 TAU, LAMBDA = sorted(sparsity)[len(sparsity) // 2], l1_weights[0]
 record_every = max(1, rounds // 40)
-step, coarse = (0.05, 0.1) if dataset == "digits" else (0.01, 0.01)  # on 400 images machines differ in the second digit
+step, coarse = (0.05, 0.1) if embedded else (0.01, 0.01)  # on 400 images machines differ in the second digit
+level = 0.02 if embedded else 0.01  # a difference of accuracies up to which two methods count as level
 
 # %% [markdown]
 # ## The clients
@@ -114,7 +103,6 @@ step, coarse = (0.05, 0.1) if dataset == "digits" else (0.01, 0.01)  # on 400 im
 clients = data.train.clients
 print(f"{dataset}: {len(clients)} training and {data.test.n_clients} test clients, {clients[0].n_samples} images each")
 print(f"images of {data.image_shape[0]} x {data.image_shape[1]} = {pixels} pixels, from 0 (paper) to 1 (ink)")
-print("a client is both in training and in test:", not set(data.train_writers).isdisjoint(data.test_writers))
 
 
 # %% [markdown]
@@ -177,7 +165,6 @@ def contestant(name, knob, learning_rate):
 result = fgmp.simulate(contestant("FedGradMP", TAU, 1.0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
 seen, unseen = (outwards(fgmp.metrics.accuracy(some, result.x), coarse) for some in (data.train, data.test))
 print(f"after 10 rounds: accuracy {seen} on training clients, {unseen} on unseen ones")
-print(f"nonzero weights: {len(result.support)} of {result.x.size}")
 
 
 # %% [markdown]
@@ -187,9 +174,8 @@ print(f"nonzero weights: {len(result.support)} of {result.x.size}")
 # method and every knob, on a seed that is not shown afterwards. It judges by the share of wrong training images at the
 # end. (With real writers, the tuning seed draws from the same pool of writers. One number per method is chosen there.)
 #
-# The candidates for `digits` end at 1, although still larger rates do a little better, as the dashed continuations in
-# the picture show: there a run depends on how a machine rounds, and the numbers of this notebook are compared on every
-# machine.
+# The candidates for `digits` end at 1, although still larger rates do a little better: there a run depends on how a
+# machine rounds, and the numbers of this notebook are compared on every machine.
 #
 # In least squares, FedGradMP needs no learning rate. Here it does, for its inner SGD. The library's default is
 # $1/L$, with $L$ an upper estimate of the curvature on the chosen pixels. That one runs as well, untuned.
@@ -215,28 +201,17 @@ others += [(name, weight) for name in ("FedMid", "FedDualAvg") for weight in l1_
 contestants = [*main.items(), *others]
 
 # %%
-found = Parallel(n_jobs=workers)(delayed(tuned)(name, knob, learning_rates) for name, knob in contestants)
+found = each(tuned, [(*who, learning_rates) for who in contestants])
 tunings = dict(zip(contestants, found, strict=True))
 untuned = tuned("FedGradMP", TAU, [None]).best.score
 rate = {who: tuning.best.parameters["learning_rate"] for who, tuning in tunings.items()}
 
 # %%
-beyond = [max(learning_rates) * factor for factor in (1, 5, 20)] if dataset == "digits" else []
-found = Parallel(n_jobs=workers)(delayed(tuned)(*who, beyond or [1.0]) for who in main.items())
-wider = dict(zip(main, found, strict=True))
-
-
-def scores(trials):
-    return [t.parameters["learning_rate"] for t in trials], [t.score for t in trials]
-
-
-# %%
 fig, axes = panels(2, width=4.6, height=3.4)
 for ax, names in zip(axes, (("FedGradMP", "FedIterHT"), ("FedAvg", "FedMid", "FedDualAvg")), strict=True):
     for name in names:
-        ax.plot(*scores(tunings[name, main[name]].trials), label="" if beyond else name, **METHODS[name])
-        if beyond:
-            ax.plot(*scores(wider[name].trials), label=name, **METHODS[name] | dict(linestyle="--", marker=""))
+        scores = [trial.score for trial in tunings[name, main[name]].trials]
+        ax.plot(learning_rates, scores, label=name, **METHODS[name])
     ax.set(xscale="log", xlabel="learning rate")
 floor(axes[0], untuned, "FedGradMP, 1/L", color=METHODS["FedGradMP"]["color"], linestyle=":")
 for ax, title in zip(axes, ("a fixed number of weights", "penalised, or dense"), strict=True):
@@ -253,20 +228,21 @@ for ax, title in zip(axes, ("a fixed number of weights", "penalised, or dense"),
 # the cohorts and the minibatches. For every method the same seeds.
 
 # %%
-def run(name, knob, seed):
+def run(name, knob, learning_rate, seed, rounds=rounds, every=record_every):
     split = digits(seed)
     measures = {"training": fgmp.accuracy_on(split.train), "unseen": fgmp.accuracy_on(split.test)}
-    options = dict(cohort_size=cohort_size, rng=seed, history=fgmp.History(record_every, measures))
-    return fgmp.simulate(contestant(name, knob, rate[name, knob]), split.train, rounds, **options)
+    options = dict(cohort_size=cohort_size, rng=seed, history=fgmp.History(every, measures))
+    return fgmp.simulate(contestant(name, knob, learning_rate), split.train, rounds, **options)
 
 
 # %%
-jobs = [(*who, seed) for seed in range(n_seeds) for who in contestants if seed < n_sweep_seeds or who in main.items()]
-runs = dict(zip(jobs, Parallel(n_jobs=workers)(delayed(run)(*job) for job in jobs), strict=True))
+jobs = [(who, seed) for seed in range(n_seeds) for who in contestants]
+found = each(run, [(*who, rate[who], seed) for who, seed in jobs])
+runs = {(*who, seed): result for (who, seed), result in zip(jobs, found, strict=True)}
 
 
 def curves(who, column):
-    return np.array([runs[*who, seed].history[column] for seed in range(n_seeds) if (*who, seed) in runs])
+    return np.array([runs[*who, seed].history[column] for seed in range(n_seeds)])
 
 
 def final(who, column):
@@ -282,16 +258,18 @@ rivals = [name for name in main if name != "FedGradMP"]
 bottom = np.floor(20 * min(final(("FedGradMP", tau), "unseen").min() for tau in sparsity)) / 20 - 0.05
 
 # %%
-fig, axes = panels(3, width=3.8)
-for ax, column in zip(axes, ("training", "unseen"), strict=False):
+fig, axes = panels(2, 2, width=4.3, height=2.9)
+for ax, column in zip(axes[:, 0], ("training", "unseen"), strict=True):
     for who in main.items():
         number, accuracies = curves(who, "round")[0], curves(who, column)
         curve(ax, number, accuracies, who[0], band=(50, 50), markevery=5, **METHODS[who[0]])
     ax.set(xlabel="round", title=f"{column} clients", ylim=(bottom, 1), ylabel="accuracy")
-dots(axes[2], margins("unseen"))
-axes[2].axvspan(-level, level, color="0.85", linewidth=0, zorder=0)
-axes[2].set(xlabel="accuracy of FedGradMP minus its", title="unseen clients, at the end")
-legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=5)
+dots(axes[0, 1], margins("unseen"))
+axes[0, 1].axvspan(-level, level, color="0.85", linewidth=0, zorder=0)
+axes[0, 1].set(xlabel="accuracy of FedGradMP minus its", title="unseen clients, at the end")
+axes[0, 1].locator_params(axis="x", nbins=4)
+axes[1, 1].axis("off")
+legend = axes[1, 1].legend(*axes[0, 0].get_legend_handles_labels(), loc="center")
 
 
 # %% [markdown]
@@ -306,17 +284,11 @@ legend = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper cen
 # rounds, and so does all that follows. So for `digits` the numbers of these two methods are printed as ranges that hold
 # on all machines that we tried.
 #
-# For each method and knob: how many weights of its models are not zero, and how much a client sends and receives in a
-# round.
+# For each method and knob: how many weights of its models are not zero.
 
 # %%
 def nonzeros(who):
     return np.median([len(runs[job].support) for job in runs if job[:2] == who])
-
-
-def kilobytes(who):
-    traffic = curves(who, "bytes_up")[:, -1] + curves(who, "bytes_down")[:, -1]
-    return np.median(traffic) / (1000 * rounds * cohort_size)
 
 
 # %% [markdown]
@@ -380,20 +352,14 @@ legend = fig.legend(*left.get_legend_handles_labels(), loc="outside right center
 # each point is one sparsity or penalty.*
 #
 # Two questions about the right picture. First, at the same $\tau$: is FedGradMP ahead of FedIterHT, the other method
-# that fixes the number of nonzeros? The median difference of their accuracies, where up to `level` counts as none:
+# that fixes the number of nonzeros?
 
 # %%
-def gap(first, second, column="unseen"):
-    return np.array([a - b for a, b in zip(final(first, column), final(second, column), strict=False)])
+def gap(first, second):
+    return final(first, "unseen") - final(second, "unseen")
 
 
 against = {tau: gap(("FedGradMP", tau), ("FedIterHT", tau)) for tau in sorted(sparsity)}
-for tau, gaps in against.items():
-    middle = np.median(gaps)
-    verdict = "ahead" if middle > level else "behind" if middle < -level else "level"
-    print(f"tau = {tau:3}: FedGradMP is {verdict} on unseen clients (seeds: {len(gaps)})")
-
-# %%
 claim("fig6-same-sparsity",
     f"{dataset}: FedGradMP minus FedIterHT at tau = {TAU}, accuracy on unseen clients (paired)",
     shown(against[TAU]), against[TAU] > level, source="ours, Figure 6", expected=f"above {level}", within=step,
@@ -409,7 +375,7 @@ claim("fig6-same-sparsity",
 dense = ("FedAvg", None)
 for tau in sorted(sparsity):
     sparse = ("FedGradMP", tau)
-    share, wire = nonzeros(sparse) / nonzeros(dense), kilobytes(sparse) / kilobytes(dense)
+    share, wire = nonzeros(sparse) / nonzeros(dense), traffic(sparse)[-1] / traffic(dense)[-1]
     print(f"tau = {tau:3}: accuracy {outwards(np.median(gap(dense, sparse)), step)} below FedAvg, ", end="")
     print(f"{share:.0%} of its weights, {wire:.0%} of its bytes a round")
 
@@ -433,26 +399,17 @@ claim("fig6-dense", f"{dataset}: FedAvg minus FedGradMP with tau = {TAU}, accura
 
 # %%
 decide_rounds = 40 if embedded else rounds
-
-
-def outcome(name, learning_rate, seed):
-    split = digits(seed)
-    measure = {"unseen": fgmp.accuracy_on(split.test)}
-    options = dict(cohort_size=cohort_size, rng=seed, history=fgmp.History(decide_rounds // 20, measure))
-    method = contestant(name, main[name], learning_rate)
-    return fgmp.simulate(method, split.train, decide_rounds, **options).history["unseen"]
-
-
-# %%
 few = range(min(n_seeds, 3))
 candidates = {name: sorted({*printed_rates, rate[name, main[name]]}) for name in rivals}
 candidates["FedGradMP"] = [rate["FedGradMP", TAU]]
-jobs = [(name, r, seed) for name, rates in candidates.items() for r in rates for seed in few]
-outcomes = dict(zip(jobs, Parallel(n_jobs=workers)(delayed(outcome)(*job) for job in jobs), strict=True))
+jobs = [(name, main[name], r, seed) for name, rates in candidates.items() for r in rates for seed in few]
+decided = each(run, [(*job, decide_rounds, decide_rounds // 20) for job in jobs])
+outcomes = dict(zip(jobs, decided, strict=True))
 
 
 def at_end(name, learning_rate):
-    return np.array([outcomes[name, learning_rate, seed][-5:].mean() for seed in few])
+    found = [outcomes[name, main[name], learning_rate, seed].history["unseen"] for seed in few]
+    return np.array([accuracy[-5:].mean() for accuracy in found])
 
 
 ours = at_end("FedGradMP", rate["FedGradMP", TAU])
@@ -545,7 +502,7 @@ drawn = images(models, [str(i) for i in range(classes)] * len(rows), columns=cla
 #
 # All three are faster with `n_seeds: 3`, and the numbers below are of three seeds of the 8 x 8 digits.
 #
-# 1. **`sparsity: 64`.** Every pixel may be used. Does FedGradMP reach dense FedAvg, and what does it send?
+# 1. **`sparsity: [64]`.** Every pixel may be used. Does FedGradMP reach dense FedAvg, and what does it send?
 #
 #    <details><summary>What comes out</summary>
 #

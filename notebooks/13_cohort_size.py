@@ -43,36 +43,30 @@ rounds = 12  # T, rounds of communication
 residual_rounds = 6  # the last error is the root-mean-square over so many rounds at the end
 reached = 1.0e-10  # relative error that a noiseless run has to reach
 n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches
-first_seed = 1000  # the seeds count up from here
-n_jobs = 2  # processes that share the work
 
 # %%
-from book import as_list
-
-Ls, ns = as_list(cohort_size), as_list(n_features)
-assert n_clients >= 2 and n_jobs >= 1, f"{n_clients=}, {n_jobs=}: expected at least 2 and 1"
+Ls, ns = cohort_size, n_features
+assert n_clients >= 2, f"{n_clients=}: expected at least 2"
 assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
 assert min(Ls) >= 1 and max(Ls) <= n_clients, f"{cohort_size=}: expected each 1 to {n_clients=}"
-assert sparsity >= 1 and alpha >= 0, f"{sparsity=}, {alpha=}: expected at least 1 and 0"
-assert ns == sorted(set(ns)) and min(ns) >= sparsity, f"{n_features=}: expected increasing, each at least {sparsity=}"
+assert ns == sorted(set(ns)), f"{n_features=}: expected increasing"
+assert 1 <= sparsity <= min(ns), f"{sparsity=}: expected 1 to the least of {n_features=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert local_iterations >= 1, f"{local_iterations=}: expected at least 1"
-assert slow_local_iterations >= 1, f"{slow_local_iterations=}: expected at least 1"
-assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert min(local_iterations, slow_local_iterations) >= 1, (
+    f"{local_iterations=}, {slow_local_iterations=}: expected each at least 1"
+)
 assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
 assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
-assert n_seeds >= 5 and first_seed >= 0, f"{n_seeds=}, {first_seed=}: expected at least 5 and 0"
+assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
-from joblib import Parallel, delayed
 
 import fgmp
-from book import claim, curve, gradation, listed, panels
+from book import claim, curve, each, falls, gradation, listed, panels, with_interval
 from fgmp.rounds import Streams
 
-seeds = range(first_seed, first_seed + n_seeds)
+seeds = range(1000, 1000 + n_seeds)
 
 
 # %% [markdown]
@@ -96,9 +90,8 @@ seeds = range(first_seed, first_seed + n_seeds)
 
 # %%
 def federation(n, seed, noise_variance=0.0):
-    sizes = dict(n_clients=n_clients, n_samples=n_samples, n_features=n, sparsity=sparsity)
     spread = dict(heterogeneity=alpha, variance_decay=variance_decay, noise_variance=noise_variance)
-    return fgmp.make_sparse_regression(**sizes, **spread, rng=seed)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n, sparsity, **spread, rng=seed)
 
 
 # %%
@@ -110,7 +103,7 @@ def errors_of(fed, L, seed, K=local_iterations, T=rounds):
 
 # %%
 for L in (Ls[0], Ls[-1]):
-    errors = errors_of(federation(ns[-1], first_seed), L, first_seed, T=5)
+    errors = errors_of(federation(ns[-1], seeds[0]), L, seeds[0], T=5)
     print(f"L = {L:<3}", ", ".join(f"{error:.3g}" if error > reached else f"below {reached:g}" for error in errors))
 
 
@@ -143,7 +136,7 @@ def experiment(n, seed):
 
 
 # %%
-outcomes = Parallel(n_jobs)(delayed(experiment)(n, seed) for n in ns for seed in seeds)
+outcomes = each(experiment, [(n, seed) for n in ns for seed in seeds])
 errors = np.reshape([curves for curves, _ in outcomes], (len(ns), n_seeds, 2, len(Ls), rounds + 1))
 runs = dict(zip(("without noise", "with noise"), np.moveaxis(errors, 2, 0), strict=True))  # [n, seed, L, round]
 floors = np.reshape([found for _, found in outcomes], (len(ns), n_seeds, len(Ls)))
@@ -157,8 +150,7 @@ for column, (case, errors) in zip(axes.T, runs.items(), strict=True):
         ax.set(yscale="log", title=f"n = {n}, {case}")
 fig.supxlabel("round")
 fig.supylabel("relative error")
-fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
-plt.show()
+_ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 
 
 # %% [markdown]
@@ -189,7 +181,7 @@ def rounds_until(hit):
 residual = np.sqrt(np.mean(runs["with noise"][..., -residual_rounds:] ** 2, axis=-1))  # [n, seed, L]
 targets = {"without noise": reached, "with noise": 2 * residual.max(axis=-1)[..., None, None]}
 needed = {case: rounds_until(errors <= targets[case]) for case, errors in runs.items()}
-slow = rounds_until(np.array(Parallel(n_jobs)(delayed(slow_errors)(seed) for seed in seeds)) <= reached)
+slow = rounds_until(np.array(each(slow_errors, zip(seeds))) <= reached)
 
 # %% [markdown]
 # As in notebook 12, the bootstrap over the seeds gives each mean a 95 % interval, and a *trend* is the slope of a
@@ -198,34 +190,15 @@ slow = rounds_until(np.array(Parallel(n_jobs)(delayed(slow_errors)(seed) for see
 # above ("no"), and otherwise the data do not decide.
 
 # %%
-draws = np.random.default_rng(0).integers(n_seeds, size=(9999, n_seeds))
-
-
-def with_interval(values):
-    ends = np.percentile(values[draws].mean(axis=1), (2.5, 97.5), axis=0)
-    return np.round([values.mean(axis=0), *ends], 9)  # a mean of zero is zero, without rounding errors
-
-
-# %%
-def per_doubling(values):
-    return with_interval(np.polyfit(np.log2(Ls), values.T, 1)[0])
-
-
-# %%
-def answer(mean, low, high):
-    return "yes" if high < 0 else "no" if low > 0 else "undecided"
-
-
-# %%
 shown = {f"n = {n}, {case}": count for case, counts in needed.items() for n, count in zip(ns, counts, strict=True)}
 shown[f"n = {ns[0]}, without noise, K = {slow_local_iterations}"] = slow
 fig, ax = panels(width=6.8, height=3.2)
-for (name, counts), style in zip(shown.items(), gradation(len(shown)), strict=True):
+for number, (name, counts) in enumerate(shown.items()):  # a colour for each n, a dash for each case
     mean, low, high = with_interval(counts)
-    ax.errorbar(Ls, mean, (mean - low, high - mean), label=name, capsize=3, **style)
+    look = dict(linestyle=("-", "--", ":")[number // len(ns)], **gradation(len(ns))[number % len(ns)])
+    ax.errorbar(Ls, mean, (mean - low, high - mean), label=name, capsize=3, **look)
 ax.set(xlabel="cohort size L", ylabel="rounds until reached", xticks=Ls, ylim=(0, None))
-fig.legend(loc="outside right center")
-plt.show()
+_ = fig.legend(loc="outside right center")
 
 
 # %% [markdown]
@@ -233,16 +206,17 @@ plt.show()
 
 # %%
 def in_words(mean, low, high):
-    return f"{answer(mean, low, high)}, {mean:+.3g} rounds per doubling of L ({low:+.3g} to {high:+.3g})"
+    return f"{falls(mean, low, high)}, {mean:+.3g} rounds per doubling of L ({low:+.3g} to {high:+.3g})"
 
 
 # %%
-trends = {f"n{n}": {case: per_doubling(counts[row]) for case, counts in needed.items()} for row, n in enumerate(ns)}
-trends["slow"] = {"without noise": per_doubling(slow)}
+trends = {f"n{n}": {case: counts[row] for case, counts in needed.items()} for row, n in enumerate(ns)}
+trends["slow"] = {"without noise": slow}
 words = {f"n{n}": f"n={n}, K={local_iterations}" for n in ns} | {"slow": f"n={ns[0]}, K={slow_local_iterations}"}
 setting = f"N={n_clients}, tau={sparsity}, b={batch_size}, alpha={alpha:g}"
-for name, found in trends.items():
-    answers = [answer(*trend) for trend in found.values()]
+for name, counts in trends.items():
+    found = {case: with_interval(values, per_doubling_of=Ls) for case, values in counts.items()}
+    answers = [falls(*trend) for trend in found.values()]
     decided = "undecided" if set(answers) == {"undecided"} else [one == "yes" for one in answers]
     claim(f"fig11-faster-{name}",
         f"{words[name]}, {setting}, L from {Ls[0]} to {Ls[-1]}: larger cohorts need fewer rounds (95 % interval of the "
@@ -277,8 +251,7 @@ for ax, n, (mean, low, high), known in zip(axes[0], ns, map(with_interval, resid
     ax.plot(Ls, mean[0] * np.sqrt(Ls[0] / np.array(Ls)), label=r"$1/\sqrt{L}$ from the first point", linestyle="-.")
     ax.set(xlabel="cohort size L", title=f"n = {n}, with noise", xticks=Ls)
 axes[0, 0].set(ylabel="last relative error", ylim=(0, None))
-fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
-plt.show()
+_ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 
 # %% [markdown]
 # *Means over the seeds; bars are 95 % intervals.*
@@ -290,10 +263,10 @@ plt.show()
 
 # %%
 for row, n in enumerate(ns):
-    mean, low, high = 100 * (2 ** per_doubling(np.log2(residual[row])) - 1)
+    mean, low, high = 100 * (2 ** with_interval(np.log2(residual[row]), per_doubling_of=Ls) - 1)
     change = np.log(residual[row, :, -1] / residual[row, :, 0])
     ratio = np.exp(with_interval(change))
-    grows = {"yes": "no", "no": "yes"}.get(answer(mean, low, high), "undecided")
+    grows = {"yes": "no", "no": "yes"}.get(falls(mean, low, high), "undecided")
     claim(f"fig11-residual-n{n}",
         f"n={n}, noise variance {noise_variance:g}, K={local_iterations}, {setting}: the last error grows with the "
         "cohort size (95 % interval of the trend, bootstrap over seeds)",
@@ -340,7 +313,7 @@ for n, errors in zip(ns, runs["with noise"][..., -residual_rounds:], strict=True
 #
 # ## Predict, then change
 #
-# All three are fast with `n_features: 50`, and the numbers below are of that dimension.
+# All three are fast with `n_features: [50]`, and the numbers below are of that dimension.
 #
 # 1. **`cohort_size: [10, 50]`.** Fifty are all clients. Does the last error go on falling to the full federation, and
 #    is it near $1/\sqrt{5} = 0.45$ of that of ten?

@@ -47,51 +47,37 @@ dataset = "digits"  # for the last experiment; `fgmp data fetch` gets the second
 digits_rounds = 80  # rounds there
 digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit
 digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method
-workers = 2  # processes that share the work
 
 # %%
-from book import as_list
-
-samples, sparsities, client_counts, heterogeneity = map(as_list, (samples, sparsities, client_counts, heterogeneity))
-digits_sparsity, digits_rates = as_list(digits_sparsity), as_list(digits_rates)
 assert n_features >= max(sparsities), f"{n_features=}: expected at least {max(sparsities)=}"
-assert min(n_clients, workers) >= 1, f"{n_clients=}, {workers=}: expected each at least 1"
 assert samples == sorted(set(samples)) and min(samples) >= 1, f"{samples=}: expected increasing, each at least 1"
-assert sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing"
-assert min(sparsities) >= 1, f"{sparsities=}: expected each at least 1"
-assert min(client_counts) >= 1, f"{client_counts=}: expected each at least 1"
-assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
+assert 1 <= sparsities[0] and sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing, from 1 on"
+assert min(n_clients, *client_counts) >= 1, f"{n_clients=}, {client_counts=}: expected each at least 1"
 assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
+assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
 assert len(few_sizes) == 4 and min(few_sizes) >= 1, f"{few_sizes=}: expected four values, each at least 1"
 assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
 assert dataset in ("digits", "mnist-writers"), f"{dataset=}: expected 'digits' or 'mnist-writers'"
 assert digits_rounds >= 2, f"{digits_rounds=}: expected at least 2"
-assert min(digits_sparsity) >= 1, f"{digits_sparsity=}: expected each at least 1"
-assert min(digits_rates) > 0, f"{digits_rates=}: expected each above 0"
 
 # %%
 import warnings
 from functools import partial
 from itertools import product
 
-import matplotlib.pyplot as plt
 import numpy as np
-from joblib import Parallel, delayed
 from sklearn.linear_model import OrthogonalMatchingPursuit
 
 import fgmp
 from fgmp.methods.support_solvers import LocalSteps
-from book import FOREST, METHODS, WINE, claim, curve, listed, name_lines, outwards, panels
+from book import FOREST, METHODS, WINE, claim, curve, each, listed, name_lines, outwards, panels
+from book import passes_half, pooled_error
 
 few_clients, few_samples, few_features, few_sparsity = few_sizes
 recovered, rounds = 1e-6, 10  # relative error that counts as exact recovery, and rounds that a method may take
 
 
 # %%
-def each(function, jobs):
-    return list(Parallel(n_jobs=workers, batch_size=8)(delayed(function)(*job) for job in jobs))
-
-
 def few(alpha, seed):
     options = dict(heterogeneity=alpha, variance_decay=variance_decay, rng=seed)
     return fgmp.make_sparse_regression(*few_sizes, **options)
@@ -120,18 +106,18 @@ def seen(fed):
 
 
 # %%
-fig, axes = panels(4, len(heterogeneity), width=2.7, height=2.2, sharex=True, squeeze=False)
+fig, axes = panels(2, len(heterogeneity), width=4.2, height=2.2, sharex=True, squeeze=False)
 for row, alpha in zip(axes, heterogeneity, strict=True):
     fed = few(alpha, 0)
     views, true = seen(fed), np.flatnonzero(fed.truth)
-    for ax, place in zip(row, (0, 1, 2, -1), strict=True):
-        ax.plot(views[place], color="0.6", linewidth=0.5)
+    for ax, place in zip(row, (0, -1), strict=True):
+        ax.plot(views[place], color="0.5", linewidth=0.5)
         ax.plot(true, views[place][true], ".", color="k", markersize=6, label="the gradient there")
         ax.vlines(true, 0, fed.truth[true], color=WINE, linewidth=2.5, label="what is missing")
-        ax.set_title(f"client {place + 1}" if place >= 0 else f"sum of all {few_clients}")
+        ax.set_title("client 1" if place == 0 else f"sum of all {few_clients}")
     row[0].set_ylabel(f"alpha = {alpha:g}")
-legend = fig.legend(*ax.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-plt.show()
+fig.supxlabel("feature"), fig.supylabel("value")
+legend = fig.legend(*ax.get_legend_handles_labels(), loc="outside upper center", ncols=2)
 
 
 # %% [markdown]
@@ -283,7 +269,6 @@ def maps(shares, across, label):
 
 # %% tags=["headline"]
 maps(by_sparsity, sparsities, "sparsity")
-plt.show()
 
 # %% [markdown]
 # *The share of seeds with exact recovery; the white line is at 50 %.* The scales of both axes are not even.
@@ -294,8 +279,6 @@ plt.show()
 
 # %%
 maps(by_clients, client_counts, "clients")
-plt.show()
-
 
 # %% [markdown]
 # FedGradMP does not gain: more clients cannot help one that fails. With a shared support, and with all data in one
@@ -305,16 +288,8 @@ plt.show()
 # the success passes 50 % (between two cells by interpolation on the logarithm), and divide.
 
 # %%
-def passes_half(hits):
-    above = np.flatnonzero(hits >= 0.5)
-    if not above.size or above[0] == 0:
-        return np.nan  # outside of the grid
-    i, logs = above[0], np.log(samples)
-    return np.exp(np.interp(0.5, hits[i - 1 : i + 1], logs[i - 1 : i + 1]))
-
-
-# %%
-contours = np.concatenate([np.apply_along_axis(passes_half, 1, table) for table in (by_sparsity, by_clients)], axis=1)
+tables = np.concatenate([by_sparsity, by_clients], axis=2)
+contours = np.apply_along_axis(passes_half, 1, tables, samples)
 for way, name in (("SharedSupportGradMP", "ours-contour"), ("4 tau sent", "ours-contour-4tau")):
     measured = contours[..., list(WAYS).index(way)] / contours[..., list(WAYS).index("pooled GradMP")]
     measured = measured[~np.isnan(measured)]
@@ -372,21 +347,14 @@ claim("ours-five-samples",
 # support, which no method can know.
 
 # %%
-def pooled_floor(fed):
-    client, true, x = fed.pooled().clients[0], np.flatnonzero(fed.truth), np.zeros(fed.n_features)
-    x[true] = np.linalg.lstsq(client.features[:, true], client.targets, rcond=None)[0]
-    return relative(x, fed)
-
-
-# %%
 def with_noise(m, seed):
     noisy = dict(heterogeneity=0.2, variance_decay=0.2, noise_variance=0.005, rng=seed)
     fed = fgmp.make_sparse_regression(noisy_sizes[0], m, noisy_sizes[1], 15, **noisy)
     result = fgmp.simulate(fgmp.FedGradMP(15, batch_size=min(50, m)), fed, 8, rng=0)
     runs = [result, fgmp.polish(result, fed), fgmp.simulate(shared(15), fed, 8, rng=0)]
     sent = [(run.history["bytes_up"] + run.history["bytes_down"])[-1] / 1e6 for run in runs]
-    right = set(result.support) == set(np.flatnonzero(fed.truth))
-    return [relative(run.x, fed) for run in runs] + [pooled_floor(fed), right] + sent
+    true = np.flatnonzero(fed.truth)
+    return [relative(run.x, fed) for run in runs] + [pooled_error(fed, true), set(result.support) == set(true)] + sent
 
 
 # %%
@@ -453,6 +421,7 @@ def classifier(name, tau, learning_rate):
     return getattr(fgmp, name)(local_iterations=2 * K, **step, **own)
 
 
+# %%
 def fitted(name, tau):
     train, half = deal(rng=1000).train, digits_rounds // 2
     history = fgmp.History(half, {"wrong": lambda x: 1 - fgmp.metrics.accuracy(train, x)})

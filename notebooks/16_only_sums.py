@@ -45,17 +45,11 @@ digits = "digits"  # the last experiment; `fgmp data fetch` gets the second
 digits_rounds = 60  # rounds of FedGradMP there
 digits_sparsity = [8, 16]  # tau there
 digits_rates = [0.2, 1.0]  # learning rates tried there
-workers = 2  # processes that share the work
 
 # %%
-from book import as_list
-
-heterogeneity, private_clients, epsilons = map(as_list, (heterogeneity, private_clients, epsilons))
-digits_sparsity, digits_rates = as_list(digits_sparsity), as_list(digits_rates)
-assert n_clients >= 2, f"{n_clients=}: expected at least 2"
 assert n_features >= 12 * sparsity, f"{n_features=}: expected at least {12 * sparsity=}"
 assert 2 <= sparsity <= 50, f"{sparsity=}: expected 2 to 50"
-assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
+assert n_clients >= 2, f"{n_clients=}: expected at least 2"
 assert min(n_samples, rounds) >= 1, f"{n_samples=}, {rounds=}: expected each at least 1"
 
 # %%
@@ -64,35 +58,27 @@ assert min(private_clients) >= 2, f"{private_clients=}: expected each at least 2
 assert epsilons == sorted(set(epsilons)) and min(epsilons) > 0, f"{epsilons=}: expected increasing, each above 0"
 assert digits in ("digits", "mnist-writers"), f"{digits=}: expected 'digits' or 'mnist-writers'"
 assert digits_rounds >= 10, f"{digits_rounds=}: expected at least 10"
-assert min(digits_sparsity) >= 1, f"{digits_sparsity=}: expected each at least 1"
-assert min(digits_rates) > 0, f"{digits_rates=}: expected each above 0"
-assert min(n_map_seeds, workers) >= 1, f"{n_map_seeds=}, {workers=}: expected each at least 1"
+assert min(*digits_sparsity, n_map_seeds) >= 1, f"{digits_sparsity=}, {n_map_seeds=}: expected each at least 1"
 
 # %%
 import warnings
 from itertools import product
 
-import matplotlib.pyplot as plt
 import numpy as np
-from joblib import Parallel, delayed
 
 import fgmp
 from fgmp import CountSketch, LargestEntries, SharedSupportGradMP
 from fgmp.methods.support_solvers import LocalSteps
-from book import BLUE, METHODS, PURPLE, claim, curve, dots, floor, name_lines, panels
+from book import BLUE, METHODS, PURPLE, claim, curve, each, floor, name_lines, panels, passes_half
 from fgmp.models import dense
 
 recovered = 1e-6  # relative error that counts as exact recovery
 
 
 # %%
-def each(function, jobs):
-    return list(Parallel(n_jobs=workers, batch_size=4)(delayed(function)(*job) for job in jobs))
-
-
-def data(alpha, seed, decay=variance_decay):
-    shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
-    return fgmp.make_sparse_regression(**shape, heterogeneity=alpha, variance_decay=decay, rng=seed)
+def data(alpha, seed):
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay)
+    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread, rng=seed)
 
 
 # %% [markdown]
@@ -130,14 +116,13 @@ def named(seed):
 
 
 # %%
-counts = np.swapaxes(each(named, [(seed,) for seed in range(n_seeds)]), 0, 1)
+counts = np.swapaxes(each(named, zip(range(n_seeds))), 0, 1)
 fig, ax = panels(width=6, height=3)
 styles = [dict(color="0.45", marker="D"), METHODS["SharedSupportGradMP"], dict(color=BLUE, marker="s")]
 for name, table, style in zip(ASKED, counts, styles, strict=True):
     curve(ax, range(1, 9), table, name, band=(25, 75), **style)
 ax.set(xlabel="questions", ylabel="missing atoms named so far", ylim=(0, None))
 name_lines(ax)
-plt.show()
 
 
 # %% [markdown]
@@ -208,15 +193,15 @@ WAYS = {
 
 
 # %%
-def recover(alpha, seed, method, decay=variance_decay):
-    """The rounds to exact recovery, and the bytes that a client sends in the first."""
-    run = fgmp.simulate(method, data(alpha, seed, decay), rounds, rng=seed, watch=fgmp.stop_at(recovered)).history
-    return run["round"][-1] if run["relative_error"][-1] <= recovered else np.inf, run["bytes_up"][1] / n_clients
+def recover(alpha, seed, method):
+    """The rounds to exact recovery."""
+    run = fgmp.simulate(method, data(alpha, seed), rounds, rng=seed, watch=fgmp.stop_at(recovered)).history
+    return run["round"][-1] if run["relative_error"][-1] <= recovered else np.inf
 
 
 # %%
 outcome = each(recover, [(*case, method) for case in cases for method, _ in WAYS.values()])
-taken, sent = np.moveaxis(np.reshape(outcome, (len(heterogeneity), n_seeds, len(WAYS), 2)), -1, 0)
+taken = np.reshape(outcome, (len(heterogeneity), n_seeds, len(WAYS)))
 print(f"exact, of {n_seeds} seeds, at alpha = {', '.join(f'{alpha:g}' for alpha in heterogeneity)}")
 for way, counts in zip(WAYS, np.isfinite(taken).sum(axis=1).T, strict=True):
     print(f"{way:28}" + ", ".join(map(str, counts)))
@@ -230,7 +215,6 @@ for ax, alpha, table in zip(axes[0], heterogeneity, taken, strict=True):
     ax.set(title=f"alpha = {alpha:g}", xlabel="round")
 axes[0, 0].set_ylabel("share of exact runs")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=9)
-plt.show()
 
 # %% [markdown]
 # *The share of the seeds on which a run has recovered the model exactly.* Compare full lines with dashed ones of the
@@ -247,30 +231,17 @@ claim("sums-five-samples",
     f"{heterogeneity}, p = {variance_decay:g}, from sums only",
     ", ".join(f"{row.sum()} of {row.size} seeds" for row in exact), exact, source="ours, SharedSupportGradMP",
     expected="every seed")
-sketch, lists = np.median(sent, axis=(0, 1))[[0, 2]] / 1e3
-print(f"a client sends {sketch:.3g} kB in the first round with sketches, {lists:.3g} kB with lists")
 
 # %% [markdown]
-# The price stands in the last line: a sketch is longer than a list of entries.
+# The price: a sketch of 420 numbers is longer than a list of 40 entries with their places.
 #
 # **Why lists do so much worse here than in 15.** In [15_phase_transition](15_phase_transition.ipynb) the first form of
 # this method ($2\tau$ entries, the largest kept) is exact on 13 of 20 seeds at $\alpha=1$, with the same 50 clients.
 # There the variance of the entries of client $i$ is $1/i^{0.2}$, here it is $1/i^{1.1}$. A client's gradient has the
 # size of its variance, so $p$ decides how many clients speak in the sum: as many as $(\sum v_i)^2/\sum v_i^2$ clients
-# of equal variance $v_i$.
-
-# %%
-first_form = SharedSupportGradMP(sparsity, LargestEntries(2 * sparsity), pruning="largest")
-for decay in (0.2, 1.1):
-    hits = [round_ < np.inf for round_, _ in each(recover, [(1.0, k, first_form, decay) for k in range(n_seeds)])]
-    v = np.arange(1.0, n_clients + 1) ** -decay
-    print(f"p = {decay:g}: the first form is exact on {sum(hits):2} of {n_seeds} seeds; ", end="")
-    print(f"{n_clients} clients speak like {v.sum() ** 2 / (v**2).sum():.2g} equal ones")
-
-# %% [markdown]
-# (One more than 13, because a run may take 20 rounds here and took ten there.) At $p = 1.1$ about ten clients of five
-# rows decide what the sum is, and the lists of ten are a poor vote. Sketches have the same ten clients to listen to,
-# but they ask them again.
+# of equal variance $v_i$. Of 50 clients that is 48 there, and 9.9 here. So about ten clients of five rows decide what
+# the sum is, and the lists of ten are a poor vote. Sketches have the same ten clients to listen to, but they ask them
+# again.
 #
 # ## The maps again
 #
@@ -294,33 +265,11 @@ def trial(alpha, N, tau, m, seed):
 
 
 # %%
-def passes_half(hit):
-    """Samples a client where the share of exact runs passes one half, between two cells by their logarithm."""
-    above = np.flatnonzero(hit >= 0.5)
-    if not above.size or above[0] == 0:
-        return np.nan  # outside of the grid
-    i, logs = above[0], np.log(samples)
-    return np.exp(np.interp(0.5, hit[i - 1 : i + 1], logs[i - 1 : i + 1]))
-
-
-# %%
 cells = [(alpha, *column, m, k) for alpha in (0, 1) for column in columns for m in samples for k in range(n_map_seeds)]
 shares = np.reshape(each(trial, cells), (2, len(columns), len(samples), n_map_seeds, 3)).mean(axis=3)
-contours = np.apply_along_axis(passes_half, 2, shares)
-
-# %%
+contours = np.apply_along_axis(passes_half, 2, shares, samples)
 ratios = (contours[..., :2] / contours[..., 2:]).reshape(-1, 2)
 crossing = {name: ratio[~np.isnan(ratio)] for name, ratio in zip(SKETCHES, ratios.T, strict=True)}
-fig, ax = panels(width=6, height=1.6)
-dots(ax, {name: ratio for name, ratio in crossing.items() if ratio.size}, digits=2)
-ax.axvline(1, color="0.35", linestyle=":")
-ax.set(xlabel="samples for half of the runs to be exact, over those of pooled GradMP")
-plt.show()
-
-# %% [markdown]
-# *Median and range over the columns; the samples at which half of the runs are exact lie between two cells, by
-# interpolation on the logarithm. The dotted line is pooled GradMP.* The default is level with it or better, because
-# elimination finds what GradMP drops; a sketch of half the gradient pays for it in samples.
 
 # %%
 for (words, ratio), name in zip(crossing.items(), ("sums-contour", "sums-contour-half"), strict=True):
@@ -330,7 +279,9 @@ for (words, ratio), name in zip(crossing.items(), ("sums-contour", "sums-contour
             expected="at least 12 of 14 columns")
 
 # %% [markdown]
-# Columns in which one of the two does not pass 50 % inside the grid are left out.
+# The contour is where half of the runs are exact, between two cells by interpolation on the logarithm; columns in which
+# one of the two does not pass 50 % inside the grid are left out. The default is level with pooled GradMP or better,
+# because elimination finds what GradMP drops; a sketch of half the gradient pays for it in samples.
 #
 # ## A round of secure sums, by hand
 #
@@ -381,7 +332,7 @@ def both_ways(seed):
 
 
 # %%
-errors, megabytes = np.moveaxis(each(both_ways, [(seed,) for seed in range(5)]), -1, 0)
+errors, megabytes = np.moveaxis(each(both_ways, zip(range(5))), -1, 0)
 print(f"megabytes in ten rounds: {megabytes[0, 0]:.2g} under masks, {megabytes[0, 1]:.2g} in the open")
 masked, plain = errors.T <= recovered
 claim("sums-secure",
@@ -444,7 +395,6 @@ for ax, N in zip(axes[0], private_clients, strict=True):
     ax.minorticks_off()
 axes[0, 0].set_ylabel("relative error")
 legend = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-plt.show()
 
 # %% [markdown]
 # *Median and range over three seeds, and one seed with 10000 clients.* A dozen clients are too few: up to epsilon of 2

@@ -44,7 +44,6 @@ assert 1 <= masked <= 30, f"{masked=}: expected 1 to 30"
 assert seed >= 0, f"{seed=}: expected at least 0"
 
 # %%
-import matplotlib.pyplot as plt
 import numpy as np
 import sklearn
 from sklearn.datasets import load_breast_cancer, load_diabetes
@@ -90,7 +89,6 @@ if hasattr(model, "cv_"):
     fig, ax = panels(width=5.4)
     model.cv_.plot(ax)
     ax.set(xlabel="features in the model", ylabel="log loss on rows held out", yscale="linear", xticks=range(0, 21, 5))
-    plt.show()
 
 # %% [markdown]
 # *Means over sites; a bar is the standard error over the sites.*
@@ -160,8 +158,7 @@ left.invert_yaxis()
 right.hlines(range(len(most)), low, high, color="0.4")
 right.scatter(model.coef_[0, most] * units, range(len(most)), c=filled, edgecolor="#0072B2", zorder=3)
 right.axvline(0, color="0.35", linestyle="--", linewidth=1.2)
-right.set(xlabel="log-odds of malignant\nper standard deviation")
-plt.show()
+_ = right.set(xlabel="log-odds of malignant\nper standard deviation")
 
 # %% [markdown]
 # *Filled: in the model. Lines: the middle 95 % of the resamples, where a measurement that was not taken counts as

@@ -4,12 +4,10 @@ import warnings
 
 from fgmp import AdviceWarning
 
-from .claims import as_list, claim, listed, outwards
+from .claims import *  # noqa: F403
 from .figures import *  # noqa: F403
-from .figures import __all__ as _figures
 from .figures import use_style
-
-__all__ = ["as_list", "claim", "listed", "outwards", *_figures]
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)
+warnings.filterwarnings("ignore", message="A worker stopped")  # one that grew is replaced, and no job is lost

@@ -1,39 +1,29 @@
-"""A claim: words, what was measured, whose statement it is, and the verdict."""
+"""A claim: words, what was measured, whose statement it is, and the verdict; and what notebooks measure with."""
 
+import json
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import numpy as np
 from IPython import get_ipython
 from IPython.display import publish_display_data
+from joblib import Parallel, cpu_count, delayed
+
+__all__ = ["as_list", "claim", "each", "falls", "listed", "outwards", "passes_half", "pooled_error", "with_interval"]
 
 # Wholly, at least half, less than half; then what has to be named.
-OURS = ("holds", "holds in part", "does not hold", "undecided")
 WORDS = {
     "paper": ("reproduced", "reproduced in part", "not reproduced", "undecided"),
     "errata": ("as printed", "as printed in part", "not as printed", "misprint", "gap in the proof", "statement false"),
-    "ours": OURS,
-    "check": OURS,
+    "ours": ("holds", "holds in part", "does not hold", "undecided"),
 }
+WORDS["check"] = WORDS["ours"]
 VERDICTS = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
 
 
-def claim(
-    id: str,
-    words: str,
-    measured,
-    holds,
-    *,
-    source: str,
-    expected,
-    unit="",
-    digits=3,
-    floor=None,
-    within=None,
-    keep=None,
-) -> None:
+def claim(id, words, measured, holds, *, source, expected, unit="", digits=3, floor=None, within=None, keep=None):
     """Show one line with the verdict; the whole record travels with it, as metadata of the output.
 
     `words` say what is claimed, in one line. `source` is "paper, " and the place of a finding that the authors state,
@@ -50,17 +40,13 @@ def claim(
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
         raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
     if not re.fullmatch(r"(paper|errata), .+|(ours|check)(, .+)?", source):
-        raise ValueError(
-            f"source of {id} is {source!r}; expected 'paper, ' or 'errata, ' with a place, 'ours' or 'check'"
-        )
+        raise ValueError(f"source of {id} is {source!r}; expected 'paper, ' or 'errata, ' + place, 'ours' or 'check'")
     measured = plain(measured)
     verdict = verdict_of(holds, WORDS[source.partition(",")[0]])
-    numbers = np.hstack(
-        [np.ravel(v) for v in measured.values()] if isinstance(measured, dict) else [np.ravel(measured)]
-    )
-    if not numbers.size or (
-        verdict in ("reproduced", "holds") and numbers.dtype.kind == "f" and np.isnan(numbers).any()
-    ):
+    parts = measured.values() if isinstance(measured, dict) else [measured]
+    numbers = np.hstack([np.ravel(part) for part in parts])
+    unknown = numbers.dtype.kind == "f" and np.isnan(numbers).any()
+    if not numbers.size or (unknown and verdict in ("reproduced", "holds")):
         raise ValueError(f"measured of {id} is {measured!r}; expected numbers, or another verdict than {verdict!r}")
     look = {"unit": f" {unit}" * bool(unit), "digits": digits, "floor": floor, "within": within}
     record = {"id": id, "statement": words, "source": source, "expected": expected, "verdict": verdict}
@@ -98,9 +84,8 @@ def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> 
         low, median, high = (show(int(end) if whole and end.is_integer() else end) for end in ends)
         inside = [f"{low} to {high}"] if within is None and low != high and not brief else []
         inside += [_seeds(values)] if seeds else []
-        return (
-            (median if within is None else outwards(values, within)) + unit + f" ({', '.join(inside)})" * bool(inside)
-        )
+        middle = median if within is None else outwards(values, within)
+        return middle + unit + f" ({', '.join(inside)})" * bool(inside)
 
     if isinstance(measured, str):
         return measured + unit
@@ -135,25 +120,50 @@ def as_list(value) -> list:
 
 def plain(value):
     """Numbers, texts, lists and dicts of Python in place of NumPy's."""
-    if isinstance(value, np.ndarray | np.generic):
-        return value.tolist()
-    if isinstance(value, Mapping):
-        return {str(name): plain(one) for name, one in value.items()}
-    return [plain(one) for one in value] if isinstance(value, list | tuple | range) else value
+    as_python = lambda one: one.tolist() if hasattr(one, "tolist") else list(one)  # noqa: E731
+    return json.loads(json.dumps(value, default=as_python))
 
 
 def written(value, digits: int = 17):
     """The value as JSON has it: numbers to so many significant digits, and those that are not finite as words."""
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
-    if isinstance(value, dict):
-        return {name: written(one, digits) for name, one in value.items()}
-    return [written(one, digits) for one in value] if isinstance(value, list) else value
+    look = {"parse_float": lambda text: float(f"{float(text):.{digits}g}"), "parse_constant": lambda t: str(float(t))}
+    return json.loads(json.dumps(value), **look)
 
 
-def totals(claims: Iterable[Mapping]) -> str:
+def totals(claims: Iterable[dict]) -> str:
     """How often each verdict was reached, in words."""
     counts = Counter(one["verdict"] for one in claims)
     several = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
     words = {verdict: several.get(verdict, verdict) if counts[verdict] > 1 else verdict for verdict in VERDICTS}
     return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]) or "none"
+
+
+def each(function, jobs) -> list:
+    """The function of each job, which is a tuple of arguments, in up to eight processes."""
+    return Parallel(min(cpu_count(), 8))(delayed(function)(*job) for job in jobs)
+
+
+def with_interval(values, per_doubling_of=None):
+    """Mean over the seeds and 95 % interval, by the bootstrap, of values or of their slopes against log2 of sizes."""
+    if per_doubling_of is not None:
+        values = np.polyfit(np.log2(per_doubling_of), values.T, 1)[0]
+    draws = np.random.default_rng(0).integers(len(values), size=(9999, len(values)))
+    ends = np.percentile(values[draws].mean(axis=1), (2.5, 97.5), axis=0)
+    return np.round([values.mean(axis=0), *ends], 9)  # a mean of zero is zero, without rounding errors
+
+
+def falls(mean, low, high):  # whether what has this interval is below zero
+    return "yes" if high < 0 else "no" if low > 0 else "undecided"
+
+
+def passes_half(shares, sizes):
+    """The size at which a share passes one half, between two by their logarithm; nan outside of the sizes."""
+    i, logs = int(np.argmax(shares >= 0.5)), np.log(sizes)
+    return np.exp(np.interp(0.5, shares[i - 1 : i + 1], logs[i - 1 : i + 1])) if i else np.nan
+
+
+def pooled_error(fed, support):
+    """The relative error of least squares on the rows of all clients, with the features of a support."""
+    whole, x = fed.pooled().clients[0], np.zeros(fed.n_features)
+    x[support] = np.linalg.lstsq(whole.columns(support), whole.targets, rcond=None)[0]
+    return np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth)

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
-from matplotlib.font_manager import FontProperties
 
 __all__ = ["BLUE", "FOREST", "GREEN", "METHODS", "PURPLE", "VERMILLION", "WINE", "BoundBesideError", "curve", "dots"]
-__all__ += ["floor", "gradation", "images", "ink", "name_lines", "panels", "use_style"]
+__all__ += ["draw_sphere", "floor", "gradation", "images", "ink", "name_lines", "panels", "use_style"]
 
 BLUE, GREEN, VERMILLION, PURPLE = "#0072B2", "#009E73", "#D55E00", "#CC79A7"
 # Of Okabe and Ito's, yellow, orange and sky blue are too pale for a line on white.
@@ -37,7 +36,6 @@ STYLE |= {"legend.frameon": False, "legend.fontsize": 9, "image.cmap": "gray"}
 
 
 def use_style() -> None:
-    """Set matplotlib's defaults to the project's style."""
     plt.rcParams.update(STYLE)
 
 
@@ -64,7 +62,7 @@ def curve(ax, x, runs, label: str, *, band=(0, 100), **style):
 def floor(ax, value: float, label: str, *, inside="", **style) -> None:
     """A horizontal line, as at the best value that any method could reach.
 
-    Its label is for the legend, or stands at its end `inside`: "left" or "right" (above it, or "... below"), "outside".
+    Its label is for the legend, or stands at its end `inside`: "left" or "right" (above it, or "... below").
     """
     look = {"color": "0.35", "linestyle": (0, (5, 3)), "linewidth": 1.2, "zorder": 2} | style
     ax.axhline(value, label=f"_{label}" if inside else label, **look)
@@ -72,8 +70,6 @@ def floor(ax, value: float, label: str, *, inside="", **style) -> None:
         end, _, side = inside.partition(" ")
         place, offset = (float(end != "left"), value), (-2 if end == "right" else 2, -2 if side else 1)
         words = dict(ha=end, va="top" if side else "bottom", fontsize=plt.rcParams["legend.fontsize"], color="0.25")
-        if end == "outside":
-            words |= dict(ha="left", va="center", annotation_clip=False)
         ax.annotate(label, place, offset, xycoords=ax.get_yaxis_transform(), textcoords="offset points", **words)
 
 
@@ -85,9 +81,8 @@ def dots(ax, runs, styles=METHODS, *, digits=0) -> None:
         ax.hlines(row, ends.min(), ends.max(), color=style["color"], linewidth=2, alpha=0.8)
         ax.plot(np.median(ends), row, **style | {"linestyle": "none"})
         if digits:
-            words = dict(textcoords="offset points", va="center", fontsize=plt.rcParams["legend.fontsize"])
-            words |= dict(xycoords=ax.get_yaxis_transform(), annotation_clip=False, color=ink(style["color"]))
-            ax.annotate(f"{np.median(ends):.{digits}g}", (1.0, row), (4, 0), **words)
+            words = dict(va="center", fontsize=STYLE["legend.fontsize"], color=ink(style["color"]))
+            ax.text(1.01, row, f"{np.median(ends):.{digits}g}", transform=ax.get_yaxis_transform(), **words)
     ax.set_yticks(range(len(runs)), list(map(str, runs)))
     ax.set_ylim(len(runs) - 0.5, -0.5)
 
@@ -97,32 +92,28 @@ def ink(colour) -> tuple[float, float, float]:
     return tuple(0.65 * part for part in to_rgb(colour))
 
 
-def name_lines(ax, places=None) -> None:
+def name_lines(ax) -> None:
     """Write the label of each line beside its right end, in its colour: for four lines or so, in place of a legend.
 
-    Call it last: it needs the scales and limits of the axes. `places` are other heights for the names, in their order.
+    Call it last: it needs the scales and limits of the axes.
     """
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [_right_end(ax, line) for line in lines]
-    if places is not None:
-        ends = [(x, float(ax.transData.transform((1, y))[1])) for (x, _), y in zip(ends, places, strict=True)]
-    size = FontProperties(size=plt.rcParams["legend.fontsize"]).get_size_in_points()
+    size = STYLE["legend.fontsize"]
     tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
-    words = dict(xycoords="axes fraction", textcoords="offset points", fontsize=size, annotation_clip=False)
+    words = dict(xycoords="axes fraction", textcoords="offset points", fontsize=size, va="center")
     for line, (x, _), y in zip(lines, ends, _spread_out([y for _, y in ends], tall), strict=True):
-        place = ax.transAxes.inverted().transform((x, y))
-        ax.annotate(str(line.get_label()), tuple(place), (6, 0), va="center", color=ink(line.get_color()), **words)
+        place, colour = ax.transAxes.inverted().transform((x, y)), ink(line.get_color())
+        ax.annotate(line.get_label(), tuple(place), (6, 0), color=colour, annotation_clip=False, **words)
 
 
 def _right_end(ax, line) -> tuple[float, float]:
     """Where a line ends on the right, or leaves the axes, in pixels."""
     ax.get_xlim(), ax.get_ylim()  # settles the limits
     with np.errstate(divide="ignore", invalid="ignore"):
-        x, y = line.get_transform().transform(np.column_stack([np.asarray(v, float) for v in line.get_data()])).T
-    room = 1e-3  # pixels
-    inside = (x >= ax.bbox.x0 - room) & (x <= ax.bbox.x1 + room) & (y >= ax.bbox.y0 - room) & (y <= ax.bbox.y1 + room)
-    last = np.flatnonzero(inside)[-1] if inside.any() else -1
-    return float(x[last]), float(y[last])
+        points = line.get_transform().transform(np.column_stack([np.asarray(v, float) for v in line.get_data()]))
+    inside = [point for point in points if ax.bbox.padded(1e-3).contains(*point)]
+    return tuple([*points, *inside][-1])
 
 
 def _spread_out(heights, tall):
@@ -145,14 +136,29 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     high, wide = np.shape(pictures[0])
     height = width * high / wide + (0.05 if rows else 0.3)
     figure, axes = panels(columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False)
-    for ax in axes.flat:
-        ax.axis("off")
-    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=False)):
+    for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=True)):
         ax.imshow(picture, **options)
+        ax.axis("off")
         ax.set_title("" if rows and number >= columns else title)
     for ax, name in zip(axes[:, 0], rows, strict=False):
         ax.text(-0.15, 0.5, name, transform=ax.transAxes, ha="right", va="center")
     return figure
+
+
+def draw_sphere(ax, rows, title) -> None:
+    """The curvature of a misfit with three features along all directions: its flat one, and the sparse circles."""
+    u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
+    sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
+    bend, flat = np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0), np.linalg.svd(rows)[2][-1]
+    ax.plot_surface(*sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1)
+    up, around, turn = np.arcsin(flat[2]) + 0.2, np.arctan2(flat[1], flat[0]) + 0.4, np.linspace(0, 2 * np.pi, 60)
+    eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
+    for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
+        circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
+        ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
+    ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
+    ax.view_init(np.degrees(up), np.degrees(around))
+    ax.set(title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$")
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,12 +170,12 @@ class BoundBesideError:
 
     measured: np.ndarray
     promised: np.ndarray
-    exact: float = 0.0
 
     @classmethod
     def of(cls, runs, exact=0.0):
         """From one pair for each seed: the errors of the run, and the bound in the same rounds."""
-        return cls(*np.moveaxis(np.array(list(runs), dtype=float), 1, 0), exact)
+        measured, promised = np.moveaxis(np.array(list(runs), dtype=float), 1, 0)
+        return cls(np.maximum(measured, exact), promised)
 
     @property
     def holds(self):
@@ -184,13 +190,13 @@ class BoundBesideError:
     @property
     def factors(self):
         """In the last round: the bound over the error of the zero model, and over that of the run."""
-        last, exact = self.promised[:, -1], np.maximum(self.measured[:, -1], self.exact)
-        return {"bound over zero model": last / self.measured[:, 0], "over squared error": last / exact}
+        first, last = self.promised[:, -1] / self.measured[:, [0, -1]].T
+        return {"bound over zero model": first, "over squared error": last}
 
     def draw(self, ax, title="") -> None:
         """Both against the rounds, medians and bands over all seeds, each line with its name."""
         steps = range(self.measured.shape[1])
         curve(ax, steps, self.promised, "bound", color="k", marker="s")
-        curve(ax, steps, np.maximum(self.measured, self.exact), "measured", **METHODS["FedGradMP"])
+        curve(ax, steps, self.measured, "measured", **METHODS["FedGradMP"])
         floor(ax, float(np.median(self.measured[:, 0])), "zero model")
         ax.set(yscale="log", xlabel="round", title=title)

@@ -10,7 +10,6 @@ import yaml
 from . import ledger, pairs
 from .claims import VERDICTS
 
-RESULTS = pairs.NOTEBOOKS / "results"
 VERDICT = re.compile(rf"^\[({'|'.join(VERDICTS)})\] ")
 
 
@@ -26,7 +25,7 @@ def keep(name: str, file: Path, build: Path) -> str:
         if cell.cell_type == "markdown":
             cell.source = re.sub(r"\]\((?!https?:|#)", "](../", cell.source).replace("](../results/", "](")
     cut(notebook, pairs.read(pairs.NOTEBOOKS / f"{name}.ipynb"), name, label, given)
-    nbformat.write(pairs.normalise(notebook), RESULTS / f"{name}-{label}.ipynb")
+    nbformat.write(pairs.normalise(notebook), ledger.RESULTS / f"{name}-{label}.ipynb")
     return f"kept {name}-{label}"
 
 
@@ -37,21 +36,13 @@ def seen(cell) -> list:
     return [text, *(dict(output["data"]) for output in outputs if "data" in output)]
 
 
-def caption(cell) -> str:
-    """The line under a figure, if a cell of text begins with one."""
-    first = cell.source.strip().partition("\n\n")[0] if cell is not None and cell.cell_type == "markdown" else ""
-    return first if re.match(r"\*[^*]", first) else ""
-
-
 def cut(notebook, usual, stem: str, label: str, given: dict) -> None:
     """Leave, in place, the cells with another output than usual and all claims, with their headings and captions."""
     usually = [(cell.source, seen(cell)) for cell in usual.cells if cell.cell_type == "code"]
     title = notebook.cells[0].source.partition("\n")[0].removesuffix(f" ({label})")
     values = ", ".join(f"`{name}: {value}`" for name, value in given.items())
-    words = (
-        f"This is another run of [{stem}](../{stem}.ipynb), with {values}. Here stand the cells whose output differs"
-    )
-    words += " from that notebook, and all verdicts; its words, and everything else, are there."
+    words = f"This is another run of [{stem}](../{stem}.ipynb), with {values}. Here stand the cells whose output "
+    words += "differs from that notebook, and all verdicts; its words, and everything else, are there."
     kept, heading = [nbformat.v4.new_markdown_cell(f"{title} ({label})\n\n{words}")], ""
     for cell, after in zip(notebook.cells, [*notebook.cells[1:], None], strict=True):
         claims_something = any(VERDICT.match(one.get("text/plain", "")) for one in seen(cell)[1:])
@@ -59,6 +50,8 @@ def cut(notebook, usual, stem: str, label: str, given: dict) -> None:
             heading = [heading, *re.findall(r"^## .+$", cell.source, flags=re.MULTILINE)][-1]
         elif any(seen(cell)) and ((cell.source, seen(cell)) not in usually or claims_something):
             kept += [nbformat.v4.new_markdown_cell(heading)] if heading else []
-            kept += [cell, *(nbformat.v4.new_markdown_cell(text) for text in [caption(after)] if text)]
+            text = after.source.strip() if after is not None and after.cell_type == "markdown" else ""
+            caption = re.findall(r"\A\*[^*].*?(?=\n\n|\Z)", text, flags=re.DOTALL)
+            kept += [cell, *map(nbformat.v4.new_markdown_cell, caption)]
             heading = ""
     notebook.cells = kept

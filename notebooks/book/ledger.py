@@ -49,7 +49,6 @@ def records(folder: Path = RESULTS) -> list[dict]:
 
 
 def link(one: dict) -> str:
-    """Where to see it."""
     number = ", ".join(filter(None, [one["notebook"].partition("_")[0], one["kept"]]))
     return f"[{number}](notebooks/{'results/' * bool(one['kept'])}{one['run']}.ipynb)"
 
@@ -82,8 +81,7 @@ def index(claims: list[dict]) -> str:
     """The first page: totals, then a row for each notebook and kept run with the names under each verdict."""
     text, runs_of = summary(claims), {}
     text += "\n| | reproduced, holds | in part | not | undecided | printed otherwise |\n|---|---|---|---|---|---|\n"
-    columns = [{words[place] for words in WORDS.values()} for place in range(3)]
-    columns += [{"undecided"}, {*WORDS["errata"][3:]}]
+    columns = [{words[at] for words in WORDS.values()} for at in range(3)] + [{"undecided"}, {*WORDS["errata"][3:]}]
     for one in claims:
         runs_of.setdefault(link(one), []).append(one)
     for where, members in runs_of.items():
@@ -93,7 +91,6 @@ def index(claims: list[dict]) -> str:
 
 
 def row(one: dict) -> str:
-    """One line of the details."""
     who, _, where = one["source"].partition(", ")
     where = where.removeprefix(group(one)).removeprefix(", ")
     cells = [one["id"], f"{who}, {where}" if where else who, one["statement"], str(one["expected"]), one["shown"]]
@@ -102,7 +99,6 @@ def row(one: dict) -> str:
 
 
 def page(claims: list[dict]) -> str:
-    """CLAIMS.md."""
     text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
     text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
     text += '"undecided", that the data do not decide, or that more seeds change the verdict. Kept runs have\n'

@@ -24,7 +24,6 @@ def find(name: str, folder: Path = NOTEBOOKS) -> Path:
 
 
 def read(path: Path) -> NotebookNode:
-    """A notebook."""
     return nbformat.read(path, as_version=4)
 
 

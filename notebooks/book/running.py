@@ -56,10 +56,8 @@ def run_all(tasks, jobs: int = 1, address: str | None = None) -> Iterator[str]:
     calls = [delayed(subprocess.run)(call, capture_output=True, text=True) for *_, call in tasks]
     if address:
         from distributed import Client
-    backend = (
-        {"backend": "dask", "wait_for_workers_timeout": 60} if address else {"backend": "threading", "n_jobs": jobs}
-    )
-    with Client(address) if address else nullcontext(), parallel_config(**backend):
+    dask, threads = {"backend": "dask", "wait_for_workers_timeout": 60}, {"backend": "threading", "n_jobs": jobs}
+    with Client(address) if address else nullcontext(), parallel_config(**(dask if address else threads)):
         done = Parallel(batch_size=1, return_as="generator")(calls)
         for (_, output, _, call), result in zip(tasks, done, strict=True):
             for _ in range(2):  # kernels that start at one moment may be given one port: the later dies at once
