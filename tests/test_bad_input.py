@@ -189,6 +189,12 @@ ESTIMATORS = {
     r"no bound with C=inf; a finite C gives them one": lambda: fit(
         CLASSIFIER, np.sign(AS[0][:, 0]), sparsity=1, C=np.inf, method="shared"
     ),
+    r"X contains NaN(.|\n)*It is in the columns \['u'\]; expected numbers": lambda: fit(
+        X=pd.DataFrame(changed(AS[0], (2, 3), np.nan), columns=list("xyzuv"))
+    ),
+    r"X has 5001 features; expected at most 5000": lambda: fit(sparsity="all", X=np.eye(8, 5001)),
+    r"over is 'sites'; expected one of 'groups', 'rows'": lambda: fit().bootstrap(over="sites"),
+    r"groups has one group; expected at least two": lambda: fit().bootstrap(2),
 }
 
 RUNS = {
