@@ -6,6 +6,8 @@ import pytest
 from scipy import sparse
 
 import fgmp
+import fgmp.datasets.digits
+import fgmp.metrics
 from fgmp.approximation import approx_tau
 from fgmp.shapes import Shape
 
@@ -84,6 +86,8 @@ FEDERATIONS = {
     r"noise_variance is -1; expected a finite number at least 0": lambda: fgmp.make_sparse_regression(
         noise_variance=-1, rng=0
     ),
+    r"dataset is 'mnist'; expected one of 'digits', 'mnist-wr": lambda: fgmp.datasets.digits.digits_by_writer("mnist"),
+    r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
 }
 
 METHODS = {

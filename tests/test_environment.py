@@ -1,13 +1,18 @@
 """The three files that name packages agree."""
 
 import importlib.metadata
+import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
+
+from fgmp.datasets import load_video
+from fgmp.datasets.writers import femnist_writers
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -55,3 +60,13 @@ def test_constraints_install_with_every_python_that_fgmp_allows():
         except importlib.metadata.PackageNotFoundError:  # not installed
             continue
         assert "3.11.0" in SpecifierSet(asked or ""), name
+
+
+@pytest.mark.parametrize(
+    "package, extra, call",
+    [("av", "video", lambda: load_video(__file__)), ("h5py", "femnist", lambda: femnist_writers([Path(__file__)]))],
+)
+def test_without_a_package_the_message_says_what_to_install(package, extra, call, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf'pip install "fgmp\[{extra}\]"'):
+        call()
