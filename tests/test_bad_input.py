@@ -48,6 +48,10 @@ def run(method=METHOD, fed=FED, rounds=1, **options):
     return fgmp.simulate(method, fed, rounds, **({"rng": 0} | options))
 
 
+def tune(grid=None, **options):
+    return fgmp.tune(lambda **rate: fgmp.FedAvg(**rate), grid or {"learning_rate": [0.1]}, FED, 1, **options)
+
+
 FEDERATIONS = {
     r"As has 3 .*; expected 2|ys has 2": lambda: arrays(ys=YS[:2]),
     r"As is an empty|As has no|at least one client": lambda: arrays([], []),
@@ -230,14 +234,20 @@ RUNS = {
     r"always is 5; expected an integer from 0 to 4 \(the last atom\)": lambda: run(
         fgmp.FedMid(selection=fgmp.PerOutput((0, 5)), l1_weight=0.1, **RATE)
     ),
-    r"workers is 0; expected": lambda: fgmp.tune(fgmp.FedAvg, {"learning_rate": [0.1]}, FED, 2, workers=0),
+    r"workers is 0; expected": lambda: tune(workers=0),
     r"watch has 3; expected watchers such as": lambda: run(watch=3),
     r"metrics has 1 for 'size'; expected a mapping of names to callables": lambda: fgmp.History(metrics={"size": 1}),
     r"grid is empty": lambda: fgmp.tune(fgmp.FedAvg, {}, FED, 1),
-    r"column is 'loss'; expected one of": lambda: fgmp.tune(
-        lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate), {"learning_rate": [0.1]}, FED, 1, column="loss"
-    ),
+    r"column is 'loss'; expected one of": lambda: tune(column="loss"),
     r"result is .*; expected": lambda: fgmp.polish(np.zeros(5), FED),
+    r"grid\['learning_rate'\] is '0.1'; expected a sequence": lambda: tune(grid={"learning_rate": "0.1"}),
+    r"held_out is 0; expected an integer from 1 to 2 .all clients but one.": lambda: tune(held_out=0),
+    r"held_out is 1.0; expected a share above 0 and below 1, or an int": lambda: tune(held_out=1.0),
+    r"held_out is True; expected a number of clients, a share of them, or their keys": lambda: tune(held_out=True),
+    r"held_out names 7; expected keys of the clients, such as 0": lambda: tune(held_out=[1, 7]),
+    r"held_out holds out 0 of 3 clients; expected some of positive weight": lambda: tune(held_out=[]),
+    r"held_out is 'Ulm'": lambda: tune(held_out=["Ulm"]),
+    r"metrics has 'held_out'": lambda: tune(held_out=1, history=fgmp.History(metrics={"held_out": np.sum})),
 }
 
 DOORS = {"a federation": FEDERATIONS, "a method or estimator": METHODS, "a fit": ESTIMATORS, "a run": RUNS}
