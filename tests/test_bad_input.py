@@ -23,6 +23,10 @@ def arrays(As=AS, ys=YS, *others, **options):
     return fgmp.Federation.from_arrays(As, ys, *others, **options)
 
 
+def labelled(y, loss="logistic", **options):
+    return fgmp.Federation.from_arrays(AS[:1], [y], loss, **options)
+
+
 def changed(array, place, value):
     array = np.array(array)
     array[place] = value
@@ -92,6 +96,14 @@ FEDERATIONS = {
     ),
     r"dataset is 'mnist'; expected one of 'digits', 'mnist-wr": lambda: fgmp.datasets.digits.digits_by_writer("mnist"),
     r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
+    r"ys hold 1 different labels; expected two": lambda: labelled(["a"] * 8),
+    r"ys hold labels of several kinds, .*; expected one kind": lambda: labelled(np.array(["a", 1] * 4, object)),
+    r"ys\[0\]\[1\] is a NoneType; expected a label in every row": lambda: labelled(np.array(["a", None] * 4, object)),
+    r"ys\[0\]\[1\] is nan; expected a label in every row": lambda: labelled(np.array(["a", np.nan] * 4, object)),
+    r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'": lambda: labelled(list("abababab"), labels=("a", "c")),
+    r"labels is .*; expected None, because the loss is": lambda: labelled(np.arange(8), "squared", labels=(0, 1)),
+    r"labels is None": lambda: FED.label([1.0]),
+    r"margin is 0.0; expected": lambda: fgmp.LogisticLoss(margin=0.0),
 }
 
 METHODS = {
