@@ -13,6 +13,7 @@ from packaging.utils import canonicalize_name
 
 from fgmp.datasets import load_video
 from fgmp.datasets.writers import femnist_writers
+from fgmp.flower import client_app
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -64,7 +65,11 @@ def test_constraints_install_with_every_python_that_fgmp_allows():
 
 @pytest.mark.parametrize(
     "package, extra, call",
-    [("av", "video", lambda: load_video(__file__)), ("h5py", "femnist", lambda: femnist_writers([Path(__file__)]))],
+    [
+        ("av", "video", lambda: load_video(__file__)),
+        ("h5py", "femnist", lambda: femnist_writers([Path(__file__)])),
+        ("flwr.app", "flower", lambda: client_app(print)),
+    ],
 )
 def test_without_a_package_the_message_says_what_to_install(package, extra, call, monkeypatch):
     monkeypatch.setitem(sys.modules, package, None)
