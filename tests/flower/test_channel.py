@@ -88,7 +88,8 @@ def test_noise_does_not_go_under_masks():
 
 def test_a_dictionary_travels_once_to_each_client_and_the_model_is_the_same():
     """But for rounding: in one process one product makes all A_i Psi."""
-    method = fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(80, 30, rng=1))
+    atoms = np.asfortranarray(fgmp.gaussian_dictionary(80, 30, rng=1).atoms)  # whose order in memory travels, too
+    method = fgmp.FedGradMP(3, dictionary=fgmp.Dictionary(atoms))
     channel = over(SQUARED)
     there, here = fgmp.simulate(method, channel, 3, rng=5), fgmp.simulate(method, SQUARED, 3, rng=5)
     np.testing.assert_allclose(there.x, here.x, rtol=1e-10)
