@@ -104,19 +104,6 @@ def test_rows_that_the_model_separates(method, noise, rounds, says):
     assert [text[-20:] for text in said(method, labelled(noise=noise), rounds)[0]] == says
 
 
-def test_the_best_model_is_the_one_recorded_then():
-    fed, method = labelled(sizes=(25,) * 8, noise=1.0, n_features=30), fgmp.FedGradMP(5, solver=fgmp.GradientDescent(3))
-    words, result = said(method, fed, 8)
-    objective, best = result.history["objective"], result.best
-    assert len(words) == 1 and "above" not in words[0]
-    assert best.round == objective.argmin() and 0 < best.round < 8
-    assert best.value == objective.min()
-    assert fed.objective(best.x) == pytest.approx(best.value)
-    np.testing.assert_array_equal(said(method, fed, best.round)[1].x, best.x)
-    np.testing.assert_array_equal(best.support, np.flatnonzero(best.x))
-    assert said(method, fed, 8, history=fgmp.History(every=8))[1].best.round == 8
-
-
 def runaway():
     """The objective far above that of zero, on a support that has a minimiser."""
     fed = labelled(noise=1.0)

@@ -1,9 +1,5 @@
 """The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
 
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -48,24 +44,6 @@ def test_workers_change_nothing(feds):
     one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
     assert [t.score for t in one.trials] == [t.score for t in two.trials]
     assert [t.parameters for t in one.trials] == [t.parameters for t in two.trials]
-
-
-ALONE = """
-import fgmp
-federation = fgmp.make_sparse_regression(3, 20, 60, 3, rng=0)
-make = lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate)
-print(fgmp.tune(make, {"learning_rate": [0.01, 0.1]}, federation, 2, workers=2).best.parameters)
-"""
-
-
-def test_where_joblib_starts_no_processes_this_one_does_all():
-    found = subprocess.run(
-        [sys.executable, "-c", ALONE],
-        env=os.environ | {"JOBLIB_MULTIPROCESSING": "0"},
-        capture_output=True,
-        text=True,
-    )
-    assert (found.stdout, found.returncode) == ("{'learning_rate': 0.1}\n", 0), found.stderr
 
 
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
