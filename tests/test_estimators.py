@@ -128,31 +128,6 @@ def linear(model, X):
     return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
 
 
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@pytest.mark.parametrize("method", ["fedgradmp", "shared"])
-@pytest.mark.parametrize("fit_intercept", [True, "per_group", False])
-@pytest.mark.parametrize("kind", [0, 2, 3], ids=["regression", "two classes", "three classes"])
-def test_origins_orders_and_names_do_not_matter(kind, fit_intercept, method):
-    if kind and fit_intercept == "per_group":
-        pytest.skip("a classifier has one intercept")
-    make = fgmp.FedGradMPClassifier if kind else fgmp.FedGradMPRegressor
-    (X, y, groups), rng = classification(kind) if kind else regression(), np.random.default_rng(1)
-    order, rows, names = rng.permutation(12), rng.permutation(len(y)), rng.permutation(list("abcdef"))
-    moved, levels = X.copy(), np.zeros(len(y))
-    if fit_intercept:
-        moved += rng.uniform(-100, 100, (6, 12))[groups if fit_intercept == "per_group" else 0]
-    if fit_intercept == "per_group":
-        levels = rng.uniform(-100, 100, 6)[groups]
-    options = dict(method=method, fit_intercept=fit_intercept)
-    model = make(4, **options).fit(X, y, groups)
-    other = make(4, **options).fit(moved[rows][:, order], (y if kind else y + levels)[rows], names[groups][rows])
-    expected = np.atleast_2d(model.coef_)[:, order]
-    np.testing.assert_allclose(np.atleast_2d(other.coef_), expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
-    if fit_intercept != "per_group":
-        scores = linear(model, X)
-        np.testing.assert_allclose(linear(other, moved[:, order]), scores, rtol=1e-5, atol=1e-6 * np.abs(scores).max())
-
-
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_all_features_are_the_dense_model(make):
     X, y, groups = DATA[make]()
