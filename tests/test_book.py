@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 
+import nbformat
 import numpy as np
 import pytest
 from figure_faults import contrast_to_white
@@ -145,6 +146,41 @@ def test_an_unknown_name_stops_before_anything_runs(toy, tmp_path):
     result = subprocess.run(command, cwd=pairs.NOTEBOOKS, capture_output=True, text=True)
     assert result.returncode and result.stderr.startswith("Error: 01_linear_convergence has no parameter alhpa; it has")
     assert not (tmp_path / "out").exists() and result.stderr.count("\n") == 1
+
+
+def test_a_notebook_that_ran_is_written_as_a_pair_with_its_records(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(pairs, "NOTEBOOKS", tmp_path)
+    monkeypatch.setattr(pairs, "pictures", lambda stem: {})
+    monkeypatch.setattr(ledger, "RESULTS", tmp_path)
+    (tmp_path / "jupytext.toml").write_bytes((ROOT / "notebooks" / "jupytext.toml").read_bytes())
+    out = tmp_path / "out" / "03_toy.ipynb"
+    assert list(running.run_all([(toy, out, {})])) == [""]
+    ledger.write("03_toy", pairs.read(out))
+    pairs.commit(out)
+    notebook = pairs.read(toy.with_suffix(".ipynb"))
+    assert toy.read_text().endswith(TOY) and [cell.id for cell in notebook.cells][:2] == ["cell-000", "cell-001"]
+    assert [output.metadata for output in notebook.cells[-1].outputs] == [{}, {}]
+    written = json.loads((tmp_path / "03_toy.json").read_text())
+    assert written["parameters"] == {"alpha": 1.0, "several": [1, 3]}
+    assert [one["statement"] for one in written["claims"]] == ["alpha is 1", "w"]
+
+
+def test_a_kept_run_holds_what_differs_and_all_claims():
+    text, code, output = nbformat.v4.new_markdown_cell, nbformat.v4.new_code_cell, nbformat.v4.new_output
+    shows = lambda source, **data: code(source, outputs=[output("display_data", data=data)])  # noqa: E731
+    same, verdict = shows("b", **{"text/plain": "1"}), shows("d", **{"text/plain": "[holds] toy: 1"})
+    usual, kept = (
+        nbformat.v4.new_notebook(
+            cells=[text("# Toy\n\nWords."), code("a"), text("## Same"), same, text("## Other")]
+            + [shows("c", **{"image/png": picture}), text("*The picture.*\n\nMore."), text("## End"), verdict]
+        )
+        for picture in "xy"
+    )
+    keeping.cut(kept, usual, "03_toy", "real", {"n": 2})
+    assert kept.cells[0].source.startswith(
+        "# Toy (real)\n\nThis is another run of [03_toy](../03_toy.ipynb), with `n: 2`."
+    )
+    assert [one.source for one in kept.cells[1:]] == ["## Other", "c", "*The picture.*", "## End", "d"]
 
 
 def test_a_bound_beside_errors_by_hand():
