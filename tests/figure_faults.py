@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.text import Text
@@ -36,36 +36,25 @@ def contrast_to_white(colour: object, alpha: float = 1.0) -> float:
     return float(1.05 / (linear @ [0.2126, 0.7152, 0.0722] + 0.05))
 
 
-def pale(ax: Axes) -> list[str]:
-    """Lines that one can hardly see on white."""
-    lines = [line for line in ax.get_lines() if line.get_visible()]
-    alphas = [
-        1.0 if line.get_linestyle() == "None" else line.get_alpha() or 1.0 for line in lines
-    ]  # points may overlap
-    pairs = zip(lines, alphas, strict=True)
-    seen = {line.get_label(): contrast_to_white(line.get_color(), alpha) for line, alpha in pairs}
-    return [f"the line {label!r} has a contrast of {value:.2g}" for label, value in seen.items() if value < PALEST]
-
-
 def faults(figure: Figure) -> list[str]:
     """Axes without labels, lines too pale for white, and text that is too small on a page."""
     found = []
-    for number, ax in enumerate(figure.axes):
-        if not ax.get_visible() or not ax.axison:
-            continue
+    for number, ax in enumerate(one for one in figure.axes if one.get_visible() and one.axison):
         where = f"axes {number} ({ax.get_title() or 'no title'}) of a figure {figure.get_figwidth():.1f} inches wide"
         if hasattr(ax, "_colorbar"):
-            if not (ax.get_xlabel() or ax.get_ylabel() or ax.get_title()):
-                found.append(f"{where}: the colour bar has no label")
+            bar = ax.get_xlabel() or ax.get_ylabel() or ax.get_title()
+            found += [] if bar else [f"{where}: the colour bar has no label"]
             continue
-        found += [f"{where}: {fault}" for fault in pale(ax)]
+        for line in ax.get_lines():
+            alpha = 1.0 if line.get_linestyle() == "None" else line.get_alpha() or 1.0  # points may overlap
+            if line.get_visible() and (contrast := contrast_to_white(line.get_color(), alpha)) < PALEST:
+                found.append(f"{where}: the line {line.get_label()!r} has a contrast of {contrast:.2g}")
         for name, shared in (("x", ax.get_shared_x_axes()), ("y", ax.get_shared_y_axes())):
-            axis = getattr(ax, f"{name}axis")
-            labels = [getattr(other, f"get_{name}label")() for other in shared.get_siblings(ax)]
+            several, axis = shared.get_siblings(ax), getattr(ax, f"{name}axis")
+            labels = [getattr(other, f"get_{name}label")() for other in several]
             labels.append(getattr(figure, f"get_sup{name}label")())
-            siblings = [getattr(other, f"{name}axis") for other in shared.get_siblings(ax)]
-            ticks = [tick.get_text() for sibling in siblings for tick in sibling.get_ticklabels() if tick.get_text()]
-            named = bool(ticks) and all(any(letter.isalpha() for letter in text) for text in ticks)
+            ticks = [tick.get_text() for one in several for tick in getattr(one, f"{name}axis").get_ticklabels()]
+            named = any(ticks) and all(re.search("[^\\W\\d_]", text) for text in ticks if text)
             if axis.get_visible() and len(axis.get_ticklocs()) and not any(labels) and not named:
                 found.append(f"{where}: the {name} axis has no label")
     scale = min(1.0, PAGE / figure.get_figwidth())

@@ -1,10 +1,12 @@
 """The best model of a run, and what a run says: once, with what to do, and only where it is so."""
 
+import re
 import warnings
 
 import numpy as np
 import pytest
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp.rounds import Step, Streams
@@ -35,42 +37,28 @@ def labelled(sizes=(40, 40, 40), noise=0.0, seed=0, n_features=6):
     return fgmp.Federation.from_arrays(As, ys, "logistic")
 
 
-def test_fewer_rows_than_three_tau_with_exact_clients():
-    fed = regression((30, 8, 5))
-    (word,), _ = said(fgmp.FedGradMP(3), fed)
-    assert "9 coefficients (3 tau and what always stays, or all), and 2 of 3 clients have no more than 9" in word
-    assert "SharedSupportGradMP" in word
-    (word,), _ = said(fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0)), regression((7, 40)))  # as many as columns
-    assert "7 coefficients" in word and "1 of 2 clients has" in word
-    assert said(fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0)), regression((8, 40)))[0] == []
-    for quiet in (
-        fgmp.FedGradMP(1),
-        fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)),
-        fgmp.SharedSupportGradMP(3),
-        fgmp.FedIterHT(learning_rate=0.01, sparsity=3),
-    ):
-        assert said(quiet, fed)[0] == []
-    (word,), _ = said(fgmp.FedGradMP(10), regression((11, 40)))  # 3 tau is 30, and there are 12
-    assert "12 coefficients" in word and "1 of 2 clients has" in word
+ALWAYS = fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0))
+FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
 
 
 @pytest.mark.parametrize(
-    "make",
+    "method, sizes, words",
     [
-        lambda batch: fgmp.FedGradMP(1, batch_size=batch),
-        lambda batch: fgmp.FedAvg(learning_rate=0.05, local_iterations=3, batch_size=batch),
-        lambda batch: fgmp.FedDualAvg(learning_rate=0.05, batch_size=batch, l1_weight=0.0),
+        (fgmp.FedGradMP(3), (30, 8, 5), r"9 coefficients .*, and 2 of 3 clients have no more than 9.*SharedSupportGra"),
+        (ALWAYS, (7, 40), "7 coefficients .* 1 of 2 clients has"),  # as many as columns
+        (ALWAYS, (8, 40), None),
+        (fgmp.FedGradMP(10), (11, 40), "12 coefficients .* 1 of 2 clients has"),  # 3 tau is 30, and there are 12
+        (fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)), (30, 8, 5), None),
+        (fgmp.SharedSupportGradMP(3), (30, 8, 5), None),
+        (fgmp.FedGradMP(1, batch_size=10), (30, 8, 20), "batch_size is 10, and 1 of 3 clients has fewer .* smallest 8"),
+        (fgmp.FedAvg(batch_size=10, **FIRST_ORDER), (30, 8, 20), "batch_size is 10, and 1 of 3 clients has fewer"),
+        (fgmp.FedAvg(batch_size=8, **FIRST_ORDER), (30, 8, 20), None),
     ],
 )
-def test_a_site_smaller_than_the_batch_uses_all_its_rows(make):
-    fed = regression((30, 8, 20))
-    words, result = said(make(10), fed)
-    assert len(words) == 1
-    assert "batch_size is 10, and 1 of 3 clients has fewer rows, the smallest 8" in words[0]
-    assert np.isfinite(result.x).all()
-    assert said(make(8), fed)[0] == []
-    with pytest.raises(ValueError, match="batch_size is 31; expected an integer from 1 to 30"):
-        fgmp.simulate(make(31), fed, 1)
+def test_sites_with_too_few_rows_for_what_they_solve_are_counted(method, sizes, words):
+    spoken, result = said(method, regression(sizes))
+    assert len(spoken) == (words is not None) and np.isfinite(result.x).all()
+    assert words is None or re.search(words, spoken[0])
 
 
 def test_a_run_that_ends_above_its_start_says_so():
@@ -79,7 +67,6 @@ def test_a_run_that_ends_above_its_start_says_so():
     objective = result.history["objective"]
     assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word
     assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word and "result.best" in word
-    assert fed.objective(result.x) == pytest.approx(objective[-1])
     assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []
 
 
@@ -89,10 +76,8 @@ def test_a_run_that_ends_above_its_start_says_so():
         ([1.0, 0.0, 0.11], True),
         ([1.0, 0.0, 0.09], False),
         ([1.0, 1.1], True),
-        ([1.0], False),
         ([1.0, 0.5, np.nan], True),
         ([1.0, np.inf], True),
-        ([1.0, 1e-30, 1e-29], False),
         ([1e-30, 1e-29], False),  # rounding after a warm start, against the zero model's
         ([np.nan, np.nan], False),
     ],
@@ -106,26 +91,17 @@ def test_a_run_that_gives_back_a_tenth_says_so(objective, says):
     assert bool(caught) == says
 
 
-def test_rows_that_the_model_separates():
-    method = fgmp.FedGradMP(2)
-    (word,), _ = said(method, labelled(), 10)
-    assert "a radius bounds them" in word
-    assert said(fgmp.FedGradMP(2, radius=3.0), labelled(), 10)[0] == []
-    assert said(method, labelled(noise=1.0), 10)[0] == []
-    assert said(method, labelled(), 0)[0] == []
-
-
-def test_the_best_model_is_the_one_recorded_then():
-    fed, method = labelled(sizes=(25,) * 8, noise=1.0, n_features=30), fgmp.FedGradMP(5, solver=fgmp.GradientDescent(3))
-    words, result = said(method, fed, 8)
-    objective, best = result.history["objective"], result.best
-    assert len(words) == 1 and "above" not in words[0]
-    assert best.round == objective.argmin() and 0 < best.round < 8
-    assert best.value == objective.min()
-    assert fed.objective(best.x) == pytest.approx(best.value)
-    np.testing.assert_array_equal(said(method, fed, best.round)[1].x, best.x)
-    np.testing.assert_array_equal(best.support, np.flatnonzero(best.x))
-    assert said(method, fed, 8, history=fgmp.History(every=8))[1].best.round == 8
+@pytest.mark.parametrize(
+    "method, noise, rounds, says",
+    [
+        (fgmp.FedGradMP(2), 0.0, 10, ["a radius bounds them"]),
+        (fgmp.FedGradMP(2, radius=3.0), 0.0, 10, []),
+        (fgmp.FedGradMP(2), 1.0, 10, []),
+        (fgmp.FedGradMP(2), 0.0, 0, []),
+    ],
+)
+def test_rows_that_the_model_separates(method, noise, rounds, says):
+    assert [text[-20:] for text in said(method, labelled(noise=noise), rounds)[0]] == says
 
 
 def runaway():
@@ -138,30 +114,18 @@ def runaway():
     return fed, result
 
 
-def minimum(fed):
-    from sklearn.linear_model import LogisticRegression
-
-    A, y = (np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets"))
-    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
-    return fed.objective(reference.coef_[0])
-
-
-def test_polish_comes_back_from_a_model_that_ran_away():
+def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_converge():
     fed, result = runaway()
     closed = fgmp.polish(result, fed)
-    assert closed.history["objective"][-1] == pytest.approx(minimum(fed), rel=1e-6)
+    A, y = (np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets"))
+    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
+    assert closed.history["objective"][-1] == pytest.approx(fed.objective(reference.coef_[0]), rel=1e-6)
     assert closed.best.round == closed.history["round"][-1] and closed.best.value == closed.history["objective"][-1]
     np.testing.assert_array_equal(closed.best.x, closed.x)
-
-
-def test_polish_says_where_it_did_not_converge():
-    fed, result = runaway()
     with pytest.warns(ConvergenceWarning, match=r"polish ended with NewtonOnSupport\(steps=2, ridge=0.0\) before"):
         fgmp.polish(result, fed, solver=fgmp.NewtonOnSupport(steps=2))
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0)
     for quiet in (fgmp.NewtonOnSupport(steps=5), fgmp.NewtonOnSupport(steps=5, ridge=0.1)):
         fgmp.polish(result, fed, solver=quiet)
-    with pytest.raises(ValueError, match="expected NewtonOnSupport\\(steps=5\\)"):
-        fgmp.polish(result, fed, solver=fgmp.NewtonOnSupport())
     fed = regression((30, 30))
     fgmp.polish(fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0), fed)  # exact at once

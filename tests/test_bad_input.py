@@ -6,6 +6,8 @@ import pytest
 from scipy import sparse
 
 import fgmp
+import fgmp.datasets.digits
+import fgmp.metrics
 from fgmp.selection import Overall
 
 rng = np.random.default_rng(0)
@@ -20,6 +22,10 @@ RATE = {"learning_rate": 0.1}
 
 def arrays(As=AS, ys=YS, *others, **options):
     return fgmp.Federation.from_arrays(As, ys, *others, **options)
+
+
+def labelled(y, loss="logistic", **options):
+    return fgmp.Federation.from_arrays(AS[:1], [y], loss, **options)
 
 
 def changed(array, place, value):
@@ -45,6 +51,10 @@ CLASSIFIER, TWO_SITES = fgmp.FedGradMPClassifier, [0, 1] * 4
 
 def run(method=METHOD, fed=FED, rounds=1, **options):
     return fgmp.simulate(method, fed, rounds, **({"rng": 0} | options))
+
+
+def tune(grid=None, **options):
+    return fgmp.tune(lambda **rate: fgmp.FedAvg(**rate), grid or {"learning_rate": [0.1]}, FED, 1, **options)
 
 
 FEDERATIONS = {
@@ -80,6 +90,19 @@ FEDERATIONS = {
     ),
     r"column 'age'|age": lambda: fgmp.Federation.from_frame(frame(age=list("abcd")), site="site", target="y"),
     r"sparsity is 11; expected an integer .*10": lambda: fgmp.make_sparse_regression(n_features=10, sparsity=11, rng=0),
+    r"noise_variance is -1; expected a finite number at least 0": lambda: fgmp.make_sparse_regression(
+        noise_variance=-1, rng=0
+    ),
+    r"dataset is 'mnist'; expected one of 'digits', 'mnist-wr": lambda: fgmp.datasets.digits.digits_by_writer("mnist"),
+    r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
+    r"ys hold 1 different labels; expected two": lambda: labelled(["a"] * 8),
+    r"ys hold labels of several kinds, .*; expected one kind": lambda: labelled(np.array(["a", 1] * 4, object)),
+    r"ys\[0\]\[1\] is a NoneType; expected a label in every row": lambda: labelled(np.array(["a", None] * 4, object)),
+    r"ys\[0\]\[1\] is nan; expected a label in every row": lambda: labelled(np.array(["a", np.nan] * 4, object)),
+    r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'": lambda: labelled(list("abababab"), labels=("a", "c")),
+    r"labels is .*; expected None, because the loss is": lambda: labelled(np.arange(8), "squared", labels=(0, 1)),
+    r"labels is None": lambda: FED.label([1.0]),
+    r"margin is 0.0; expected": lambda: fgmp.LogisticLoss(margin=0.0),
 }
 
 METHODS = {
@@ -164,6 +187,12 @@ ESTIMATORS = {
     r"no bound with C=inf; a finite C gives them one": lambda: fit(
         CLASSIFIER, np.sign(AS[0][:, 0]), sparsity=1, C=np.inf, method="shared"
     ),
+    r"X contains NaN(.|\n)*It is in the columns \['u'\]; expected numbers": lambda: fit(
+        X=pd.DataFrame(changed(AS[0], (2, 3), np.nan), columns=list("xyzuv"))
+    ),
+    r"X has 5001 features; expected at most 5000": lambda: fit(sparsity="all", X=np.eye(8, 5001)),
+    r"over is 'sites'; expected one of 'groups', 'rows'": lambda: fit().bootstrap(over="sites"),
+    r"groups has one group; expected at least two": lambda: fit().bootstrap(2),
 }
 
 RUNS = {
@@ -192,13 +221,11 @@ RUNS = {
     r"always is 5; expected an integer from 0 to 4 \(the last atom\)": lambda: run(
         fgmp.FedMid(selection=fgmp.PerOutput((0, 5)), l1_weight=0.1, **RATE)
     ),
-    r"workers is 0; expected": lambda: fgmp.tune(fgmp.FedAvg, {"learning_rate": [0.1]}, FED, 2, workers=0),
+    r"workers is 0; expected": lambda: tune(workers=0),
     r"watch has 3; expected watchers such as": lambda: run(watch=3),
     r"metrics has 1 for 'size'; expected a mapping of names to callables": lambda: fgmp.History(metrics={"size": 1}),
     r"grid is empty": lambda: fgmp.tune(fgmp.FedAvg, {}, FED, 1),
-    r"column is 'loss'; expected one of": lambda: fgmp.tune(
-        lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate), {"learning_rate": [0.1]}, FED, 1, column="loss"
-    ),
+    r"column is 'loss'; expected one of": lambda: tune(column="loss"),
     r"result is .*; expected": lambda: fgmp.polish(np.zeros(5), FED),
     r"result has an empty support": lambda: fgmp.polish(run(rounds=0), FED),
     r"result has coefficients of shape \(5,\)": lambda: fgmp.polish(run(), arrays([A[:, 1:] for A in AS])),
@@ -206,6 +233,14 @@ RUNS = {
     r"sparsity is 16; expected an integer from 1 to 15 \(the number of coefficients": lambda: run(
         fgmp.FedHT(sparsity=16, selection=Overall(), **RATE), arrays(ys=[np.arange(8) % 3] * 3, loss="softmax")
     ),
+    r"grid\['learning_rate'\] is '0.1'; expected a sequence": lambda: tune(grid={"learning_rate": "0.1"}),
+    r"held_out is 0; expected an integer from 1 to 2 .all clients but one.": lambda: tune(held_out=0),
+    r"held_out is 1.0; expected a share above 0 and below 1, or an int": lambda: tune(held_out=1.0),
+    r"held_out is True; expected a number of clients, a share of them, or their keys": lambda: tune(held_out=True),
+    r"held_out names 7; expected keys of the clients, such as 0": lambda: tune(held_out=[1, 7]),
+    r"held_out holds out 0 of 3 clients; expected some of positive weight": lambda: tune(held_out=[]),
+    r"held_out is 'Ulm'": lambda: tune(held_out=["Ulm"]),
+    r"metrics has 'held_out'": lambda: tune(held_out=1, history=fgmp.History(metrics={"held_out": np.sum})),
 }
 
 DOORS = {"a federation": FEDERATIONS, "a method or estimator": METHODS, "a fit": ESTIMATORS, "a run": RUNS}

@@ -4,9 +4,10 @@ import pickle
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.linear_model import LinearRegression
-from test_estimators import DATA, ESTIMATORS, classification, regression
+from test_estimators import classification, regression
 
 import fgmp
 from fgmp.estimators import Bootstrap
@@ -27,25 +28,14 @@ def test_a_resample_is_a_weighted_fit(over):
         np.testing.assert_allclose(coef[0], LinearRegression().fit(X, y, sample_weight=counts).coef_, rtol=1e-7)
 
 
-@pytest.mark.parametrize("make", ESTIMATORS)
-def test_what_is_there_is_found_again(make):
-    X, y, groups = DATA[make](n_rows=1200, n_groups=12)
-    found = make(4).fit(X, y, groups).bootstrap(20, random_state=0)
-    assert found.coef.shape == (20, 1, 12)
+def test_the_table_is_sorted_and_named_and_what_is_there_is_found_again():
+    X, y, groups = classification(3)
+    frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
+    model = fgmp.FedGradMPClassifier("ebic", sparsities=[4]).fit(frame, y, groups)
+    found = model.set_params(sparsities=[9]).bootstrap(8, random_state=0)  # which has settled on four
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
     assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)
-    (low, high), wider = found.interval(0.9), found.interval(0.99)
-    assert np.all((low * high)[0, [0, 3, 7]] > 0)
-    assert np.all(wider[0] <= low) and np.all(low <= high) and np.all(high <= wider[1])
-
-
-def test_the_table_is_sorted_and_named():
-    pandas = pytest.importorskip("pandas")
-    X, y, groups = classification(3)
-    frame = pandas.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
-    model = fgmp.FedGradMPClassifier(3).fit(frame, y, groups)
-    found = model.bootstrap(5, random_state=0)
-    rows = pandas.DataFrame(found.table)
+    rows = pd.DataFrame(found.table)
     assert list(rows.columns) == ["feature", "output", "inclusion", "coef", "low", "high"] and len(rows) == 36
     assert rows["inclusion"].is_monotonic_decreasing
     row = rows[(rows["feature"] == "gene7") & (rows["output"] == 2)].iloc[0]
@@ -65,23 +55,14 @@ def test_the_frequencies_can_be_seen():
 
 def test_the_data_stay_behind_when_a_model_travels():
     X, y, groups = regression()
-    model = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
-    stored = pickle.dumps(model)
-    again = pickle.loads(stored)
+    stored = pickle.dumps(fgmp.FedGradMPRegressor(3).fit(X, y, groups))
     assert len(stored) < 20_000 < X.nbytes
     with pytest.raises(ValueError, match="the data did not travel with it; expected a fit of its own"):
-        again.bootstrap(3)
-    np.testing.assert_array_equal(
-        again.fit(X, y, groups).bootstrap(3, random_state=0).coef, model.bootstrap(3, random_state=0).coef
-    )
+        pickle.loads(stored).bootstrap(3)
 
 
-def test_what_does_not_fit_is_named():
-    X, y, groups = regression()
-    with pytest.raises(ValueError, match="over is 'sites'; expected one of 'groups', 'rows'"):
-        fgmp.FedGradMPRegressor(3).fit(X, y, groups).bootstrap(over="sites")
-    with pytest.raises(ValueError, match="groups has one group; expected at least two"):
-        fgmp.FedGradMPRegressor(3).fit(X, y).bootstrap()
+def test_a_draw_that_misses_a_class_is_drawn_again():
+    X, _, groups = regression()
     labels = np.where(groups < 5, "mid", "top")  # one class is in one group only, and many draws miss it
     found = fgmp.FedGradMPClassifier(3).fit(X, labels, groups).bootstrap(5, random_state=0)
     assert np.isfinite(found.coef).all()

@@ -24,18 +24,7 @@ from fgmp.methods import rivals
 from fgmp.rounds import REASONS
 
 ROOT = Path(__file__).parents[1]
-DOCUMENTS = [
-    ROOT / name
-    for name in (
-        "README.md",
-        "CONTRIBUTING.md",
-        "FAULTS.md",
-        "ERRATA.md",
-        "CLAIMS.md",
-        "data/README.md",
-        "benchmarks/README.md",
-    )
-]
+DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]
 
 
 def python_blocks(name):
@@ -134,42 +123,36 @@ def test_the_three_lines_for_a_table_run():
 def example(class_name, module):
     """The class that CONTRIBUTING defines, and the line that follows it, in the names of a module."""
     blocks = python_blocks("CONTRIBUTING.md")
-    (place,) = [
-        i for i, block in enumerate(blocks) if f"class {class_name}(" in block or f"class {class_name}:" in block
-    ]
+    (place,) = [i for i, block in enumerate(blocks) if re.search(rf"class {class_name}[(:]", block)]
     names = vars(fgmp) | vars(module)
     exec(blocks[place], names)
     return names, blocks[place + 1].strip()
 
 
 def test_the_method_of_contributing_works():
+    """In a tiny ball, by hand: each client goes to its border along its gradient at zero, the server averages."""
     names, line = example("FedClip", rivals)
-    method = eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01, local_iterations=2)
-    assert type(method) is names["FedClip"]  # the line says so
-    fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
-    history = fgmp.simulate(method, fed, rounds=5).history
-    assert history["objective"][-1] < history["objective"][0]
-    # A tiny ball, by hand: each client goes to its border along its gradient at zero, the server averages.
-    clip, rate = 1e-3, 0.01
-    first = names["FedClip"](clip=clip, learning_rate=rate)
+    assert type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01)) is names["FedClip"]
+    fed, clip = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0), 1e-3
     gradients = [client.gradient(np.zeros(30)) for client in fed.clients]
     by_hand = -clip * np.mean([g / np.linalg.norm(g) for g in gradients], axis=0)
-    np.testing.assert_allclose(fgmp.simulate(first, fed, rounds=1).x, by_hand, atol=1e-15)
+    found = fgmp.simulate(names["FedClip"](clip=clip, learning_rate=0.01), fed, rounds=1)
+    np.testing.assert_allclose(found.x, by_hand, atol=1e-15)
 
 
-def test_the_loss_of_contributing_is_the_integral_of_its_derivatives():
+def test_the_loss_of_contributing_is_scipys_with_its_derivatives():
     loss = example("HuberLoss", losses)[0]["HuberLoss"](distance=0.7)
     z, y, step = np.linspace(-3, 3, 41), np.full(41, 0.11), 1e-6  # no prediction within a step of the corners
+    np.testing.assert_allclose(loss.values(z, y), huber(0.7, z - y), atol=1e-15)
     slopes = (loss.values(z + step, y) - loss.values(z - step, y)) / (2 * step)
     np.testing.assert_allclose(loss.derivative(z, y), slopes, atol=1e-8)
     bends = (loss.derivative(z + step, y) - loss.derivative(z - step, y)) / (2 * step)
     np.testing.assert_allclose(loss.curvature(z, y, np.full(41, 2.0)), 2 * bends, atol=1e-8)
     assert bends.max() == pytest.approx(loss.smoothness) and bends.min() == 0
-    np.testing.assert_allclose(loss.values(z, y), huber(0.7, z - y), atol=1e-15)
 
 
 def test_the_loss_of_contributing_works():
-    """One observation in ten is off by 5: squares follow it, Huber's loss does not."""
+    """One observation in ten is off by 5, and the minimiser on the support is that of SciPy."""
     names, line = example("HuberLoss", losses)
     rng, truth = np.random.default_rng(0), np.zeros(40)
     truth[[3, 20, 33]] = [1.0, -2.0, 1.5]
@@ -177,21 +160,16 @@ def test_the_loss_of_contributing_works():
     noise = [0.02 * rng.standard_normal(100) + 5 * (np.arange(100) % 10 == 0) for _ in range(4)]
     names["ys"] = [A @ truth + e for A, e in zip(names["As"], noise, strict=True)]
     exec(line, names)
-    fed, by_squares = names["fed"], names["Federation"].from_arrays(names["As"], names["ys"])
-    found, misled = (fgmp.simulate(fgmp.FedGradMP(3, local_iterations=3), on, 20, rng=0) for on in (fed, by_squares))
-    assert fed.objective(found.x) < 0.9 * fed.objective(misled.x)
+    found = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=3), names["fed"], 20, rng=0)
     np.testing.assert_array_equal(found.support, np.flatnonzero(truth))
-    assert np.linalg.norm(found.x - truth) < 0.2 * np.linalg.norm(misled.x - truth)
-    # Its minimiser on the support is the one of SciPy.
     A, y = np.concatenate(names["As"])[:, found.support], np.concatenate(names["ys"])
-    peer = least_squares(
-        lambda v: A @ v - y, np.zeros(3), loss="huber", f_scale=0.1, xtol=1e-15, ftol=1e-15, gtol=1e-12
-    )
-    np.testing.assert_allclose(fgmp.polish(found, fed).coefficients[found.support], peer.x, atol=1e-7)
+    how = dict.fromkeys(("xtol", "ftol"), 1e-15) | {"gtol": 1e-12}
+    peer = least_squares(lambda v: A @ v - y, np.zeros(3), loss="huber", f_scale=0.1, **how)
+    np.testing.assert_allclose(fgmp.polish(found, names["fed"]).coefficients[found.support], peer.x, atol=1e-7)
 
 
 def test_the_selection_of_contributing_works():
-    """Blocks at 6-8, 15-17 and 27-29, of unlike entries; a support of nine single entries is another one."""
+    """Against all pairs of blocks; and blocks at 6-8, 15-17 and 27-29, of unlike entries, are found."""
     names, line = example("Blocks", selection)
     rng = np.random.default_rng(0)
     truth = np.zeros(60)
@@ -200,12 +178,9 @@ def test_the_selection_of_contributing_works():
     fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.1 * rng.standard_normal(40) for A in As], truth=truth)
     in_blocks = fgmp.simulate(eval("{" + line + "}", names)["Blocks"](3), fed, rounds=10, rng=0)
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
-    alone = fgmp.simulate(fgmp.FedGradMP(9), fed, rounds=10, rng=0)
-    assert len(alone.support) == 9 and len(np.unique(alone.support // 3)) > 3
     blocks = names["Blocks"]()
-    for seed in range(20):
-        magnitudes = np.random.default_rng(seed).uniform(size=12)
-        best = max(combinations(range(4), 2), key=lambda pair: sum((magnitudes.reshape(4, 3)[list(pair)] ** 2).ravel()))
+    for magnitudes in rng.uniform(size=(20, 12)):
+        best = max(combinations(range(4), 2), key=lambda pair: (magnitudes.reshape(4, 3)[list(pair)] ** 2).sum())
         marked = np.flatnonzero(blocks.mark(magnitudes, 2))
         np.testing.assert_array_equal(marked, [3 * block + i for block in best for i in range(3)])
         assert blocks.counted(marked, (12,)) == 2

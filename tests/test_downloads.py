@@ -95,12 +95,10 @@ def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, 
     listed = CliRunner().invoke(main, ["data", "list"]).output
     assert listed.count("missing") == 3 and "CC BY-SA 3.0" in listed and str(place) in listed
     fetched = CliRunner().invoke(main, ["data", "fetch", "mnist-writers"])
-    assert fetched.exit_code == 0 and "100%" in fetched.stderr
-    assert f"mnist-writers is complete in {place}" in fetched.output and "CC BY-SA 3.0" in fetched.output
+    assert fetched.exit_code == 0 and "100%" in fetched.stderr and "CC BY-SA 3.0" in fetched.output
     (server / ARCHIVE).unlink()
     failed = CliRunner().invoke(main, ["data", "fetch", "femnist"])
     assert failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
-    assert "'mnist-writers', 'femnist'" in CliRunner().invoke(main, ["data", "fetch", "cifar"]).output
 
 
 def test_importing_everything_imports_no_heavy_package():

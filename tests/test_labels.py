@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 import fgmp
 
@@ -48,45 +47,3 @@ def test_labels_that_are_named_decide_the_sign():
     assert fed.labels == ("yes", "no") and fed.loss == fgmp.LogisticLoss(margin=2.0)
     only = fgmp.Federation.from_arrays([ROWS], [np.full(6, "yes")], "logistic", labels=("no", "yes"))
     assert set(only.clients[0].targets) == {1.0}
-
-
-@pytest.mark.parametrize(
-    "y, options, message",
-    [
-        (["a"] * 6, {}, "ys hold 1 different labels; expected two"),
-        (np.array(["a", 1] * 3, object), {}, "ys hold labels of several kinds, .*; expected one kind"),
-        (np.array(["a", None] * 3, object), {}, r"ys\[0\]\[1\] is a NoneType; expected a label in every row"),
-        (np.array(["a", np.nan] * 3, object), {}, r"ys\[0\]\[1\] is nan; expected a label in every row"),
-        ([0, 1, np.nan, 0, 1, 0], {}, r"ys\[0\] holds 1 values that are not finite"),
-        (np.full(6, "2026-01-01", "M8[D]"), {}, r"ys\[0\] has dtype datetime64\[D\]; expected real numbers"),
-        (list("ababab"), {"labels": ("a", "c")}, r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'"),
-        (np.arange(6), {"labels": (0, 1), "loss": "squared"}, "labels is .* because the loss is 'squared'"),
-    ],
-)
-def test_bad_labels_are_named(y, options, message):
-    with pytest.raises(ValueError, match=message):
-        fgmp.Federation.from_arrays([ROWS], [y], **{"loss": "logistic"} | options)
-
-
-def test_other_losses_have_no_labels():
-    fed = fgmp.Federation.from_arrays([ROWS], [np.arange(6)])
-    assert fed.labels is None
-    with pytest.raises(ValueError, match="labels is None"):
-        fed.label([1.0])
-
-
-@pytest.mark.parametrize("margin", [1.0, 2.0])
-def test_coefficients_are_log_odds_over_the_margin(margin):
-    rng = np.random.default_rng(0)
-    A = rng.standard_normal((200, 3))
-    y = np.where(A @ [1.0, -1, 0.5] + rng.logistic(size=200) > 0, "yes", "no")
-    fed = fgmp.Federation.from_arrays([A], [y], fgmp.LogisticLoss(margin=margin))
-    found = fgmp.simulate(fgmp.FedGradMP(3, solver=fgmp.Exact()), fed, 1, rng=0).x
-    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10).fit(A, y)
-    np.testing.assert_allclose(margin * found, reference.coef_[0], rtol=1e-5)
-
-
-@pytest.mark.parametrize("margin", [0.0, -1.0, np.inf, None])
-def test_margins_that_are_none_are_refused(margin):
-    with pytest.raises(ValueError, match="margin is"):
-        fgmp.LogisticLoss(margin=margin)

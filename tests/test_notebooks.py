@@ -1,7 +1,6 @@
 """What holds for every committed notebook, and that each refuses wrong parameters and some run with other ones.
 
-nbval runs all of them with their own parameters (`make test`), and `make soak` all with those of small.yaml; here only
-three that take seconds do, of a kind each: sweeps over seeds, cohorts with faults, and checks of proofs.
+nbval runs all with their own parameters (`make test`), `make soak` with those of small.yaml; here three of a kind each.
 """
 
 import ast
@@ -48,33 +47,27 @@ def printed(notebook):
     return "\n".join(o.text for cell in code(notebook) for o in cell.outputs if o.output_type == "stream")
 
 
+def text_of(notebook):
+    return "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+
+
 def sections(notebook):
-    text = "\n\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
-    parts = re.split(r"^## (.+)$", text, flags=re.MULTILINE)
+    parts = re.split(r"^## (.+)$", text_of(notebook), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 @each_notebook
 def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
+    """Without metadata of a machine, warnings, errors, megabytes, or long cells."""
     notebook = pairs.read(path)
     compare_notebooks(jupytext.read(path.with_suffix(".py"), fmt="py:percent"), notebook, fmt="py:percent")
     counts = [cell.execution_count for cell in code(notebook) if cell.source.strip()]
     assert counts == list(range(1, len(counts) + 1))
-
-
-@each_notebook
-def test_the_form_is_the_committed_one(path):
-    """No metadata of a machine, no warning, no error, no megabytes."""
-    notebook = pairs.read(path)
     assert nbformat.writes(pairs.normalise(pairs.read(path))) == nbformat.writes(notebook)
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
     assert "Warning:" not in printed(notebook) and path.stat().st_size < 1.5e6
-
-
-@each_notebook
-def test_cells_are_short(path):
-    lengths = [len(lines_of(cell)) for cell in code(pairs.read(path))]
+    lengths = [len(lines_of(cell)) for cell in code(notebook)]
     assert max(lengths) <= 20 and statistics.median(lengths) <= 6
 
 
@@ -133,9 +126,9 @@ def test_the_reader_has_something_to_do_and_somewhere_to_go(path):
     notebook, stems = pairs.read(path), [one.stem for one in NOTEBOOKS]
     given = list(papermill.inspect_notebook(path))
     task = sections(notebook)["Predict, then change"]
-    turned = re.findall(r"^\d\. \*\*(.+?)\*\*.*\?", task, flags=re.MULTILINE | re.DOTALL)
-    assert len(re.findall(r"^\d\. \*\*", task, flags=re.MULTILINE)) == task.count("<details>") == 3 and turned
-    assert all(re.search(rf"`({'|'.join(given)}):", one) for one in re.findall(r"^\d\. \*\*(.+?)\*\*", task, re.M))
+    turned = re.findall(r"^\d\. \*\*(.+?)\*\*", task, re.M)
+    assert len(turned) == task.count("<details>") == 3 and "?" in task
+    assert all(re.search(rf"`({'|'.join(given)}):", one) for one in turned)
     last = notebook.cells[-1].source.strip().splitlines()
     *_, ending = "\n".join(last).split("\n\n")
     after = stems[stems.index(path.stem) + 1 :]
@@ -174,15 +167,13 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
     notebook, stem = pairs.read(path), path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
     usual = [(one.source, seen(one)) for one in code(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))]
-    repeated = [one for one in code(notebook) if (one.source, seen(one)) in usual]
-    assert [
-        one.source for one in repeated if not any(VERDICT.match(o.get("text/plain", "")) for o in seen(one)[1:])
-    ] == []
-    links = re.findall(r"\]\(([^)#]+)\)", "\n".join(c.source for c in notebook.cells if c.cell_type == "markdown"))
+    texts = {id(one): [data.get("text/plain", "") for data in seen(one)[1:]] for one in code(notebook)}
+    claiming = [one for one in code(notebook) if any(map(VERDICT.match, texts[id(one)]))]
+    assert [one.source for one in code(notebook) if (one.source, seen(one)) in usual and one not in claiming] == []
+    links = re.findall(r"\]\(([^)#]+)\)", text_of(notebook))
     assert [link for link in links if not link.startswith("http") and not (path.parent / link).exists()] == []
     records = json.loads(path.with_suffix(".json").read_text())["claims"]
-    texts = [str(o.get("data", {}).get("text/plain")) for cell in code(notebook) for o in cell.outputs]
-    lines = [text.partition(":")[0] for text in texts if VERDICT.match(text)]
+    lines = [text.partition(":")[0] for found in texts.values() for text in found if VERDICT.match(text)]
     assert sorted(lines) == sorted(f"[{one['verdict']}] {one['id']}" for one in records)
 
 
@@ -191,18 +182,16 @@ def test_a_kept_run_has_the_words_of_today(path, request):
     if path.stem in OLDER:
         request.applymarker(pytest.mark.xfail(strict=True, reason="older than today's words: a rerun takes an hour"))
     kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
-    data = "|".join(
-        re.escape(value) for value in (*kept["given_parameters"].values(), "digits") if isinstance(value, str)
-    )
+    values = [re.escape(one) for one in (*kept["given_parameters"].values(), "digits") if isinstance(one, str)]
 
     def words(one):
         text = " / ".join(str(one.get(name)) for name in ("source", "statement", "expected", "unit"))
-        return re.sub(r"#(, #)+", "#", re.sub(r"\d+(\.\d+)?(e[-+]\d+)?", "#", re.sub(data, "DATA", text)))
+        text = re.sub(r"\d+(\.\d+)?(e[-+]\d+)?", "#", re.sub("|".join(values), "DATA", text))
+        return one["id"], re.sub(r"#(, #)+", "#", text)
 
     today = json.loads(path.with_name(f"{stem}.json").read_text())["claims"]
-    usual = {one["id"]: words(one) for one in today}
-    assert {one["id"]: words(one) for one in kept["claims"]}.items() <= usual.items()
-    told = "\n".join(c.source for c in pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb").cells if c.cell_type == "markdown")
+    assert set(map(words, kept["claims"])) <= set(map(words, today))
+    told = text_of(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))
     texts = [re.sub(r"\]\(\.\./", "](", c.source) for c in pairs.read(path).cells[1:] if c.cell_type == "markdown"]
     assert [text for text in texts if text not in told] == []
 

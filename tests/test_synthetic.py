@@ -75,19 +75,3 @@ def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their
     noisy = make_conditioned_regression([1.5] * 4, n_samples=5000, noise_variance=0.09, rng=2)
     noise = np.concatenate([client.targets - client.features @ noisy.truth for client in noisy.clients])
     assert np.mean(noise**2) == pytest.approx(0.09, rel=0.05)  # one standard deviation is 0.01 times the value
-
-
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        ({"n_clients": 0}, "n_clients is 0"),
-        ({"sparsity": 1001}, "sparsity is 1001; expected an integer from 1 to 1000"),
-        ({"heterogeneity": -0.1}, "heterogeneity is -0.1; expected a finite number at least 0"),
-        ({"conditions": [1.0, 0.99]}, "each of at least 1"),
-        ({"conditions": [2.0], "n_samples": 11}, "n_samples is 11; expected an integer of at least 12"),
-    ],
-)
-def test_bad_parameters_are_named(options, message):
-    make = make_conditioned_regression if "conditions" in options else fgmp.make_sparse_regression
-    with pytest.raises(ValueError, match=message):
-        make(**options)

@@ -89,20 +89,17 @@ def test_who_is_missing_is_said_by_name():
 
 def test_what_does_not_fit_is_said():
     X, y = CANCER
-    groups, names = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)]
-
-    for estimator, classes, words in (
-        (fgmp.FedGradMPClassifier(3), None, "expected at least two labels for a classifier"),
-        (fgmp.FedGradMPRegressor(3), [0, 1], "and None for a regressor"),
-        (fgmp.FedGradMP(3), None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
+    groups, names, some = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)], fgmp.FedGradMPClassifier(3)
+    balanced = fgmp.FedGradMPClassifier(3, class_weight="balanced")
+    for estimator, features, classes, words in (
+        (some, names, None, "expected at least two labels for a classifier"),
+        (fgmp.FedGradMPRegressor(3), names, [0, 1], "and None for a regressor"),
+        (fgmp.FedGradMP(3), names, None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
+        (some, names[1:], [0, 1], "features has 29 names; the sites have 30 columns"),
+        (balanced, names, [0, 1], "class_weight is 'balanced'"),
     ):
         with pytest.raises(ValueError, match=words):
-            fit_over(estimator, sites_of(X, y, groups), 3, names, classes=classes)
-    with pytest.raises(ValueError, match="features has 29 names; the sites have 30 columns"):
-        fit_over(fgmp.FedGradMPClassifier(3), sites_of(X, y, groups), 3, names[1:], classes=[0, 1])
-    with pytest.raises(ValueError, match="class_weight is 'balanced'"):
-        balanced = fgmp.FedGradMPClassifier(3, class_weight="balanced")
-        fit_over(balanced, sites_of(X, y, groups), 3, names, classes=[0, 1])
+            fit_over(estimator, sites_of(X, y, groups), 3, features, classes=classes)
     for classes, sites in (([1, 2], groups), ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2))):
         with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
-            fit_over(fgmp.FedGradMPClassifier(3), sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)
+            fit_over(some, sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)

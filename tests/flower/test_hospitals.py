@@ -1,7 +1,4 @@
-"""examples/hospitals in deployment mode on loopback, by the commands of its README: TLS, keys, a stranger, a kill.
-
-Every process is started in a session of its own and ended by its id, whatever happens.
-"""
+"""examples/hospitals in deployment mode on loopback, by the commands of its README: TLS, keys, a stranger, a kill."""
 
 import contextlib
 import os
@@ -164,19 +161,15 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
 
     predicted = machine.run(block("fgmp predict")).splitlines()
     assert predicted[0] == "prediction,probability of benign,probability of malignant" and len(predicted) == 11
-    table = load_breast_cancer()
-    own = np.random.default_rng(0).permutation(569)[-10:]
-    assert (
-        sum(line.startswith(table.target_names[table.target[k]]) for line, k in zip(predicted[1:], own, strict=True))
-        >= 9
-    )
+    table, own = load_breast_cancer(), np.random.default_rng(0).permutation(569)[-10:]
+    names = table.target_names[table.target[own]]
+    assert sum(line.startswith(name) for line, name in zip(predicted[1:], names, strict=True)) >= 9
     machine.wait_for(lambda: refused.poll() is not None or "not" in machine.log("stranger").lower(), 30)
     assert "SuperNode ID" not in machine.log("stranger")
 
-    activated = machine.log("superlink").count("Activated node_id")
-    assert activated == 3
+    assert machine.log("superlink").count("Activated node_id") == 3
     machine.start("valley again", lines["valley"])
-    machine.wait_for(lambda: machine.log("superlink").count("Activated node_id") > activated)
+    machine.wait_for(lambda: machine.log("superlink").count("Activated node_id") > 3)
     (machine.folder / "model.joblib").unlink()
     machine.start("run again", line)
     again = machine.trained()
