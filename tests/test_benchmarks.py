@@ -10,7 +10,7 @@ import textbook
 from harness import AT_MOST, Finding, Records, Row, Scale, run_all
 
 import fgmp
-from fgmp.models import SparseModel, dense
+from fgmp.models import SparseModel
 
 QUICK = Scale("quick")
 
@@ -60,14 +60,14 @@ def test_the_textbook_pursuit_on_images_is_the_library_s(images):
     """With the full batch, where nothing is drawn."""
     w = np.where(np.arange(40)[:, None] % 8 == np.arange(4), np.float32(0.1), np.float32(0))
     method = fgmp.FedGradMP(5, local_iterations=3, solver=fgmp.SGD(steps=2, learning_rate=0.3))
-    ours = dense(method.at_client(images, w, np.random.default_rng(3)))
+    ours = method.at_client(images, SparseModel.of(w), np.random.default_rng(3)).dense()
     X = np.ascontiguousarray(images.features)
     theirs = textbook.softmax_pursuit(X, images.targets, w, 5, 0.3, [[np.arange(30)] * 3] * 3)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
 def test_the_floor_counts_every_multiplication():
-    """Of n=8, m=5, b=4, tau=2: gradient 32, residual 10, normal matrix 105, right-hand sides 90, factor 36, solves 72."""
+    """Of n=8, m=5, b=4, tau=2: gradient, residual, normal matrix, right-hand sides, factor, solves."""
     assert floors.must_multiply(8, 5, 4, 2) == 32 + 10 + 105 + 90 + 36 + 72
     rows, columns = np.full((2, 3), 2.0), np.full((2, 2), 3.0)
     assert floors.must_read(rows, columns) == 6 * 4 + 4 * 9

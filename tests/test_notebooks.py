@@ -26,7 +26,6 @@ from book.keeping import VERDICT, seen
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 KEPT = sorted(pairs.NOTEBOOKS.glob("results/*.ipynb"))
-OLDER = ("10_gaussian_dictionary_digits-mnist-writers",)
 SMALL = yaml.safe_load((pairs.NOTEBOOKS / "small.yaml").read_text())
 NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
 RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
@@ -178,9 +177,7 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
 
 
 @pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
-def test_a_kept_run_has_the_words_of_today(path, request):
-    if path.stem in OLDER:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="older than today's words: a rerun takes an hour"))
+def test_a_kept_run_has_the_words_of_today(path):
     kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
     values = [re.escape(one) for one in (*kept["given_parameters"].values(), "digits") if isinstance(one, str)]
 
