@@ -23,8 +23,7 @@ _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so 
 Twin = Callable[..., "Sequence[Any] | None"]
 
 _ONE_AT_A_TIME = Lock()  # some of Numba's threading layers end the process where two threads are in them
-# Multiplications of a call below which one thread does it: several wait for one another, long where cores are busy.
-_SMALL = 2e7
+_SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
 
 
 def _as_printed(method: Any, *steps: str) -> bool:

@@ -7,6 +7,7 @@ number of threads. Numba has to be installed; whoever imports this module asks `
 from __future__ import annotations
 
 import math
+import os
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,21 @@ _MOST = 256  # unknowns of a system; with more, LAPACK is faster
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # of Philox4x64-10, and what its key gains
 _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+
+
+def _start_threads() -> None:
+    """Start Numba's threads so that one that waits looks for work for a tenth of a millisecond, then sleeps.
+
+    OpenMP has it look for milliseconds, which nobody else may use: a busy machine then takes a hundred times as long.
+    """
+    known = "GOMP_SPINCOUNT" in os.environ
+    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read once, when the threads start
+    numba.get_num_threads()
+    if not known:
+        del os.environ["GOMP_SPINCOUNT"]
+
+
+_start_threads()
 
 
 # Sums may be taken in any order; what is not a number stays what it is.
