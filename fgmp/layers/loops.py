@@ -22,12 +22,12 @@ _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 
 def _start_threads() -> None:
-    """Start Numba's threads so that one that waits looks for work for a tenth of a millisecond, then sleeps.
+    """Start Numba's threads so that one that waits looks for work for some microseconds, then sleeps.
 
-    OpenMP has it look for milliseconds, which nobody else may use: a busy machine then takes a hundred times as long.
+    OpenMP has it look for milliseconds, in which the thread it waits for may not get a core that is wanted elsewhere.
     """
     known = "GOMP_SPINCOUNT" in os.environ
-    os.environ.setdefault("GOMP_SPINCOUNT", "10000")  # read once, when the threads start
+    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # read once, when the threads start
     numba.get_num_threads()
     if not known:
         del os.environ["GOMP_SPINCOUNT"]
@@ -403,8 +403,11 @@ def _descend(
             _multiply(A, some, point, classes, n, False, scores)
             for t in range(len(some)):
                 _pull(scores[t], y[some[t]], margin, -length)
+            a, b, d, e = _four(some, 0, len(some))
             for c in range(C):
-                _combine(step[c], A, some, scores[:, c], 0, len(some))
+                p, q, r, s = scores[0, c], scores[1, c], scores[2, c], scores[3, c]
+                for j in range(n):
+                    step[c, j] += p * A[a, j] + q * A[b, j] + r * A[d, j] + s * A[e, j]
         for c in range(C):
             for j in range(n):
                 v[c, j] += step[c, j]
