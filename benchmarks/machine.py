@@ -47,16 +47,15 @@ def one_thread() -> None:
 def loop_threads(count: int) -> Iterator[None]:
     """So many threads for the compiled loops, where there are any."""
     try:
-        import numba
+        from numba import config
     except ImportError:
         yield
         return
-    before = numba.get_num_threads()
-    numba.set_num_threads(min(count, numba.config.NUMBA_NUM_THREADS))
+    before, config.NUMBA_NUM_THREADS = config.NUMBA_NUM_THREADS, min(count, config.NUMBA_NUM_THREADS)
     try:
         yield
     finally:
-        numba.set_num_threads(before)
+        config.NUMBA_NUM_THREADS = before
 
 
 def describe() -> dict[str, Any]:

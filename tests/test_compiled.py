@@ -137,13 +137,19 @@ def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client
 @pytest.mark.parametrize("name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")])
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
     monkeypatch.setattr("fgmp.layers.compiled._SMALL", 0)
-    if numba.config.NUMBA_NUM_THREADS < 2:
-        pytest.skip("there is one thread")
-    before, ends = numba.get_num_threads(), []
-    for threads in (1, 2, before):
-        numba.set_num_threads(threads)
+    ends = []
+    for threads in (1, 2, 5, 40):
+        monkeypatch.setattr(numba.config, "NUMBA_NUM_THREADS", threads)
         ends.append(fgmp.simulate(TWINS[name], data(loss), 4, rng=1).x)
-    np.testing.assert_array_equal(ends[0], ends[1])
+    assert all(np.array_equal(ends[0], end) for end in ends)
+
+
+def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
+    """What is called may be compiled once more for its caller, with other sums; so nothing is, all is inlined."""
+    found = [one.targetoptions for one in vars(loops).values() if hasattr(one, "targetoptions")]
+    inner, outer = ([one for one in found if bool(one.get("fastmath")) == given] for given in (True, False))
+    assert len(inner) == 17 and all(one["forceinline"] for one in inner)
+    assert len(outer) == 3 and all(one["nogil"] and "parallel" not in one for one in outer)
 
 
 def test_in_the_span_of_the_rows(monkeypatch):

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from importlib.util import find_spec
-from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -22,7 +23,6 @@ from ..selection import Overall, PerAtom, PerOutput
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 Twin = Callable[..., "Sequence[Any] | None"]
 
-_ONE_AT_A_TIME = Lock()  # some of Numba's threading layers end the process where two threads are in them
 _SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
 
 
@@ -48,20 +48,32 @@ def _cohort(federation: Federation, call: Any, cohort: Support, batch_size: int 
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
     batch = end - begin if batch_size is None else np.minimum(batch_size, end - begin)
     stream = call.streams.key, call.streams.ANSWER, call.place, call.round
-    return np.array([begin, end, batch, federation.keys[cohort]], np.int64), stream
+    return np.array([begin, end, batch, federation.keys[cohort], np.arange(len(cohort))], np.int64), stream
 
 
-def _called(work: float, loop: Callable[..., Any], *given: Any) -> Any:
-    """What a parallel loop returns, on all threads of Numba or, where it is soon done, on this one."""
-    import numba
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads)
 
-    with _ONE_AT_A_TIME:
-        threads = numba.get_num_threads()
-        numba.set_num_threads(1 if work < _SMALL else threads)
-        try:
-            return loop(*given)
-        finally:
-            numba.set_num_threads(threads)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+
+
+def _called(work: float, loop: Callable[..., Any], table: tuple[Array, Array], cohort: Array, *given: Any) -> Any:
+    """What a loop returns for a cohort: parts of about as many rows on each of Numba's threads, unless it is soon done.
+
+    A part is what `loop` would return for a smaller cohort, so the bits are the same for any number of threads.
+    """
+    from numba import config
+
+    threads = config.NUMBA_NUM_THREADS if work >= _SMALL else 1  # type: ignore[attr-defined]
+    last = np.cumsum(cohort[1] - cohort[0])
+    cuts = np.searchsorted(last, last[-1] * np.arange(1, threads) / threads, side="right")
+    parts = [np.ascontiguousarray(part) for part in np.split(cohort, cuts, axis=1) if part.size]
+    others = [_pool(threads).submit(loop, *table, part, *given) for part in parts[1:]]
+    found = [loop(*table, parts[0], *given), *(other.result() for other in others)]
+    return found[0] if len(found) == 1 else [np.concatenate(same) for same in zip(*found, strict=True)]
 
 
 def pursuit_twin(method: Any) -> Twin | None:
@@ -82,8 +94,8 @@ def pursuit_twin(method: Any) -> Twin | None:
         loop = method.local_iterations, min(method.sparsity, len(federation.features[0]))
         n, most = federation.features.shape[1], 3 * loop[1]
         work = loop[0] * float((rows[2] * n + (rows[1] - rows[0]) * most**2).sum())
-        found = _called(work, cohort_pursuit, federation.features, federation.targets, rows, stream, *loop, *model)
-        supports, values, counts, solved = found
+        table = federation.features, federation.targets
+        supports, values, counts, solved = _called(work, cohort_pursuit, table, rows, stream, *loop, *model)
         answers = SparseModels(supports, values, counts, x.shape)
         if solved.all():
             return answers
@@ -123,9 +135,9 @@ def descent_twin(method: Any, step: str = "at_client") -> Twin | None:
         plain = not keep and not thresholds.any()
         span = _row_products(federation, cohort) if plain and _span_pays(federation, K, method.batch_size) else _NONE
         targets = federation.targets.astype(federation.dtype, copy=False)
-        given = federation.features, targets, rows, stream, start, margin, lengths
+        table, given = (federation.features, targets), (start, margin, lengths, min(keep, len(w)), thresholds, span)
         work = 2.0 * K * rows[2].sum() * start.size
-        ends = _called(work, cohort_descent, *given, min(keep, len(w)), thresholds, span)
+        (ends,) = _called(work, cohort_descent, table, rows, stream, *given)
         return list(ends.transpose(0, 2, 1).reshape(len(cohort), *shape))
 
     return together
@@ -153,7 +165,6 @@ def _row_products(federation: Federation, cohort: Support) -> tuple[Array, Suppo
     kept = vars(federation)
     if "row_products" not in kept:
         everybody = np.array([federation.offsets[:-1], federation.offsets[1:]], np.int64)
-        work = float((federation.rows**2).sum()) * federation.features.shape[1]
-        kept["row_products"] = _called(work, row_products, federation.features, everybody)
+        kept["row_products"] = row_products(federation.features, everybody)
     products, where = kept["row_products"]
     return products, where[cohort]

@@ -1,14 +1,13 @@
-"""A whole round of a cohort in one compiled call: one table of all rows, clients in parallel, keyed random numbers.
+"""A whole round of a cohort in one compiled call: one table of all rows, one client after another, keyed numbers.
 
-What a client answers depends on its rows, on the broadcast model and on its key: not on the other clients, nor on the
-number of threads. Numba has to be installed; whoever imports this module asks `fgmp.layers.compiled` first.
+What a client answers depends on its rows, on the broadcast model and on its key, not on the other clients: so parts of
+a cohort may go to several threads. Numba has to be installed; whoever imports this module asks `fgmp.layers.compiled`
+first.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from functools import partial
 from typing import Any
 
 import numba
@@ -21,32 +20,17 @@ _FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # of Ph
 _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 
-def _start_threads() -> None:
-    """Start Numba's threads so that one that waits looks for work for some microseconds, then sleeps.
-
-    OpenMP has it look for milliseconds, in which the thread it waits for may not get a core that is wanted elsewhere.
-    """
-    known = "GOMP_SPINCOUNT" in os.environ
-    os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # read once, when the threads start
-    numba.get_num_threads()
-    if not known:
-        del os.environ["GOMP_SPINCOUNT"]
+# Sums may be taken in any order; what is not a number stays what it is. All is inlined: what is called may be compiled
+# once for itself and once for its caller, with other sums, and whether a process compiles or loads then changes bits.
+_jit = numba.njit(fastmath={"reassoc", "nsz", "contract"}, forceinline=True)
 
 
-_start_threads()
-
-
-# Sums may be taken in any order; what is not a number stays what it is.
-_jit = numba.njit(fastmath={"reassoc", "nsz", "contract"})
-
-
-def _parallel(function: Any) -> Any:
-    """A loop over clients on all threads of Numba, kept on disk where there is a folder for it."""
-    compiled = partial(numba.njit, parallel=True)
+def _loop(function: Any) -> Any:
+    """A loop over clients beside which other threads go on, kept on disk where there is a folder for it."""
     try:
-        return compiled(cache=True)(function)
+        return numba.njit(function, nogil=True, cache=True)
     except RuntimeError:
-        return compiled()(function)
+        return numba.njit(function, nogil=True)
 
 
 @_jit
@@ -325,16 +309,16 @@ def _pursue(
     return count
 
 
-@_parallel
+@_loop
 def cohort_pursuit(
     A: Array, y: Array, cohort: Array, stream: Any, steps: int, sparsity: int, support: Array, values: Array
 ) -> Any:
     """Algorithm 1 with least squares at each client of a cohort, from one model `support`, `values`, shape (k,).
 
-    `A`, `y`, shapes (M, n) and (M,), are the rows of all clients in one precision; `cohort`, shape (4, L), where the
-    rows of each client begin and end, the size of its minibatches (that of all rows takes no random numbers) and its
-    word in `keyed_uniforms`; `stream` the other words, ``(key, purpose, place, number)``; `steps` and `sparsity` K and
-    tau.
+    `A`, `y`, shapes (M, n) and (M,), are the rows of all clients in one precision; `cohort`, shape (5, L), where the
+    rows of each client begin and end, the size of its minibatches (that of all rows takes no random numbers), its word
+    in `keyed_uniforms`, and its place in what else is given for each client; `stream` the other words, ``(key, purpose,
+    place, number)``; `steps` and `sparsity` K and tau.
 
     Returns increasing places and values, shape (L, sparsity), of which counts, shape (L,), are filled, and whether each
     is solved: not where a system is nearly singular or too large, or something is not finite.
@@ -343,7 +327,7 @@ def cohort_pursuit(
     key, purpose, place, number = stream
     counts, shape = np.zeros(len(begin), np.int64), (len(begin), sparsity)
     places, kept = np.zeros(shape, np.int64), np.zeros(shape, A.dtype)
-    for i in numba.prange(len(begin)):
+    for i in range(len(begin)):
         rows, words = slice(begin[i], end[i]), (key, purpose, place, clients[i], number)
         b = min(batch[i], end[i] - begin[i])
         counts[i] = _pursue(A[rows], y[rows], b, words, steps, support, values, places[i], kept[i])
@@ -446,19 +430,19 @@ def _descend_in_span(
             _combine(v[c], A, everything, moved[c], i, min(i + 4, m))
 
 
-@_parallel
+@_loop
 def row_products(A: Array, cohort: Array) -> Any:
     """A_i A_i' of each client, one after another in a vector, and where each begins, shape (L,)."""
     begin, end, where = cohort[0], cohort[1], np.zeros(cohort.shape[1] + 1, np.int64)
     where[1:] = np.cumsum((end - begin) ** 2)
     products = np.empty(where[-1], A.dtype)
-    for i in numba.prange(len(begin)):
+    for i in range(len(begin)):
         m, rows = end[i] - begin[i], np.arange(begin[i], end[i])
         _multiply(A, rows, A, rows, A.shape[1], False, products[where[i] : where[i + 1]].reshape(m, m))
     return products, where[:-1]
 
 
-@_parallel
+@_loop
 def cohort_descent(
     A: Array,
     y: Array,
@@ -470,24 +454,25 @@ def cohort_descent(
     keep: int,
     cuts: Array,
     span: Any,
-) -> Array:
+) -> Any:
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client of a cohort, shape (L, C, n).
 
     As `cohort_pursuit`; the targets of the softmax loss are labels in the precision of A, `start` has shape (n, C),
-    with C = 1 of the squared loss or, with a `margin` above 0, of the logistic loss. `lengths`, shape (L,), is the
+    with C = 1 of the squared loss or, with a `margin` above 0, of the logistic loss. `lengths`, by place, is the
     learning rate times what a row counts, `keep` what H keeps for each output (0: all), `cuts`, shape (K, 2), the
     thresholds before and after each step (0: none), `span` that of `row_products` for steps in the span of the rows
     without H and S.
     """
     begin, end, batch, clients = cohort[0], cohort[1], cohort[2], cohort[3]
-    (key, purpose, place, number), (products, where) = stream, span
+    (key, purpose, place, number), (products, where), places = stream, span, cohort[4]
     ends = np.empty((len(begin), start.shape[1], len(start)), A.dtype)
-    for i in numba.prange(len(begin)):
+    for i in range(len(begin)):
         rows, words, m = slice(begin[i], end[i]), (key, purpose, place, clients[i], number), end[i] - begin[i]
         ends[i] = start.T
         if len(products) == 0:
-            _descend(A[rows], y[rows], min(batch[i], m), words, ends[i], margin, lengths[i], keep, cuts)
+            _descend(A[rows], y[rows], min(batch[i], m), words, ends[i], margin, lengths[places[i]], keep, cuts)
         else:
-            own = products[where[i] : where[i] + m * m].reshape(m, m)
-            _descend_in_span(A[rows], y[rows], min(batch[i], m), words, ends[i], margin, lengths[i], len(cuts), own)
-    return ends
+            first, length = where[places[i]], lengths[places[i]]
+            own = products[first : first + m * m].reshape(m, m)
+            _descend_in_span(A[rows], y[rows], min(batch[i], m), words, ends[i], margin, length, len(cuts), own)
+    return (ends,)
