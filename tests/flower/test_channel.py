@@ -197,6 +197,8 @@ def test_a_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, given):
         fgmp.simulate(SHARED, other, 4, rng=4, watch=fgmp.Checkpoint(path))
 
 
-def test_importing_fgmp_imports_nothing_of_flower():
-    code = "import sys, fgmp, fgmp.flower; sys.exit(any(name.split('.')[0] in ('flwr', 'ray') for name in sys.modules))"
+@pytest.mark.parametrize("what, never", [("fgmp, fgmp.flower", "flwr ray"), ("fgmp.flower.fitting", "sklearn")])
+def test_nothing_heavy_is_imported_that_is_not_needed(what, never):
+    """Fgmp does without Flower, and a site that answers, in a process for each message, without scikit-learn."""
+    code = f"import sys, {what}; sys.exit(any(name.split('.')[0] in {never.split()} for name in sys.modules))"
     assert run_python(code) == 0
