@@ -197,10 +197,10 @@ claim("start-alone", f"{sizes}alone, at most one client in three reaches {genero
 # **its large entries are what is missing.** To match the gradient is to look where the model lacks most.
 #
 # But the columns of a client whose entries have a large mean all point in nearly one direction. Its residuals depend on
-# the *sum* of what is missing, far more than on where it is missing, and the gradient says "more of everything" or of
-# everything". Here is what real clients see at the start, where nothing is known and $e = x^\#$. In the middle is the
-# client of the four pictures whose mean is nearest to zero. On the left is the same client with twenty times the rows,
-# and on the right the client whose mean is largest.
+# the *sum* of what is missing, far more than on where it is missing, and the gradient says "more of everything" or
+# "less of everything". Here is what real clients see at the start, where nothing is known and $e = x^\#$. In the middle
+# is the client of the four pictures whose mean is nearest to zero. On the left is the same client with twenty times the
+# rows, and on the right the client whose mean is largest.
 
 # %%
 def largest(v, count):
@@ -258,7 +258,7 @@ _ = ax.set(xticks=range(1, 1 + len(seen[0])), ylim=(0, None))
 
 # %% [markdown]
 # *Means over the clients of a fifth; median and quartiles over the seeds.* The fifth with the smallest means finds the
-# most, the fifth with the largest hardly more than chance. This is what $\alpha$ does: it makes clients blind, and a
+# most, the fifth with the largest little more than chance. This is what $\alpha$ does: it makes clients blind, and a
 # blind client is slow. It is not lost, though. It gets the features that others have seen with the server's model,
 # merges them with its own, and fits them by least squares, which needs no gradient. From then on its rows count like
 # all others. So the price is paid in the first round, as [01_linear_convergence](01_linear_convergence.ipynb) measures.
@@ -453,8 +453,9 @@ _ = left.legend(loc=(0.45, 0.5))
 # rows.*
 #
 # On the right is a cliff. A client fits up to $3\tau$ features at once: the $\tau$ of its model, and $2\tau$ that it
-# adds. With exactly $3\tau$ rows it can fit them to anything, and learns nothing from the fit. One row more, and
-# everything is there:
+# adds. With exactly $3\tau$ rows it can fit them to anything, and learns nothing from the fit. One row more, and here
+# everything is there (elsewhere fewer are enough: [14_clients_that_fail_or_lie](14_clients_that_fail_or_lie.ipynb) does
+# with exactly $3\tau$):
 
 # %%
 if {3 * sparsity, 3 * sparsity + 1} <= set(samples):

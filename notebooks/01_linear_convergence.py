@@ -14,8 +14,9 @@
 #
 # ![Relative error against rounds, six heterogeneities, with and without noise](pictures/01_linear_convergence.png)
 #
-# Without noise every curve falls to rounding error within ten rounds, at every heterogeneity; more different clients
-# cost a few rounds, and more local iterations win them back. With noise the error stops a few times above the floor.
+# Without noise every curve, a median of twenty seeds, falls to rounding error within ten rounds, at every
+# heterogeneity; more different clients cost a few rounds, and more local iterations win them back. With noise the error
+# stops a few times above the floor.
 #
 # **What you will see**
 # - the error curves of Figure 1 of the paper, without noise and with noise;
@@ -294,7 +295,7 @@ print(f"true features merged: {shown[0]} at alpha = {alphas[0]:g}; {shown[-1]} a
 # %% [markdown]
 # *Medians and quartiles over ten seeds, means over every fifth client.* At $\alpha = 0$ a client merges half of the
 # signal at once, and nearly all of it in three iterations. At $\alpha = 10$ it begins with less than half a feature,
-# hardly more than chance. Least squares then fits the sum with whatever features were taken, so the next gradient is
+# where chance gives 0.2. Least squares then fits the sum with whatever features were taken, so the next gradient is
 # less blind; but pruning to $\tau$ features spoils the sum again, so the gain is small, and three iterations alone do
 # not find the signal. What does find it is the federation: the clients with small means see their features in the first
 # round, and from the second round on all others merge these with their own and have less to look for. For $K = 1$ the
@@ -417,7 +418,7 @@ claim("fig1-residual",
 #   and $K$ is 1 and 3. The noise variance is $4 \cdot 10^{-6}$, the one that the paper uses for the same data in
 #   Section V-D (Figure 10). All of them are parameters of this notebook.
 # - **Twenty seeds.** The paper does not say how many runs its curves stand for. One run can hide the effect of
-#   $\alpha$: with $K = 3$ and $\alpha \ge 0.5$ all runs are exact after 3 or 4 rounds.
+#   $\alpha$: with $K = 3$ and $\alpha \ge 0.5$ all runs are exact after 3 to 5 rounds.
 # - **$N(\mu, v)$ is mean and variance.** The paper says so for the data; for the noise we read it so. The mean $\mu_i$
 #   is one number for each client, drawn from $N(0, \alpha)$; one place in the paper has the two in the other order.
 # - **Lambda at the start of a round.** The pseudo-code does not say what it is. Here each client starts with the

@@ -111,9 +111,9 @@ _ = images(pictures, [f"atom {k}" for k in used], columns=2, width=3)
 #
 # ## The floor
 #
-# The frame to recover is not among the training frames. So no combination of five atoms equals it, and no method can
-# do better than the best one. `approx_tau` searches for it and tells how good greedy selection is: $\eta$ is the
-# distance of the greedy choice divided by the smallest distance that is known.
+# The frame to recover is not among the training frames, and no combination of five atoms that we know equals it. No
+# method can do better than the best one. `approx_tau` searches for it and tells how good greedy selection is: $\eta$ is
+# the distance of the greedy choice divided by the smallest distance that is known.
 
 # %%
 best = approx_tau(fit.dictionary, frame.ravel(), sparsity)

@@ -20,7 +20,8 @@
 #
 # **What you will see**
 # - the rivals, their update rules, and one search that picks a learning rate for each of them;
-# - Figures 3, 4 and 5 of the paper: the error against rounds, against seconds of work, and against bytes;
+# - Figures 3, 4 and 5 of the paper: the error against rounds and against seconds of work; and, added here, against
+#   bytes;
 # - who degrades when the clients differ more, by which factor, and why;
 # - what the runner-up does with more rounds, and with learning rates that the paper did not try;
 # - what keeps FedGradMP above the oracle.
@@ -495,9 +496,9 @@ for ax, figure in zip(axes, (3, 4), strict=True):
 
 
 # %% [markdown]
-# Now the residual error, the error at which a method comes to rest. To be fair to FedGradMP we take the lowest error
-# that it had in any round, and compare it with the last one of the runner-up. A ratio above 1 means that the runner-up
-# ends lower.
+# Now the residual error: the paper's word for the error at which a method comes to rest, which not all runs have done
+# after 300 rounds. To be fair to FedGradMP we take the lowest error that it had in any round, and compare it with the
+# last one of the runner-up. A ratio above 1 means that the runner-up ends lower.
 
 # %%
 def ratio(figure, rate):
@@ -529,7 +530,7 @@ claim_residual("fig3-residual", 3, beyond[0])
 claim_residual("fig4-residual", 4, beyond[1])
 
 # %% [markdown]
-# The band on the right is wide: with clients that differ more, the runner-up comes to rest at very different heights on
+# The band on the right is wide: with clients that differ more, the runner-up ends at very different heights on
 # different seeds. So heterogeneity does hurt it, once one waits for the residual: here the paper's word of a
 # significant degradation is right, in the median.
 

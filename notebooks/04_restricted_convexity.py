@@ -270,8 +270,9 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # somewhere on every seed, yet the 2-sparse directions bend by 0.0152 at least. But the theorem also wants them to bend
 # alike. A local iteration is promised to gain below a condition number of 1.102, and a single client at 2 or above
 # breaks the promise for all; the clients of Figure 1 have at least 24.1 (client 1) and 153 (client 30), medians over 10
-# seeds. What makes it so large is the common mean of a client's data, for the two have a rank correlation of at least
-# 0.9 on every seed. So the theorem is silent about that experiment, and FedGradMP is better than its theorem.
+# seeds. It is large without a common mean of a client's data, too, and grows with it: the two have a rank correlation
+# of at least 0.9 on every seed. So the theorem is silent about that experiment, and FedGradMP is better than its
+# theorem.
 #
 # ## Predict, then change
 #
@@ -308,5 +309,5 @@ claim("theory-mean-conditions", "clients of one federation, ordered by squared m
 # - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
-# Next: [05_convergence_theorem](05_convergence_theorem.ipynb), because these two numbers are all that the theorem needs
-# of a client.
+# Next: [05_convergence_theorem](05_convergence_theorem.ipynb), because these two numbers, and the gradients at the
+# solution, are all that the theorem needs of a client.

@@ -168,10 +168,10 @@ name_lines(ax)
 
 # %% [markdown]
 # *The first local iteration of all clients and seeds: medians, with bands over all of them (values below $10^{-6}$ are
-# drawn there).* Read it from left to right. The gradient does most of the work: what the merged support misses is three
-# orders of magnitude less than the error before. Minimising then adds what the noise puts into the merged features, and
-# pruning takes a part of that away again. Lemmas 2 and 1 allow little more than what happens. It is Lemma 3 that is
-# loose: it allows as much as there was before, because it has to think of the worst columns that have this $c$.
+# drawn there).* Read it from left to right. The gradient does most of the work: what the merged support misses is more
+# than three orders of magnitude less than the error before. Minimising then adds what the noise puts into the merged
+# features, and pruning takes a part of that away again. Lemmas 2 and 1 allow a few times what happens. It is Lemma 3
+# that is loose: it allows as much as there was before, because it has to think of the worst columns that have this $c$.
 
 # %%
 for step, number, line in ((1, 3, 444), (2, 2, 430), (3, 1, 417)):
@@ -211,8 +211,9 @@ _ = right.legend(loc="lower right")
 # %% [markdown]
 # The worst of these is $(3 + \sqrt5)/2 \approx 2.618$, at $s = 0.618$, and in the standard basis nothing is worse: it
 # is the sharp constant of hard thresholding (Shen and Li, 2018, whom the paper cites for other reasons). It could
-# replace the 4 of Lemma 1, and also the factor $2\eta_3^2 + 2 = 4$ of the server. (In a dictionary of coherent atoms
-# the 4 is sharp.) One local iteration would then contract up to 1.143.
+# replace the 4 of Lemma 1, and also the factor $2\eta_3^2 + 2 = 4$ of the server ($\eta_3$ is how far its selection is
+# from the best one; here it selects exactly, $\eta_3 = 1$). (In a dictionary of coherent atoms the 4 is sharp.) One
+# local iteration would then contract up to 1.143.
 #
 # ## Theorem 1 beside the measured error
 #

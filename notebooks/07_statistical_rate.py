@@ -141,10 +141,11 @@ claim("theory-statistical-rate-floor", "for each number of clients and rows (N x
 
 
 # %% [markdown]
-# The rate is there, up to a little: the error is within a factor of two of the best possible one everywhere. It is
-# not exactly there, because the factor depends on the rows of a client: it is 1.0 for clients of 800 rows and 1.6 for
-# clients of 50, which makes the fitted slope a little steeper than $-1/2$. (A likely reason, not tested here: before a
-# client prunes, it fits up to $3\tau$ features to its rows, and most of these are noise.)
+# The rate is there, up to a little: the error is within a factor of two of the best possible one everywhere. It is not
+# exactly there, because the factor depends on the rows of a client: it is 1.0 for clients of 800 rows and 1.6 for
+# clients of 50, which makes the slope of that series steeper than $-1/2$. (It also grows from 1.1 for 4 clients of 100
+# rows to 1.3 for 64, which makes the other one flatter.) (A likely reason, not tested here: before a client prunes, it
+# fits up to $3\tau$ features to its rows, and most of these are noise.)
 #
 # ## Does Theorem 1 say so?
 #
@@ -216,7 +217,7 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # error of one place that has all rows and knows the support. This is so because the errors of the clients are
 # independent and cancel in their mean. Theorem 1 does not say so: with more clients the measured error falls with slope
 # -0.46, while what the theorem leaves over has slope -0.0077. The step from one to the other needs a constant $\beta$,
-# and $\beta$ grows with slope 0.62, as $\sqrt N$ would. (Numbers are medians over the seeds.)
+# and $\beta$ grows with slope 0.62, a little faster than $\sqrt N$ with 0.5. (Numbers are medians over the seeds.)
 #
 # ## Predict, then change
 #
@@ -255,5 +256,5 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 # - H. Jeong, D. Needell, J. Qin, *Federated Gradient Matching Pursuit*, IEEE Transactions on Information Theory
 #   70(6), 4512-4537, 2024. [arXiv 2302.10755](https://arxiv.org/abs/2302.10755)
 #
-# Next: [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb), because some data have no curvature at all in
-# sparse directions, and a random dictionary gives it to them.
+# Next: [08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb), because some data have no curvature at all along
+# some sparse vectors, and a random dictionary gives it to them.

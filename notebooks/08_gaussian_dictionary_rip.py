@@ -9,9 +9,9 @@
 # %% [markdown]
 # # A random dictionary: how does it give curvature to data that have none?
 #
-# **Question.** Some data matrices $B$ have no curvature in sparse directions. The paper multiplies them by a random
-# Gaussian dictionary $A$, and says that $BA$ is well conditioned if the stable rank of $B$ is large. Why, at which
-# rate, and what does FedGradMP gain?
+# **Question.** Some data matrices $B$ have no curvature along some sparse vectors. The paper multiplies them by a
+# random Gaussian dictionary $A$, and says that $BA$ is well conditioned if the stable rank of $B$ is large. Why, at
+# which rate, and what does FedGradMP gain?
 #
 # ![For B the flat direction is on a sparse circle, for BA away from all](pictures/08_gaussian_dictionary_rip.png)
 #
@@ -89,8 +89,8 @@ draw_sphere(right, rows @ A, "$BA$: flat between the circles")
 # their difference has length zero. Now with 400 features in pairs of twins and 300 rows. Look at the correlations of
 # the columns: twins in $B$ have correlation one, while the columns of $BA$ are mixtures of all features, and hardly
 # correlated. This is what the gradient lives on. At the zero model it is $-\frac1m B^\top B x^\#$, that is, what is
-# missing, seen through these correlations. With correlations near zero its large entries *are* what is missing. With
-# twins it shows every missing feature twice, and nothing tells which one is meant.
+# missing, seen through these correlations. With correlations near zero its largest entries are mostly what is missing.
+# With twins it shows every missing feature twice, and nothing tells which one is meant.
 
 # %%
 def twins(seed, rows=300):
@@ -141,8 +141,8 @@ claim("rip-gained", "a matrix with restricted lower constant zero is well condit
 
 # %% [markdown]
 # One caution: the dictionary does not repair the old problem. It asks a new one, in which other vectors are sparse. A
-# vector that is sparse in the standard basis needs all atoms of a random dictionary. Whether models that are sparse
-# in the dictionary suit the data is a question about the data.
+# vector that is sparse in the standard basis is, in general, not sparse in a random dictionary. Whether models that are
+# sparse in the dictionary suit the data is a question about the data.
 #
 # ## Isometry, and at which rate
 #
@@ -192,11 +192,10 @@ name_lines(ax)
 
 # %% [markdown]
 # *Lines are medians over the dictionaries, bands span all of them. Both black lines start where $\delta$ starts: to be
-# an upper bound for some $C_1$, the broken one would have to fall no faster than $\delta$, and it does.*
+# an upper bound for some $C_1$, the broken one must not fall faster than $\delta$. It falls faster.*
 #
 # The lengths $\varepsilon$ fall at a slope of $-1/2$. The squares fall a little faster, because for small stable ranks
-# the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small; their slope is clearly not $-1/2$ either, but it
-# is far from $-1$.
+# the $\varepsilon^2$ in $2\varepsilon + \varepsilon^2$ is not small; their slope is far from $-1$.
 
 # %%
 def slopes(values):
@@ -471,8 +470,8 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes: all seeds end below 1e-14 in the dictionary, and above 0.1 without. A client alone might not tell thirty atoms
-#    apart with thirty rows, but the mean of ten clients does.
+#    Yes: all seeds end below 1e-14 in the dictionary, and above 0.1 without. Thirty atoms on thirty rows are fitted to
+#    anything, as in [00_start_here](00_start_here.ipynb); why it does no harm here was not looked into.
 #
 #    </details>
 #
@@ -483,4 +482,4 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 # - H. Jeong, X. Li, Y. Plan, O. Yilmaz, *Sub-Gaussian matrices on sets: optimal tail dependence and applications*,
 #   Communications on Pure and Applied Mathematics 75(8), 1713-1754, 2022.
 #
-# Next: [09_digits_by_writer](09_digits_by_writer.ipynb), because it is time for data that nobody made up.
+# Next: [09_digits_by_writer](09_digits_by_writer.ipynb), because it is time for real images.

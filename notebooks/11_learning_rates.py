@@ -325,9 +325,8 @@ def at_rest(run):
 
 
 # %% [markdown]
-# With the larger rate the curves come to rest, and they do so at a wrong support. That is what the paper describes.
-# With the smaller rate two curves are still on their way: they are slow. A plot of their first thirty rounds cannot
-# tell the one from the other.
+# Each curve either comes to rest at a wrong support, which is what the paper describes, or is still on its way: it is
+# slow. A plot of their first thirty rounds cannot tell the one from the other.
 #
 # A relative error above 1 is worse than that of the zero model, and yet the squared loss of Figure 8 has fallen. A
 # client with a large mean $\mu_i$ sees mostly $\mu_i$ times the sum of the entries of $x^\#$, and any $\tau$ positions
@@ -492,8 +491,8 @@ _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rou
 #
 # Look at the rows that resemble the published one. FedIterHT with the summed loss does, up to one step of the grid.
 # **FedHT with the averaged loss does so, too.** So there is a second reading of the published figure: the loss as
-# printed, but no thresholding at the clients. A third one is the loss as printed with many local iterations, at the
-# largest rate at least. Nothing in the paper decides between them. What can be said is that FedIterHT with the loss as
+# printed, but no thresholding at the clients. A third one, at the largest rate only, is the loss as printed with many
+# local iterations. Nothing in the paper decides between them. What can be said is that FedIterHT with the loss as
 # printed and $K = 3$ does not diverge here.
 
 # %%

@@ -397,7 +397,8 @@ claim("cost-steps",
 #
 #    </details>
 #
-# 2. **`noise_variance: 0.0004`.** Noise ten times as large. Will more local iterations still lower the last error?
+# 2. **`noise_variance: 0.0004`.** A hundred times the variance: noise ten times as large. Will more local iterations
+#    still lower the last error?
 #
 #    <details><summary>What comes out</summary>
 #

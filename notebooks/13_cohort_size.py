@@ -73,9 +73,9 @@ seeds = range(1000, 1000 + n_seeds)
 # ## What an average does, and what the theorem says
 #
 # The model of a round is the mean of the cohort's models, so its error is the mean of their errors. If the errors of
-# $L$ clients were independent, their mean would be as long as one of them divided by $\sqrt{L}$. Whatever part of the
-# error is common to all clients stays, whatever $L$ is. So the last error should fall with $L$, near the line
-# $1/\sqrt{L}$ as long as the common part is small.
+# $L$ clients were independent with mean zero, their mean would be as long as one of them divided by $\sqrt{L}$.
+# Whatever part of the error is common to all clients stays, whatever $L$ is. So the last error should fall with $L$,
+# near the line $1/\sqrt{L}$ as long as the common part is small.
 #
 # The theorem on client sampling says less. Its factor per round is the mean over the *worst* cohort of size $L$, which
 # can only become smaller when the cohort must take in better clients too, and if all clients are alike, $L$ does not
@@ -157,8 +157,8 @@ _ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right cente
 # *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. Without
 # noise a curve ends at the level that counts as reached.*
 #
-# In the first round the cohort has no effect: all clients start from zero, and what they miss there they seem to miss
-# together. So "faster" has to mean fewer rounds.
+# In the first round the cohort has no effect in the median: all clients start from zero, and what they miss there they
+# seem to miss together. So "faster" has to mean fewer rounds.
 #
 # ## Does a larger cohort converge faster?
 #

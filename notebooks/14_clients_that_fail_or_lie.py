@@ -237,7 +237,8 @@ claim("lies-cost",
 # times as large, and five kinds of garbage leave the same model as silence. A lie in the right format is averaged: 30 %
 # of the clients with the wrong sign leave an error of 0.6, twice their share. With 100 rows a client the median brings
 # that to 0.00234, and the trimmed mean bears as many liars as it cuts off. But a median of sparse models is a vote on
-# the support, so with 20 rows a client it makes the error 2.03 times as large as the mean's where nobody lies.
+# the support, so with 20 rows a client it makes the error 2.03 times as large as the mean's where nobody lies, in the
+# median: on the ten seeds 0.866 to 3.43 times.
 #
 # ## Predict, then change
 #

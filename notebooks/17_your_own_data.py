@@ -81,8 +81,9 @@ print(f"{model.sparsity_} of {X.shape[1]} features, found by method {model.metho
 # site solves for more coefficients than features are asked for, and these sites have too few rows for it. `method`
 # settles it otherwise.
 #
-# How many features? Each site holds out a fold of its rows, the others' model is judged on them, and only this loss is
-# sent. The choice is the smallest number whose loss is within half a standard error of the lowest.
+# How many features? Each site holds out a fold of its rows, a model that was fitted to the other folds is judged on
+# them, and only this loss is sent. The choice is the smallest number whose loss is within half a standard error of the
+# lowest.
 
 # %%
 if hasattr(model, "cv_"):
@@ -216,7 +217,8 @@ for intercept in (True, "per_group"):
 # Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites. At sites that it has
 # not seen its AUC is 0.995 and its log loss 0.072. When the sites are drawn anew, 14 of the 15 are found again in at
 # least half of the resamples. Each site sent 270 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its
-# table would be 12 kB, so what one gains is that rows stay, not bytes.
+# table would be 12 kB, so what one gains is that rows stay, not bytes. The sites here are a random deal of one table;
+# how the model fares at a hospital with other patients was not measured.
 #
 # ## Predict, then change
 #
@@ -243,8 +245,9 @@ for intercept in (True, "per_group"):
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not in two digits, for the reason of the first. The measure does: the log loss is 0.078, because now others
-#    are left out together, and the folds that choose are others. Believe two digits of such a measure as far as this.
+#    Not in two digits, for the reason of the first. The measure does: the log loss is 0.078, because now others are
+#    left out together, and the folds that choose are others. So the second digit of such a measure depends on how the
+#    rows were dealt.
 #
 #    </details>
 #

@@ -152,9 +152,9 @@ def two_readings(seed):
 
 # %% [markdown]
 # Which one do the proofs need? With exact projections, the curvature is enough: Lemmas 2 and 3 use the descent lemma
-# and gradients projected onto $4\tau$ features. With inexact gradient projections ($\eta_1 > 1$), and in the appendix's
-# lemma on the variance, the whole gradient. In the other notebooks all projections are exact, and $\rho^+$ is the
-# curvature.
+# and gradients projected onto $4\tau$ features. With inexact gradient projections (the selection of a client is within
+# a factor $\eta_1 > 1$ of the best), and in the appendix's lemma on the variance, the whole gradient. In the other
+# notebooks all projections are exact, and $\rho^+$ is the curvature.
 
 # %%
 ratio = np.array([two_readings(seed) for seed in range(n_seeds)])
@@ -223,13 +223,14 @@ ax.set(xscale="log", yscale="log", xlabel="unit of the loss", ylabel=r"$\beta_2$
 _ = ax.set(title=r"The same clients in other units, $\eta_1 = 1.01$")
 
 # %% [markdown]
-# **3. Smaller ones** *(entries 5 and 6, and a misprint).* The vector $z$ is divided by $\|P_\Gamma g_{i,j}\|$, where
-# the norm of the gradient $\|P_\Gamma \nabla g_{i,j}\|$ is meant. The constants $\rho^+_\tau$ in the bound for
-# $\|P^\perp_\Gamma \nabla g_{i,j}\|$ are applied to $x_k - x^*$, which is $2\tau$-sparse; the room above covers that,
-# too. And at the end the proof puts $u = \mathbb{E}\|\Delta - z\|$ where it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$.
-# By Jensen $(\mathbb{E}\|\Delta - z\|)^2 \le \mathbb{E}\|\Delta - z\|^2$, and not the other way round: for two equally
-# likely minibatches with the distances 0 and 1 the left side is 1/4 and the right side 1/2. The argument survives with
-# $u = (\mathbb{E}\|\Delta - z\|^2)^{1/2}$.
+# **3. Smaller ones** *(entries 5 and 6, and a misprint).* The proof takes $\Delta = x^* - x_k$ and, as long as it, a
+# vector $z$ along the projected gradient. That vector is divided by $\|P_\Gamma g_{i,j}\|$, where the norm of the
+# gradient $\|P_\Gamma \nabla g_{i,j}\|$ is meant. The constants $\rho^+_\tau$ in the bound for $\|P^\perp_\Gamma \nabla
+# g_{i,j}\|$ are applied to $x_k - x^*$, which is $2\tau$-sparse; the room above covers that, too. And at the end the
+# proof puts $u = \mathbb{E}\|\Delta - z\|$ where it needs $u^2 = \mathbb{E}\|\Delta - z\|^2$. By Jensen
+# $(\mathbb{E}\|\Delta - z\|)^2 \le \mathbb{E}\|\Delta - z\|^2$, and not the other way round: for two equally likely
+# minibatches with the distances 0 and 1 the left side is 1/4 and the right side 1/2. The argument survives with $u =
+# (\mathbb{E}\|\Delta - z\|^2)^{1/2}$.
 
 # %%
 pairs = [f"printed {a:.3g}, derived {b:.3g}" for a, b in zip(printed, derived, strict=True)]
