@@ -44,12 +44,10 @@ n_seeds = 10  # seeds: repetitions with new data
 picture_seed = 2  # seed of the federation in the pictures
 
 # %%
-assert min(n_clients, n_samples, local_iterations, rounds, n_seeds) >= 1, (
-    f"{n_clients=}, {n_samples=}, {local_iterations=}, {rounds=}, {n_seeds=}: expected each at least 1"
-)
+assert min(n_clients, n_samples, rounds) >= 1, f"{n_clients=}, {n_samples=}, {rounds=}: expected each at least 1"
+assert min(local_iterations, n_seeds) >= 1, f"{local_iterations=}, {n_seeds=}: expected each at least 1"
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
-assert 0 < exact <= 0.1, f"{exact=}: expected above 0, at most 0.1"
-assert noise_variance > 0, f"{noise_variance=}: expected above 0"
+assert 0 < exact <= 0.1 and noise_variance > 0, f"{exact=}, {noise_variance=}: expected above 0, exact at most 0.1"
 assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 
 # %%

@@ -50,8 +50,7 @@ assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert alphas == sorted(set(alphas)) and min(alphas) >= 0, f"{alpha=}: expected increasing, each at least 0"
 assert Ks == sorted(set(Ks)) and min(Ks) >= 1, f"{local_iterations=}: expected increasing, each at least 1"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert rounds >= 6, f"{rounds=}: expected at least 6"
-assert n_seeds >= 2, f"{n_seeds=}: expected at least 2"
+assert rounds >= 6 and n_seeds >= 2, f"{rounds=}, {n_seeds=}: expected at least 6 and 2"
 
 # %%
 import numpy as np

@@ -51,12 +51,10 @@ assert min(height, width) >= 16, f"{height=}, {width=}: expected at least 16"
 assert n_training >= n_atoms, f"{n_training=}: expected at least {n_atoms=}"
 assert frame_number >= n_training + 1, f"{frame_number=}: expected at least {n_training + 1=}"
 assert 1 <= sparsity <= n_atoms, f"{sparsity=}: expected 1 to {n_atoms=}"
-assert min(n_clients, n_samples, local_iterations, rounds) >= 1, (
-    f"{n_clients=}, {n_samples=}, {local_iterations=}, {rounds=}: expected each at least 1"
-)
+assert min(n_clients, n_samples) >= 1, f"{n_clients=}, {n_samples=}: expected each at least 1"
+assert min(local_iterations, rounds) >= 1, f"{local_iterations=}, {rounds=}: expected each at least 1"
 assert min(fewer_clients) >= 1 and max(fewer_clients) <= n_clients, f"{fewer_clients=}: expected each 1 to {n_clients=}"
-assert n_seeds >= 2, f"{n_seeds=}: expected at least 2"
-assert within > 1, f"{within=}: expected above 1"
+assert n_seeds >= 2 and within > 1, f"{n_seeds=}, {within=}: expected at least 2, and above 1"
 
 # %%
 from pathlib import Path

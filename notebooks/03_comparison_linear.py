@@ -94,12 +94,11 @@ n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 10
 
 # %%
 assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
-assert len(sparsity) == 2 and min(sparsity) >= 1, f"{sparsity=}: expected two values, each at least 1"
+assert len(sparsity) == len(rounds) == 2 and min(sparsity + rounds) >= 1, f"{sparsity=}, {rounds=}: expected two, >= 1"
 assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert min(n_clients, local_iterations) >= 1, f"{n_clients=}, {local_iterations=}: expected each at least 1"
 assert min(*rates, *more_rates) > 0, f"{rates=}, {more_rates=}: expected each above 0"
-assert len(rounds) == 2 and min(rounds) >= 1, f"{rounds=}: expected two values, each at least 1"
 assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
 assert min(noise_variance, target) > 0, f"{noise_variance=}, {target=}: expected above 0"
 assert min(tuning_rounds, n_tuning_seeds) >= 1, f"{tuning_rounds=}, {n_tuning_seeds=}: expected each at least 1"
@@ -233,12 +232,8 @@ def best_rate(figure, name, grid):
     return best and best.parameters["learning_rate"]
 
 
-def written(rate):
-    return "all diverge" if rate is None else f"{rate:g}"
-
-
 for name in rivals:
-    best = ", ".join(written(best_rate(figure, name, rates)) for figure in SETTINGS)
+    best = ", ".join(str(best_rate(figure, name, rates) or "all diverge") for figure in SETTINGS)
     print(f"{name:14} best rate of the paper's grid in Figures 3, 4 and 5: {best}")
 
 # %% [markdown]

@@ -39,8 +39,7 @@ n_seeds = 10  # seeds: repetitions with new data
 # %%
 tau, n = sparsity, n_features
 assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
-assert 1 <= sparsity <= 3, f"{sparsity=}: expected 1 to 3"
-assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
+assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
 
 # %%
 import matplotlib.pyplot as plt

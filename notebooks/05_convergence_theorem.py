@@ -48,13 +48,11 @@ n_seeds = 10  # seeds: repetitions with new data
 
 # %%
 tau, n, K = sparsity, n_features, local_iterations
-assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
-assert 1 <= sparsity <= 3, f"{sparsity=}: expected 1 to 3"
-assert n_samples >= n_features, f"{n_samples=}: expected at least {n_features=}"
+assert 4 * sparsity <= n_features <= min(14, n_samples), f"{n_features=}: expected {4 * sparsity=} to 14, {n_samples=}"
+assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
 assert 1 < last_condition <= 1.14, f"{last_condition=}: expected above 1, at most 1.14"
 assert 1 <= local_iterations <= 6, f"{local_iterations=}: expected 1 to 6"
 assert min(noise, lemma_noise) > 0, f"{noise=}, {lemma_noise=}: expected above 0"
-assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
 
 # %%
 import numpy as np

@@ -43,12 +43,10 @@ n_seeds = 10  # seeds: repetitions with new data
 # %%
 tau, n, ranks, twin_columns = sparsity, n_atoms, stable_ranks, 400
 assert 400 <= dimension <= 4000, f"{dimension=}: expected 400 to 4000"
-assert 20 <= n_atoms <= 60, f"{n_atoms=}: expected 20 to 60"
-assert 1 <= sparsity <= 2, f"{sparsity=}: expected 1 to 2"
+assert 1 <= sparsity <= 2 and n_seeds >= 3, f"{sparsity=}, {n_seeds=}: expected 1 to 2, and at least 3"
 assert len(ranks) >= 3 and ranks == sorted(set(ranks)), f"{stable_ranks=}: expected three or more, increasing"
 assert 20 <= ranks[0] <= ranks[-1] <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
-assert 0 < radius <= 5, f"{radius=}: expected above 0, at most 5"
-assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
+assert 20 <= n_atoms <= 60 and 0 < radius <= 5, f"{n_atoms=}, {radius=}: expected 20 to 60; above 0, at most 5"
 
 # %%
 from itertools import product

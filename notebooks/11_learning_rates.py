@@ -55,12 +55,10 @@ n_costly_seeds = 3  # repetitions of the long runs, the map and the other method
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert min(heterogeneity, noise_variance) >= 0, f"{heterogeneity=}, {noise_variance=}: expected at least 0"
-assert min(learning_rates + long_learning_rates + map_learning_rates) > 0, (
-    f"{learning_rates=}, {long_learning_rates=}, {map_learning_rates=}: expected each above 0"
-)
-assert min(n_clients, rounds, fedgradmp_rounds, local_iterations, *map_local_iterations) >= 1, (
-    f"{n_clients=}, {rounds=}, {fedgradmp_rounds=}, {local_iterations=}, {map_local_iterations=}: expected at least 1"
-)
+assert min(learning_rates + long_learning_rates) > 0, f"{learning_rates=}, {long_learning_rates=}: expected above 0"
+assert min(map_learning_rates) > 0, f"{map_learning_rates=}: expected each above 0"
+assert min(n_clients, rounds, fedgradmp_rounds) >= 1, f"{n_clients=}, {rounds=}, {fedgradmp_rounds=}: at least 1"
+assert min(local_iterations, *map_local_iterations) >= 1, f"{local_iterations=}, {map_local_iterations=}: expected >= 1"
 assert long_rounds >= 4, f"{long_rounds=}: expected at least 4"
 assert 1 <= n_costly_seeds <= n_seeds, f"{n_costly_seeds=}: expected 1 to {n_seeds=}"
 

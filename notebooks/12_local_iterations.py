@@ -45,7 +45,7 @@ n_seeds = 30  # seeds: repetitions with new data and new minibatches
 
 # %%
 Ks = local_iterations
-assert n_clients >= 2, f"{n_clients=}: expected at least 2"
+assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert len(Ks) >= 2 and Ks == sorted(set(Ks)), f"{local_iterations=}: expected two or more, increasing"
@@ -53,7 +53,6 @@ assert len(Ks) >= 2 and Ks == sorted(set(Ks)), f"{local_iterations=}: expected t
 # %%
 assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
 assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
-assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
 
 # %%
 import numpy as np

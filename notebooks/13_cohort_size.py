@@ -46,18 +46,15 @@ n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatche
 
 # %%
 Ls, ns = cohort_size, n_features
-assert n_clients >= 2, f"{n_clients=}: expected at least 2"
+assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
 assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
 assert min(Ls) >= 1 and max(Ls) <= n_clients, f"{cohort_size=}: expected each 1 to {n_clients=}"
 assert ns == sorted(set(ns)), f"{n_features=}: expected increasing"
 assert 1 <= sparsity <= min(ns), f"{sparsity=}: expected 1 to the least of {n_features=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
-assert min(local_iterations, slow_local_iterations) >= 1, (
-    f"{local_iterations=}, {slow_local_iterations=}: expected each at least 1"
-)
+assert min(local_iterations, slow_local_iterations) >= 1, f"{local_iterations=}, {slow_local_iterations=}: at least 1"
 assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
 assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
-assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
 
 # %%
 import numpy as np
@@ -148,8 +145,7 @@ for column, (case, errors) in zip(axes.T, runs.items(), strict=True):
         for place, style in enumerate(gradation(len(Ls))):
             curve(ax, range(rounds + 1), values[:, place], f"L = {Ls[place]}", band=(25, 75), **style)
         ax.set(yscale="log", title=f"n = {n}, {case}")
-fig.supxlabel("round")
-fig.supylabel("relative error")
+fig.supxlabel("round"), fig.supylabel("relative error")
 _ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right center")
 
 

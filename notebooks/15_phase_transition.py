@@ -53,12 +53,11 @@ assert n_features >= max(sparsities), f"{n_features=}: expected at least {max(sp
 assert samples == sorted(set(samples)) and min(samples) >= 1, f"{samples=}: expected increasing, each at least 1"
 assert 1 <= sparsities[0] and sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing, from 1 on"
 assert min(n_clients, *client_counts) >= 1, f"{n_clients=}, {client_counts=}: expected each at least 1"
-assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
+assert n_seeds >= 5 and digits_rounds >= 2, f"{n_seeds=}, {digits_rounds=}: expected at least 5 and 2"
 assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
 assert len(few_sizes) == 4 and min(few_sizes) >= 1, f"{few_sizes=}: expected four values, each at least 1"
 assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
 assert dataset in ("digits", "mnist-writers"), f"{dataset=}: expected 'digits' or 'mnist-writers'"
-assert digits_rounds >= 2, f"{digits_rounds=}: expected at least 2"
 
 # %%
 import warnings

@@ -49,15 +49,13 @@ digits_rates = [0.2, 1.0]  # learning rates tried there
 # %%
 assert n_features >= 12 * sparsity, f"{n_features=}: expected at least {12 * sparsity=}"
 assert 2 <= sparsity <= 50, f"{sparsity=}: expected 2 to 50"
-assert n_clients >= 2, f"{n_clients=}: expected at least 2"
+assert min(n_clients, *private_clients) >= 2, f"{n_clients=}, {private_clients=}: expected each at least 2"
 assert min(n_samples, rounds) >= 1, f"{n_samples=}, {rounds=}: expected each at least 1"
 
 # %%
-assert n_seeds >= 5, f"{n_seeds=}: expected at least 5"
-assert min(private_clients) >= 2, f"{private_clients=}: expected each at least 2"
+assert n_seeds >= 5 and digits_rounds >= 10, f"{n_seeds=}, {digits_rounds=}: expected at least 5 and 10"
 assert epsilons == sorted(set(epsilons)) and min(epsilons) > 0, f"{epsilons=}: expected increasing, each above 0"
 assert digits in ("digits", "mnist-writers"), f"{digits=}: expected 'digits' or 'mnist-writers'"
-assert digits_rounds >= 10, f"{digits_rounds=}: expected at least 10"
 assert min(*digits_sparsity, n_map_seeds) >= 1, f"{digits_sparsity=}, {n_map_seeds=}: expected each at least 1"
 
 # %%

@@ -37,11 +37,9 @@ masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of the deal, the folds and the resamples
 
 # %%
-assert 3 <= n_sites <= 40, f"{n_sites=}: expected 3 to 40"
+assert 3 <= n_sites <= 40 and n_resamples >= 10, f"{n_sites=}, {n_resamples=}: expected 3 to 40, and at least 10"
 assert sparsity in ("cv", "ebic", *range(1, 31)), f"{sparsity=}: expected 'cv', 'ebic' or 1 to 30"
-assert n_resamples >= 10, f"{n_resamples=}: expected at least 10"
-assert 1 <= masked <= 30, f"{masked=}: expected 1 to 30"
-assert seed >= 0, f"{seed=}: expected at least 0"
+assert 1 <= masked <= 30 and seed >= 0, f"{masked=}, {seed=}: expected 1 to 30, and at least 0"
 
 # %%
 import numpy as np

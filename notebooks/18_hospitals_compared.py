@@ -35,9 +35,8 @@ peers = "no"  # "run" adds best subsets by abess, if it is installed
 
 # %%
 assert 3 <= n_sites <= 20, f"{n_sites=}: expected 3 to 20"
-assert n_deals >= 1, f"{n_deals=}: expected at least 1"
+assert min(n_deals, n_seeds) >= 1, f"{n_deals=}, {n_seeds=}: expected at least 1"
 assert 1 <= fixed <= 29, f"{fixed=}: expected 1 to 29"
-assert n_seeds >= 1, f"{n_seeds=}: expected at least 1"
 assert peers in ("no", "run"), f"{peers=}: expected 'no' or 'run'"
 
 # %%

@@ -43,10 +43,9 @@ n_seeds = 10  # seeds: repetitions with new data
 # %%
 tau, n, K = sparsity, n_features, local_iterations
 assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
-assert 1 <= sparsity <= 3, f"{sparsity=}: expected 1 to 3"
+assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
 assert 1 < last_condition <= 1.06, f"{last_condition=}: expected above 1, at most 1.06"
 assert 3 <= local_iterations <= 6, f"{local_iterations=}: expected 3 to 6"
-assert n_seeds >= 3, f"{n_seeds=}: expected at least 3"
 
 # %%
 from itertools import combinations
