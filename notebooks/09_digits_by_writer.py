@@ -17,8 +17,8 @@
 #
 # On these small digits, after 40 rounds, the rates of the rivals decide who is ahead, and the paper does not print them
 # for this figure. At the smallest rates of its other figures FedGradMP is far ahead, at 0.01 by less than 0.1, and at
-# tuned rates the dense methods are ahead. On real writers, at the paper's length, its lead is small and there at the
-# smallest rate only.
+# tuned rates the dense methods are ahead. On real writers, at the paper's length, its lead is small (0.04 to 0.05) and
+# there at the smallest rate only.
 #
 # **What you will see**
 # - the clients: how one differs from another, in pictures;
@@ -433,8 +433,8 @@ legend = ax.legend(loc="center left", bbox_to_anchor=(1, 0.5))
 # At small rates the rivals have not arrived yet after these rounds. For `digits` these are 40 rounds, or 800 gradient
 # steps; the paper has 40,000, so a small rate has less time here than there. On real writers at the paper's thousand
 # rounds ([a kept run](results/09_digits_by_writer-mnist-writers.ipynb), three seeds) FedGradMP is ahead of all four at
-# 0.0001 only, by 0.04 to 0.05; at 0.001 the best rival is level, at 0.01 it is ahead by 0.02 to 0.03, and at tuned
-# rates by 0.01 to 0.02. In numbers here, FedGradMP minus the best of the four:
+# 0.0001 only, by 0.04 to 0.05; the best rival is level at 0.001, ahead by 0.02 to 0.03 at 0.01, and ahead by 0.01 to
+# 0.02 at tuned rates. In numbers here, FedGradMP minus the best of the four:
 
 # %%
 def lead(rates):
