@@ -309,8 +309,8 @@ _ = axes[0, 0].set(ylabel="relative error")
 
 
 # %% [markdown]
-# *FedIterHT with two of the smaller rates, one curve for each seed; beside each, how many positions of $x^\#$ are in
-# its last model.*
+# *FedIterHT with these two rates, one curve for each seed; beside each, how many positions of $x^\#$ are in its last
+# model.*
 #
 # How much did the error change from half of the rounds to three quarters, and from there to the end? A run counts as
 # **at rest** if the last change is below 1 %, or less than half of the one before: what can still come is then small.
@@ -323,8 +323,10 @@ def at_rest(run):
 
 
 # %% [markdown]
-# Each curve either comes to rest at a wrong support, which is what the paper describes, or is still on its way: it is
-# slow. A plot of their first thirty rounds cannot tell the one from the other.
+# With the larger rate two of the three curves are at rest, both at a wrong support. That is what the paper describes.
+# The third still moves. With the smaller rate one curve is still on its way: it is slow. The other two are at rest,
+# with an error of at least 1 and no position found. For the one at 1.0 the rest may be mere slowness, for the larger
+# rate moves the same seed. A plot of the first thirty rounds cannot tell the one from the other.
 #
 # A relative error above 1 is worse than that of the zero model, and yet the squared loss of Figure 8 has fallen. A
 # client with a large mean $\mu_i$ sees mostly $\mu_i$ times the sum of the entries of $x^\#$, and any $\tau$ positions
@@ -487,11 +489,12 @@ _ = ax.set(xlabel="learning rate", title=f"runs that diverge within {rounds} rou
 # The dense methods diverge at the paper's higher rates with the loss as printed, and at lower ones as well. Their
 # limit is indeed lower.
 #
-# Look at the rows that resemble the published one. FedIterHT with the summed loss does, up to one step of the grid.
-# **FedHT with the averaged loss does so, too.** So there is a second reading of the published figure: the loss as
-# printed, but no thresholding at the clients. A third one, at the largest rate only, is the loss as printed with many
-# local iterations. Nothing in the paper decides between them. What can be said is that FedIterHT with the loss as
-# printed and $K = 3$ does not diverge here.
+# Look at the rows that resemble the published one. FedIterHT with the summed loss and $K = 3$ does, up to one step of
+# the grid. **FedHT with the averaged loss does so, too,** but for one run. So there is a second reading of the
+# published figure: the loss as printed, but no thresholding at the clients. More local iterations on the loss as
+# printed are no third one: with $K = 10$ a single run of five diverges, and at the largest rate only. Nothing in the
+# paper decides between them. What can be said is that FedIterHT with the loss as printed and $K = 3$ does not diverge
+# here.
 
 # %%
 dense_methods = [name for name in others if name != "FedHT"]
@@ -513,11 +516,12 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #   `fgmp` keeps the mean everywhere else, and $K = 3$ here, as for FedGradMP.
 # - **The rounds of FedIterHT** are not printed either.
 # - **Stuck or slow.** The paper says that the smaller rates converge to a poor solution. With $2 \cdot 10^{-2}$
-#   ($5 \cdot 10^{-4}$ on the summed loss) they do. With $2 \cdot 10^{-3}$ two of three seeds are only slow; where they
-#   would end, the runs here do not show.
-# - **Several seeds.** The paper does not say how many runs its curves stand for. The seeds differ much: in the
-#   long runs FedIterHT finds seven of ten positions on one seed and one on another. And the border of divergence moves
-#   by a step of the grid.
+#   ($5 \cdot 10^{-4}$ on the summed loss) two of three seeds do, and the third still moves. With $2 \cdot 10^{-3}$ two
+#   of three are at rest near the zero model or worse, and one is only slow; where it would end, the runs here do not
+#   show.
+# - **Several seeds.** The paper does not say how many runs its curves stand for. The seeds differ much: in the long
+#   runs FedIterHT finds seven of ten positions on one seed and none on another. And the border of divergence moves by a
+#   step of the grid.
 # - **What FedGradMP pays.** It has no learning rate, but a least-squares solve in each local iteration instead, and
 #   like FedIterHT it must be told $\tau$. [03_comparison_linear](03_comparison_linear.ipynb) counts rounds, seconds and
 #   bytes, with rates tuned on seeds of their own.

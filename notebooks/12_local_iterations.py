@@ -15,7 +15,8 @@
 # ![Rounds needed, and local iterations of a client in all, against K](pictures/12_local_iterations.png)
 #
 # More local iterations save rounds, but ever fewer: from three to fifteen, a client does four times the work and the
-# server saves less than one round. With noise they also end at a somewhat smaller error.
+# server saves less than one round. With noise they also end at a somewhat smaller error, if the clients find the
+# support.
 #
 # **What you will see**
 # - what Theorem 1 says about $K$, as numbers;
@@ -74,9 +75,9 @@ seeds = range(1000, 1000 + n_seeds)
 # $$\kappa = 4\mu^K, \qquad \text{residual} = \frac{4\nu}{1-\kappa}\cdot\frac{1-\mu^K}{1-\mu}
 #   = \frac{4\nu}{1-\mu}\cdot\frac{1-\mu^K}{1-4\mu^K}.$$
 #
-# With $\mu < 1$ both get smaller as $K$ grows. The rate falls without end. The residual falls at first, and then it
-# hardly changes. The remark behind Theorem 1 calls the residual's dependence on $K$ complicated. That is so once the
-# clients differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
+# With $\mu < 1$, and $K$ large enough for $\kappa < 1$, both get smaller as $K$ grows. The rate falls without end. The
+# residual falls at first, and then it hardly changes. The remark behind Theorem 1 calls the residual's dependence on
+# $K$ complicated. That is so once the clients differ. (With some $\mu(i) > 1$ even $\kappa$ turns around and grows, as
 # [05_convergence_theorem](05_convergence_theorem.ipynb) shows.)
 #
 # So expect two things: a rate that improves with $K$, and a residual that falls a little between small values of $K$.
@@ -247,8 +248,9 @@ claim("fig10-residual",
 # %% [markdown]
 # ## Why does it depend on $K$ at all?
 #
-# Look into the one more round. If the errors of the $N$ clients were independent, with mean zero, their average would
-# be smaller by $\sqrt N$. The line with squares shows that level: the error of a single client, divided by $\sqrt N$.
+# Look into the round after the last one. If the errors of the $N$ clients were independent, with mean zero, their
+# average would be smaller by $\sqrt N$. The line with squares shows that level: the error of a single client, divided
+# by $\sqrt N$.
 #
 # The seeds are of two kinds. In some, $x^\#$ has an entry so small that clients lose it in the noise: they return a
 # wrong support, and many make the same mistake. An average cannot mend that. So the seeds are split: in the left
@@ -380,8 +382,8 @@ claim("cost-steps",
 # and 0.219 rounds are saved (0.295 to 0.144). That is little, because from K = 3 to K = 15 a client does four times the
 # work in all and less than one round is saved. They also end lower with noise: the last error at K = 15 is 0.72 times
 # that at K = 3 (geometric mean, 0.663 to 0.788), but only where clients find the support: there the median ratio is
-# 0.652, and 1.07 where they miss an entry. The steps of gradient descent grow like the condition number: 0.339 to 0.421
-# times c log(1/delta).
+# 0.652, and 1.07 where they miss an entry. The steps of gradient descent grow like the condition number, for a client
+# with mean zero: 0.339 to 0.421 times c log(1/delta).
 #
 # ## Predict, then change
 #
@@ -396,7 +398,7 @@ claim("cost-steps",
 #
 #    </details>
 #
-# 2. **`noise_variance: 0.0004`.** A hundred times the variance: noise ten times as large. Will more local iterations
+# 2. **`noise_variance: 0.0004`.** A hundred times the variance, so noise ten times as large. Will more local iterations
 #    still lower the last error?
 #
 #    <details><summary>What comes out</summary>
@@ -411,8 +413,8 @@ claim("cost-steps",
 #    <details><summary>What comes out</summary>
 #
 #    It does, but less: the ratio of K = 15 to K = 3 is 0.90 (0.86 to 0.93) in place of 0.72. And the last error is
-#    larger: its median at K = 15 is 0.0018, in place of 0.00075 with thirty rows. Clients who draw their rows at random
-#    make errors that differ more, and an average removes those.
+#    larger: its median at K = 15 is 0.0018, in place of 0.00075 with thirty rows. A likely reason: clients who draw
+#    their rows at random make errors that differ more, and an average removes those.
 #
 #    </details>
 #

@@ -70,16 +70,17 @@ seeds = range(1000, 1000 + n_seeds)
 # ## What an average does, and what the theorem says
 #
 # The model of a round is the mean of the cohort's models, so its error is the mean of their errors. If the errors of
-# $L$ clients were independent with mean zero, their mean would be as long as one of them divided by $\sqrt{L}$.
+# $L$ clients were independent, with mean zero, their mean would be as long as one of them divided by $\sqrt{L}$.
 # Whatever part of the error is common to all clients stays, whatever $L$ is. So the last error should fall with $L$,
 # near the line $1/\sqrt{L}$ as long as the common part is small.
 #
-# The theorem on client sampling says less. Its factor per round is the mean over the *worst* cohort of size $L$, which
-# can only become smaller when the cohort must take in better clients too, and if all clients are alike, $L$ does not
-# matter to it. The residual has one part that does not contain $L$, and one that is printed with $1/L$. So the bound
-# never grows with $L$: it falls, or it stays. But it bounds the error of an average by the average of the errors, and
-# therefore cannot see that errors cancel. [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb) tests
-# it where its conditions hold, which they do not on the data of this notebook.
+# The theorem on client sampling says less. Its factor per round is the mean of the clients' factors over the *worst*
+# cohort: the $L$ clients whose factors are largest. A larger $L$ takes in smaller factors, so the mean falls, or it
+# stays if all clients are alike. The residual has one part that does not contain $L$, and one that is printed with
+# $1/L$. So the bound never grows with $L$: it falls, or it stays. But it bounds the error of an average by the average
+# of the errors, and therefore cannot see that errors cancel.
+# [06_minibatches_solvers_cohorts](06_minibatches_solvers_cohorts.ipynb) tests it where its conditions hold, which they
+# do not on the data of this notebook.
 #
 # ## One small call
 #
@@ -153,7 +154,7 @@ _ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right cente
 # *Figure 11 of the paper. Lines are medians over the seeds, bands run from the lower to the upper quartile. Without
 # noise a curve ends at the level that counts as reached.*
 #
-# In the first round the cohort has no effect in the median: all clients start from zero, and what they miss there they
+# In the first round the medians hardly depend on the cohort: all clients start from zero, and what they miss there they
 # seem to miss together. So "faster" has to mean fewer rounds.
 #
 # ## Does a larger cohort converge faster?
@@ -252,10 +253,10 @@ _ = fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside right cente
 # %% [markdown]
 # *Means over the seeds; bars are 95 % intervals.*
 #
-# It falls, and near the dash-dotted line, which is what an average of independent errors would do. In the large
-# dimension it falls more slowly. A likely reason is the part of the error that the clients share: averaging does not
-# remove it. The floor falls like $1/\sqrt{L}$ in both dimensions, so what they share does not come from the noise
-# alone.
+# It falls, and near the dash-dotted line, which is what an average of independent errors with mean zero would do. In
+# the large dimension it falls more slowly. A likely reason is the part of the error that the clients share: averaging
+# does not remove it. The floor falls like $1/\sqrt{L}$ in both dimensions, so what they share does not come from the
+# noise alone.
 
 # %%
 for row, n in enumerate(ns):
@@ -302,10 +303,10 @@ for n, errors in zip(ns, runs["with noise"][..., -residual_rounds:], strict=True
 # ## The answer
 #
 # Larger cohorts need fewer rounds in dimension 1000: 0.339 fewer for each doubling of L without noise, and 0.314 with
-# it. In dimension 50 this is seen with noise, and with one local iteration; without noise three leave it undecided. The
-# last error does not grow with the cohort, because it is an average: it is 0.626 times as large at L = 30 as at L = 10
-# in dimension 50, and 0.708 times in dimension 1000, on every one of 30 seeds. A single round seldom shows the
-# opposite: in 8.89 % and 15 % of the rounds.
+# it. In dimension 50 this is seen with noise, and with one local iteration; with three and no noise it is undecided.
+# The last error does not grow with the cohort, because it is an average: it is 0.626 times as large at L = 30 as at L =
+# 10 in dimension 50, and 0.708 times in dimension 1000, and smaller on every one of 30 seeds. A single round seldom
+# shows the opposite: in 8.89 % and 15 % of the rounds.
 #
 # ## Predict, then change
 #

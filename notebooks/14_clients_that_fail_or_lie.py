@@ -15,8 +15,8 @@
 # ![Error against the share of liars, for mean and median](pictures/14_clients_that_fail_or_lie.png)
 #
 # With 100 rows a client (bottom) the median bears liars who ruin the mean. With 20 rows (top), fewer than three times
-# the nonzeros, it is the worst of the three even where nobody lies. So robustness is for clients that could find the
-# support alone.
+# the nonzeros, it is the worst of the three even where nobody lies (by the medians over the seeds). So robustness is
+# for clients that could find the support alone.
 #
 # **What you will see**
 # - that a client whose answer can be recognised as wrong costs as much as a client that is absent, and no more;
@@ -227,7 +227,7 @@ claim("lies-cost",
 # and the other two bear a few liars. More of them break the vote: a coordinate needs more than half of all answers on
 # its side, so that 30 % who say the opposite leave only 70 % to find it. On some seeds no atom finds a majority, and
 # the model stays zero (an error of 1). With fewer rows each client fits its noise, and the median is the worst of the
-# three.
+# three by the medians over the seeds, though not on each seed.
 #
 # ## The answer
 #
@@ -235,8 +235,8 @@ claim("lies-cost",
 # times as large, and five kinds of garbage leave the same model as silence. A lie in the right format is averaged: 30 %
 # of the clients with the wrong sign leave an error of 0.6, twice their share. With 100 rows a client the median brings
 # that to 0.00234, and the trimmed mean bears as many liars as it cuts off. But a median of sparse models is a vote on
-# the support, so with 20 rows a client it makes the error 2.03 times as large as the mean's where nobody lies, in the
-# median: on the ten seeds 0.866 to 3.43 times.
+# the support, so with 20 rows a client it makes the error 2.03 times as large as the mean's where nobody lies (0.866 to
+# 3.43 over 10 seeds, so not on each).
 #
 # ## Predict, then change
 #
