@@ -75,13 +75,13 @@ model = model.fit(X, y, groups=site)
 print(f"{model.sparsity_} of {X.shape[1]} features, found by method {model.method_!r}")
 
 # %% [markdown]
-# The sites found them with a support that they share, a relative of FedGradMP that needs only sums: in FedGradMP each
-# site solves for more coefficients than features are asked for, and these sites have too few rows for it. `method`
-# settles it otherwise.
+# So the classifier did not run FedGradMP here. It ran the method 'shared', `SharedSupportGradMP`: a relative in which
+# the sites choose one support together and send only sums. In FedGradMP each site solves for more coefficients than
+# features are asked for, and these sites have too few rows for it. The argument `method` settles it otherwise.
 #
-# How many features? Each site holds out a fold of its rows, a model that was fitted to the other folds is judged on
-# them, and only this loss is sent. The choice is the smallest number whose loss is within half a standard error of the
-# lowest.
+# How many features? Each site holds out a fold of its rows. A model is fitted to the other rows of all sites and judged
+# on the rows held out, and of these only the loss is sent. The choice is the smallest number whose loss is within half
+# a standard error of the lowest.
 
 # %%
 if hasattr(model, "cv_"):
@@ -90,7 +90,8 @@ if hasattr(model, "cv_"):
     ax.set(xlabel="features in the model", ylabel="log loss on rows held out", yscale="linear", xticks=range(0, 21, 5))
 
 # %% [markdown]
-# *Means over sites; a bar is the standard error over the sites.*
+# *Means over sites; a bar is the standard error over the sites.* The lowest loss is that of 20 features, the last
+# number that was tried. More features might lower it further, and then the choice could be larger, too.
 #
 # The coefficients are in the units of the table: by so much the log-odds of a malignant tumour grow when a measurement
 # grows by 1, the others fixed.
@@ -163,13 +164,14 @@ _ = right.set(xlabel="log-odds of malignant\nper standard deviation")
 # *Filled: in the model. Lines: the middle 95 % of the resamples, where a measurement that was not taken counts as
 # zero.*
 #
-# Read it with care: radius, perimeter and area of a nucleus say nearly the same, and one stands in for another. An
-# interval that reaches zero belongs to a measurement that others can replace, not to one that does not matter.
+# Read it with care: radius, perimeter and area of a nucleus say nearly the same, and one stands in for another. So an
+# interval that reaches zero may belong to a measurement that others can replace, and does not show that it is
+# irrelevant.
 #
 # ## Under masks
 #
-# With `secure=True` every sum is one under masks that cancel, so that a server sees no site's own part of it. The model
-# is the same up to the rounding of the masked numbers.
+# With `secure=True` every sum is one under masks that cancel, so that a server sees no site's own part of it. How many
+# rows a site has still goes in the clear. The model is the same up to the rounding of the masked numbers.
 
 # %%
 given = dict(sparsity=masked, random_state=seed)
@@ -212,11 +214,11 @@ for intercept in (True, "per_group"):
 #
 # ## The answer
 #
-# Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites. At sites that it has
-# not seen its AUC is 0.995 and its log loss 0.072. When the sites are drawn anew, 14 of the 15 are found again in at
-# least half of the resamples. Each site sent 270 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its
-# table would be 12 kB, so what one gains is that rows stay, not bytes. The sites here are a random deal of one table;
-# how the model fares at a hospital with other patients was not measured.
+# Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites. On sites that had no
+# part in the fit the AUC is 0.995 and the log loss 0.072; but the sites are random deals of one table, so this is no
+# evidence that a model carries over to other hospitals. When the sites are drawn anew, 14 of the 15 are found again in
+# at least half of the resamples. Each site sent 270 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its
+# table would be 12 kB, so what one gains is that rows stay, not bytes.
 #
 # ## Predict, then change
 #
@@ -244,8 +246,8 @@ for intercept in (True, "per_group"):
 #    <details><summary>What comes out</summary>
 #
 #    Not in two digits, for the reason of the first. The measure does: the log loss is 0.078, because now others are
-#    left out together, and the folds that choose are others. So the second digit of such a measure depends on how the
-#    rows were dealt.
+#    left out together, and the folds that choose are others. So already the second digit of such a measure depends on
+#    how the patients are dealt.
 #
 #    </details>
 #

@@ -15,7 +15,8 @@
 # ![Log loss on hospitals left out against the number of features, arm by arm](pictures/18_hospitals_compared.png)
 #
 # Every dot is a way to a model, judged on patients of a hospital that had no part in it; lines are the range over deals
-# of the same patients. Further left is sparser, further down is better. Only a hospital alone pays for staying apart.
+# of the patients. Further left is sparser, further down is better. Only a hospital alone, with $\ell_1$ and a refit,
+# pays for staying apart.
 #
 # **What you will see**
 # - five ways to a model (six with `abess`), judged by leaving one hospital out, where each chooses anew without that
@@ -191,6 +192,9 @@ plt.show()
 # *Medians and ranges over the deals; squares need all rows in one place. The triangle is a hospital alone: the median
 # of the hospitals, on the patients of all others.*
 #
+# The ranges are those of the deals only. All deals have the same 569 patients, so what other patients would change is
+# not in them.
+#
 # What the picture does not show: whether the features stay, and what is sent.
 
 # %%
@@ -276,12 +280,12 @@ for kind, least in (("linear", 0.9), ("logistic", 0.85)):
 #
 # Keeping the rows apart costs no log loss here beside what was tried on all rows in one place: with the number chosen
 # by the sites, hospitals left out are predicted with 0.077 from 16.7 features, and by the usual penalty with 0.083 from
-# 16.5; these are two ways to choose, and the difference need not be due to where the rows are. A hospital alone, with
-# the usual penalty, pays: 0.156 in the median. Sparsity is free at that number, since the dense ridge has 0.077 too,
-# and costs something below: 0.098 with 5 features, which in turn stay best when a hospital leaves. What is paid is
-# bytes: 270 kB from a site with the choice, and 51 kB with a given number. Where five strong, independent, made-up
-# features are right, the sites choose exactly these on all 20 seeds, for either loss. All hospitals are random deals of
-# one table, so nothing here says how a model fares at a hospital with other patients.
+# 16.5; these are two ways to choose, and the difference need not be due to where the rows are. A hospital alone, tried
+# with the l1 penalty only, pays: 0.156 in the median. Sparsity is free at that number, since the dense ridge has 0.077
+# too, and costs something below: 0.098 with 5 features, which in turn stay best when a hospital leaves. What is paid is
+# bytes: 270 kB from a site with the choice, and 51 kB with a given number. Where five strong features of independent,
+# made-up ones are right, the sites choose exactly these on all 20 seeds, for either loss. The hospitals are random
+# deals of one table, so none of this is evidence that a model carries over to other hospitals.
 #
 # ## Predict, then change
 #

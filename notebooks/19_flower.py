@@ -78,7 +78,7 @@ print(json.dumps(json.loads(to_json(method).text), indent=1)[:230], "...")
 #
 # `OverFlower` is a channel, as a federation is one: it asks who is there, carries the messages of a method to Flower's
 # nodes, and hands what comes back to `simulate`. Below it is made once, and runs one method after another; a client
-# reads its own rows from a file. In the run of seed 99 client 2 sends what is no number.
+# reads its own rows from a file. Client 2 sends garbage in the run of seed 99: nan in place of its numbers.
 
 # %%
 first_order = dict(learning_rate=learning_rate, local_iterations=2)
@@ -220,9 +220,10 @@ claim("flower-secure",
 # Yes: on Flower's engine the four methods end in the same models as in one process, bit for bit, because the random
 # numbers of a client depend on the seed, the round and its key alone. A client of FedGradMP sends 196 bytes a round, of
 # which 120 are numbers; one of FedAvg sends 8048, 41.1 times as many. A client that sends nan is counted in every round
-# and changes nothing else, and secure sums over Flower are those of one process. Rows never leave, for a client sends
-# models and sums, and how many rows it has; but this is one machine, and what a network adds (certificates, keys,
-# machines that vanish) is in [examples/hospitals](../examples/hospitals/README.md), with the exact commands.
+# and changes nothing else, and secure sums over Flower are those of one process. No row is sent: what leaves a client
+# is the number of its rows, in the clear, and what the method asks for; but this is one machine, and what a network
+# adds (certificates, keys, machines that vanish) is in [examples/hospitals](../examples/hospitals/README.md), with the
+# exact commands.
 #
 # ## Predict, then change
 #
@@ -247,12 +248,13 @@ claim("flower-secure",
 #
 #    </details>
 # 3. **`rounds: 20`.** Does a client of FedGradMP send more bytes in a round when the run is longer? How often is the
-#    liar left out?
+#    client that sends garbage left out?
 #
 #    <details><summary>What comes out</summary>
 #
 #    No: 196 bytes in every round, whatever has been found. SharedSupportGradMP sends 7249 in place of 6887, because in
-#    the first round its model is empty and the equations are shorter. The liar is left out 20 times, once a round.
+#    the first round its model is empty and the equations are shorter. The client that sends garbage is left out 20
+#    times, once a round.
 #
 #    </details>
 #
