@@ -475,8 +475,8 @@ claim("rip-width", "w(T) <= C r sqrt(tau log(n/tau)) with one C for all tau up t
 #
 #    Yes: all seeds end below 1e-14 in the dictionary, and above 0.1 without. [00_start_here](00_start_here.ipynb) and
 #    [15_phase_transition](15_phase_transition.ipynb) have a cliff at $3\tau$ rows, but there are 200 unknowns. Here
-#    there are only 40 atoms, and a client merges up to 30 of them: even a client alone is exact on 8 of the 10 seeds.
-#    With a dictionary of 200 atoms it is exact on none, and ten clients are on 8.
+#    there are only 40 atoms, and a client merges up to 30 of them: even a client alone (`n_clients: 1`) is exact on 8
+#    of the 10 seeds. With a dictionary of 200 atoms, tried beside this notebook, a client alone fails.
 #
 #    </details>
 #

@@ -127,8 +127,8 @@ name_lines(ax)
 # *Median and quartiles over the seeds.* One sketch of 420 numbers is short and therefore noisy, so it names no more
 # than the lists do. But eight of them name as many atoms as the whole gradient of 1000 numbers, and the lists stand
 # still. Not all of that is insight: eight sketches may name 160 atoms in all, the lists and the gradient the same 20
-# each time. Names drawn at random, 20 for each question, would after eight hit 15 % of the missing atoms, which is 1.3
-# of the 8.5 that are missing in the median, and 0.2 of them after one.
+# each time. Names drawn at random, 20 for each question, would after eight hit 15 % of the missing atoms, at most 1.5
+# of the ten, and after one 2 %.
 #
 # **The sketch.** In each of $d$ rows the atoms are dealt out to $w$ buckets, as evenly as can be, each atom with a
 # random sign; a bucket is the signed sum of its entries. The estimate of an entry is the median over the rows of its
