@@ -22,10 +22,6 @@ class Loss(Protocol):
     """
 
     @property
-    def smoothness(self) -> float:
-        """The largest l'' (its largest eigenvalue, where z is a vector)."""
-
-    @property
     def shift_invariant(self) -> bool:
         """Whether the same number added to all entries of a row's prediction leaves l(z, y) as it is."""
 
@@ -73,7 +69,7 @@ class SquaredLoss(Loss):
     """
 
     averaged: bool = True
-    smoothness, shift_invariant, local_solver = 1.0, False, "exact"
+    shift_invariant, local_solver = False, "exact"
 
     def __post_init__(self) -> None:
         settle_truth(self, "averaged")
@@ -127,11 +123,6 @@ class LogisticLoss(Loss):
     def __post_init__(self) -> None:
         settle_number(self, "margin", above=0)
 
-    @property
-    def smoothness(self) -> float:
-        """The largest curvature, c^2 / 4, at z = 0."""
-        return self.margin**2 / 4
-
     def check_targets(self, name: str, targets: Array) -> Array:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
         strange = np.flatnonzero(np.abs(_one_a_row(name, targets)) != 1)
@@ -179,8 +170,7 @@ class SoftmaxLoss(Loss):
     """
 
     n_classes: int
-    # 1/2 is the largest eigenvalue that diag(p) - p p' can have; probabilities depend on differences of predictions.
-    smoothness, shift_invariant, local_solver = 0.5, True, "damped"
+    shift_invariant, local_solver = True, "damped"  # probabilities depend on differences of predictions
 
     def __post_init__(self) -> None:
         settle_integer(self, "n_classes", at_least=2)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import eigvalsh_tridiagonal
 
 from .dictionaries import Coordinates, StandardBasis
 from .federation import Client
@@ -164,48 +163,6 @@ class RestrictedProblem:
         positive = curvatures[curvatures > len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]]
         return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
 
-    def largest_curvature(self, iterations: int = 12) -> float:
-        """An estimate of the largest eigenvalue of a Hessian by Lanczos iterations; zero where there is no curvature.
-
-        The start is random, because features have structure: at most one in 5 10^6 / sqrt(k) leaves less than half of
-        the eigenvalue (Kuczynski and Wozniakowski, 1992). With a margin of a twentieth, it is hardly ever below it.
-        """
-        vector = np.random.default_rng(0).standard_normal(self.size).astype(self.columns.dtype)
-        before, beside, diagonal, aside = vector, 0.0, [], []
-        vector = vector / length_of(vector)
-        for _ in range(min(iterations, self.size)):
-            image = self.pull_back(self.predictions(vector)) - beside * before
-            diagonal.append(inner(vector, image))
-            image = image - diagonal[-1] * vector
-            beside = length_of(image)
-            aside.append(beside)
-            if beside == 0:
-                break
-            before, vector = vector, image / beside
-        unit = max(diagonal, default=0.0)
-        if unit <= 0:
-            return 0.0
-        largest = eigvalsh_tridiagonal(np.array(diagonal) / unit, np.array(aside[: len(diagonal) - 1]) / unit)[-1]
-        return 1.05 * float(largest) * unit * self.loss.smoothness * self.row_weight
-
-    def stochastic_curvature(self, batch_size: int | None) -> float:
-        """The curvature that limits gradient steps on minibatches of b rows: their expected smoothness.
-
-        A step of its inverse brings x no farther from x* in the mean square, but for the noise of the gradients at x*
-        (Gower et al., SGD: general analysis and improved rates, 2019). It lies between the largest curvature L, for b =
-        m, and that of the steepest row, for b = 1: ((b - 1) m L + (m - b) max_j L_j) / (b (m - 1)).
-        """
-        n_rows, whole = len(self.targets), self.largest_curvature()
-        if batch_size is None or batch_size >= n_rows:
-            return whole
-        spread = (n_rows - batch_size) / (batch_size * (n_rows - 1))
-        return (1 - spread) * whole + spread * self.steepest_row()
-
-    def steepest_row(self, stretch: float = 1.0) -> float:
-        """An upper bound of m w l of a row; ||z|| = 1 has coefficients of squared length up to `stretch`."""
-        norms = np.einsum("ij,ij->i", self.columns, self.columns)
-        return float(norms.max(initial=0.0)) * stretch * self.loss.smoothness * self.row_weight * len(self.targets)
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _SeveralOutputs(RestrictedProblem):
@@ -289,13 +246,6 @@ class _SeveralOutputs(RestrictedProblem):
         energies, directions = np.linalg.eigh(forth.T @ self.gram @ forth)
         found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
         return found
-
-    def steepest_row(self, stretch: float = 1.0) -> float:
-        """As `RestrictedProblem`, of the columns that predictions depend on."""
-        if self.coordinates is not None:
-            stretch *= float(np.linalg.norm(self.coordinates.to_coefficients, 2)) ** 2
-        used = self.columns[:, np.unique(self.places // self.n_outputs)]
-        return RestrictedProblem(used, self.targets, self.loss).steepest_row(stretch)
 
 
 def _blocks(dictionary: StandardBasis, atoms: Support, outputs: Support, n_outputs: int) -> Coordinates | None:

@@ -17,7 +17,7 @@ from .dictionaries import StandardBasis
 from .federation import Client, minibatches
 from .linear_systems import fill_shifts, least_squares, newton_direction
 from .losses import Loss, SquaredLoss
-from .models import Array, SparseModel, Support, length_of, unit_of
+from .models import Array, SparseModel, Support, unit_of
 from .restricted import RestrictedProblem, inner
 
 _LIMIT = 10_000
@@ -46,26 +46,13 @@ class Exact:
 
     Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
     is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
-    finite, but as large as a hundred Newton steps make it; give a radius.
-
-    Parameters
-    ----------
-    radius : float or None
-        R: minimise over the span within the ball ||x||_2 <= R, where a logistic loss has a minimiser and restricted
-        strong convexity always. `FedGradMP.radius` projects onto the ball after pruning only, so that b leaves it.
-        None is no ball.
+    finite, but as large as a hundred Newton steps make it.
     """
 
-    radius: float | None = None
     orthonormal = True
-
-    def __post_init__(self) -> None:
-        settle_number(self, "radius", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The minimiser; `start` matters only where the loss needs iterations."""
-        if self.radius is not None:
-            return _newton_in_ball(problem, start, self.radius)
         if isinstance(problem.loss, SquaredLoss):
             return least_squares(problem.columns, problem.targets)
         return _newton(problem, start, limit=100, accuracy=None)
@@ -169,15 +156,13 @@ class SGD:
 
     Parameters
     ----------
+    learning_rate : float
+        A step on all rows descends below 2 / L, for L the largest curvature of f_i on the merged atoms; where the loss
+        is a sum, the gradient of a step is the sum over its rows.
     steps : int, default 2
         Number of steps; the paper's digits use 2.
     batch_size : int or None
         Rows per step, drawn without replacement; None is all rows.
-    learning_rate : float or None
-        None is 1 / L. On all rows, L is the largest curvature of the problem, from a few Lanczos iterations; on
-        minibatches it is their expected smoothness, which lies between that and the curvature of the steepest row
-        (`RestrictedProblem.stochastic_curvature`). Where the loss is a sum, the gradient of a step is the sum over its
-        rows.
 
     Notes
     -----
@@ -186,25 +171,20 @@ class SGD:
     """
 
     orthonormal = False
+    learning_rate: float
     steps: int = 2
     batch_size: int | None = None
-    learning_rate: float | None = None
 
     def __post_init__(self) -> None:
+        settle_number(self, "learning_rate", above=0)
         settle_integer(self, "steps")
         settle_integer(self, "batch_size", optional=True)
-        settle_number(self, "learning_rate", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The last iterate."""
-        rate, z = self.learning_rate, start
-        if rate is None:
-            curvature = problem.stochastic_curvature(self.batch_size)
-            if curvature == 0:
-                return start
-            rate = 1 / curvature
+        z = start
         for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
-            z = z - rate * problem.gradient_on(slice(None) if rows is None else rows, z)
+            z = z - self.learning_rate * problem.gradient_on(slice(None) if rows is None else rows, z)
         return z
 
 
@@ -225,8 +205,9 @@ def minimise_on(
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
-    exact = isinstance(solver, Exact) and solver.radius is None
-    if exact and isinstance(client.loss, SquaredLoss):  # the rank of the data decides, not that of the atoms
+    if isinstance(solver, Exact) and isinstance(
+        client.loss, SquaredLoss
+    ):  # the rank of the data decides, not that of the atoms
         metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
         b = least_squares(client.columns(merged), client.targets, metric)
     else:
@@ -258,39 +239,6 @@ def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: floa
         if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
             break
     return z.astype(start.dtype)
-
-
-def _newton_in_ball(problem: RestrictedProblem, start: Array, radius: float) -> Array:
-    """Steps to the minimiser of the quadratic model in the ball, which is convex, so that shorter steps stay in it."""
-    problem = problem.in_double_precision()
-    z = start.astype(np.float64) * (radius / max(length_of(start), radius))
-    for _ in range(100):
-        predictions = problem.predictions(z)
-        gradient, hessian = problem.gradient(predictions), problem.hessian(predictions)
-        direction = _quadratic_in_ball(hessian, gradient - hessian @ z, radius) - z
-        slope = inner(gradient, direction)
-        if -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
-            break
-        z = z + min(1.0, problem.step_length(predictions, problem.predictions(direction), slope)) * direction
-    end: Array = z.astype(start.dtype)
-    return end
-
-
-def _quadratic_in_ball(hessian: Array, linear: Array, radius: float) -> Array:
-    """argmin of u'Hu/2 + c'u over ||u|| <= R: u = -(H + s I)^{-1} c with the least shift s that makes it short."""
-    from scipy.optimize import brentq
-
-    curvatures, directions = np.linalg.eigh(hessian)
-    pull, curvatures = -(directions.T @ linear), np.maximum(curvatures, 0)
-    most = length_of(pull) / radius
-    if most == 0:
-        return np.zeros_like(pull)
-    shift = most * float(np.finfo(np.float64).eps)
-    if length_of(pull / (curvatures + shift)) > radius:
-        far = lambda shift: 1 / radius - 1 / length_of(pull / (curvatures + shift))  # noqa: E731
-        shift = brentq(far, shift, most, xtol=shift, rtol=1e-15)
-    end: Array = directions @ (pull / (curvatures + shift))
-    return end
 
 
 _BY_NAME: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}

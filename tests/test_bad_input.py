@@ -120,7 +120,6 @@ METHODS = {
     r"server_learning_rate is 0; expected a finite number above 0": lambda: fgmp.FedAvg(server_learning_rate=0, **RATE),
     r"strong_convexity is -1; expected": lambda: fgmp.FastFedDualAvg(l1_weight=0.1, strong_convexity=-1, **RATE),
     r"steps is 0; expected an integer of at least 1": lambda: fgmp.GradientDescent(steps=0),
-    r"radius is -1; expected a finite number above 0": lambda: fgmp.Exact(radius=-1),
     r"atoms.*zero": lambda: fgmp.Dictionary(np.zeros((3, 2))),
     r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),

@@ -118,7 +118,7 @@ def test_who_stays_silent_is_not_there(name):
 
 def test_a_client_that_diverges_is_left_out():
     """At the client, before a selection could hide it."""
-    method = fgmp.FedGradMP(2, local_iterations=1, solver=fgmp.SGD(400, learning_rate=1e3))
+    method = fgmp.FedGradMP(2, local_iterations=1, solver=fgmp.SGD(1e3, 400))
     result = fgmp.simulate(method, FED, 3, rng=0)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
     assert dict(result.left_out) == {"not_finite": 18}

@@ -9,20 +9,20 @@ import pytest
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.methods.method_json import _KINDS, from_json, to_json
-from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.methods.support_solvers import LocalSteps
 from fgmp.selection import Overall
 
 RNG = np.random.default_rng(0)
 DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
 THINGS = [
-    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(3, 2, 0.5), 4.5, fgmp.PerAtom((0, 3))),
+    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(0.5, 3, 2), 4.5, fgmp.PerAtom((0, 3))),
     fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=5)),
     fgmp.FedGradMP(2, solver=fgmp.Exact()),
     fgmp.FedGradMP(2, solver=fgmp.Newton(2)),
     fgmp.SharedSupportGradMP(2, fgmp.CountSketch(), fgmp.NewtonOnSupport(), seed=3),
-    fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(5), GradientsOnSupport(3), pruning="largest"),
+    fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(5), fgmp.NewtonOnSupport(3), pruning="largest"),
     fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,))),
-    fgmp.SharedSupportGradMP(2, solver=LocalSteps(fgmp.SGD(2, 5, 0.1))),
+    fgmp.SharedSupportGradMP(2, solver=LocalSteps(fgmp.SGD(0.1, 2, 5))),
     fgmp.FedAvg(learning_rate=0.1, server_learning_rate=0.5),
     fgmp.FedHT(sparsity=2, learning_rate=1 / 3),
     fgmp.FedIterHT(sparsity=2, learning_rate=0.1, batch_size=7),

@@ -162,7 +162,7 @@ def test_a_rotation_as_dictionary_is_rotated_data(fed, name, several):
     plain, rotated = (
         fgmp.Federation.from_arrays(those, np.split(ys, 4), loss) for those in (As, [A @ Q.T for A in As])
     )
-    make = METHODS.get(name, lambda **o: fgmp.FedGradMP(3, batch_size=15, solver=fgmp.SGD(2, 10), **o))
+    make = METHODS.get(name, lambda **o: fgmp.FedGradMP(3, batch_size=15, solver=fgmp.SGD(0.1, 2, 10), **o))
     ends, options = [], {} if name == "FedGradMP" else STEPS
     for always in ((), (0,)):
         options = options | {"selection": fgmp.PerOutput(always)}

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.methods.support_solvers import LocalSteps
 from fgmp.models import SparseModel
 from fgmp.rounds import Exchange, Form, Method, Streams
 from fgmp.watching import Bar
@@ -30,8 +30,7 @@ ALL = {
     "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=0.01, **RATE),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(3, fgmp.CountSketch(2, 6)),
     "list": fgmp.SharedSupportGradMP(3, fgmp.LargestEntries(6), fgmp.NewtonOnSupport(2)),
-    "conjugate": fgmp.SharedSupportGradMP(3, solver=GradientsOnSupport(3)),
-    "local": fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.SGD(2))),
+    "local": fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.SGD(0.1))),
 }
 
 

@@ -3,7 +3,6 @@
 import sys
 import warnings
 from dataclasses import replace
-from itertools import combinations
 
 import numpy as np
 import pytest
@@ -13,7 +12,6 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
 from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
-from fgmp.losses import SquaredLoss
 from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
 from fgmp.solvers import minimise_on
@@ -140,37 +138,9 @@ def test_restricted_steps_of_a_summed_loss_are_as_long_as_its_gradients():
     client = one_client(A, y, fgmp.SquaredLoss(averaged=False))
     (some,) = minibatches(np.random.default_rng(3), 12, 4, 1)
     for batch_size, rows in ((None, slice(None)), (4, some)):
-        solver = fgmp.SGD(1, batch_size=batch_size, learning_rate=rate)
+        solver = fgmp.SGD(rate, steps=1, batch_size=batch_size)
         by_hand = 1 - rate * A[rows].T @ (A[rows] @ np.ones(6) - y[rows])
         np.testing.assert_allclose(minimise(client, solver, np.ones(6), 3), by_hand)
-
-
-@pytest.mark.parametrize(
-    "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(8, 12, rng=1)], ids=["basis", "atoms"]
-)
-@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-@pytest.mark.parametrize("radius", [0.1, 2.0, 1e3])
-def test_in_a_ball_the_gradient_points_at_the_minimiser_or_vanishes(dictionary, loss, radius):
-    """What makes a point of a convex problem in a ball its minimiser: grad f = -s x with s >= 0, and s = 0 inside."""
-    rng = np.random.default_rng(3)
-    y = rng.standard_normal(30) if loss == "squared" else rng.integers(0, 3 if loss == "softmax" else 2, 30)
-    client = fgmp.Federation.from_arrays([rng.standard_normal((30, 8))], [y], loss).clients[0]
-    shape = (dictionary.n_atoms(8), *client.model_shape[1:])
-    prepared = replace(client, features=dictionary.products(client.features))
-    merged, start = np.arange(0, np.prod(shape), 3), SparseModel.zero(shape)
-    b = minimise_on(merged, prepared, dictionary, fgmp.Exact(radius=radius), start, rng)
-    signal = dictionary.synthesise(b.dense())
-    assert np.linalg.norm(signal) <= radius * (1 + 1e-12)
-    slope = prepared.gradient(b).reshape(-1)[merged]
-    along = dictionary.correlations(b).reshape(-1)[merged]
-    if np.linalg.norm(signal) < radius * (1 - 1e-9):
-        assert np.abs(slope).max() <= 1e-8
-        free = minimise_on(merged, prepared, dictionary, fgmp.Exact(), start, rng)
-        np.testing.assert_allclose(signal, dictionary.synthesise(free.dense()), atol=1e-6)
-    else:
-        shift = -(along @ slope) / (along @ along)
-        assert shift >= 0
-        np.testing.assert_allclose(slope, -shift * along, atol=1e-6 * np.abs(slope).max())
 
 
 def systems(seed):
@@ -192,7 +162,6 @@ def systems(seed):
 LOCAL = {
     "gradient descent": fgmp.GradientDescent,
     "Newton": fgmp.Newton,
-    "SGD": fgmp.SGD,
     "exact": lambda steps: fgmp.Exact(),
 }
 
@@ -216,46 +185,6 @@ def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver
             before = objective(B, y, start.astype(dtype))
             end = minimise(client, LOCAL[solver](steps), start.astype(dtype))
             assert objective(B, y, end) <= before + 64 * eps * max(before, objective(B, y, zero))
-
-
-def features_with_structure(seed):
-    rng = np.random.default_rng(seed)
-    A = rng.standard_normal((60, 1)) + 0.5 * rng.standard_normal((60, 30))
-    A = (A - A.mean(axis=0)) / A.std(axis=0)
-    return {
-        "intercept and standardised": np.column_stack([np.ones(60), A]),
-        "opposite columns": np.column_stack([A, -A[:, ::-1]]),
-        "one long row": np.vstack([A, 100 * rng.standard_normal(30)]),
-        "other units": A * 10.0 ** rng.integers(-6, 7, 30),
-        "one column": A[:, :1],
-        "nothing": np.zeros((5, 3)),
-    }
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name", features_with_structure(0))
-def test_an_automatic_rate_is_at_most_twice_the_inverse_of_the_curvature(name, dtype):
-    for seed in range(5):
-        B = features_with_structure(seed)[name].astype(dtype)
-        problem = RestrictedProblem(B, np.ones(len(B), dtype), SquaredLoss())
-        curvature = np.linalg.norm(B.astype(float), 2) ** 2 / len(B)
-        assert curvature <= problem.largest_curvature() * (1 + 1e-5) <= 1.06 * curvature
-        assert curvature <= problem.steepest_row() * (1 + 1e-5)
-        assert problem.stochastic_curvature(None) == problem.stochastic_curvature(len(B)) == problem.largest_curvature()
-        for size in (1, 3, len(B) - 1):
-            assert problem.stochastic_curvature(size) * (1 + 1e-5) >= curvature
-
-
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_the_rate_on_minibatches_is_that_of_their_mean_squares(size):
-    """E H_J^2 over all minibatches is at most the curvature times H, and near it for a row that is steeper by far."""
-    rng = np.random.default_rng(0)
-    B = rng.standard_normal((5, 3)) * np.array([[1], [1], [1], [1], [30]])
-    problem, H = RestrictedProblem(B, np.zeros(5), SquaredLoss()), B.T @ B / 5
-    batches = [B[list(rows)].T @ B[list(rows)] / size for rows in combinations(range(5), size)]
-    squares, root = np.mean([J @ J for J in batches], axis=0), np.linalg.inv(np.linalg.cholesky(H))
-    largest = np.linalg.eigvalsh(root @ squares @ root.T)[-1]
-    assert largest <= problem.stochastic_curvature(size) <= 1.1 * largest
 
 
 @pytest.mark.parametrize("unit", [1e-6, 1.0, 1e6])

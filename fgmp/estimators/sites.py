@@ -231,13 +231,13 @@ def _joined(parts: Sequence[Any]) -> Any:
 class WeightedLoss:
     """w_j l(z_j, y_j), for sample weights where rows cannot be scaled: each row of the targets holds y_j and w_j.
 
-    Weights have mean one, and single rows may exceed its smoothness.
+    Weights have mean one.
     """
 
     loss: Any
 
     def __post_init__(self) -> None:
-        for name in ("smoothness", "shift_invariant", "local_solver", "row_weight", "model_shape", "check_targets"):
+        for name in ("shift_invariant", "local_solver", "row_weight", "model_shape", "check_targets"):
             object.__setattr__(self, name, getattr(self.loss, name))
 
     def values(self, predictions: Array, targets: Array) -> Array:

@@ -19,6 +19,7 @@ from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import Array, SparseModel, SparseModels, Support
 from ..selection import Overall, PerAtom, PerOutput
+from ..solvers import Exact
 
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 Twin = Callable[..., "Sequence[Any] | None"]
@@ -78,7 +79,7 @@ def _called(work: float, loop: Callable[..., Any], table: tuple[Array, Array], c
 
 def pursuit_twin(method: Any) -> Twin | None:
     """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms."""
-    plain = method.radius is None and (method.solver is None or vars(method.solver) == {"radius": None})
+    plain = method.radius is None and (method.solver is None or type(method.solver) is Exact)
     ours = type(method.dictionary).__module__ == "fgmp.dictionaries"  # and no class that selects in another way
     if not plain or not ours or not method.dictionary.orthonormal or not _as_printed(method, "at_client", "pruned"):
         return None

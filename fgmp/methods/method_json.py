@@ -29,13 +29,13 @@ from .fedgradmp import FedGradMP
 from .rivals import FedAvg, FedHT, FedIterHT, FedMid
 from .shared_support import SharedSupportGradMP
 from .sketches import CountSketch, LargestEntries
-from .support_solvers import GradientsOnSupport, LocalSteps, NewtonOnSupport
+from .support_solvers import LocalSteps, NewtonOnSupport
 
 _VERSION = 1
 _METHODS = (FedAvg, FedDualAvg, FastFedDualAvg, FedGradMP, FedHT, FedIterHT, FedMid, SharedSupportGradMP)
 _PARTS = (Mean, Median, TrimmedMean, SecureSum, CountSketch, LargestEntries, Overall, PerAtom, PerOutput)
 _SOLVERS = (Exact, GradientDescent, Newton, SGD)
-_SHARED = (LocalSteps, NewtonOnSupport, GradientsOnSupport)
+_SHARED = (LocalSteps, NewtonOnSupport)
 _PROBLEM = (LogisticLoss, SoftmaxLoss, SquaredLoss, Dictionary, StandardBasis)
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*_METHODS, *_PARTS, *_SOLVERS, *_SHARED, *_PROBLEM)}
 # What is no dataclass, by what its constructor takes and keeps.

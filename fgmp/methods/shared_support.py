@@ -54,7 +54,7 @@ class SharedSupportGradMP(Method):
         What clients send of their gradients: `CountSketch` with its defaults by default.
     solver : SupportSolver
         How to minimise on the merged support: `NewtonOnSupport` (one step, the default, is exact for the squared loss;
-        others take several), `GradientsOnSupport` (squared loss, large tau) or `LocalSteps` (any loss).
+        others take several) or `LocalSteps` (any loss).
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     radius : float or None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -11,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..checks import check_number, check_protocol, settle_integer
+from ..checks import check_protocol, settle_integer
 from ..models import Array, SparseModel
 from ..rounds import Form
 from ..selection import Selection
@@ -100,8 +99,8 @@ class CountSketch:
         P(|estimate - g_j| > s ||g||) <= sum over k >= (d + 1)/2 of binom(d, k) q^k (1 - q)^(d - k).
 
     With w = 14 tau and s = 1/sqrt(tau), the size of tau entries that share all of the energy, q is 1/14, and with d = 3
-    the median fails with probability at most 1.5 %. `failure_probability` computes it. Five rows of 8 tau, where q is
-    1/8, the constant of the reference, are about as long and have about the same bound, but cost two thirds more.
+    the median fails with probability at most 1.5 %. Five rows of 8 tau, where q is 1/8, the constant of the
+    reference, are about as long and have about the same bound, but cost two thirds more.
     For all n atoms at once the bound is n times as large, and then asks for d of the order of log n rows; a round can
     afford to miss an atom, because the next one deals anew.
 
@@ -109,12 +108,6 @@ class CountSketch:
     ----------
     M. Charikar, K. Chen, M. Farach-Colton, Finding frequent items in data streams, ICALP 2002 (Theoretical Computer
     Science 312, 2004), Lemmas 1 to 4.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> round(fgmp.CountSketch(rows=3, columns=140).failure_probability(0.1**0.5), 3)
-    0.015
     """
 
     rows: int = 3
@@ -151,18 +144,6 @@ class CountSketch:
         if self.rows * columns >= n_atoms:
             return None
         return _hashes(question.seed, question.number, self.rows, columns, n_atoms, np.dtype(dtype).char)
-
-    def failure_probability(self, error: float, sparsity: int | None = None) -> float:
-        """At most so often an estimate is off by more than `error` times ||g||; w may depend on tau."""
-        check_number("error", error, above=0)
-        columns = self.columns if self.columns is not None else self._columns(sparsity or 1)
-        share, enough = min(1.0, 1 / (columns * error**2)), -(-self.rows // 2)
-        if share > enough / self.rows:
-            return 1.0  # beyond its mean the tail says nothing
-        parts = (
-            math.comb(self.rows, k) * share**k * (1 - share) ** (self.rows - k) for k in range(enough, self.rows + 1)
-        )
-        return sum(parts)
 
     def _columns(self, sparsity: int) -> int:
         return max(14 * sparsity, 70) if self.columns is None else self.columns

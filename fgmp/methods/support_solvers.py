@@ -17,7 +17,7 @@ from ..dictionaries import StandardBasis
 from ..federation import Client
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
-from ..models import Array, SparseModel, unit_of
+from ..models import Array, SparseModel
 from ..restricted import RestrictedProblem, inner
 from ..rounds import Form
 from ..shapes import Shape
@@ -64,7 +64,7 @@ class SupportSolver(Protocol):
 
 def check_support_solver(solver: Any) -> None:
     """Raise a ValueError where a solver is not one on a shared support."""
-    expected = "a solver on a shared support: NewtonOnSupport(), GradientsOnSupport() or LocalSteps(a client's solver)"
+    expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
     check_protocol("solver", solver, ("ask", "answer", "update"), expected)
 
 
@@ -243,76 +243,6 @@ def _is_no_worse(objective: float, best: Best) -> bool:
     """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
     rounding = 16 * float(np.finfo(best.model.values.dtype).eps) * abs(best.objective)
     return bool(objective <= best.objective + rounding)
-
-
-@dataclass(frozen=True)
-class GradientsOnSupport:
-    """Squared loss on large supports: conjugate gradients at the server, one exchange of vectors for each step.
-
-    The first exchange collects the gradient at the start, every other one the product B'B d / m_i of a direction d.
-    They end at a direction d with hardly any curvature d'Gd / d'd, G = sum p_i B'B / m_i, against the largest so far:
-    at most k times the machine precision, for k features. What is left of the gradient there is rounding.
-
-    Parameters
-    ----------
-    steps : int, default 10
-        Conjugate gradient steps.
-    """
-
-    steps: int = 10
-
-    def __post_init__(self) -> None:
-        settle_integer(self, "steps", at_most=_MOST)
-
-    @property
-    def n_exchanges(self) -> int:
-        """The gradient, and `steps` products."""
-        return 1 + self.steps
-
-    def check(self, shape: Shape) -> None:
-        """Squared loss only."""
-        if not isinstance(shape.loss, SquaredLoss):
-            raise ValueError(
-                f"solver is {self!r}, for the squared loss, and the loss is {shape.loss!r}; expected "
-                "NewtonOnSupport(steps=5) or LocalSteps(...)"
-            )
-
-    def ask(self, point: Point) -> Any:
-        """The model first, and then a direction; and which of the two it is."""
-        if point.memory is None:
-            return point.model, 0
-        direction = point.memory[1]
-        return replace(point.model, values=direction * unit_of(direction)), 1
-
-    def form(self, point: Point) -> Form:
-        """A number for each coefficient."""
-        return Form(point.model.values.shape, point.model.values.dtype)
-
-    def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
-        """The descent direction at a model, or the product with a direction."""
-        model, is_direction = message
-        columns = client.columns(model.support)
-        image = columns @ model.values if is_direction else client.targets - columns @ model.values
-        product: Array = client.loss.row_weight(client.n_samples) * (columns.T @ image)
-        return product
-
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
-        """One step of conjugate gradients."""
-        if point.memory is None:
-            return Point(point.model, (mean, mean, 0.0))
-        residual, direction, steepest = point.memory
-        unit = unit_of(direction)
-        short = residual * unit, direction * unit
-        curvature, energy = inner(short[1], mean), inner(short[0], short[0])
-        square = inner(short[1], short[1])
-        steepest = max(steepest, curvature / square) if square else 0.0
-        cut = len(mean) * float(np.finfo(mean.dtype).eps)
-        if not (energy > 0 and curvature > cut * steepest * square):  # the minimiser is reached
-            return point
-        length = energy / curvature / unit
-        left = residual - length * mean
-        model = replace(point.model, values=point.model.values + length * short[1])
-        return Point(model, (left, left + inner(left * unit, left * unit) / energy * direction, steepest))
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,9 @@ import numpy as np
 # Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that a law of units holds to the last bit.
 UNITS = {"micro": 2.0**-20, "one": 1.0, "mega": 2.0**20}
 
-SOLVERS = ("default", "exact", "gradient", "newton", "sgd", "sgd-auto")
+SOLVERS = ("default", "exact", "gradient", "newton", "sgd")
 ON_SUPPORT = ("newton-steps", "local-sgd", "local-newton")
-ON_SUPPORT_SQUARED = ("normal-equations", "conjugate-gradients", *ON_SUPPORT)
+ON_SUPPORT_SQUARED = ("normal-equations", *ON_SUPPORT)
 LOSSES = ("squared", "summed", "logistic", "softmax")
 FIRST_ORDER = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg", "FastFedDualAvg")
 METHODS = ("FedGradMP", "SharedSupportGradMP", "polish", *FIRST_ORDER)

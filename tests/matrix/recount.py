@@ -209,7 +209,6 @@ def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
     model, gram = k * (4 + v), v * k * (k + 1) // 2
     return {
         "normal-equations": (model + 4, gram + v * k),
-        "conjugate-gradients": (4 * (model + 4), 4 * v * k),  # the gradient and three products
         "newton-steps": (4 * (model + 4), 3 * (2 * v + v * k + gram) + 2 * v),  # three steps and a comparison
         "local-sgd": (model, v * k),
         "local-newton": (model, v * k),

@@ -14,7 +14,7 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.methods import polishing
 from fgmp.methods.polishing import OnSupport
-from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.methods.support_solvers import LocalSteps
 from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
@@ -274,8 +274,7 @@ def _solver(name: str, case: Case, problem: Problem) -> Any:
         "exact": lambda: fgmp.Exact(),
         "gradient": lambda: fgmp.GradientDescent(steps=whole(4), accuracy=accuracy),
         "newton": lambda: fgmp.Newton(steps=whole(2)),
-        "sgd": lambda: fgmp.SGD(whole(3), whole(4), real(0.25 / problem.steepness)),
-        "sgd-auto": lambda: fgmp.SGD(whole(2)),
+        "sgd": lambda: fgmp.SGD(real(0.25 / problem.steepness), whole(3), whole(4)),
     }[name]()
 
 
@@ -284,7 +283,6 @@ def _on_support(case: Case, problem: Problem) -> Any:
     ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
     return {
         "normal-equations": lambda: fgmp.NewtonOnSupport(),
-        "conjugate-gradients": lambda: GradientsOnSupport(steps=whole(3)),
         "newton-steps": lambda: fgmp.NewtonOnSupport(whole(3), real(ridge)),
         "local-sgd": lambda: LocalSteps(_solver("sgd", case, problem)),
         "local-newton": lambda: LocalSteps(_solver("newton", case, problem)),

@@ -89,7 +89,7 @@ FAULTS = [
     (ONE_MORE_BYTE, POLISH, "bytes"),
     (ONE_MORE_COEFFICIENT, IN_BALL, "support"),
     (ONE_MORE_COEFFICIENT, IN_BALL, "bytes"),
-    (ONE_MORE_COEFFICIENT, SHARED._replace(solver="conjugate-gradients"), "support"),
+    (ONE_MORE_COEFFICIENT, SHARED._replace(solver="local-sgd"), "support"),
     (
         (shared_support, "eliminated", lambda done: lambda b, h, before, tau, s: done(b, h, before, tau + 1, s)),
         SHARED,

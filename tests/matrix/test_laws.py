@@ -11,7 +11,7 @@ import pytest
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods.support_solvers import GradientsOnSupport, LocalSteps
+from fgmp.methods.support_solvers import LocalSteps
 
 from .options import Case
 from .problems import N_FEATURES, problem_of
@@ -40,9 +40,8 @@ def methods(rate, dictionary):
     yield fgmp.FedGradMP(2, dictionary=dictionary)
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.GradientDescent(steps=4))
     yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.Newton(steps=1))
-    yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.SGD(4))
+    yield fgmp.FedGradMP(2, dictionary=dictionary, solver=fgmp.SGD(rate, 4))
     yield fgmp.SharedSupportGradMP(2, dictionary=dictionary)
-    yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, solver=GradientsOnSupport(3))
     yield fgmp.SharedSupportGradMP(2, dictionary=dictionary, solver=fgmp.NewtonOnSupport(2))
     yield fgmp.FedAvg(**steps)
     yield fgmp.FedHT(sparsity=2, **steps)
