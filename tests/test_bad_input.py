@@ -134,7 +134,7 @@ METHODS = {
     ),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
     r"epsilon is 0; expected a finite number above 0": lambda: fgmp.GaussianNoise(0, clip=1),
-    r"bits is 7; expected 8, 16, 32 or 64": lambda: fgmp.SecureSum(bits=7),
+    r"resolution is 0; expected a finite number above 0": lambda: fgmp.SecureSum(0),
     r"probability is 2; expected a finite number at least 0 and at most 1": lambda: fgmp.DropOut(probability=2),
     r"C is 0; expected a finite number above 0": lambda: fgmp.FedGradMPClassifier(2, C=0).fit(AS[0], np.sign(YS[0])),
     r"Input X contains NaN": lambda: fgmp.FedGradMPRegressor(2).fit(changed(AS[0], 0, np.nan), YS[0]),

@@ -103,7 +103,7 @@ FAULTS = {
     "a metric": lambda: fgmp.simulate(METHOD, FED, 1, history=fgmp.History(metrics={"rows": lambda x: X})),
     "a callback": lambda: fgmp.simulate(METHOD, FED, 1, watch=X),
     "secure": lambda: fgmp.simulate(METHOD, FED, 1, reduce=FED),
-    "out of range": lambda: fgmp.SecureSum(bits=16, resolution=1e-6).encoded(y),
+    "out of range": lambda: fgmp.SecureSum(resolution=1e-24).encoded(y),
     "polish": lambda: fgmp.polish(FED, FED),
 }
 

@@ -43,7 +43,7 @@ from .records import arrays_of, content_of, said_in
 
 __all__ = ["reply_to_trip", "secure_sum"]
 
-_STATE, _SHARE = "fgmp.secure", 4 + SECRET  # a share has its number before it
+_STATE = "fgmp.secure"
 
 
 def secure_sum(
@@ -61,7 +61,7 @@ def secure_sum(
     are in it, by position in the cohort; bytes up and down of all four trips; and why others are not.
     """
     size = 1 if form is None else len(form.centre)
-    common = {**asked, "session": secrets.token_hex(8), "bits": secure.bits, "resolution": secure.resolution}
+    common = {**asked, "session": secrets.token_hex(8), "resolution": secure.resolution}
     there, reasons, split = set(range(len(cohort))), {}, 0  # type: tuple[set[int], dict[int, str], int]
 
     def trip(name: str, told: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
@@ -70,7 +70,7 @@ def secure_sum(
         questions = {int(cohort[i]): {**common, **each[i], **given} for i, given in told.items()}
         replies = channel.ask_each(questions, message if name == "masked" else None)
         split = len(told) if name == "masked" else split
-        found = {i: _taken(replies[int(cohort[i])], name, split or len(told), size, secure.bits) for i in told}
+        found = {i: _taken(replies[int(cohort[i])], name, split or len(told), size) for i in told}
         reasons.update({i: what.reason for i, what in found.items() if isinstance(what, Missing)})
         there = set(found) - set(reasons)
         return {i: found[i] for i in there}
@@ -103,7 +103,7 @@ def reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
         if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:
             raise ValueError(f"threshold is {least} of {told['places']}; expected more than half, of two at least")
     if trip == "masked":
-        secure, found = SecureSum(int(asked["bits"]), float(asked["resolution"])), answer()
+        secure, found = SecureSum(float(asked["resolution"])), answer()
         row = None if isinstance(found, Missing) else dense(found).reshape(-1)
         if row is None or not np.abs(row).max(initial=0) <= secure.range:
             return content_of({"refused": "not_finite"})
@@ -113,7 +113,7 @@ def reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
     return content_of({}, message={"masked": reply}) if trip == "masked" else content_of({"texts": reply})
 
 
-def _taken(reply: Any, trip: str, count: int, size: int, bits: int) -> Any:
+def _taken(reply: Any, trip: str, count: int, size: int) -> Any:
     """What came in a trip, or `Missing`: nobody else uses what is not as it has to be."""
     said: Any = said_in(reply)
     if said.get("refused") in REASONS:
@@ -121,12 +121,12 @@ def _taken(reply: Any, trip: str, count: int, size: int, bits: int) -> Any:
     try:
         if trip == "masked":
             vector = arrays_of(reply.array_records.get("message"))["masked"]
-            return vector if vector.dtype == f"uint{bits}" and vector.shape == (size,) else Missing("malformed")
+            return vector if vector.dtype == np.uint64 and vector.shape == (size,) else Missing("malformed")
         texts = list(said["texts"])
         fits = len(texts) == (2 if trip == "public" else count) and all(isinstance(text, bytes) for text in texts)
         for key in texts if trip == "public" else ():
             agreed(bytes(SECRET), key, b"")  # a ValueError where it is none: nobody could agree on anything with it
-        fits = fits and (trip != "opened" or all(len(text) == _SHARE for text in texts))
+        fits = fits and (trip != "opened" or all(len(text) == SECRET for text in texts))
         return texts if fits else Missing("malformed")
     except (ValueError, TypeError, KeyError):
         return Missing("malformed")

@@ -17,8 +17,6 @@ import numpy as np
 from ..models import Array
 from .primitives import SECRET, agreed, joined, opened, public_key, sealed, shared, stream
 
-# Before which trip a client may be lost; the first, publishing keys, is how it takes part at all.
-SHARING, UPLOAD, UNMASKING = 1, 2, 3
 # The methods of a `Member`, in their order, and what each of them is told.
 TRIPS = {
     "public": (),
@@ -26,7 +24,6 @@ TRIPS = {
     "masked": ("split", "received"),
     "opened": ("uploaded",),
 }
-_NUMBER = 4  # bytes, before each share
 
 Told = Mapping[int, Mapping[str, Any]]
 
@@ -45,19 +42,17 @@ class Unmasked(NamedTuple):
     masked: dict[int, Array]
 
 
-def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, int] | None = None) -> Unmasked:
+def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]) -> Unmasked:
     """The sum of vectors of unsigned integers, one for each client, of which the server sees each under masks only.
 
     `threshold` clients must be there to the end, and so many together could open the mask of another. `lost` says
-    before which trip a client is lost: `SHARING` and `UPLOAD`, its vector is not in the sum; `UNMASKING`, it is.
-    `TooFew` where fewer are left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine
-    learning, CCS 2017.
+    before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFew` where fewer are
+    left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
     """
-    members, gone = [Member(i, vector) for i, vector in enumerate(vectors)], lost or {}
+    members = [Member(i, vector) for i, vector in enumerate(vectors)]
 
     def trip(name: str, told: Told) -> dict[int, Any]:
-        there = [i for i in told if gone.get(i, len(TRIPS)) > list(TRIPS).index(name)]
-        return {i: getattr(members[i], name)(**told[i]) for i in there}
+        return {i: getattr(members[i], name)(**told[i]) for i in told if lost.get(i) != name}
 
     return sum_under_masks(trip, len(members), threshold)
 
@@ -100,7 +95,7 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
     down += len(shares) * 4 * len(uploaded)
 
     def secret(place: int) -> bytes:
-        of_one = [(number[i], opened_by[split.index(place)][_NUMBER:]) for i, opened_by in shares.items()]
+        of_one = [(number[i], opened_by[split.index(place)]) for i, opened_by in shares.items()]
         return joined(of_one[:threshold])
 
     total = np.zeros_like(masked[uploaded[0]])
@@ -120,7 +115,7 @@ class Member:
     A method for each trip. `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
-    def __init__(self, place: int, vector: Array | None = None, kept: dict[str, Any] | None = None) -> None:
+    def __init__(self, place: int, vector: Any = None, kept: dict[str, Any] | None = None) -> None:
         self.place, self.vector = place, vector
         self.kept = kept or {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)]}
         self.letters, self.seed, self.own = self.kept["secrets"]
@@ -146,7 +141,6 @@ class Member:
             raise ValueError(f"split is {split}; expected this client among them, and one upload")
         self._check("split", split, self.kept["places"])
         self.kept |= {"split": split, "received": received}
-        assert self.vector is not None
         total: Array = self.vector + stream(self.own, self.vector)
         for place in split:
             if place != self.place:
@@ -160,12 +154,11 @@ class Member:
             raise ValueError(f"uploaded is {uploaded}; expected shares to be opened once, after an upload")
         self._check("uploaded", uploaded, self.kept["split"])
         self.kept["opened"] = True
-        number = (self.kept["places"].index(self.place) + 1).to_bytes(_NUMBER, "big")
         shares = []
         for place, letter in zip(self.kept["split"], self.kept["received"], strict=True):
             mine = place == self.place
             share = self.kept["share"] if mine else opened(self._with(place, place, self.place), letter)
-            shares.append(number + (share[SECRET:] if place in uploaded else share[:SECRET]))
+            shares.append(share[SECRET:] if place in uploaded else share[:SECRET])
         return shares
 
     def _check(self, name: str, places: list[int], of: list[int]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..advice import advise
-from ..checks import check_number, settle_integer, settle_number, settle_truth
+from ..checks import check_number, settle_integer, settle_number
 from ..models import Array, SparseModel, Support
 from ..rounds import Answers, Call, Channel, Mean, Message, Reduced, Reducer, Streams
 from ..shapes import Shape
@@ -35,8 +35,9 @@ class GaussianNoise(Reducer):
     In every exchange each client's answer x_i, relative to what all know of it (a model: the one that was broadcast;
     other sums: zero), is clipped to the norm C; one that does not come, or is not finite, counts as zero. The method
     gets their sum divided by the size L of the cohort that was drawn, and noise of standard deviation z 2 C / L in
-    every number: 2 C / L is the most that one client with other data, and another number of rows, changes. The z is the
-    smallest with which the whole run is (epsilon, delta)-private by the better of two bounds, with cohorts and without.
+    every number: 2 C / L is the most that one client with other data, and another number of rows, changes. All clients
+    weigh the same, for numbers of rows are data too. The z is the smallest with which the whole run is (epsilon,
+    delta)-private by the better of two bounds, with cohorts and without.
 
     Parameters
     ----------
@@ -48,9 +49,6 @@ class GaussianNoise(Reducer):
         Above 0 and below 1; a run refuses more than 1/N, which would allow to give a whole client away.
     then : Mean or SecureSum, default Mean()
         How what was clipped is added up. Over machines the noise is the server's, and goes with Mean only.
-    public_weights : bool, default False
-        Whether the weights of the federation tell nothing of the data: then x_i is multiplied by N p_i before it is
-        clipped. Otherwise all clients weigh the same, for numbers of rows are data too.
     rehearsal_seed : int or None
         Noise and cohorts that repeat themselves, for tests and studies of data that are public anyway: who guesses the
         seed takes the noise off, so that such a run protects nobody, and says so. Runs with the same seed have the same
@@ -83,7 +81,6 @@ class GaussianNoise(Reducer):
     clip: float | Sequence[float]
     delta: float = 1e-5
     then: Reducer = Mean()
-    public_weights: bool = False
     rehearsal_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -91,15 +88,11 @@ class GaussianNoise(Reducer):
         settle_number(self, "delta", above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
-        settle_truth(self, "public_weights")
         if not isinstance(self.then, (Mean, SecureSum)):
             raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
         settle_integer(self, "rehearsal_seed", optional=True, at_least=0)
-        several = isinstance(self.clip, (list, tuple)) or (isinstance(self.clip, np.ndarray) and self.clip.ndim == 1)
-        given: Any = self.clip if several else (self.clip,)
-        if not len(given):
-            raise ValueError(f"clip is {self.clip!r}; expected a number above 0, or one for each exchange")
-        object.__setattr__(self, "clip", tuple(check_number("clip", clip, above=0) for clip in given))
+        clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
+        object.__setattr__(self, "clip", tuple(clips))
 
     def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
         """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
@@ -134,23 +127,21 @@ class GaussianNoise(Reducer):
                 f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off, and this run protects "
                 "nobody; leave it out where data need protection"
             )
-        return Fitted(self, high, shape.weights, (cohort_size, exchanges), secret)
+        return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
 
 
 @dataclass(frozen=True)
 class Fitted(Reducer):
-    """A noise with its multiplier z for a run, the p_i, the sizes of a cohort and a round, and the secret."""
+    """A noise with its multiplier z for a run of so many clients, members of a cohort and exchanges, and the secret."""
 
     noise: GaussianNoise
     multiplier: float
-    weights: Array = field(repr=False)
-    sizes: tuple[int, int]
+    sizes: tuple[int, int, int]
     secret: bytes = field(repr=False)
 
     def public(self, shape: Shape) -> Shape:
-        """Nobody's number of rows, and weights where they are public."""
-        weights = shape.weights if self.noise.public_weights else np.ones(len(shape.keys))
-        return replace(shape, rows=(sys.maxsize,) * len(shape.keys), weights=weights)
+        """Nobody's number of rows, and nobody's weight."""
+        return replace(shape, rows=(sys.maxsize,) * len(shape.keys), weights=np.ones(len(shape.keys)))
 
     def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
         """Drawn from the secret."""
@@ -170,8 +161,7 @@ class Fitted(Reducer):
             return Reduced(None, np.arange(0), up, down, Counter())
         rows = np.zeros((L, len(form.centre)))
         rows[answers.here] = answers.rows() - form.centre
-        p = self.weights[cohort] if self.noise.public_weights else np.full(L, 1 / len(self.weights))
-        clipped = np.array([self.clipped(weight, row, call.place) for weight, row in zip(p, rows, strict=True)])
+        clipped = np.array([self.clipped(row, call.place) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
             everybody = Answers(form, np.ones(L), np.arange(L), None, clipped, Counter())
@@ -187,15 +177,14 @@ class Fitted(Reducer):
 
     def columns(self, number: int) -> dict[str, float]:
         """What `number` rounds have spent."""
-        return {"epsilon": spent(self.multiplier, len(self.weights), *self.sizes, number, self.noise.delta)}
+        return {"epsilon": spent(self.multiplier, *self.sizes, number, self.noise.delta)}
 
-    def clipped(self, weight: float, answer: Array, exchange: int) -> Array:
-        """N p_i x_i, no longer than C; zero where its norm is no finite number."""
-        scaled: Array = len(self.weights) * weight * answer
-        norm, limit = float(np.linalg.norm(scaled)), self._clip(exchange)
+    def clipped(self, answer: Array, exchange: int) -> Array:
+        """x_i, no longer than C; zero where its norm is no finite number."""
+        norm, limit = float(np.linalg.norm(answer)), self._clip(exchange)
         if not norm < np.inf:
-            return np.zeros_like(scaled)
-        return scaled * (limit / norm) if norm > limit else scaled
+            return np.zeros_like(answer)
+        return answer * (limit / norm) if norm > limit else answer
 
     def noise_on_sum(self, length: int, n_members: int, number: int, exchange: int, what: bytes = b"") -> Array:
         """The noise of an exchange of a round; another one for another `what`: the question, and who answered.

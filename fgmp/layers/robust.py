@@ -25,15 +25,8 @@ class _ByCoordinate(Reducer):
         return super().over(channel, call, message, cohort)
 
     def __call__(self, answers: Answers) -> Array:
-        """Coordinates that nobody has are zero, and cost nothing."""
-        if answers.at is None:
-            return self.of_columns(answers.values, answers.shares)
-        used, at = np.unique(answers.at[1], return_inverse=True)
-        rows = np.zeros((len(answers.here), len(used)))
-        rows[answers.at[0], at] = answers.values
-        row = np.zeros(answers.form.centre.shape)
-        row[used] = self.of_columns(rows, answers.shares)
-        return row
+        """Of a sparse model, coordinates that it does not have are zero."""
+        return self.of_columns(answers.rows(), answers.shares)
 
     def of_columns(self, values: Array, weights: Array) -> Array:
         """One number for each column of `values`, whose rows have weights that sum to one."""

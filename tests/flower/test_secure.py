@@ -21,7 +21,7 @@ LOST = 3
 SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LOST]))
 
 
-@pytest.mark.parametrize("secure", [SECURE, fgmp.SecureSum(bits=32, resolution=2.0**-20)])
+@pytest.mark.parametrize("secure", [SECURE, fgmp.SecureSum(resolution=2.0**-20)])
 @pytest.mark.parametrize("cohort_size", [None, 3])
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bits_and_the_bytes_of_one_process(method, cohort_size, secure):
