@@ -1,10 +1,7 @@
 """Methods over Flower's messages, without an engine: the bits of one process, and what is told, kept and counted."""
 
-import os
-import signal
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -79,12 +76,6 @@ def test_no_client_is_told_the_secret_of_the_noise():
     assert not np.array_equal(there.x, again.x)  # although the seed of the run, which clients know, is the same
 
 
-def test_noise_does_not_go_under_masks():
-    """What clients add up the server could not clip."""
-    with pytest.raises(ValueError, match=r"reduce is GaussianNoise\(then=SecureSum\(\)\) over machines"):
-        fgmp.simulate(METHOD, over(SQUARED), 1, reduce=fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum()))
-
-
 def test_a_dictionary_travels_once_to_each_client_and_the_model_is_the_same():
     """But for rounding: in one process one product makes all A_i Psi."""
     atoms = np.asfortranarray(fgmp.gaussian_dictionary(80, 30, rng=1).atoms)  # whose order in memory travels, too
@@ -141,17 +132,14 @@ def test_settings_reach_the_client_that_loads():
     assert np.isnan(silent.history["objective"]).all()
 
 
-def test_too_few_clients_is_an_error_that_says_so():
+def test_what_does_not_fit_is_named():
     with pytest.raises(TimeoutError, match="6 clients came in 0 seconds; expected 7"):
         OverFlower(grid_of(SQUARED), SQUARED.loss, 7, wait_for=0.0)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("deadline", 0), ("weights", "mine"), ("most_rows", 0), ("settings", {"rows": {1, 2}})]
-)
-def test_what_does_not_fit_is_named(name, value):
-    with pytest.raises(ValueError, match=f"{name} is .*; expected"):
-        OverFlower(grid_of(SQUARED), SQUARED.loss, 6, **{name: value})
+    for name, value in (("deadline", 0), ("weights", "mine"), ("most_rows", 0), ("settings", {"rows": {1, 2}})):
+        with pytest.raises(ValueError, match=f"{name} is .*; expected"):
+            OverFlower(grid_of(SQUARED), SQUARED.loss, 6, **{name: value})
+    with pytest.raises(ValueError, match=r"reduce is GaussianNoise\(then=SecureSum\(\)\) over machines"):
+        fgmp.simulate(METHOD, over(SQUARED), 1, reduce=fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum()))
 
 
 def test_equal_weights():
@@ -159,29 +147,10 @@ def test_equal_weights():
     np.testing.assert_array_equal(over(LOGISTIC).weights, LOGISTIC.weights)
 
 
-KILLED = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[1])
-import fgmp
-from here import over
-from test_channel import SHARED, SQUARED
-
-def kill(run):
-    if run.step.round == 3:
-        os.kill(os.getpid(), signal.SIGKILL)
-
-fgmp.simulate(SHARED, over(SQUARED), 6, 3, rng=4, watch=[fgmp.Checkpoint(sys.argv[2], every=1), kill])
-"""
-
-
-def run_python(*arguments):
-    return subprocess.run([sys.executable, "-c", *arguments], env=dict(os.environ), timeout=120, check=False).returncode
-
-
-def test_a_server_that_was_killed_goes_on_to_the_same_bits_with_clients_that_know_nothing_of_it(tmp_path):
-    path = tmp_path / "run.fgmp"
-    assert run_python(KILLED, str(Path(__file__).parent), str(path)) == -signal.SIGKILL
-    channel = over(SQUARED)
+def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_know_nothing_of_it(tmp_path):
+    """SIGKILL itself is in `test_watching`."""
+    path, channel = tmp_path / "run.fgmp", over(SQUARED)
+    fgmp.simulate(SHARED, over(SQUARED), 3, 3, rng=4, watch=fgmp.Checkpoint(path))
     there = fgmp.simulate(SHARED, channel, 6, 3, rng=4, watch=fgmp.Checkpoint(path))
     assert_same_run(there, fgmp.simulate(SHARED, SQUARED, 6, 3, rng=4))
     assert {asked["round"] for _, asked in channel.post.grid.asked if asked["ask"] == "answer"} == {4, 5, 6}
@@ -200,4 +169,4 @@ def test_a_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, given):
 def test_nothing_heavy_is_imported_that_is_not_needed(what, never):
     """Fgmp does without Flower, and a site that answers, in a process for each message, without scikit-learn."""
     code = f"import sys, {what}; sys.exit(any(name.split('.')[0] in {never.split()} for name in sys.modules))"
-    assert run_python(code) == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0
