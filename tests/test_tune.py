@@ -42,8 +42,7 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
 
 def test_workers_change_nothing(feds):
     one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
-    assert [t.score for t in one.trials] == [t.score for t in two.trials]
-    assert [t.parameters for t in one.trials] == [t.parameters for t in two.trials]
+    assert [(t.score, t.parameters) for t in one.trials] == [(t.score, t.parameters) for t in two.trials]
 
 
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
@@ -61,25 +60,11 @@ def test_what_diverged_is_never_the_best(feds):
     assert tuning.best.parameters == {"learning_rate": 0.05}
 
 
-def test_values_of_a_grid_keep_their_types(feds):
-    seen, grid = [], {"how": ["omp", 3, (1, 2)], "rate": np.array([0.5])}
-    fgmp.tune(lambda **given: seen.append(given) or make(0.05), grid, feds[0], rounds=1)
-    assert [(given["how"], type(given["rate"])) for given in seen] == [("omp", float), (3, float), ((1, 2), float)]
-
-
 @pytest.mark.parametrize("seed", [None, np.random.default_rng(0)], ids=["none", "generator"])
 def test_all_candidates_have_the_same_seed(feds, seed):
     tuning = fgmp.tune(lambda twin: make(0.05), {"twin": [1, 2]}, feds[0], 5, cohort_size=2, rng=seed)
     first, second = (trial.histories[0]["relative_error"] for trial in tuning.trials)
     np.testing.assert_array_equal(first, second)
-
-
-def test_a_column_that_starts_at_zero_is_no_divergence(feds):
-    metrics = {"size": lambda x: float(np.linalg.norm(x))}
-    tuning = fgmp.tune(
-        make, {"learning_rate": [0.01, 0.05]}, feds[0], 3, column="size", history=fgmp.History(metrics=metrics)
-    )
-    assert not any(trial.diverged for trial in tuning.trials) and tuning.best.score > 0
 
 
 def test_clients_held_out_judge_and_take_no_part(feds):
