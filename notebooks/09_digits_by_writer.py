@@ -76,7 +76,7 @@ from functools import partial
 import numpy as np
 
 import fgmp
-from book import METHODS, claim, curve, dots, each, floor, images, name_lines, outwards, panels
+from book import METHODS, claim, curve, dots, each, images, name_lines, outwards, panels
 
 # %%
 cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
@@ -177,8 +177,7 @@ print(f"after 10 rounds: accuracy {seen} on training clients, {unseen} on unseen
 # The candidates for `digits` end at 1, although still larger rates do a little better: there a run depends on how a
 # machine rounds, and the numbers of this notebook are compared on every machine.
 #
-# In least squares, FedGradMP needs no learning rate. Here it does, for its inner SGD. The library's default is
-# $1/L$, with $L$ an upper estimate of the curvature on the chosen pixels. That one runs as well, untuned.
+# In least squares, FedGradMP needs no learning rate. Here it does, for its inner SGD.
 
 # %%
 def digits(seed):
@@ -203,7 +202,6 @@ contestants = [*main.items(), *others]
 # %%
 found = each(tuned, [(*who, learning_rates) for who in contestants])
 tunings = dict(zip(contestants, found, strict=True))
-untuned = tuned("FedGradMP", TAU, [None]).best.score
 rate = {who: tuning.best.parameters["learning_rate"] for who, tuning in tunings.items()}
 
 # %%
@@ -213,7 +211,6 @@ for ax, names in zip(axes, (("FedGradMP", "FedIterHT"), ("FedAvg", "FedMid", "Fe
         scores = [trial.score for trial in tunings[name, main[name]].trials]
         ax.plot(learning_rates, scores, label=name, **METHODS[name])
     ax.set(xscale="log", xlabel="learning rate")
-floor(axes[0], untuned, "FedGradMP, 1/L", color=METHODS["FedGradMP"]["color"], linestyle=":")
 for ax, title in zip(axes, ("a fixed number of weights", "penalised, or dense"), strict=True):
     ax.set(title=title, ylabel=f"share of wrong images, {tuning_rounds} rounds")
     name_lines(ax)
