@@ -16,7 +16,8 @@ from fgmp.datasets.writers import femnist_writers
 from fgmp.flower import client_app
 
 ROOT = Path(__file__).parents[1]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+PROJECT = PYPROJECT["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 
@@ -61,6 +62,12 @@ def test_constraints_install_with_every_python_that_fgmp_allows():
         except importlib.metadata.PackageNotFoundError:  # not installed
             continue
         assert "3.11.0" in SpecifierSet(asked or ""), name
+
+
+def test_the_modules_and_tests_of_make_mutants_exist():
+    named = PYPROJECT["tool"]["mutmut"]
+    names = named["only_mutate"] + named["pytest_add_cli_args_test_selection"]
+    assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize(
