@@ -8,7 +8,7 @@ from sklearn.linear_model import orthogonal_mp
 
 from fgmp import dictionary_learning
 from fgmp.datasets.video import photo_clip
-from fgmp.dictionary_learning import _replace_unused, _update_atom, fit_ksvd, ksvd
+from fgmp.dictionary_learning import fit_ksvd, ksvd
 
 
 def check_fit(frames, fit, n_atoms, sparsity):
@@ -113,32 +113,6 @@ def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
     check_fit(frames, fit, 3, 1)
     np.testing.assert_allclose(np.abs(fit.dictionary.atoms), np.eye(4)[:, :3], atol=1e-15)
     np.testing.assert_allclose(fit.errors[1], 2 / np.sqrt(54))
-
-
-def test_a_frame_that_is_an_atom_already_replaces_none():
-    frames = np.array([[5.0, 0.0], [1.0, 1.0]]).T
-    atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.array([[0.0, 1.0], [0.0, 0.0]])
-    residuals = (frames - atoms @ codes).T
-    _replace_unused(frames, atoms, codes, residuals)
-    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
-    np.testing.assert_allclose(atoms, np.array([[1, 0], [np.sqrt(0.5), np.sqrt(0.5)]]).T)
-
-
-@pytest.mark.parametrize(
-    "frames, second, codes, after",
-    [
-        ([[3.0, 0, 0], [2.0, 0, 0]], [0.6, 0.8, 0], np.diag([3.0, 2.0]), np.diag([3.0, 1.2])),
-        ([[1.0, 0, 1e-17]], [0, 1.0, 0], np.ones((2, 1)), [[1], [0]]),
-    ],
-    ids=["to another one", "to rounding errors"],
-)
-def test_an_atom_is_not_updated(frames, second, codes, after):
-    frames, atoms = np.transpose(frames), np.array([[1.0, 0, 0], second]).T
-    residuals = (frames - atoms @ codes).T
-    _update_atom(residuals, atoms, codes, 1, 1e-16)
-    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
-    np.testing.assert_array_equal(atoms[:, 1], second)
-    np.testing.assert_allclose(codes, after)
 
 
 def test_no_worse_than_dictlearn():
