@@ -42,7 +42,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize("weighted", [False, True], ids=["rows", "weighted rows"])
+@pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind, options", CASES, ids=str)
 def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
     make = fgmp.FedGradMPRegressor if kind == "regressor" else fgmp.FedGradMPClassifier
@@ -59,15 +59,14 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
         np.testing.assert_allclose(thin.history_[column], dense.history_[column], rtol=1e-8, err_msg=column)
 
 
-def test_single_precision_comes_close_and_entries_may_come_in_any_order():
+def test_single_precision_comes_close():
     X, y, groups = table()
-    A = sparse.csc_matrix(X, dtype="f4").tocsr()
-    A.indices[: A.indptr[1]], A.data[: A.indptr[1]] = A.indices[: A.indptr[1]][::-1], A.data[: A.indptr[1]][::-1]
-    A.has_sorted_indices, kept = False, A.data.copy()
-    dense, *single = (fgmp.FedGradMPRegressor(4, standardize=True).fit(Z, y, groups) for Z in (X, X.astype("f4"), A))
-    for model in single:
+    single = X.astype("f4")
+    dense, *others = (
+        fgmp.FedGradMPRegressor(4, standardize=True).fit(Z, y, groups) for Z in (X, single, sparse.csc_matrix(single))
+    )
+    for model in others:
         np.testing.assert_allclose(model.coef_, dense.coef_, atol=1e-3 * np.abs(dense.coef_).max())
-    np.testing.assert_array_equal(A.data, kept)
 
 
 def wide(n_rows=600, n_features=20_000, per_row=6):
