@@ -21,7 +21,7 @@ BEYOND = sparse.csr_array(np.eye(8, 5))
 BEYOND.indices[1] = 7
 FED = fgmp.Federation.from_arrays(AS, YS)
 LABELLED = fgmp.Federation.from_arrays(AS, [NAMES] * 3, loss="logistic")
-TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
+TEXT = pd.DataFrame({"a": NAMES, "y": Y, "site": NAMES})
 METHOD, RATE = fgmp.FedGradMP(2), {"learning_rate": 0.1}
 CLASSIFIER = fgmp.FedGradMPClassifier
 
@@ -78,9 +78,7 @@ FEDERATIONS = {
     r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'": lambda: labelled(list("abababab"), labels=("a", "c")),
     r"ys\[0\]\[0\] is no label; expected": lambda: labelled(changed(np.zeros(8), 0, -4321), "softmax"),
     r"ys hold a larger number; expected integers from 0": lambda: labelled(1e4 * Y, "softmax"),
-    r"column 'a' is .*; expected numbers": lambda: fgmp.Federation.from_frame(
-        TABLE.assign(a=NAMES), site="site", target="y"
-    ),
+    r"column 'a' is .*; expected numbers": lambda: fgmp.Federation.from_frame(TEXT, site="site", target="y"),
     r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
 }
 
