@@ -31,7 +31,9 @@ NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
 RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
 SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+each_notebook, each_kept_run = (
+    pytest.mark.parametrize("path", paths, ids=lambda path: path.stem) for paths in (NOTEBOOKS, KEPT)
+)
 
 
 def code(notebook):
@@ -120,13 +122,6 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
     assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(numbers - found)
 
 
-def test_every_notebook_has_a_number_other_parameters_and_a_picture():
-    stems = [path.stem for path in NOTEBOOKS]
-    assert stems == sorted(SMALL) == sorted(path.stem for path in (pairs.NOTEBOOKS / "pictures").glob("*"))
-    assert stems == sorted(path.stem for path in pairs.NOTEBOOKS.glob("[0-9]*.py"))
-    assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
-
-
 @pytest.mark.parametrize("name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))])
 def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
     out, report = tmp_path / "out.ipynb", tmp_path / "faults.txt"
@@ -142,12 +137,13 @@ def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path
 
 @pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
+    assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
             running.check_names(pairs.find(name), values)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@each_kept_run
 def test_kept_runs_are_whole_and_repeat_nothing(path):
     notebook, stem = pairs.read(path), path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
@@ -162,7 +158,7 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
     assert sorted(lines) == sorted(f"[{one['verdict']}] {one['id']}" for one in records)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@each_kept_run
 def test_a_kept_run_has_the_words_of_today(path):
     kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
     values = [re.escape(one) for one in (*kept["given_parameters"].values(), "digits") if isinstance(one, str)]
