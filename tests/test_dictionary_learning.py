@@ -126,11 +126,9 @@ def test_no_worse_than_dictlearn():
     assert fit.errors[-1] <= 1.05 * np.linalg.norm(residual) / np.linalg.norm(frames)
 
 
-def test_images_integers_fortran_order_and_read_only_frames():
+def test_images_of_integers_are_frames_and_read_only():
     frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
+    frames.flags.writeable = False
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
-    frozen = np.asfortranarray(frames.astype(np.float32))
-    frozen.flags.writeable = False
-    for same in (frames, frames.astype(np.uint8), frozen, frames.tolist()):
+    for same in (frames, np.asfortranarray(frames.astype(np.float32)), frames.tolist()):
         np.testing.assert_array_equal(ksvd(same, 8, 2, rng=0).atoms, expected)
-    np.testing.assert_array_equal(frozen, frames)
