@@ -1,9 +1,10 @@
 """What does not fit is refused at the door, in one line that names the argument, what came and what was expected.
 
-No line shows rows: all values and names of these data are marked, and looked for.
+No error, warning or repr shows rows: all values and names of these data are marked, and looked for.
 """
 
 import re
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -12,6 +13,9 @@ from scipy import sparse
 
 import fgmp
 import fgmp.metrics
+from fgmp.datasets.digits import DigitsByWriter
+from fgmp.estimators.sites import SiteRows
+from fgmp.restricted import RestrictedProblem
 
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
 rng = np.random.default_rng(0)
@@ -164,3 +168,35 @@ def test_bad_input_is_refused_by_name_and_shows_no_data(door, message):
     assert not MARKED.search(words) and len(words.splitlines()[0]) < 300
     if door != "a fit":  # what is said of groups and tables is in scikit-learn's own style
         assert "expected" in words
+
+
+TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
+THIN = arrays([sparse.csr_array(A) for A in AS])
+SHOWN = {
+    "federation": arrays(truth=X[0]),
+    "federation of a table": fgmp.Federation.from_frame(TABLE, site="site", target="y"),
+    "sparse": (THIN, THIN.clients[0].features),
+    "labelled": LABELLED,
+    "pooled": FED.pooled(),
+    "clients": FED.clients,
+    "shape": FED.shape,
+    "restricted problem": RestrictedProblem(X, Y, fgmp.SquaredLoss()),
+    "rows of sites": SiteRows(X, Y, Y),
+    "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
+    "a dict of it all": {"federation": FED, "client": FED.clients[0]},
+}
+
+
+@pytest.mark.parametrize("name", SHOWN)
+def test_a_repr_is_short_and_shows_no_data(name):
+    text = repr(SHOWN[name])
+    assert not MARKED.search(text) and len(text) < 600
+
+
+def test_warnings_show_no_data():
+    few = arrays([A[:4] for A in AS], [y[:4] for y in YS])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        run(fgmp.FedGradMP(4), few, 2)
+        run(METHOD, LABELLED, 2)
+    assert caught and not any(MARKED.search(str(warning.message)) for warning in caught)
