@@ -73,24 +73,17 @@ def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
 
 
 @each_notebook
-def test_parameters_are_commented_literals_that_papermill_finds(path, caplog):
-    """It reads line by line, passes over a line with a second "=", and warns of a valid name."""
-    (cell,) = [one for one in code(pairs.read(path)) if "parameters" in one.metadata.get("tags", [])]
-    statements = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(cell.source).body}
-    tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
-    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(statements) == len(lines_of(cell))
-    assert list(papermill.inspect_notebook(path)) == list(statements) and not caplog.records
-
-
-@each_notebook
-def test_a_wrong_value_stops_with_one_line_that_names_it(path):
-    """The defaults pass; what is below every range does not, where a parameter has a range."""
+def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(path, caplog):
+    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
     cells = code(jupytext.read(path.with_suffix(".py")))
     place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
     first, *others = [cell.source for cell in cells[place : place + 3]]
     found = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
-    given, checks = {}, "\n".join(found)
-    exec(first, given)
+    given = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body}
+    tokens = tokenize.generate_tokens(io.StringIO(first).readline)
+    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cells[place]))
+    assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
+    checks = "\n".join(found)
     exec(checks, dict(given))
     ranged = set(re.findall(r"\{(\w+)=\}", checks)) & set(given)
     assert len(ranged) >= len(given) - 4  # some may be any number, or a path
