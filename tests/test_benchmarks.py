@@ -1,6 +1,5 @@
 """The benchmarks compute what they should; how long it takes is not tested."""
 
-import floors
 import numpy as np
 import pytest
 import run
@@ -54,13 +53,6 @@ def test_the_textbook_pursuit_on_images_is_the_library_s(images):
     X = np.ascontiguousarray(images.features)
     theirs = textbook.softmax_pursuit(X, images.targets, w, 5, 0.3, [[np.arange(30)] * 3] * 3)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
-def test_the_floor_counts_every_multiplication():
-    """Of n=8, m=5, b=4, tau=2: gradient, residual, normal matrix, right-hand sides, factor, solves."""
-    assert floors.must_multiply(8, 5, 4, 2) == 32 + 10 + 105 + 90 + 36 + 72
-    rows, columns = np.full((2, 3), 2.0), np.full((2, 2), 3.0)
-    assert floors.must_read(rows, columns) == 6 * 4 + 4 * 9
 
 
 def test_a_quick_benchmark_runs_through():

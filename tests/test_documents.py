@@ -1,7 +1,6 @@
 """README and CONTRIBUTING: their code runs, and every link leads somewhere."""
 
 import re
-from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +120,7 @@ def test_the_loss_of_contributing_works():
 
 
 def test_the_selection_of_contributing_works():
-    """Against all pairs of blocks; and blocks at 6-8, 15-17 and 27-29, of unlike entries, are found."""
+    """Blocks at 6-8, 15-17 and 27-29, of unlike entries, are found."""
     names, line = example("Blocks", selection)
     rng = np.random.default_rng(0)
     truth = np.zeros(60)
@@ -130,9 +129,3 @@ def test_the_selection_of_contributing_works():
     fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.1 * rng.standard_normal(40) for A in As], truth=truth)
     in_blocks = fgmp.simulate(eval("{" + line + "}", names)["Blocks"](3), fed, rounds=10, rng=0)
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
-    blocks = names["Blocks"]()
-    for magnitudes in rng.uniform(size=(20, 12)):
-        best = max(combinations(range(4), 2), key=lambda pair: (magnitudes.reshape(4, 3)[list(pair)] ** 2).sum())
-        marked = np.flatnonzero(blocks.mark(magnitudes, 2))
-        np.testing.assert_array_equal(marked, [3 * block + i for block in best for i in range(3)])
-        assert blocks.counted(marked, (12,)) == 2

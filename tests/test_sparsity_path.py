@@ -9,7 +9,7 @@ from sklearn.datasets import load_digits
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.preprocessing import StandardScaler
-from test_estimators import DATA, ESTIMATORS, classification, regression
+from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
 from fgmp.estimators.fitting import chosen
@@ -97,16 +97,6 @@ def test_sites_of_a_single_row_take_part(make):
         assert len(own.groups_) == 11 and own.sparsity_ == 3
 
 
-def correlated(seed=0):
-    """Neighbours at 0.7, twelve features that count: paths end in different models, by where their steps start."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((200, 60))
-    for j in range(1, 60):
-        X[:, j] = 0.7 * X[:, j - 1] + np.sqrt(1 - 0.7**2) * X[:, j]
-    z = X[:, ::5] @ (rng.choice([-1, 1], 12) * rng.uniform(1, 2, 12))
-    return X, z + rng.standard_normal(200), np.arange(200) % 10
-
-
 @quiet
 def test_each_step_of_the_path_drops_what_raises_the_loss_least():
     """Against least squares on every support with one feature less: of twins the effect is small and b is large."""
@@ -135,7 +125,7 @@ def test_a_fixed_sparsity_is_reached_along_the_path():
 @pytest.mark.parametrize("mode", ["cv", "ebic"])
 @quiet
 def test_the_fit_is_that_of_the_chosen_sparsity(mode):
-    X, y, groups = correlated()
+    X, y, groups = noisy(20, 12, n_features=60)
     options = dict(method="shared", n_folds=2, random_state=0)
     model = fgmp.FedGradMPRegressor(mode, sparsities=[4, 8, 12], **options).fit(X, y, groups)
     alone = fgmp.FedGradMPRegressor(model.sparsity_, **options).fit(X, y, groups)
