@@ -203,10 +203,7 @@ def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
 
 
 def test_the_first_site_beyond_is_left_to_fedgradmp():
-    """Of 3 T + 1 coefficients, or of all features and an intercept, twice as many rows are too few by one.
-
-    The path begins at T, at least 20 and two and a half tau, but no more than a third of all rows or all features.
-    """
+    """Twice as many rows as 3 T + 1 coefficients are too few by one; T is 20, or two and a half tau."""
     for n_rows, options, method in (
         (122, dict(sparsity=3), "shared"),
         (123, dict(sparsity=3), "fedgradmp"),

@@ -5,24 +5,20 @@ import tracemalloc
 import numpy as np
 import pytest
 from scipy import sparse
+from test_estimators import classification, regression
 
 import fgmp
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
-def table(n_classes=0, seed=0, n_rows=300, n_features=25):
-    """Counts, most of them zero, of unequal size; one column is full and one constant at some groups."""
-    rng = np.random.default_rng(seed)
-    groups = rng.choice(5, n_rows, p=[0.1, 0.15, 0.2, 0.25, 0.3])
-    X = rng.poisson(0.3, (n_rows, n_features)) * 10 ** rng.uniform(-1, 1, n_features)
-    X[:, 3] = rng.normal(100, 10, n_rows)
+def table(n_classes=0):
+    """Most entries are zero; one column is full and one constant at some groups."""
+    X, y, groups = classification(n_classes, n_features=25) if n_classes else regression(n_features=25)
+    X[:, :3] *= np.random.default_rng(0).random((len(X), 3)) < 0.5
+    X[:, 4:] *= np.random.default_rng(1).random((len(X), 21)) < 0.3
     X[groups < 2, 5] = 0
-    Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    z = 2 * Z[:, 0] - 1.5 * Z[:, 3] + Z[:, 7] + 0.5 * Z[:, 5] + rng.standard_normal(n_rows)
-    if not n_classes:
-        return X, z, groups
-    return X, np.digitize(z, np.quantile(z, np.arange(1, n_classes) / n_classes)), groups
+    return X, y, groups
 
 
 def parameters(model):

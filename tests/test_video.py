@@ -65,15 +65,15 @@ def test_colour_is_read_as_luma(tmp_path):
     np.testing.assert_allclose(read[0, 8, [8, 24, 40]], [0.299, 0.587, 1], atol=0.02)
 
 
-@pytest.mark.parametrize("content", [bytes(range(256)) * 40, b"not a film", None])
-def test_what_is_not_a_video_is_refused(tmp_path, content):
+def test_what_is_not_a_video_is_refused(tmp_path):
     pytest.importorskip("av")
     path = tmp_path / "clip.avi"
-    if content is not None:
-        path.write_bytes(content)
-    kind, message = (FileNotFoundError, "no such file") if content is None else (ValueError, "expected a video file")
-    with pytest.raises(kind, match=f"clip.avi.*{message}"):
+    with pytest.raises(FileNotFoundError, match="clip.avi.*no such file"):
         load_video(path)
+    for content in (bytes(range(256)) * 40, b"not a film"):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="clip.avi.*expected a video file"):
+            load_video(path)
 
 
 def error_over_floor(clip, seed):
