@@ -26,14 +26,6 @@ def test_the_textbook_pursuit_is_the_library_s():
     np.testing.assert_allclose(ours.dense(), theirs, atol=1e-10)
 
 
-def test_the_textbook_descent_is_the_library_s(images):
-    method, w = fgmp.FedAvg(learning_rate=0.3, local_iterations=4, batch_size=10), np.full((40, 4), 0.01, np.float32)
-    ours = method.at_client(images, w, np.random.default_rng(3))
-    X, batches = np.ascontiguousarray(images.features), images.minibatches(np.random.default_rng(3), 10, 4)
-    theirs = textbook.softmax_descent(X, images.targets, w, 0.3, batches)
-    np.testing.assert_allclose(ours, theirs, atol=1e-5)
-
-
 def test_the_textbook_rounds_are_simulate_s():
     federation = fgmp.make_sparse_regression(4, 40, 60, 3, rng=0)
     data = [(np.ascontiguousarray(c.features), c.targets) for c in federation.clients]

@@ -2,7 +2,7 @@
 
 import pickle
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,8 +10,6 @@ from sklearn.linear_model import LinearRegression
 from test_estimators import classification, regression
 
 import fgmp
-
-matplotlib.use("agg")
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
@@ -43,7 +41,7 @@ def test_the_table_is_sorted_and_named_and_what_is_there_is_found_again():
     ax = found.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
     assert [bar.get_width() for bar in ax.patches] == sorted(found.inclusion)[-4:]
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 def test_the_data_stay_behind_when_a_model_travels():

@@ -109,8 +109,6 @@ def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist
     assert few.test_writers == many.test_writers and few.train_writers == many.train_writers[:2]
     np.testing.assert_array_equal(rows(few.test), rows(many.test))
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
-    first, again = (rows(digits_by_writer("digits", rng=3).train) for _ in range(2))
-    np.testing.assert_array_equal(first, again)
     assert len({digits_by_writer("mnist-writers", 4, 2, 5, rng=seed).test_writers for seed in range(10)}) > 3
 
 
@@ -132,7 +130,6 @@ def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
         (b"<html>", "is damaged or cut short .*`fgmp data fetch`"),
         (idx(np.ones((2, 3)), 0x0C)[:-9], "is damaged or cut short"),
         (idx(np.ones((44, 3)), 0x0C), "holds 44 rows; expected one for each of 45"),
-        (idx(np.full((45, 3), 12), 0x0C), "holds the label 12"),
     ):
         (mnist[0] / LABELS).write_bytes(table)
         with pytest.raises(ValueError, match=f"{LABELS} {message}"):

@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import sklearn
@@ -61,9 +62,6 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
 
 
 def test_the_three_lines_for_a_table_run():
-    import matplotlib
-
-    matplotlib.use("agg")
     rng = np.random.default_rng(0)
     X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
@@ -72,7 +70,7 @@ def test_the_three_lines_for_a_table_run():
     assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines and "bootstrap(200," in lines
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     np.testing.assert_array_equal(names["model"].support_, [1, 5])
-    matplotlib.pyplot.close("all")
+    plt.close("all")
     with sklearn.config_context():
         exec(routing, names)
         scores = cross_validate(names["model"], X, y, params={"groups": site}, cv=2, return_estimator=True)

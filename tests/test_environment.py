@@ -16,8 +16,7 @@ from fgmp.datasets.writers import femnist_writers
 from fgmp.flower import client_app
 
 ROOT = Path(__file__).parents[1]
-PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PROJECT = PYPROJECT["project"]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
 CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
 
@@ -55,12 +54,6 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
         assert str(pinned[name]).removeprefix("==") in specifier, f"{name}{pinned[name]} is outside {specifier}"
     asked = {canonicalize_name(d.name): d.metadata.get("Requires-Python") for d in importlib.metadata.distributions()}
     assert [name for name in pinned.keys() & asked if "3.11.0" not in SpecifierSet(asked[name] or "")] == []
-
-
-def test_the_modules_and_tests_of_make_mutants_exist():
-    named = PYPROJECT["tool"]["mutmut"]
-    names = named["only_mutate"] + named["pytest_add_cli_args_test_selection"]
-    assert [name for name in names if not (ROOT / name).exists()] == []
 
 
 @pytest.mark.parametrize(

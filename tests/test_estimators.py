@@ -52,7 +52,6 @@ def test_few_features_are_found_and_the_others_are_zero(make):
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
     np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])  # a group of weight zero is not there
     assert np.count_nonzero(model.coef_) == model.sparsity_ == 3
-    assert len(model.history_["objective"]) >= model.n_iter_ >= 1
     n_targets = 1 if make is fgmp.FedGradMPRegressor else 2  # of five groups sizes, means, squares and a probe
     assert model.history_["bytes_up"][0] == 5 * 8 * 4 * (12 + n_targets)
     assert model.history_["bytes_down"][0] == 5 * (8 * 3 * (12 + n_targets) + 4)
@@ -63,7 +62,6 @@ def test_few_features_are_found_and_the_others_are_zero(make):
     else:  # a class of weight zero is not there
         weights = (y != "top").astype(float)
         assert make(3).fit(X, np.where(groups == 1, "other", y), groups, weights).classes_.tolist() == ["mid", "other"]
-    assert model.history_["objective"][-1] < model.history_["objective"][0]
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

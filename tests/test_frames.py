@@ -57,7 +57,6 @@ def test_columns_losses_and_precision_are_those_asked_for():
 REFUSED = {
     "features: 'clinic' is not a column": ({}, {"features": ["age", "clinic"]}),
     "overlap; expected each column once": ({}, {"features": ["age", "outcome"]}),
-    "expected at least one feature": ({}, {"features": []}),
     "column 'age' is Datetime.*; expected numbers": ({"age": np.datetime64("2026-01-01", "us") + np.arange(50)}, {}),
     "column 'pressure' holds 50 values that are not finite": ({"pressure": np.full(50, np.inf)}, {}),
     "column 'pressure' has 2 missing values; expected a number": ({"pressure": [None, float("nan"), *np.ones(48)]}, {}),

@@ -38,5 +38,3 @@ def test_one_label_whose_other_is_known_and_labels_that_are_named_decide_the_sig
     fed = fgmp.Federation.from_arrays([ROWS], [y], fgmp.LogisticLoss(2), labels=("yes", "no"))
     np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1] * 3)
     assert fed.labels == ("yes", "no") and fed.loss == fgmp.LogisticLoss(margin=2.0)
-    only = fgmp.Federation.from_arrays([ROWS], [np.full(6, "yes")], "logistic", labels=("no", "yes"))
-    assert set(only.clients[0].targets) == {1.0}

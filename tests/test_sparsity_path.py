@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-import matplotlib
+import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 from sklearn.datasets import load_digits
@@ -15,7 +15,6 @@ import fgmp
 from fgmp.estimators.fitting import chosen
 from fgmp.estimators.sites import folds_of
 
-matplotlib.use("agg")
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 
@@ -82,7 +81,7 @@ def test_three_features_are_three_and_the_path_can_be_seen(make, mode):
         np.testing.assert_array_equal(support, [0, 3, 7])
     assert mode == "ebic" or (one.cv_.table["standard_error"] > 0).all()
     assert model.cv_.plot().get_legend().get_texts()[0].get_text() == "chosen: 3"
-    matplotlib.pyplot.close("all")
+    plt.close("all")
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
