@@ -25,7 +25,7 @@ BEYOND = sparse.csr_array(np.eye(8, 5))
 BEYOND.indices[1] = 7
 FED = fgmp.Federation.from_arrays(AS, YS)
 LABELLED = fgmp.Federation.from_arrays(AS, [NAMES] * 3, loss="logistic")
-TEXT = pd.DataFrame({"a": NAMES, "y": Y, "site": NAMES})
+TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
 METHOD = fgmp.FedGradMP(2)
 CLASSIFIER = fgmp.FedGradMPClassifier
 
@@ -38,6 +38,10 @@ def changed(array, place, value):
 
 def arrays(As=AS, ys=YS, loss="squared", **options):
     return fgmp.Federation.from_arrays(As, ys, loss, **options)
+
+
+def framed(**columns):
+    return fgmp.Federation.from_frame(TABLE.assign(**columns), site="site", target="y")
 
 
 def labelled(y, loss="logistic", **options):
@@ -78,7 +82,10 @@ FEDERATIONS = {
     r"ys\[0\]\[1\] is no label; expected one of 'a' and 'c'": lambda: labelled(list("abababab"), labels=("a", "c")),
     r"ys\[0\]\[0\] is no label; expected": lambda: labelled(changed(np.zeros(8), 0, -4321), "softmax"),
     r"ys hold a larger number; expected integers from 0": lambda: labelled(1e4 * Y, "softmax"),
-    r"column 'a' is .*; expected numbers": lambda: fgmp.Federation.from_frame(TEXT, site="site", target="y"),
+    r"column 'a' is .*; expected numbers": lambda: framed(a=NAMES),
+    r"column 'a' holds 1 values that are not finite": lambda: framed(a=changed(Y, 0, np.inf)),
+    r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
+    r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
     r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
 }
 
@@ -157,10 +164,9 @@ def test_bad_input_is_refused_by_name_and_shows_no_data(door, message):
         assert "expected" in words
 
 
-TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
 THIN = arrays([sparse.csr_array(A) for A in AS])
 SHOWN = {
-    "federation of a table": fgmp.Federation.from_frame(TABLE, site="site", target="y"),
+    "federation of a table": framed(),
     "sparse": (THIN, THIN.clients[0].features),
     "shape": FED.shape,
     "restricted problem": RestrictedProblem(X, Y, fgmp.SquaredLoss()),
