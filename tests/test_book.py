@@ -97,16 +97,11 @@ def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebook
     assert counts == [int(number) for number, _ in said] and sum(counts) == len(found)
 
 
-@pytest.fixture
-def toy(tmp_path, monkeypatch):
+def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
-    path = tmp_path / "03_toy.py"
-    path.write_text(TOY)
-    running.command(path, path.with_suffix(".ipynb"), {}, alone=True)
-    return path
-
-
-def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(toy, tmp_path):
+    toy = tmp_path / "03_toy.py"
+    toy.write_text(TOY)
+    running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
     reports, out = [], tmp_path / "out"
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
     assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
