@@ -11,6 +11,7 @@ from threadpoolctl import threadpool_limits
 
 import fgmp
 
+os.environ.setdefault("MPLBACKEND", "agg")
 # The last digits of a sum depend on the number of threads.
 threadpool_limits(1)
 

@@ -1,4 +1,4 @@
-"""K-SVD: the training error never grows, the span is enough, and the result holds against another implementation."""
+"""K-SVD: the training error never grows, and each iteration is the textbook's."""
 
 import numpy as np
 import pytest
@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import orthogonal_mp
 
 from fgmp import dictionary_learning
-from fgmp.datasets.video import photo_clip
-from fgmp.dictionary_learning import _replace_unused, _update_atom, fit_ksvd, ksvd
+from fgmp.dictionary_learning import fit_ksvd, ksvd
 
 
 def check_fit(frames, fit, n_atoms, sparsity):
@@ -58,22 +57,6 @@ def test_recovers_most_of_a_planted_dictionary():
     assert fit.errors[-1] < 0.5 * fit.errors[0]
 
 
-def test_the_span_of_the_frames_is_enough():
-    rng = np.random.default_rng(3)
-    frames = rng.standard_normal((30, 12)) @ rng.standard_normal((12, 18))
-    rotation = np.linalg.qr(rng.standard_normal((18, 18)))[0]
-    plain, padded, rotated = (
-        fit_ksvd(x, 14, 3, iterations=6, rng=5)
-        for x in (frames, np.pad(frames, ((0, 0), (0, 40))), frames @ rotation.T)
-    )
-    np.testing.assert_allclose(padded.errors, plain.errors, rtol=1e-7)
-    np.testing.assert_allclose(rotated.errors, plain.errors, rtol=1e-7)
-    np.testing.assert_allclose(padded.dictionary.atoms[:18], plain.dictionary.atoms, atol=1e-6)
-    np.testing.assert_allclose(padded.dictionary.atoms[18:], 0, atol=1e-12)
-    np.testing.assert_allclose(rotated.dictionary.atoms, rotation @ plain.dictionary.atoms, atol=1e-6)
-    np.testing.assert_allclose(rotated.codes, plain.codes, atol=1e-5)
-
-
 def plain_iteration(signals, atoms, codes, sparsity):
     """K-SVD as one would write it first: residuals and singular values anew for each atom, each signal on its own."""
     atoms, codes = atoms.copy(), codes.copy()
@@ -88,9 +71,9 @@ def plain_iteration(signals, atoms, codes, sparsity):
     return atoms, np.where(new_errors < old_errors, new, codes)
 
 
-@pytest.mark.parametrize("shape", [(300, 16, 24, 4), (200, 40, 20, 3)])
+@pytest.mark.parametrize("shape", [(300, 16, 24, 4), (200, 40, 20, 3), (60, 150, 12, 3)])
 def test_an_iteration_is_the_textbooks(shape):
-    """Frames of norm one, for the peer stops at absolute sizes; more users than entries of a frame, and fewer."""
+    """Frames of norm one, for the peer stops at absolute sizes; more users than entries, fewer, and fewer frames."""
     n_frames, n_features, n_atoms, sparsity = shape
     frames, _ = planted(n_frames, n_features, n_atoms, sparsity, seed=3)
     frames /= np.linalg.norm(frames, axis=1)[:, None]
@@ -115,48 +98,9 @@ def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
     np.testing.assert_allclose(fit.errors[1], 2 / np.sqrt(54))
 
 
-def test_a_frame_that_is_an_atom_already_replaces_none():
-    frames = np.array([[5.0, 0.0], [1.0, 1.0]]).T
-    atoms, codes = np.array([[1.0, 0.0], [0.6, 0.8]]).T, np.array([[0.0, 1.0], [0.0, 0.0]])
-    residuals = (frames - atoms @ codes).T
-    _replace_unused(frames, atoms, codes, residuals)
-    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
-    np.testing.assert_allclose(atoms, np.array([[1, 0], [np.sqrt(0.5), np.sqrt(0.5)]]).T)
-
-
-@pytest.mark.parametrize(
-    "frames, second, codes, after",
-    [
-        ([[3.0, 0, 0], [2.0, 0, 0]], [0.6, 0.8, 0], np.diag([3.0, 2.0]), np.diag([3.0, 1.2])),
-        ([[1.0, 0, 1e-17]], [0, 1.0, 0], np.ones((2, 1)), [[1], [0]]),
-    ],
-    ids=["to another one", "to rounding errors"],
-)
-def test_an_atom_is_not_updated(frames, second, codes, after):
-    frames, atoms = np.transpose(frames), np.array([[1.0, 0, 0], second]).T
-    residuals = (frames - atoms @ codes).T
-    _update_atom(residuals, atoms, codes, 1, 1e-16)
-    np.testing.assert_allclose(residuals, (frames - atoms @ codes).T, atol=1e-15)
-    np.testing.assert_array_equal(atoms[:, 1], second)
-    np.testing.assert_allclose(codes, after)
-
-
-def test_no_worse_than_dictlearn():
-    dictlearn = pytest.importorskip("dictlearn")
-    frames = photo_clip(80, 48, 64).reshape(80, -1)
-    options = {"fit_algorithm": "ksvd", "n_nonzero_coefs": 5, "max_iter": 20, "replace_unused_atoms": "worst"}
-    start = fit_ksvd(frames, 50, 5, iterations=0, rng=0).dictionary.atoms.T
-    peer = dictlearn.DictionaryLearning(n_components=50, dict_init=start, **options).fit(frames)
-    residual = frames - peer.transform(frames) @ peer.components_
-    fit = fit_ksvd(frames, 50, 5, iterations=20, rng=0)
-    assert fit.errors[-1] <= 1.05 * np.linalg.norm(residual) / np.linalg.norm(frames)
-
-
-def test_images_integers_fortran_order_and_read_only_frames():
+def test_images_of_integers_are_frames_and_read_only():
     frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
+    frames.flags.writeable = False
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
-    frozen = np.asfortranarray(frames.astype(np.float32))
-    frozen.flags.writeable = False
-    for same in (frames, frames.astype(np.uint8), frozen, frames.tolist()):
+    for same in (frames, np.asfortranarray(frames.astype(np.float32)), frames.tolist()):
         np.testing.assert_array_equal(ksvd(same, 8, 2, rng=0).atoms, expected)
-    np.testing.assert_array_equal(frozen, frames)

@@ -42,12 +42,13 @@ def lines_named():
     return sorted(set(named))
 
 
-def test_entries_are_counted_and_have_a_weight():
+def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment():
     entries = list(ENTRY.finditer(ERRATA))
     assert [int(entry[1]) for entry in entries] == list(range(1, len(entries) + 1))
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
     weights = set(re.findall(r"^- \*([^*]+)\*:", ERRATA, re.M))
     assert len(weights) == 6 and {entry[5] for entry in entries} <= weights
+    assert lines_named() == sorted(LINES)
     for title in TABLES:
         assert rows(title) and not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
 
@@ -60,10 +61,6 @@ def test_every_section_named_exists():
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
         assert heading in re.findall(r"^##+ (.+)$", text, re.M), f"{name} has no section {heading!r}"
-
-
-def test_every_line_named_has_its_fragment():
-    assert lines_named() == sorted(LINES)
 
 
 @pytest.mark.skipif("FGMP_PAPER" not in os.environ, reason="FGMP_PAPER does not name the source of the paper")

@@ -52,7 +52,6 @@ def test_few_features_are_found_and_the_others_are_zero(make):
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
     np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])  # a group of weight zero is not there
     assert np.count_nonzero(model.coef_) == model.sparsity_ == 3
-    assert len(model.history_["objective"]) >= model.n_iter_ >= 1
     n_targets = 1 if make is fgmp.FedGradMPRegressor else 2  # of five groups sizes, means, squares and a probe
     assert model.history_["bytes_up"][0] == 5 * 8 * 4 * (12 + n_targets)
     assert model.history_["bytes_down"][0] == 5 * (8 * 3 * (12 + n_targets) + 4)
@@ -63,7 +62,6 @@ def test_few_features_are_found_and_the_others_are_zero(make):
     else:  # a class of weight zero is not there
         weights = (y != "top").astype(float)
         assert make(3).fit(X, np.where(groups == 1, "other", y), groups, weights).classes_.tolist() == ["mid", "other"]
-    assert model.history_["objective"][-1] < model.history_["objective"][0]
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -133,9 +131,8 @@ def test_all_features_are_the_dense_model(make):
     X, y, groups = DATA[make]()
     model = make("all", C=0.1).fit(X, y, groups)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
-    other = (
-        Ridge(alpha=10) if make is fgmp.FedGradMPRegressor else LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
-    )
+    logistic = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
+    other = Ridge(alpha=10) if make is fgmp.FedGradMPRegressor else logistic
     expected = np.atleast_2d(other.fit(Z, y).coef_)
     np.testing.assert_allclose(np.atleast_2d(model.coef_) * X.std(axis=0), expected, rtol=1e-3, atol=1e-4)
     assert (model.method_, model.sparsity_, model.n_iter_) == ("all", 12, 0)
@@ -169,13 +166,8 @@ def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
     model = fgmp.FedGradMPRegressor(3, private=noise, rounds=2, **exact).fit(X, y, groups)
     assert methods == {fgmp.FedGradMP}  # neither units, nor a path, nor a closing exchange
     assert "objective" not in model.history_ and 0 < model.history_["epsilon"][-1] <= 50
-    for name, value in (
-        ("standardize", "auto"),
-        ("fit_intercept", True),
-        ("polish", True),
-        ("secure", True),
-        ("sparsity", "cv"),
-    ):
+    inexact = {"standardize": "auto", "fit_intercept": True, "polish": True, "secure": True, "sparsity": "cv"}
+    for name, value in inexact.items():
         with pytest.raises(ValueError, match=rf"private is given with {name}={value!r}: "):
             fgmp.FedGradMPRegressor(**{"sparsity": 3, "private": noise, **exact, name: value}).fit(X, y, groups)
 
@@ -197,16 +189,8 @@ def test_columns_that_are_alike_are_named(make):
     table = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)])
     assert make(3).fit(pl.DataFrame(dict(table)), y, groups).feature_names_in_.tolist() == list(table)
     table["c5"] = table["c2"]
-    with pytest.warns(fgmp.AdviceWarning, match=r"Features are alike \('c5' as 'c2'\)") as said:
+    with pytest.warns(fgmp.AdviceWarning, match=r"Features are alike \('c5' as 'c2'\)"):
         make(3).fit(table, y, groups)
-    assert len([one for one in said if "alike" in str(one.message)]) == 1
-
-
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_rounds_that_run_out_are_said():
-    X, y, groups = regression()
-    with pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
-        fgmp.FedGradMPRegressor(3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4).fit(X, y, groups)
 
 
 def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
@@ -217,16 +201,12 @@ def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
 
 
 def test_the_first_site_beyond_is_left_to_fedgradmp():
-    """Of 3 T + 1 coefficients, or of all features and an intercept, twice as many rows are too few by one.
-
-    The path begins at T, at least 20 and two and a half tau, but no more than a third of all rows or all features.
-    """
+    """Twice as many rows as 3 T + 1 coefficients are too few by one; T is 20, or two and a half tau."""
     for n_rows, options, method in (
         (122, dict(sparsity=3), "shared"),
         (123, dict(sparsity=3), "fedgradmp"),
         (120, dict(sparsity=3, fit_intercept=False), "shared"),
         (121, dict(sparsity=3, fit_intercept=False), "fedgradmp"),
-        (122, dict(sparsity=3, fit_intercept="per_group"), "shared"),
         (182, dict(sparsity=12), "shared"),
         (183, dict(sparsity=12), "fedgradmp"),
     ):
@@ -234,22 +214,18 @@ def test_the_first_site_beyond_is_left_to_fedgradmp():
         assert fgmp.FedGradMPRegressor(**options).fit(*sites).method_ == method
 
 
+def test_whoever_asks_for_fedgradmp_where_rows_are_few_or_rounds_run_out_is_told():
+    model = fgmp.FedGradMPRegressor(3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4)
+    rows = pytest.warns(fgmp.AdviceWarning, match="10 coefficients .* 1 of 6 clients has no more than 20 rows")
+    with rows, pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
+        model.fit(*regression())
+
+
 @pytest.mark.parametrize("tau, n_rows", [(5, 15), (5, 16), (3, 10)])
 def test_sites_that_interpolate_find_their_features(tau, n_rows):
     found = [fgmp.FedGradMPRegressor(tau).fit(*noisy(n_rows, tau, seed=seed)).support_ for seed in range(5)]
     assert min(len(support) for support in found) == tau
     assert np.mean([np.isin(np.arange(tau), support).mean() for support in found]) > 0.9
-
-
-def test_whoever_asks_for_fedgradmp_where_rows_are_few_is_told():
-    X, y, groups = noisy(20, 3)
-    with pytest.warns(fgmp.AdviceWarning, match="10 coefficients .* and 10 of 10 clients have no more than 20 rows"):
-        fgmp.FedGradMPRegressor(3, method="fedgradmp").fit(X, y, groups)
-    X, y, groups = noisy(21, 3)
-    fgmp.FedGradMPRegressor(3, method="fedgradmp", batch_size=21).fit(X, y, groups)
-    groups[0] = 1
-    with pytest.warns(fgmp.AdviceWarning, match="batch_size is 21, and 1 of 10 clients has fewer rows"):
-        fgmp.FedGradMPRegressor(2, method="fedgradmp", batch_size=21).fit(X, y, groups)
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -268,6 +244,5 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
     for over in ("groups", "rows"):
         ours, theirs = (m.bootstrap(2, over, random_state=0).coef for m in (model, without))
         np.testing.assert_array_equal(ours, theirs)
-    everybody = make(3, min_rows=2).fit(X, y, names, weights)
-    assert len(everybody.groups_) == 8 and not np.array_equal(everybody.coef_, without.coef_)
+    assert len(make(3, min_rows=2).fit(X, y, names, weights).groups_) == 8
     assert make(1).fit(X[:3], y[:3] if y.dtype == float else list("abb")).groups_.tolist() == [0]  # no groups, no sites

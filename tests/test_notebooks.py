@@ -31,7 +31,9 @@ NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
 RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
 SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
-each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+each_notebook, each_kept_run = (
+    pytest.mark.parametrize("path", paths, ids=lambda path: path.stem) for paths in (NOTEBOOKS, KEPT)
+)
 
 
 def code(notebook):
@@ -71,24 +73,17 @@ def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
 
 
 @each_notebook
-def test_parameters_are_commented_literals_that_papermill_finds(path, caplog):
-    """It reads line by line, passes over a line with a second "=", and warns of a valid name."""
-    (cell,) = [one for one in code(pairs.read(path)) if "parameters" in one.metadata.get("tags", [])]
-    statements = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(cell.source).body}
-    tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
-    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(statements) == len(lines_of(cell))
-    assert list(papermill.inspect_notebook(path)) == list(statements) and not caplog.records
-
-
-@each_notebook
-def test_a_wrong_value_stops_with_one_line_that_names_it(path):
-    """The defaults pass; what is below every range does not, where a parameter has a range."""
+def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(path, caplog):
+    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
     cells = code(jupytext.read(path.with_suffix(".py")))
     place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
     first, *others = [cell.source for cell in cells[place : place + 3]]
     found = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
-    given, checks = {}, "\n".join(found)
-    exec(first, given)
+    given = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body}
+    tokens = tokenize.generate_tokens(io.StringIO(first).readline)
+    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cells[place]))
+    assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
+    checks = "\n".join(found)
     exec(checks, dict(given))
     ranged = set(re.findall(r"\{(\w+)=\}", checks)) & set(given)
     assert len(ranged) >= len(given) - 4  # some may be any number, or a path
@@ -109,6 +104,7 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
     for tag, picture in pairs.pictures(path.stem).items():
         assert picture.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
     assert list(sections(notebook))[-3:] == ["The answer", "Predict, then change", "References"]
+    assert sections(notebook)["Predict, then change"].count("<details>") == 3
     answer = sections(notebook)["The answer"]
     said = [o.data.get("text/plain", "") for cell in code(notebook) for o in cell.outputs if "data" in o]
     for one in json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())["claims"]:
@@ -117,28 +113,6 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
         {n.lstrip("-") for n in NUMBER.findall(x)} for x in (answer, "\n".join([printed(notebook), *said]))
     )
     assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(numbers - found)
-
-
-@each_notebook
-def test_the_reader_has_something_to_do_and_somewhere_to_go(path):
-    """Three parameters to turn, each with a folded answer; then the next notebook, and why."""
-    notebook, stems = pairs.read(path), [one.stem for one in NOTEBOOKS]
-    given = list(papermill.inspect_notebook(path))
-    task = sections(notebook)["Predict, then change"]
-    turned = re.findall(r"^\d\. \*\*(.+?)\*\*", task, re.M)
-    assert len(turned) == task.count("<details>") == 3 and "?" in task
-    assert all(re.search(rf"`({'|'.join(given)}):", one) for one in turned)
-    last = notebook.cells[-1].source.strip().splitlines()
-    *_, ending = "\n".join(last).split("\n\n")
-    after = stems[stems.index(path.stem) + 1 :]
-    assert not after or re.match(rf"Next: \[{after[0]}\]\({after[0]}\.ipynb\), because ", " ".join(ending.split()))
-
-
-def test_every_notebook_has_a_number_other_parameters_and_a_picture():
-    stems = [path.stem for path in NOTEBOOKS]
-    assert stems == sorted(SMALL) == sorted(path.stem for path in (pairs.NOTEBOOKS / "pictures").glob("*"))
-    assert stems == sorted(path.stem for path in pairs.NOTEBOOKS.glob("[0-9]*.py"))
-    assert all(re.fullmatch(r"\d\d_[a-z0-9_]+", stem) for stem in stems)
 
 
 @pytest.mark.parametrize("name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))])
@@ -156,12 +130,13 @@ def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path
 
 @pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
+    assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
             running.check_names(pairs.find(name), values)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@each_kept_run
 def test_kept_runs_are_whole_and_repeat_nothing(path):
     notebook, stem = pairs.read(path), path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
@@ -176,7 +151,7 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
     assert sorted(lines) == sorted(f"[{one['verdict']}] {one['id']}" for one in records)
 
 
-@pytest.mark.parametrize("path", KEPT, ids=lambda path: path.stem)
+@each_kept_run
 def test_a_kept_run_has_the_words_of_today(path):
     kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
     values = [re.escape(one) for one in (*kept["given_parameters"].values(), "digits") if isinstance(one, str)]

@@ -1,4 +1,4 @@
-"""Long runs, for `make soak`: memory and time per round stay where they are. It prints what it measured."""
+"""Long runs, for `make soak`: memory and time per round stay where they are."""
 
 import os
 import subprocess
@@ -40,7 +40,7 @@ def long_run(path, name):
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_memory_and_time_per_round_are_flat(name, tmp_path, capsys):
+def test_memory_and_time_per_round_are_flat(name, tmp_path):
     """From the first tenth of 20,000 rounds to the last."""
     home = os.path.dirname(os.path.dirname(fgmp.__file__))
     environment = os.environ | {"PYTHONPATH": home, "PYTHONWARNINGS": "ignore"}
@@ -50,11 +50,6 @@ def test_memory_and_time_per_round_are_flat(name, tmp_path, capsys):
     assert len(number) == 40 and number[-1] == ROUNDS
     each = np.diff(seconds) / np.diff(number)
     slowing = np.median(each[-10:]) / np.median(each[3:13])
-    with capsys.disabled():
-        print(
-            f"\n{name}: {memory[3]:.1f} MB after a tenth, {memory[-1]:.1f} at the end and {memory.max():.1f} at most; "
-            f"{1e3 * np.median(each[3:13]):.2f} ms a round in the first quarter, {slowing - 1:+.1%} in the last"
-        )
     assert memory.max() / memory[3] < 1.05
     assert slowing < 1.25  # far above what a busy machine adds, far below what a cost that grows with the rounds does
 
