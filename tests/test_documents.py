@@ -120,3 +120,10 @@ def test_the_selection_of_contributing_works():
     fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.1 * rng.standard_normal(40) for A in As], truth=truth)
     in_blocks = fgmp.simulate(eval("{" + line + "}", names)["Blocks"](3), fed, rounds=10, rng=0)
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
+
+
+def test_the_loop_of_contributing_is_the_loop():
+    """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
+    (shown,) = [block for block in python_blocks("CONTRIBUTING.md") if "def iterate" in block]
+    code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
+    assert [line for line in shown.splitlines() if line.strip() and line.strip() not in code] == []

@@ -1,8 +1,6 @@
 """The plain loop: seeds, cohorts, what is recorded, what a server is handed, and a method of one's own."""
 
-import re
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -180,12 +178,3 @@ def test_runs_stop_when_told():
     early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, watch=fgmp.stop_at(1e-10))
     assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
     assert fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, watch=[fgmp.stop_when_stalled(3)]).history["round"][-1] < 50
-
-
-def test_the_loop_of_contributing_is_the_loop():
-    """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
-    root = Path(__file__).parents[1]
-    blocks = re.findall(r"```python\n(.*?)```", (root / "CONTRIBUTING.md").read_text(), re.DOTALL)
-    (shown,) = [block for block in blocks if "def iterate" in block]
-    code = [line.strip() for line in (root / "fgmp/rounds.py").read_text().splitlines()]
-    assert [line for line in shown.splitlines() if line.strip() and line.strip() not in code] == []
