@@ -90,22 +90,11 @@ FEDERATIONS = {
 }
 
 METHODS = {
-    r"sparsity is 0; expected an integer of at least 1": lambda: fgmp.FedGradMP(0),
-    r"batch_size is 2.0; expected an integer of at least 1": lambda: fgmp.FedGradMP(2, batch_size=2.0),
-    r"radius is 0; expected a finite number above 0": lambda: fgmp.FedGradMP(2, radius=0),
-    r"dictionary is .*; expected": lambda: fgmp.FedGradMP(2, dictionary=X),
-    r"solver is 'exact'; expected": lambda: fgmp.FedGradMP(2, solver="exact"),
-    r"always is -1; expected an integer of at least 0": lambda: fgmp.PerAtom(always=(-1,)),
     r"atoms.*zero": lambda: fgmp.Dictionary(np.zeros((3, 2))),
     r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
-    r"identify is 6; expected CountSketch": lambda: fgmp.SharedSupportGradMP(3, 6),
-    r"l1_weight is -1; expected a finite number": lambda: fgmp.FedMid(l1_weight=-1, learning_rate=0.1),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
-    r"pruning is 'best'; expected one of 'elimination'": lambda: fgmp.SharedSupportGradMP(3, pruning="best"),
-    r"resolution is 0; expected a finite number above 0": lambda: fgmp.SecureSum(0),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
-    r"epsilon is 0; expected a finite number above 0": lambda: fgmp.GaussianNoise(0, clip=1),
     r"holds larger numbers; expected magnitudes": lambda: fgmp.SecureSum(resolution=1e-24).encoded(Y),
     r"probability is 2; expected a finite number at least 0 and at most 1": lambda: fgmp.DropOut(probability=2),
 }
@@ -113,13 +102,9 @@ METHODS = {
 COLUMNS = pd.DataFrame(X, columns=list("xyzuv"))
 ESTIMATORS = {
     r"sparsity is 6; expected an integer from 0 to 5 \(the number of features; or 'all', 'cv'": lambda: fit(sparsity=6),
-    r"sparsity is True; expected an integer from 0 to 5": lambda: fit(sparsity=True),
     r"sparsity is 'aic'; expected .*'cv', 'ebic', None": lambda: fit(CLASSIFIER, sparsity="aic"),
-    r"method is 'fedavg'; expected one of 'auto', 'fedgradmp', 'shared'": lambda: fit(method="fedavg"),
     r"fit_intercept is 'per_group'; expected True or False$": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
-    r"standardize is 'no'; expected True or False or 'auto'": lambda: fit(standardize="no"),
     r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(groups=[0, 1] * 4),
-    r"C is '1'; expected a finite number above 0": lambda: fit(CLASSIFIER, C="1"),
     r"one class: .*1": lambda: fit(CLASSIFIER, weights=(SIGNS > 0).astype(float)),
     r"Input groups contains NaN": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
     r"Input groups contains <NA>": lambda: fit(groups=pd.Series(["Smith"] * 7 + [pd.NA], dtype="string")),

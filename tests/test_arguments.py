@@ -1,0 +1,96 @@
+"""Every argument of the theory, and every field and parameter, that cannot be is refused by its name."""
+
+import inspect
+from dataclasses import fields, replace
+from operator import attrgetter
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from test_method_json import THINGS
+
+import fgmp
+from fgmp import theory
+from fgmp.dictionaries import StandardBasis
+
+FED = fgmp.make_sparse_regression(2, 6, 4, 1, rng=0)
+ROWS = FED.clients[0].features
+ONES = dict.fromkeys(("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance"), np.ones(2))
+CONSTANTS = theory.ClientConstants(**ONES, weights=np.array([0.5, 0.5]))
+BOUND = theory.theorem1(CONSTANTS, 2)
+BOUNDED = theory.TheoremParameters(theta=2.0)
+VALID = {
+    "beta_1": {"lower": 1.0, "upper": 1.5},
+    "beta_2": {"lower": 1.0, "upper": 1.5, "theta": 2.0, "eta_1": 1.5, "upper_squared": 2.0},
+    "beta_2_unbounded_variance": {"lower": 1.0, "upper": 1.5, "upper_squared": 2.0, "theta": 2.0, "eta_1": 1.5},
+    "gaussian_width": {"n_features": 4, "sparsity": 2},
+    "gaussian_width_bound": {"n_features": 4, "sparsity": 2},
+    "heterogeneity": {"federation": FED, "x_star": np.ones(4)},
+    "inner_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6), "n_supports": 3},
+    "measure_constants": {
+        "federation": FED, "x_star": np.ones(4), "sparsity": 1, "batch_size": 2, "n_minibatches": 2
+    },
+    "minibatch_variance": {"client": FED.clients[0], "x": np.ones(4), "batch_size": 2},
+    "objective_bound": {
+        "bound": BOUND, "rounds": 2, "initial": 1.0, "objective": 1.0, "gradient": 1.0, "smoothness": 1.0
+    },
+    "outer_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
+    "restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
+    "rip_constant": {"B": ROWS, "sparsity": 2},
+    "sparse_minimiser": {"federation": FED, "sparsity": 2},
+    "stable_rank": {"B": ROWS},
+    "theorem1": {"constants": CONSTANTS, "local_iterations": 2, "parameters": BOUNDED},
+    "theorem_inexact": {"constants": CONSTANTS, "local_iterations": 2, "accuracy": 0.1, "parameters": BOUNDED},
+    "theorem_partial_participation": {
+        "constants": CONSTANTS, "local_iterations": 2, "cohort_size": 1, "parameters": BOUNDED
+    },
+    "theorem_unbounded_variance": {
+        "constants": CONSTANTS, "local_iterations": 2, "minibatch_gradient": np.ones(2), "parameters": BOUNDED
+    },
+    "ClientConstants.of": {**ONES, "weights": np.ones(2)},
+    "TheoremParameters": {"theta": 2.0, "eta_1": 1.5, "eta_2": 1.5, "eta_3": 1.5},
+    "ConvergenceBound.after": {"rounds": 2, "initial": 1.0},
+}  # fmt: skip
+
+
+ANY_SIGN = {"lower", "upper", "upper_squared", "objective"}
+
+
+def called(name, given):
+    return BOUND.after(**given) if name.endswith("after") else attrgetter(name)(theory)(**given)
+
+
+@pytest.mark.parametrize("name", VALID)
+def test_what_cannot_be_is_named(name):
+    called(name, VALID[name])
+    for argument in VALID[name]:
+        for wrong in (np.nan, "x", -1.0)[: 2 if argument in ANY_SIGN else 3]:
+            with pytest.raises((ValueError, TypeError), match=rf"^{argument}\b"):
+                called(name, VALID[name] | {argument: wrong})
+
+
+MADE = [thing for thing in THINGS if not isinstance(thing, fgmp.Dictionary | StandardBasis)]
+MADE += [fgmp.History(every=2), fgmp.GaussianNoise(1.0, 1.0), fgmp.DropOut(probability=0.1)]
+
+
+@pytest.mark.parametrize("thing", MADE, ids=lambda thing: type(thing).__name__)
+def test_a_field_that_cannot_be_is_named(thing):
+    for field in fields(thing):
+        whole = type(getattr(thing, field.name)) is int
+        for wrong in () if field.name == "objective_on" else (np.nan, "x", -1, *[1.5] * whole):  # which a run knows
+            with pytest.raises(ValueError, match=rf"^{field.name}\b"):
+                replace(thing, **{field.name: wrong})
+
+
+@pytest.mark.parametrize("estimator", [fgmp.FedGradMPRegressor("cv"), fgmp.FedGradMPClassifier("cv")])
+def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
+    X = np.random.default_rng(0).standard_normal((20, 4))
+    for name in set(estimator.get_params()) - {"random_state", "class_weight"}:  # which scikit-learn knows
+        for wrong in (np.nan, "x", -1):
+            with pytest.raises(ValueError, match=rf"^{name}\b"):
+                clone(estimator).set_params(**{name: wrong}).fit(X, np.sign(X[:, 0]))
+
+
+def test_every_function_is_here():
+    functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
+    assert functions <= set(VALID)
