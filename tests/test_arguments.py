@@ -1,6 +1,7 @@
 """Every argument of the theory, and every field and parameter, that cannot be is refused by its name."""
 
 import inspect
+import re
 from dataclasses import fields, replace
 from operator import attrgetter
 
@@ -67,6 +68,50 @@ def test_what_cannot_be_is_named(name):
         for wrong in (np.nan, "x", -1.0)[: 2 if argument in ANY_SIGN else 3]:
             with pytest.raises((ValueError, TypeError), match=rf"^{argument}\b"):
                 called(name, VALID[name] | {argument: wrong})
+
+
+WHOLE = {
+    "sparsity is 5; expected an integer from 1 to 4 (the number of features)": [
+        ("gaussian_width", {"sparsity": 5}),
+        ("gaussian_width_bound", {"sparsity": 5}),
+        ("measure_constants", {"sparsity": 5}),
+        ("sparse_minimiser", {"sparsity": 5}),
+    ],
+    "sparsity is 5; expected an integer from 1 to 4 (the number of columns)": [
+        ("restricted_constants", {"sparsity": 5}),
+        ("outer_restricted_constants", {"sparsity": 5}),
+        ("rip_constant", {"sparsity": 5}),
+    ],
+    "batch_size is 7; expected an integer from 1 to 6 (the rows of the smallest client)": [
+        ("measure_constants", {"batch_size": 7})
+    ],
+    "batch_size is 7; expected an integer from 1 to 6 (the rows of the client)": [
+        ("minibatch_variance", {"batch_size": 7})
+    ],
+    "cohort_size is 3; expected an integer from 1 to 2 (the number of clients)": [
+        ("theorem_partial_participation", {"cohort_size": 3})
+    ],
+    "B is zero; expected a matrix with a nonzero entry": [("stable_rank", {"B": np.zeros((2, 2))})],
+    "dictionary is 'x'; expected a Dictionary, a StandardBasis or None": [
+        ("restricted_constants", {"dictionary": "x"})
+    ],
+    "constants is 1; expected ClientConstants": [("theorem1", {"constants": 1})],
+    "parameters is 1; expected TheoremParameters, with theta and eta_1 to eta_3": [("theorem1", {"parameters": 1})],
+    "bound is 1; expected a ConvergenceBound, as theorem1 returns it": [("objective_bound", {"bound": 1})],
+    "client is 1; expected a Client, such as one of federation.clients": [("minibatch_variance", {"client": 1})],
+    "rng is 'x'; expected an integer of at least 0": [
+        ("gaussian_width", {"rng": "x"}),
+        ("inner_restricted_constants", {"rng": "x"}),
+        ("measure_constants", {"rng": "x"}),
+    ],
+}
+
+
+@pytest.mark.parametrize("words", WHOLE)
+def test_what_was_expected_is_said(words):
+    for name, changed in WHOLE[words]:
+        with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+            called(name, VALID[name] | changed)
 
 
 MADE = [thing for thing in THINGS if not isinstance(thing, fgmp.Dictionary | StandardBasis)]
