@@ -8,37 +8,32 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.approximation import _exchange_atoms, approx_tau
+from fgmp.approximation import approx_tau
 from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
 
 
-@given(st.integers(0, 10_000), st.sampled_from([(12, 6), (6, 10)]))
-def test_operations_on_coefficients_are_those_on_signals(seed, shape):
-    rng = np.random.default_rng(seed)
-    D = fgmp.Dictionary(rng.standard_normal(shape))
-    kept = np.sort(rng.choice(shape[1], 4, replace=False))
-    model = SparseModel(kept, rng.standard_normal(4), (shape[1],))
-    signal = D.synthesise(model.dense())
-    np.testing.assert_allclose(D.correlations(model), D.atoms.T @ signal, atol=1e-10)
+@given(st.integers(0, 10_000), st.sampled_from([(12, 6, 3), (6, 10, 3), (3, 6, 5)]), st.sampled_from([0, 7]))
+def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
+    """Also on dependent atoms, and on atoms in units of their own."""
+    rng, (n, n_atoms, size) = np.random.default_rng(seed), shape
+    plain, units = rng.standard_normal((n, n_atoms)), 10.0 ** rng.integers(-decades, decades + 1, n_atoms)
+    D, values = fgmp.Dictionary(plain * units), np.zeros(n_atoms)
+    kept = np.sort(rng.choice(n_atoms, 4, replace=False))
+    values[kept] = rng.standard_normal(4)
+    model, signal = SparseModel(kept, values[kept] / units[kept], (n_atoms,)), plain @ values
+    np.testing.assert_allclose(D.synthesise(model.dense()), signal, atol=1e-10)
+    np.testing.assert_allclose(D.correlations(model) / units, plain.T @ signal, atol=1e-10)
     assert D.norm(model) == pytest.approx(np.linalg.norm(signal), abs=1e-7)
-    support = np.sort(rng.choice(shape[1], 3, replace=False))
-    atoms = D.atoms[:, support]
+    support = np.sort(rng.choice(n_atoms, size, replace=False))
+    atoms = plain[:, support]
     projection = atoms @ np.linalg.lstsq(atoms, signal, rcond=None)[0]
     np.testing.assert_allclose(D.synthesise(D.project(model, support).dense()), projection, atol=1e-7)
     forth, back = D.coordinates(support)
-    np.testing.assert_allclose(forth.T @ D.gram[np.ix_(support, support)] @ forth, np.eye(3), atol=1e-8)
-    np.testing.assert_allclose(forth @ back, np.eye(3), atol=1e-7)
-
-
-def test_dependent_atoms_keep_only_the_span():
-    rng = np.random.default_rng(0)
-    D = fgmp.Dictionary(rng.standard_normal((3, 6)))
-    forth, back = D.coordinates(np.arange(5))
-    assert forth.shape == (5, 3) and back.shape == (3, 5)
-    signal = D.atoms @ np.ones(6)
-    model = SparseModel(np.arange(6), np.ones(6), (6,))
-    np.testing.assert_allclose(D.synthesise(D.project(model, np.arange(5)).dense()), signal, atol=1e-10)
+    inside = D.atoms[:, support] @ forth
+    np.testing.assert_allclose(inside.T @ inside, np.eye(min(size, n)), atol=1e-8)
+    np.testing.assert_allclose(inside @ back / units[support], atoms, atol=1e-7)
+    np.testing.assert_allclose(back @ forth, np.eye(min(size, n)), atol=1e-7)
 
 
 @pytest.mark.parametrize("kind", ["omp", "thresholding", "orthonormal", "standard"])
@@ -81,57 +76,13 @@ def test_best_known_approximation_is_rarely_beaten_by_brute_force(monkeypatch):
     known = [approx_tau(D, w, 4) for w in signals]
     assert not any(k.exact for k in known)
     ratios = np.array([k.best_error for k in known]) / exact
-    assert ratios.min() >= 1 - 1e-9
-    assert np.median(ratios) < 1.02
+    assert ratios.min() >= 1 - 1e-9 and np.median(ratios) < 1 + 1e-9 and ratios.mean() < 1.02
 
 
-def exchanged_one_by_one(atoms, signal, support):
-    """Exchange the pair of atoms that lowers the distance most, for as long as one does; by least squares."""
-
-    def distance(chosen):
-        return np.linalg.norm(signal - atoms[:, chosen] @ np.linalg.lstsq(atoms[:, chosen], signal, rcond=None)[0])
-
-    current = sorted(support)
-    while True:
-        rests = [[atom for atom in current if atom != old] for old in current]
-        trials = [sorted([*rest, new]) for rest in rests for new in range(atoms.shape[1]) if new not in current]
-        best = min(trials, key=distance, default=current)
-        if distance(best) >= distance(current) * (1 - 1e-9):
-            return current
-        current = best
-
-
-@given(st.integers(0, 10_000), st.sampled_from([(8, 20, 3), (12, 18, 5), (7, 9, 4), (5, 4, 4)]))
-def test_exchanges_are_the_best_ones(seed, shape):
-    rng = np.random.default_rng(seed)
-    D = fgmp.Dictionary(rng.standard_normal(shape[:2]) * rng.uniform(0.1, 10, shape[1]))
-    w, start = rng.standard_normal(shape[0]), rng.choice(shape[1], shape[2], replace=False)
-    found = _exchange_atoms(D, D.normalised(D.atoms.T @ w), start)
-    assert found == exchanged_one_by_one(D.atoms, w, start)
-
-
-def test_dependent_atoms_are_not_exchanged():
-    atoms = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    D = fgmp.Dictionary(atoms)
-    assert _exchange_atoms(D, D.normalised(atoms.T @ np.ones(3)), np.array([0, 1, 2])) == [0, 1, 2]
-    assert _exchange_atoms(D, D.normalised(atoms.T @ [0.0, 5.0, 3.0]), np.array([0, 3])) == [1, 3]
-
-
-def test_atoms_in_other_units_span_the_same():
+def test_atoms_in_other_units_are_chosen_alike():
     rng = np.random.default_rng(0)
-    atoms = rng.standard_normal((20, 12))
-    units = 10.0 ** rng.integers(-7, 8, 12)
-    plain, other = fgmp.Dictionary(atoms), fgmp.Dictionary(atoms * units)
+    atoms, units = rng.standard_normal((20, 12)), 10.0 ** rng.integers(-7, 8, 12)
     signal = atoms[:, [2, 3, 8]] @ [1.0, -2, 0.5] + 0.1 * rng.standard_normal(20)
-    first, second = (approx_tau(dictionary, signal, 3) for dictionary in (plain, other))
+    first, second = (approx_tau(fgmp.Dictionary(those), signal, 3) for those in (atoms, atoms * units))
     np.testing.assert_array_equal(first.support, second.support)
     assert second.error == pytest.approx(first.error) and second.eta == pytest.approx(first.eta)
-    support = np.array([1, 4, 7, 9])
-    forth, back = other.coordinates(support)
-    np.testing.assert_allclose(back @ forth, np.eye(4), atol=1e-10)
-    inside = other.atoms[:, support] @ forth
-    np.testing.assert_allclose(inside.T @ inside, np.eye(4), atol=1e-10)
-    model = SparseModel(np.arange(12), rng.standard_normal(12) / units, (12,))
-    projected = other.project(model, support)
-    expected = atoms[:, support] @ np.linalg.lstsq(atoms[:, support], atoms @ (model.values * units), rcond=None)[0]
-    np.testing.assert_allclose(other.synthesise(projected.dense()), expected, atol=1e-9)

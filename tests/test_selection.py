@@ -74,27 +74,17 @@ def test_pursuits_start_with_what_always_stays(seed, first):
     """A plain pursuit with least squares in every step, on the signals themselves."""
     rng = np.random.default_rng(seed)
     atoms, signals = rng.standard_normal((10, 8)), rng.standard_normal((10, 3))
-    unit = atoms / np.linalg.norm(atoms, axis=0)
-    gram, correlations = atoms.T @ atoms, atoms.T @ signals
-
-    def residual(taken, signal):
-        columns = unit[:, taken]
-        return signal - columns @ np.linalg.lstsq(columns, signal, rcond=None)[0] if taken else signal
-
-    together = list(first)
-    for _ in range(3):
-        sizes = np.linalg.norm(unit.T @ residual(together, signals), axis=1)
-        sizes[together] = 0
-        together.append(int(sizes.argmax()))
-    expected = np.sort((np.sort(together)[:, None] * 3 + np.arange(3)).reshape(-1))
-    np.testing.assert_array_equal(matching_pursuit(gram, correlations, 3, first, together=True), expected)
-
-    alone = list(first)
-    for _ in range(3):
-        sizes = np.abs(unit.T @ residual(alone, signals[:, 0]))
-        sizes[alone] = 0
-        alone.append(int(sizes.argmax()))
-    np.testing.assert_array_equal(matching_pursuit(gram, correlations[:, 0], 3, first), np.sort(alone))
+    unit, gram, correlations = atoms / np.linalg.norm(atoms, axis=0), atoms.T @ atoms, atoms.T @ signals
+    for outputs in (3, 1):
+        some, taken = signals[:, :outputs], list(first)
+        for _ in range(3):
+            sizes = np.linalg.norm(unit.T @ (some - unit[:, taken] @ np.linalg.pinv(unit[:, taken]) @ some), axis=1)
+            sizes[taken] = 0
+            taken.append(int(sizes.argmax()))
+        expected = (np.sort(taken)[:, None] * outputs + np.arange(outputs)).reshape(-1)
+        found = matching_pursuit(gram, correlations[:, :outputs], 3, first, together=True)
+        np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(matching_pursuit(gram, correlations[:, 0], 3, first), np.sort(taken))
 
 
 def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
