@@ -4,7 +4,6 @@ import math
 import os
 import pickle
 import warnings
-from dataclasses import replace
 from unittest import mock
 
 import numpy as np
@@ -13,7 +12,6 @@ from garbage import not_finite, wrong_shape
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from matrix.runs import rewired
-from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
@@ -97,34 +95,6 @@ def test_the_noise_has_the_deviation_and_each_exchange_the_clip_that_is_accounte
     elsewhere = fitted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
     assert not np.isin(first, elsewhere).any()
     np.testing.assert_array_equal(first, given.noise_on_sum(5, 10, 1, 0))
-
-
-class Curious(fgmp.FedAvg):
-    """Writes down what each client gets."""
-
-    def at_client(self, client, w, rng):
-        SEEN.append((self, w.copy(), rng, client.key))
-        return super().at_client(client, w, rng)
-
-
-SEEN = []
-
-
-@pytest.mark.parametrize("seed_of_noise", [None, 17])
-def test_no_client_takes_the_noise_off(seed_of_noise):
-    """Nor who has the result; the same client does where a seed was asked for by name."""
-    method, seed = Curious(learning_rate=0.1), 987_654_321_987
-    noise = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=seed_of_noise)
-    private = replace(accounted(noise, FED.n_clients, FED.n_clients, 1, 2), secret=SECRET)
-    SEEN.clear()
-    result = noisy(method, FED, 2, noise, rng=seed)
-    steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
-    clean = np.mean([step * min(1, 0.05 / np.linalg.norm(step)) for step in steps], axis=0)
-    first, second = (SEEN[i][1] for i in (0, -1))
-    candidates = seen_in(SEEN, result, repr(result), repr(private))
-    assert seed in candidates
-    found = takes_off(second - clean, private, FED.n_clients, first, candidates)
-    assert found == (seed_of_noise is not None)
 
 
 def test_all_clients_are_in_as_many_cohorts():
