@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.approximation import _exchange_atoms, approx_tau
+from fgmp.approximation import approx_tau
 from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
 
@@ -83,38 +83,6 @@ def test_best_known_approximation_is_rarely_beaten_by_brute_force(monkeypatch):
     ratios = np.array([k.best_error for k in known]) / exact
     assert ratios.min() >= 1 - 1e-9
     assert np.median(ratios) < 1.02
-
-
-def exchanged_one_by_one(atoms, signal, support):
-    """Exchange the pair of atoms that lowers the distance most, for as long as one does; by least squares."""
-
-    def distance(chosen):
-        return np.linalg.norm(signal - atoms[:, chosen] @ np.linalg.lstsq(atoms[:, chosen], signal, rcond=None)[0])
-
-    current = sorted(support)
-    while True:
-        rests = [[atom for atom in current if atom != old] for old in current]
-        trials = [sorted([*rest, new]) for rest in rests for new in range(atoms.shape[1]) if new not in current]
-        best = min(trials, key=distance, default=current)
-        if distance(best) >= distance(current) * (1 - 1e-9):
-            return current
-        current = best
-
-
-@given(st.integers(0, 10_000), st.sampled_from([(8, 20, 3), (12, 18, 5), (7, 9, 4), (5, 4, 4)]))
-def test_exchanges_are_the_best_ones(seed, shape):
-    rng = np.random.default_rng(seed)
-    D = fgmp.Dictionary(rng.standard_normal(shape[:2]) * rng.uniform(0.1, 10, shape[1]))
-    w, start = rng.standard_normal(shape[0]), rng.choice(shape[1], shape[2], replace=False)
-    found = _exchange_atoms(D, D.normalised(D.atoms.T @ w), start)
-    assert found == exchanged_one_by_one(D.atoms, w, start)
-
-
-def test_dependent_atoms_are_not_exchanged():
-    atoms = np.array([[1.0, 0.0, 1.0, 0.0], [0.0, 1.0, 1.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    D = fgmp.Dictionary(atoms)
-    assert _exchange_atoms(D, D.normalised(atoms.T @ np.ones(3)), np.array([0, 1, 2])) == [0, 1, 2]
-    assert _exchange_atoms(D, D.normalised(atoms.T @ [0.0, 5.0, 3.0]), np.array([0, 3])) == [1, 3]
 
 
 def test_atoms_in_other_units_span_the_same():
