@@ -64,29 +64,22 @@ def test_every_kind_is_tried_and_every_public_method_and_part_is_one():
     assert public - elsewhere <= set(_KINDS)
 
 
-def spoiled(change):
-    whole = json.loads(to_json(fgmp.FedGradMP(2)).text)
-    change(whole)
-    return json.dumps(whole)
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [
         (lambda t: t.update(fgmp=2), "version 2; expected 1"),
         (lambda t: t["is"].update(kind="FedFuture"), "of kind 'FedFuture'; expected one of .*FedGradMP"),
         (lambda t: t["is"]["fields"].update(momentum=0.9), "field 'momentum', which FedGradMP has not here"),
-        (lambda t: t["is"]["fields"].pop("sparsity"), "no field 'sparsity'"),
         (lambda t: t["is"]["fields"].update(sparsity=[1]), r"text.sparsity is \[1\]"),
         (lambda t: t["is"]["fields"].update(solver={"kind": "os.system", "fields": {}}), "of kind 'os.system'"),
         (lambda t: t["is"]["fields"].update(dictionary={"array": "0"}), "array '0', which did not come"),
-        (lambda t: t["is"].update(more=1), "expected 'kind' and 'fields'"),
-        (lambda t: t.pop("is"), "expected the JSON of a method"),
     ],
 )
 def test_what_is_not_known_is_named(change, words):
+    whole = json.loads(to_json(fgmp.FedGradMP(2)).text)
+    change(whole)
     with pytest.raises(ValueError, match=words):
-        from_json(spoiled(change))
+        from_json(json.dumps(whole))
 
 
 def test_an_array_with_other_numbers_is_refused():
@@ -111,9 +104,5 @@ def test_a_class_of_ones_own_is_named():
     assert from_json(text, kinds=[Mine]).rate == 0.5
     with pytest.raises(ValueError, match="of kind 'Mine'"):
         from_json(text)
-
-
-@pytest.mark.parametrize("value", [float("nan"), object(), {"a": 1}, np.array(["a"], object)])
-def test_what_cannot_be_written_is_named(value):
     with pytest.raises(ValueError, match="thing.rate is "):
-        to_json(Mine(value, StandardBasis()), [Mine])
+        to_json(Mine(object(), StandardBasis()), [Mine])

@@ -53,33 +53,24 @@ def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
     assert 0 <= fgmp.TrimmedMean(liars / count).of_columns(values, alike(count))[0] <= 1
 
 
-METHODS = {
-    "FedGradMP": fgmp.FedGradMP(4),
-    "FedAvg": fgmp.FedAvg(**RATE),
-    "FedHT": fgmp.FedHT(sparsity=4, **RATE),
-    "FedIterHT": fgmp.FedIterHT(sparsity=4, **RATE),
-    "FedMid": fgmp.FedMid(l1_weight=1e-3, **RATE),
-    "FedDualAvg": fgmp.FedDualAvg(l1_weight=1e-3, **RATE),
-    "FastFedDualAvg": fgmp.FastFedDualAvg(l1_weight=1e-3, **RATE),
-}
+METHODS = [
+    fgmp.FedGradMP(4),
+    fgmp.FedAvg(**RATE),
+    fgmp.FedIterHT(sparsity=4, **RATE),
+    fgmp.FedDualAvg(l1_weight=1e-3, **RATE),
+    fgmp.FastFedDualAvg(l1_weight=1e-3, **RATE),
+]
 
 
-@pytest.mark.parametrize("name", METHODS)
-def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(name):
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_two_clients_of_ten_that_lie_ruin_a_mean_and_no_median(method):
     """Alike clients with many rows and without noise: what the honest ones send is close together."""
     fed = fgmp.make_sparse_regression(10, 200, 20, 4, 0.0, rng=0)
     liars, error = fgmp.Faulty(fed, Changed(lie(-20.0), clients=[2, 7])), {}
     for reduce in (fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.25)):
-        error[reduce] = fgmp.simulate(METHODS[name], liars, 60, rng=0, reduce=reduce).history["relative_error"][-1]
+        error[reduce] = fgmp.simulate(method, liars, 60, rng=0, reduce=reduce).history["relative_error"][-1]
     assert not error[fgmp.Mean()] <= 1
     assert error[fgmp.Median()] < 0.1 and error[fgmp.TrimmedMean(0.25)] < 0.1
-
-
-def test_a_model_without_entries_goes_on():
-    """Where all clients choose other atoms the median is zero, and the next round starts from there."""
-    fed = fgmp.Federation.from_arrays([np.eye(4)[[i]] for i in range(4)], [[1.0]] * 4)
-    result = fgmp.simulate(fgmp.FedGradMP(1), fed, 3, rng=0, reduce=fgmp.Median())
-    assert not result.x.any() and result.history["clients"].tolist() == [0, 4, 4, 4]
 
 
 def test_a_median_of_hessians_is_no_hessian():

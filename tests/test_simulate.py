@@ -1,14 +1,15 @@
 """The plain loop: seeds, cohorts, what is recorded, what a server is handed, and a method of one's own."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from matrix.runs import Ledger, recorded
 
 import fgmp
 from fgmp.methods.support_solvers import LocalSteps
 from fgmp.models import SparseModel
-from fgmp.rounds import Exchange, Form, Method, Streams
+from fgmp.rounds import Streams
 from fgmp.watching import Bar
 from fgmp.wire import from_wire, n_bytes, to_wire
 
@@ -36,10 +37,13 @@ def test_history_has_the_promised_columns():
     result = fgmp.simulate(METHOD, FED, rounds=3, rng=0)
     names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients", "left_out"]
     assert list(result.history) == names
-    assert {len(column) for column in result.history.values()} == {4}
-    assert np.all(np.diff(result.history["seconds"]) > 0)
     assert "relative_error" not in fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1).history
-    assert not fgmp.simulate(METHOD, FED, rounds=0).x.any()
+
+
+def test_numbers_of_numpy_are_numbers():
+    method = fgmp.FedGradMP(np.int8(3), np.int64(3), batch_size=np.uint16(20), radius=np.float32(2))
+    result = fgmp.simulate(method, FED, np.int64(2), np.int32(4), np.int64(0))
+    np.testing.assert_array_equal(result.x, fgmp.simulate(fgmp.FedGradMP(3, 3, 20, radius=2), FED, 2, 4, 0).x)
 
 
 def test_the_seed_alone_decides():
@@ -59,30 +63,13 @@ def test_a_state_is_a_start():
     np.testing.assert_array_equal(gone_on.x, whole.x)  # full batches, and rounds that the state counts
 
 
-@dataclass(frozen=True)
-class Spy(Method):
-    """Records what every client draws; sends one number."""
-
-    drawn: dict
-
-    def start(self, shape):
-        return np.zeros(shape.model_shape)
-
-    def exchanges(self):
-        def answer(client, message, rng):
-            self.drawn.setdefault(client.key, []).append(rng.random())
-            return np.ones(1)
-
-        return (Exchange(lambda x: 0, answer, lambda x, mean: x, lambda x: Form((1,))),)
-
-
 def test_a_client_draws_the_same_whoever_else_takes_part():
-    everyone, some = Spy({}), Spy({})
-    fgmp.simulate(everyone, FED, rounds=2, rng=1)
-    fgmp.simulate(some, FED, rounds=1, cohort_size=2, rng=1)
-    assert len(some.drawn) == 2
-    assert all(everyone.drawn[key][:1] == values for key, values in some.drawn.items())
-    assert len({value for values in everyone.drawn.values() for value in values}) == 2 * FED.n_clients
+    everyone, some = Ledger(), Ledger()
+    for ledger, size in ((everyone, None), (some, 2)):
+        fgmp.simulate(recorded(AVERAGE, ledger), FED, 1, size, rng=1)
+    assert len(some.trips[0].up) == 2
+    for key, answer in some.trips[0].answers.items():
+        np.testing.assert_array_equal(answer, everyone.trips[0].answers[key])
 
 
 def test_streams_are_places_in_one_stream_of_philox():
@@ -119,18 +106,6 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
         state = exchange.update(state, dense[0].reshape(form.shape))
 
 
-def test_the_result_is_the_last_model_and_the_best_is_the_best_on_record():
-    models, rng = [], np.random.default_rng(0)
-    fed = fgmp.Federation.from_arrays(rng.standard_normal((2, 30, 12)), rng.standard_normal((2, 30)))
-    history = fgmp.History(metrics={"kept": lambda x: models.append(x) or 0})
-    result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), fed, 6, rng=0, history=history)
-    objective = result.history["objective"]
-    assert objective[-1] > objective[0] and result.best.value == objective.min()
-    np.testing.assert_array_equal(result.x, models[-1])
-    np.testing.assert_array_equal(result.best.x, models[objective.argmin()])
-    assert not np.shares_memory(result.x, result.coefficients)
-
-
 def test_records_metrics_and_a_bar(capsys):
     history = fgmp.History(3, {"nonzeros": np.count_nonzero, "greedy": lambda x: x.fill(7) or 1.0})
     result = fgmp.simulate(METHOD, FED, 7, rng=0, history=history, watch=Bar())
@@ -154,12 +129,9 @@ def test_the_objective_on_a_sample_of_clients():
 @pytest.mark.parametrize(
     "values, patience, improvement, stalled",
     [
-        ([1.0, 0.9995], 1, 1e-3, True),
-        ([1.0, 0.9995], 1, 1e-4, False),
         ([1.0, 0.5, 0.4999, 0.4998], 2, 1e-3, True),
         ([1.0, 0.5, 0.4999, 0.4998], 3, 1e-3, False),
         ([1.0], 1, 1e-3, False),
-        ([-5.0] * 4, 3, 1e-3, True),
         ([-10.0, -10.5, -11.1], 2, 0.1, False),
         ([-10.0, -10.5, -10.9], 2, 0.1, True),
         ([np.nan] * 3, 2, 0.1, True),

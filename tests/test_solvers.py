@@ -15,7 +15,6 @@ from fgmp.models import SparseModel
 from fgmp.restricted import RestrictedProblem
 from fgmp.solvers import minimise_on
 
-
 BASIS = StandardBasis()
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import one_run
 import pytest
 from one_run import bits, number_in
-from scipy import sparse
 from test_simulate import ALL
 
 import fgmp
@@ -28,10 +27,8 @@ def path(tmp_path):
     return tmp_path / "run.fgmp"
 
 
-def run_to(path, rounds, method=SPARSE, fed=FED, every=1, **options):
-    return fgmp.simulate(
-        method, fed, rounds, **({"cohort_size": 4, "rng": 0, "watch": fgmp.Checkpoint(path, every)} | options)
-    )
+def run_to(path, rounds, method=SPARSE, fed=FED, **options):
+    return fgmp.simulate(method, fed, rounds, **{"cohort_size": 4, "rng": 0, "watch": fgmp.Checkpoint(path)} | options)
 
 
 def test_every_method_is_here():
@@ -99,20 +96,6 @@ def test_fewer_rounds_a_damaged_file_or_no_folder_are_errors_and_nothing_is_lost
         assert path.read_bytes() == content
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
-
-
-def test_sparse_features_are_known_by_their_numbers(path):
-    def federation(change):
-        rng = np.random.default_rng(0)
-        As = [sparse.random_array((40, 60), density=0.1, rng=rng, format="csr") for _ in range(4)]
-        As[2].data[5] += change
-        return fgmp.Federation.from_arrays(As, [rng.standard_normal(40) for _ in range(4)])
-
-    whole = fgmp.simulate(SPARSE, federation(0), 4, 4, 0)
-    run_to(path, 2, fed=federation(0))
-    with pytest.raises(ValueError, match="data.* is .*, not "):
-        run_to(path, 4, fed=federation(1e-12))
-    assert bits(run_to(path, 4, fed=federation(0))) == bits(whole)
 
 
 def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):

@@ -1,4 +1,4 @@
-"""Two runs that should agree: in another order, in other units, with other numbers, in other storage or precision."""
+"""Two runs that should agree: in another order, in other units, in other storage or precision."""
 
 from __future__ import annotations
 
@@ -20,12 +20,6 @@ def in_another_order(first: Run) -> Iterator[str]:
     """The same federation with its clients in another order: the same bits."""
     order = list(reversed(range(len(first.problem.As))))
     yield from _different("order of clients", first, run(first.case, order=order))
-
-
-def with_numbers_of_python(first: Run) -> Iterator[str]:
-    """NumPy's scalars as hyper-parameters against Python's: the same bits."""
-    if first.case.scalars == "numpy":
-        yield from _different("NumPy scalars", first, run(first.case._replace(scalars="python")))
 
 
 def in_units_of_one(first: Run) -> Iterator[str]:
@@ -71,7 +65,6 @@ def _other_ends(name: str, first: Run, other: Case) -> Iterator[str]:
 
 
 def well_conditioned(case: Case) -> bool:
-    """Whether the minimisers on a support are unique."""
     return case.columns != "mixed" and case.federation not in ("tiny", "blank")
 
 
@@ -108,7 +101,7 @@ def _different(name: str, first: Run, second: Run, unit: float = 1.0, value: flo
             yield f"{name}: the column {column} is {ours}, and otherwise {theirs}"
 
 
-COMPARISONS = (in_another_order, with_numbers_of_python, in_units_of_one, in_double_precision, in_dense_storage)
+COMPARISONS = (in_another_order, in_units_of_one, in_double_precision, in_dense_storage)
 
 
 def disagreements(first: Run) -> list[str]:

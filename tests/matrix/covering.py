@@ -13,36 +13,25 @@ Pair = tuple[tuple[int, str], tuple[int, str]]
 _TRIED = 12
 
 
-def pairs_of(case: Case) -> set[Pair]:
-    """The pairs of (axis, value) that a case shows."""
-    return set(combinations(enumerate(case), 2))
-
-
-def valid_pairs(blocks: list[Axes]) -> set[Pair]:
-    """The pairs that some case of a union of products shows."""
-    found = set()
-    for axes in blocks:
-        for (i, first), (j, second) in combinations(enumerate(axes.values()), 2):
-            found |= {((i, a), (j, b)) for a in first for b in second}
-    return found
-
-
 def design(blocks: list[Axes]) -> list[Case]:
     """Greedy: the next case holds an open pair and, axis by axis, the value that closes most of the open pairs."""
-    missing, cases, used = valid_pairs(blocks), [], Counter()
+    missing, cases, used = set(), [], Counter()
+    for axes in blocks:
+        for (i, first), (j, second) in combinations(enumerate(axes.values()), 2):
+            missing |= {((i, a), (j, b)) for a in first for b in second}
     while missing:
         seeds = sorted(missing)[:: max(1, len(missing) // _TRIED)]
-        candidates = [_grown(axes, pair, missing, used) for pair in seeds for axes in blocks if _allows(axes, pair)]
-        best = max(candidates, key=lambda case: (len(pairs_of(case) & missing), case))
-        missing -= pairs_of(best)
+        fits = [(axes, pair) for pair in seeds for axes in blocks if all(v in [*axes.values()][i] for i, v in pair)]
+        candidates = [_grown(axes, pair, missing, used) for axes, pair in fits]
+        best = max(candidates, key=lambda case: (len(_pairs_of(case) & missing), case))
+        missing -= _pairs_of(best)
         used.update(enumerate(best))
         cases.append(best)
     return cases
 
 
-def _allows(axes: Axes, pair: Pair) -> bool:
-    options = list(axes.values())
-    return all(value in options[axis] for axis, value in pair)
+def _pairs_of(case: Case) -> set[Pair]:
+    return set(combinations(enumerate(case), 2))
 
 
 def _grown(axes: Axes, pair: Pair, missing: set[Pair], used: Counter) -> Case:

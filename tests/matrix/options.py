@@ -40,7 +40,6 @@ class Case(NamedTuple):
     columns: str  # the unit of the columns
     targets: str  # the unit of the targets
     precision: str
-    scalars: str  # whether hyper-parameters are numbers of Python or of NumPy
     storage: str = "dense"  # or sparse: how the federation is given the same matrices
 
     def __str__(self) -> str:
@@ -65,7 +64,6 @@ def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
         "columns": (*UNITS, "mixed"),
         "targets": tuple(UNITS) if squared else ("one",),
         "precision": ("float32", "float64"),
-        "scalars": ("python", "numpy"),
         "storage": ("dense", "sparse"),
     }
     if method == "FedGradMP":
@@ -86,27 +84,14 @@ def blocks(method: str) -> list[dict[str, tuple[str, ...]]]:
     return [block(method, loss) for loss in LOSSES]
 
 
-def count() -> int:
-    """How many valid cases there are."""
-    return sum(_size(axes) for method in METHODS for axes in blocks(method))
-
-
 def sample(number: int, seed: int) -> list[Case]:
     """`number` different cases, uniformly from the valid ones, in a fixed order."""
     every = [axes for method in METHODS for axes in blocks(method)]
-    ends = np.cumsum([_size(axes) for axes in every])
-    chosen = np.sort(np.random.default_rng(seed).choice(ends[-1], min(number, int(ends[-1])), replace=False))
-    which = np.searchsorted(ends, chosen, side="right")
+    sizes = [tuple(map(len, axes.values())) for axes in every]
+    starts = np.cumsum([0, *map(math.prod, sizes)])
+    chosen = np.sort(np.random.default_rng(seed).choice(starts[-1], min(number, int(starts[-1])), replace=False))
     cases = []
-    for position, index in zip(chosen, which, strict=True):
-        axes = every[index]
-        rest, values = int(position - ends[index] + _size(axes)), []
-        for options in reversed(axes.values()):
-            rest, place = divmod(rest, len(options))
-            values.append(options[place])
-        cases.append(Case(*reversed(values)))
+    for position, index in zip(chosen, np.searchsorted(starts, chosen, side="right") - 1, strict=True):
+        places = np.unravel_index(position - starts[index], sizes[index])
+        cases.append(Case(*(options[i] for options, i in zip(every[index].values(), places, strict=True))))
     return cases
-
-
-def _size(axes: dict[str, tuple[str, ...]]) -> int:
-    return math.prod(map(len, axes.values()))

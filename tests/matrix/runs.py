@@ -189,11 +189,10 @@ def run(case: Case, problem: Problem | None = None, order: list[int] | None = No
 
 
 def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
-    whole, real = _numbers(case)
     federation, ledger = federation_of(problem, case.storage, order), Ledger()
-    members, method = whole(cohort_size(case)), recorded(_method(case, problem), ledger)
+    members, method = cohort_size(case), recorded(_method(case, problem), ledger)
     options = {"reduce": KeptMean(ledger), "history": fgmp.History(metrics={"kept": ledger.keep})}
-    result = fgmp.simulate(method, federation, whole(ROUNDS), members, SEED, **options)
+    result = fgmp.simulate(method, federation, ROUNDS, members, SEED, **options)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
     closing = Ledger()
@@ -203,19 +202,13 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
             federation,
             dictionary=_dictionary(case, problem),
             solver=_on_support(case, problem),
-            radius=real(radius_of(case, problem)),
+            radius=radius_of(case, problem),
             cohort_size=members,
             rng=SEED,
             reduce=KeptMean(closing),
             history=fgmp.History(metrics={"kept": closing.keep}),
         )
     return Run(case, problem, closed, closing, result, ledger)
-
-
-def _numbers(case: Case) -> tuple[Any, Any]:
-    """What makes hyper-parameters numbers of Python or of NumPy: whole ones and others, and leaves None."""
-    kinds = (np.int64, np.float64) if case.scalars == "numpy" else (int, float)
-    return tuple(lambda value, kind=kind: None if value is None else kind(value) for kind in kinds)
 
 
 def _dictionary(case: Case, problem: Problem) -> StandardBasis:
@@ -225,65 +218,62 @@ def _dictionary(case: Case, problem: Problem) -> StandardBasis:
     return fgmp.Dictionary(problem.atoms, approximation=approximation)
 
 
-def _selection(case: Case, whole: Any) -> Any:
+def _selection(case: Case) -> Any:
     kinds = {"column": fgmp.PerOutput, "dense": fgmp.PerOutput, "joint": Overall, "atom": fgmp.PerAtom}
-    return kinds[case.sparsity.removesuffix("-spared")]((whole(0),) if case.sparsity.endswith("spared") else ())
+    return kinds[case.sparsity.removesuffix("-spared")]((0,) if case.sparsity.endswith("spared") else ())
 
 
-def _identification(case: Case, whole: Any) -> Any:
+def _identification(case: Case) -> Any:
     return {
         "default": lambda: fgmp.CountSketch(),
-        "sketch": lambda: fgmp.CountSketch(whole(1), whole(2 * sparsity(case))),
+        "sketch": lambda: fgmp.CountSketch(1, 2 * sparsity(case)),
         "largest": lambda: fgmp.LargestEntries(),
-        "one": lambda: fgmp.LargestEntries(whole(1)),
-        "all": lambda: fgmp.LargestEntries(whole(1000)),
+        "one": lambda: fgmp.LargestEntries(1),
+        "all": lambda: fgmp.LargestEntries(1000),
     }[case.sent]()
 
 
 def _method(case: Case, problem: Problem) -> Any:
-    whole, real = _numbers(case)
-    tau, dictionary, selection = whole(sparsity(case)), _dictionary(case, problem), _selection(case, whole)
-    batch, radius = whole(batch_size(case, problem)), real(radius_of(case, problem))
+    tau, dictionary, selection = sparsity(case), _dictionary(case, problem), _selection(case)
+    batch, radius = batch_size(case, problem), radius_of(case, problem)
     if case.method == "FedGradMP":
         solver = _solver(case.solver, case, problem)
-        return fgmp.FedGradMP(tau, whole(LOCAL), batch, dictionary, solver, radius, selection)
+        return fgmp.FedGradMP(tau, LOCAL, batch, dictionary, solver, radius, selection)
     if case.method == "SharedSupportGradMP":
         return fgmp.SharedSupportGradMP(
-            tau, _identification(case, whole), _on_support(case, problem), dictionary, radius, selection
+            tau, _identification(case), _on_support(case, problem), dictionary, radius, selection
         )
     name = "FedIterHT" if case.method == "polish" else case.method
     assert name in FIRST_ORDER
-    options = {"learning_rate": real(0.25 / problem.steepness), "local_iterations": whole(LOCAL), "batch_size": batch}
+    options = {"learning_rate": 0.25 / problem.steepness, "local_iterations": LOCAL, "batch_size": batch}
     options |= {"dictionary": dictionary, "selection": selection}
     if name in ("FedHT", "FedIterHT"):
         options |= {"sparsity": tau}
     if name in ("FedAvg", "FedMid", "FedDualAvg"):
-        options |= {"server_learning_rate": real(1.5)}
+        options |= {"server_learning_rate": 1.5}
     if name in ("FedMid", "FedDualAvg", "FastFedDualAvg"):
-        options |= {"l1_weight": real(0.05 * problem.slope)}
+        options |= {"l1_weight": 0.05 * problem.slope}
     if name == "FastFedDualAvg":
-        options |= {"strong_convexity": real(0.05 * problem.steepness)}
+        options |= {"strong_convexity": 0.05 * problem.steepness}
     return getattr(fgmp, name)(**options)
 
 
 def _solver(name: str, case: Case, problem: Problem) -> Any:
-    whole, real = _numbers(case)
-    accuracy = real(0.03 * problem.slope / problem.steepness)
+    accuracy = 0.03 * problem.slope / problem.steepness
     return {
         "default": lambda: None,
         "exact": lambda: fgmp.Exact(),
-        "gradient": lambda: fgmp.GradientDescent(steps=whole(4), accuracy=accuracy),
-        "newton": lambda: fgmp.Newton(steps=whole(2)),
-        "sgd": lambda: fgmp.SGD(real(0.25 / problem.steepness), whole(3), whole(4)),
+        "gradient": lambda: fgmp.GradientDescent(steps=4, accuracy=accuracy),
+        "newton": lambda: fgmp.Newton(steps=2),
+        "sgd": lambda: fgmp.SGD(0.25 / problem.steepness, 3, 4),
     }[name]()
 
 
 def _on_support(case: Case, problem: Problem) -> Any:
-    whole, real = _numbers(case)
     ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
     return {
         "normal-equations": lambda: fgmp.NewtonOnSupport(),
-        "newton-steps": lambda: fgmp.NewtonOnSupport(whole(3), real(ridge)),
+        "newton-steps": lambda: fgmp.NewtonOnSupport(3, ridge),
         "local-sgd": lambda: LocalSteps(_solver("sgd", case, problem)),
         "local-newton": lambda: LocalSteps(_solver("newton", case, problem)),
     }[case.solver]()
