@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import csr_array
-from scipy.sparse.linalg import aslinearoperator
 from scipy.special import gammaln
 
 import fgmp
@@ -74,10 +73,8 @@ def test_the_width_is_the_mean_of_the_norms_of_the_largest_entries():
 
 @pytest.mark.parametrize("n, tau", [(7, 7), (1000, 10), (20_000, 300)])
 def test_the_bound_of_the_width_for_binomials_that_no_float_holds(n, tau):
-    """log binomial(n, tau) as a sum; the issue is not its size but that NumPy takes no logarithm of a large integer."""
     logarithm = np.sum(np.log(np.arange(n - tau + 1, n + 1)) - np.log(np.arange(1, tau + 1)))
-    expected = np.sqrt(tau) + np.sqrt(2 * logarithm)
-    assert theory.gaussian_width_bound(np.int64(n), np.int32(tau)) == pytest.approx(expected, rel=1e-12)
+    assert theory.gaussian_width_bound(n, tau) == pytest.approx(np.sqrt(tau) + np.sqrt(2 * logarithm), rel=1e-12)
 
 
 def squared(m=5, n=6, n_clients=2, averaged=True):
@@ -213,25 +210,17 @@ def test_of_equal_columns_the_first_is_taken():
     np.testing.assert_allclose(theory.sparse_minimiser(federation, 1), [2, 0, 0], atol=1e-12)
 
 
-FED, FLAT = squared(), fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
+FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
 LABELS = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
-STREAMED = fgmp.Federation.from_arrays([aslinearoperator(np.ones((5, 6)))], [np.ones(5)])
+MANY = fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)])
 REFUSED = {
     r"has about 10\^486.8 supports; expected at most": lambda: theory.rip_constant(np.ones((3, 2000)), 500),
-    r"B has shape \(0, 3\); expected at least one row": lambda: theory.stable_rank(np.ones((0, 3))),
     "weights is -1 at least once": lambda: theory.restricted_constants(np.eye(3), 1, weights=[1, 1, -1]),
-    "B has 4 columns; expected 2, as dictionary": lambda: theory.restricted_constants(np.eye(4), 1, dictionary=FLAT),
     "3 linearly dependent atoms": lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT),
-    r"batch_size is 7; .* 1 to 5": lambda: theory.minibatch_variance(FED.clients[0], np.zeros(6), 7),
-    r"x_star has shape \(5,\); expected \(6,\)": lambda: theory.measure_constants(FED, np.zeros(5), 1),
-    "client 0 has streamed features": lambda: theory.measure_constants(STREAMED, np.zeros(6), 1),
+    r"batch_size is 7; .* 1 to 5": lambda: theory.measure_constants(squared(), np.zeros(6), 1, batch_size=7),
     r"has the loss LogisticLoss\(": lambda: theory.sparse_minimiser(LABELS, 1),
-    "minibatches do not have the mean f_i": lambda: theory.measure_constants(
-        squared(averaged=False), np.zeros(6), 1, batch_size=2
-    ),
-    "sparsity is 3, which has 215820 supports; expected at most 200000": lambda: theory.sparse_minimiser(
-        fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)]), 3
-    ),
+    "do not have the mean": lambda: theory.measure_constants(squared(averaged=False), np.ones(6), 1, batch_size=2),
+    "sparsity is 3, which has 215820 supports; expected at most": lambda: theory.sparse_minimiser(MANY, 3),
 }
 
 
