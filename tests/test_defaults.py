@@ -53,7 +53,8 @@ def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_
     squares = sum(p * np.mean(c.targets**2) / 2 for p, c in zip(fed.weights, fed.clients, strict=True))
     zero = {fgmp.SquaredLoss: squares, fgmp.SoftmaxLoss: np.log(3)}.get(type(fed.loss), np.log(2))
     assert fed.objective(result.best.x) <= zero * (1 + 2e-9)
-    assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=1e-24 * zero)  # squared rounding
+    rounding = 1e-24 * zero  # of predictions, squared
+    assert result.best.value == pytest.approx(fed.objective(result.best.x), rel=1e-9, abs=rounding)
     spoke = [w for w in said if "result.best keeps that model" in str(w.message)]
     assert len(spoke) <= 1
     if fed.objective(result.x) > zero * (1 + 1e-5):
