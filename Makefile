@@ -65,8 +65,9 @@ test-matrix: .venv/tests  ## recount a large sample of all kinds of runs, about 
 test-kernels: .venv/tests  ## compare the notebooks under other processors' BLAS kernels, with the oldest NumPy, without Numba, and on data with their last bits shaken (KERNELS=names)
 	$(BIN)/python tools/kernels.py $(KERNELS)
 
-soak: .venv/tests  ## runs of 20,000 rounds, one that is killed 30 times, all notebooks with small.yaml, about eight minutes
-	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_soak.py tests/test_notebooks.py
+soak: .venv/tests  ## runs of 20,000 rounds, then all notebooks with small.yaml, about eight minutes
+	$(BIN)/python tools/soak.py
+	FGMP_SOAK=1 MPLBACKEND=agg $(BIN)/python -m pytest -q tests/test_notebooks.py
 
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
 	@mkdir -p build

@@ -189,7 +189,8 @@ class Checkpoint:
         if not self.path.exists():
             return
         try:
-            theirs, seed, secret, kept = joblib.load(self.path)
+            theirs, seed, secret, (step, rows, best) = joblib.load(self.path)
+            rows = pickle.loads(rows)
         except Exception as error:  # a pickle that is none may raise anything
             raise ValueError(
                 f"checkpoint {str(self.path)!r} cannot be read ({type(error).__name__}: {error}); expected a file that "
@@ -204,11 +205,11 @@ class Checkpoint:
                 f"checkpoint {str(self.path)!r} is of another run: {'; '.join(texts)}; expected the same run, or the "
                 "path of a file that does not exist yet"
             )
-        if kept[0].round > run.rounds:
+        if step.round > run.rounds:
             raise ValueError(
-                f"rounds is {run.rounds}; expected at least {kept[0].round}, which checkpoint {str(self.path)!r} has"
+                f"rounds is {run.rounds}; expected at least {step.round}, which checkpoint {str(self.path)!r} has"
             )
-        run.step, run.rows, run.best = kept
+        run.step, run.rows, run.best = step, rows, best
         if secret:
             object.__setattr__(run.reduce, "secret", secret)
         self.saved = run.step.round
@@ -227,7 +228,8 @@ class Checkpoint:
             return
         rows = [row for row in run.rows if row["round"] % run.history.every == 0]  # others a longer run has not
         try:
-            self._write((identity(run), run.streams.seed, run.reduce.secret, (run.step, rows, run.best)))
+            written = pickle.dumps(rows)  # which joblib would write forty times as slowly
+            self._write((identity(run), run.streams.seed, run.reduce.secret, (run.step, written, run.best)))
         except OSError as error:
             if self.saved < 0:
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
