@@ -12,7 +12,9 @@ from test_method_json import THINGS
 
 import fgmp
 from fgmp import theory
+from fgmp.datasets import make_sensing
 from fgmp.dictionaries import StandardBasis
+from fgmp.selection import Overall
 
 FED = fgmp.make_sparse_regression(2, 6, 4, 1, rng=0)
 ROWS = FED.clients[0].features
@@ -33,7 +35,7 @@ VALID = {
     },
     "minibatch_variance": {"client": FED.clients[0], "x": np.ones(4), "batch_size": 2},
     "objective_bound": {
-        "bound": BOUND, "rounds": 2, "initial": 1.0, "objective": 1.0, "gradient": 1.0, "smoothness": 1.0
+        "bound": BOUND, "rounds": 2, "initial": 0.5, "objective": 1.0, "gradient": 0.5, "smoothness": 1.0
     },
     "outer_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
     "restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
@@ -50,7 +52,7 @@ VALID = {
     },
     "ClientConstants.of": {**ONES, "weights": np.ones(2)},
     "TheoremParameters": {"theta": 2.0, "eta_1": 1.5, "eta_2": 1.5, "eta_3": 1.5},
-    "ConvergenceBound.after": {"rounds": 2, "initial": 1.0},
+    "ConvergenceBound.after": {"rounds": 2, "initial": 0.5},
 }  # fmt: skip
 
 
@@ -99,6 +101,20 @@ WHOLE = {
     "parameters is 1; expected TheoremParameters, with theta and eta_1 to eta_3": [("theorem1", {"parameters": 1})],
     "bound is 1; expected a ConvergenceBound, as theorem1 returns it": [("objective_bound", {"bound": 1})],
     "client is 1; expected a Client, such as one of federation.clients": [("minibatch_variance", {"client": 1})],
+    "client has streamed features; expected stored ones": [
+        ("minibatch_variance", {"client": make_sensing(np.ones(4), 1, 6, rng=0).clients[0]})
+    ],
+    "weights are all 0; expected a positive one": [("ClientConstants.of", {"weights": np.zeros(2)})],
+    "lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client": [
+        ("ClientConstants.of", {"lower": 0.0}),
+        ("ClientConstants.of", {"lower": 1.1}),
+    ],
+    "eta_1 is 1.5 and upper_squared None; expected upper_squared where eta_1 is above 1": [
+        ("beta_2", {"upper_squared": None})
+    ],
+    "minibatch_gradient has shape (3,); expected (2,), or one number": [
+        ("theorem_unbounded_variance", {"minibatch_gradient": np.ones(3)})
+    ],
     "rng is 'x'; expected an integer of at least 0": [
         ("gaussian_width", {"rng": "x"}),
         ("inner_restricted_constants", {"rng": "x"}),
@@ -112,6 +128,26 @@ def test_what_was_expected_is_said(words):
     for name, changed in WHOLE[words]:
         with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
             called(name, VALID[name] | changed)
+
+
+SELECTED = {
+    "always is 'x'; expected an atom or several, each an integer of at least 0": lambda: fgmp.PerAtom("x"),
+    "always is -1; expected an integer of at least 0": lambda: fgmp.PerAtom([-1]),
+    "always is 4; expected an integer from 0 to 3 (the last atom)": lambda: fgmp.PerAtom(4).check(1, (4, 2)),
+    "sparsity is 5; expected an integer from 1 to 4 (the number of atoms)": lambda: fgmp.PerAtom().check(5, (4, 2)),
+    "sparsity is 9; expected an integer from 1 to 8 (the number of coefficients)": lambda: Overall().check(9, (4, 2)),
+    "identify is 1; expected CountSketch(rows, columns) or LargestEntries(count)": lambda: fgmp.SharedSupportGradMP(
+        1, 1
+    ),
+    "columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(1, 1),
+}
+
+
+@pytest.mark.parametrize("words", SELECTED)
+def test_what_was_expected_of_a_selection_is_said(words):
+    assert fgmp.PerAtom(3).always == (3,) and fgmp.PerAtom([3, 1, 3]).always == (1, 3)
+    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
+        SELECTED[words]()
 
 
 MADE = [thing for thing in THINGS if not isinstance(thing, fgmp.Dictionary | StandardBasis)]

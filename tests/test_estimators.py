@@ -221,13 +221,6 @@ def test_whoever_asks_for_fedgradmp_where_rows_are_few_or_rounds_run_out_is_told
         model.fit(*regression())
 
 
-@pytest.mark.parametrize("tau, n_rows", [(5, 15), (5, 16), (3, 10)])
-def test_sites_that_interpolate_find_their_features(tau, n_rows):
-    found = [fgmp.FedGradMPRegressor(tau).fit(*noisy(n_rows, tau, seed=seed)).support_ for seed in range(5)]
-    assert min(len(support) for support in found) == tau
-    assert np.mean([np.isin(np.arange(tau), support).mean() for support in found]) > 0.9
-
-
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
     X, y, groups = DATA[make]()

@@ -9,6 +9,7 @@ import garbage
 import numpy as np
 import pytest
 from garbage import lie, not_finite, of_entries, of_values
+from matrix.runs import rewired
 from one_run import bits
 from test_simulate import ALL
 
@@ -55,24 +56,17 @@ SPARSE = {
 }
 
 
-class Hostile(Faulty):
-    """Some clients answer exchange `index` with something else."""
+def hostile(method, index, spoil, whom=(2,)):
+    """The method, with some clients that answer exchange `index` with something else."""
 
-    index, spoil, whom = 0, None, ()
+    def wrapped(place, exchange):
+        def answer(client, message, rng):
+            honest = exchange.answer(client, message, rng)
+            return spoil(honest) if place == index and client.key in whom else honest
 
-    def serving(self, method):
-        return hostile(self.index, self.spoil, self.whom, self.over.serving(method))
+        return exchange._replace(answer=answer, together=None)
 
-    def ask(self, call, message, cohort):
-        spoils = [call.place == self.index and place in self.whom for place in cohort]
-        answers = self.over.ask(call, message, cohort)
-        return [self.spoil(x) if spoilt else x for spoilt, x in zip(spoils, answers, strict=True)]
-
-
-def hostile(index, spoil, whom=(2,), over=FED):
-    made = Hostile(over)
-    vars(made).update(index=index, spoil=spoil, whom=whom)
-    return made
+    return rewired(method, wrapped)
 
 
 def cases():
@@ -92,8 +86,8 @@ def cases():
 @pytest.mark.parametrize(("method", "index", "spoil", "reason"), cases())
 def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason):
     """The run is the one in which the client did not answer, and the result says so, by the reason."""
-    spoiled = fgmp.simulate(method, hostile(index, spoil), 2, rng=0)
-    silent = fgmp.simulate(method, hostile(index, lambda x: None), 2, rng=0)
+    spoiled = fgmp.simulate(hostile(method, index, spoil), FED, 2, rng=0)
+    silent = fgmp.simulate(hostile(method, index, lambda x: None), FED, 2, rng=0)
     np.testing.assert_array_equal(spoiled.x, silent.x)
     np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
     assert dict(spoiled.left_out) == {reason: 2} and spoiled.history["left_out"].tolist() == [0, 1, 2]
@@ -164,8 +158,7 @@ def test_how_often_a_fault_strikes():
 
 
 def test_an_exchange_that_nobody_answers_leaves_the_model():
-    everybody = hostile(1, lambda x: None, range(6))
-    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), everybody, 2, rng=0)
+    result = fgmp.simulate(hostile(fgmp.SharedSupportGradMP(3), 1, lambda x: None, range(6)), FED, 2, rng=0)
     np.testing.assert_array_equal(result.x, np.zeros(50))
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
     np.testing.assert_array_equal(result.history["objective"], np.full(3, result.history["objective"][0]))

@@ -5,11 +5,11 @@ from dataclasses import dataclass, fields, is_dataclass
 
 import numpy as np
 import pytest
+from test_simulate import ALL
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.methods.method_json import _KINDS, from_json, to_json
-from fgmp.methods.support_solvers import LocalSteps
 from fgmp.selection import Overall
 
 RNG = np.random.default_rng(0)
@@ -19,16 +19,8 @@ THINGS = [
     fgmp.FedGradMP(2, solver=fgmp.GradientDescent(steps=5)),
     fgmp.FedGradMP(2, solver=fgmp.Exact()),
     fgmp.FedGradMP(2, solver=fgmp.Newton(2)),
-    fgmp.SharedSupportGradMP(2, fgmp.CountSketch(), fgmp.NewtonOnSupport(), seed=3),
-    fgmp.SharedSupportGradMP(2, fgmp.LargestEntries(5), fgmp.NewtonOnSupport(3), pruning="largest"),
-    fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,))),
-    fgmp.SharedSupportGradMP(2, solver=LocalSteps(fgmp.SGD(0.1, 2, 5))),
-    fgmp.FedAvg(learning_rate=0.1, server_learning_rate=0.5),
-    fgmp.FedHT(sparsity=2, learning_rate=1 / 3),
-    fgmp.FedIterHT(sparsity=2, learning_rate=0.1, batch_size=7),
-    fgmp.FedMid(l1_weight=0.01, learning_rate=0.1),
-    fgmp.FedDualAvg(l1_weight=0.01, learning_rate=0.1),
-    fgmp.FastFedDualAvg(l1_weight=0.01, learning_rate=0.1),
+    fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3),
+    *ALL.values(),
     fgmp.SquaredLoss(averaged=False),
     fgmp.LogisticLoss(margin=2.0),
     fgmp.SoftmaxLoss(3),

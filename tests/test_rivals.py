@@ -43,37 +43,28 @@ def hard(v, count):
     return np.where(np.isin(np.arange(len(v)), kept), v, 0.0)
 
 
-def by_hand(fed, rounds, local, server):
-    """A method with a primal model: local(w, g) -> w at the clients, server(w, mean of ends) -> w."""
-    w = np.zeros(fed.n_features)
-    for _ in range(rounds):
-        ends = []
-        for client in fed.clients:
-            v = w
-            for _ in range(K):
-                v = local(v, gradient(client, v))
-            ends.append(v)
-        w = server(w, np.average(ends, axis=0, weights=fed.weights))
-    return w
-
-
-BY_HAND = {
-    "FedAvg": (lambda v, g: v - ETA * g, lambda w, m: w + ETA_S * (m - w)),
-    "FedHT": (lambda v, g: v - ETA * g, lambda w, m: hard(m, 3)),
-    "FedIterHT": (lambda v, g: hard(v - ETA * g, 3), lambda w, m: hard(m, 3)),
-    "FedMid": (
+BY_HAND = [
+    (fgmp.FedAvg(**SERVER), lambda v, g: v - ETA * g, lambda w, m: w + ETA_S * (m - w)),
+    (fgmp.FedHT(sparsity=3, **STEPS), lambda v, g: v - ETA * g, lambda w, m: hard(m, 3)),
+    (fgmp.FedIterHT(sparsity=3, **STEPS), lambda v, g: hard(v - ETA * g, 3), lambda w, m: hard(m, 3)),
+    (
+        fgmp.FedMid(l1_weight=LAM, **SERVER),
         lambda v, g: soft(v - ETA * g, ETA * LAM),
         lambda w, m: soft(w + ETA_S * (m - w), ETA_S * ETA * K * LAM),
     ),
-}
+]
 
 
-@pytest.mark.parametrize("name", BY_HAND)
-def test_first_rounds_are_those_worked_out_by_hand(fed, name):
-    options = {"server_learning_rate": ETA_S} if name in ("FedAvg", "FedMid") else {}
-    method = METHODS[name](learning_rate=ETA, local_iterations=K, **options)
+@pytest.mark.parametrize("method, local, server", BY_HAND, ids=["FedAvg", "FedHT", "FedIterHT", "FedMid"])
+def test_first_rounds_are_those_worked_out_by_hand(fed, method, local, server):
+    """local(w, g) -> w at the clients, server(w, mean of ends) -> w."""
+    w = np.zeros(fed.n_features)
     for rounds in (1, 2, 3):
-        np.testing.assert_allclose(run(method, fed, rounds), by_hand(fed, rounds, *BY_HAND[name]), atol=1e-13)
+        ends = [w] * fed.n_clients
+        for _ in range(K):
+            ends = [local(v, gradient(client, v)) for v, client in zip(ends, fed.clients, strict=True)]
+        w = server(w, np.average(ends, axis=0, weights=fed.weights))
+        np.testing.assert_allclose(run(method, fed, rounds), w, atol=1e-13)
 
 
 @pytest.mark.parametrize("always", [(), (0, 5)])

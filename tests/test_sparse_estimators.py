@@ -55,16 +55,6 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
         np.testing.assert_allclose(thin.history_[column], dense.history_[column], rtol=1e-8, err_msg=column)
 
 
-def test_single_precision_comes_close():
-    X, y, groups = table()
-    single = X.astype("f4")
-    dense, *others = (
-        fgmp.FedGradMPRegressor(4, standardize=True).fit(Z, y, groups) for Z in (X, single, sparse.csc_matrix(single))
-    )
-    for model in others:
-        np.testing.assert_allclose(model.coef_, dense.coef_, atol=1e-3 * np.abs(dense.coef_).max())
-
-
 def wide(n_rows=600, n_features=20_000, per_row=6):
     """Six groups; the nonzeros of a row fall among 3,000 of the features, and all over them at one in ten."""
     rng = np.random.default_rng(0)

@@ -1,11 +1,11 @@
 """Clients that lie over Flower: each is left out, counted by reason, and never averaged, as in one process."""
 
-from dataclasses import replace
 from threading import Event
 
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
+from garbage import not_finite, of_entries, of_values, too_many_entries
 from here import Here, assert_same_run, grid_of, over, spoiling
 
 import fgmp
@@ -22,23 +22,13 @@ LIAR = 2
 SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LIAR]))
 
 
-def values(change):
-    """The change of an answer that changes its numbers."""
-    return lambda x, key: replace(x, values=change(x.values)) if isinstance(x, SparseModel) else change(x)
-
-
-def entries(change):
-    """The change of a sparse answer that changes where its entries are."""
-    return lambda x, key: replace(x, support=change(x.support), values=np.resize(x.values, change(x.support).size))
-
-
 FAULTS = [
-    ("not_finite", DENSE, values(lambda v: np.full_like(v, -np.inf))),
-    ("malformed", DENSE, values(lambda v: v.astype(np.float32))),
+    ("not_finite", DENSE, not_finite),
+    ("malformed", DENSE, of_values(lambda v: v.astype(np.float32))),
     ("malformed", DENSE, lambda x, key: SparseModel.of(x)),
     ("malformed", DENSE, lambda x, key: (x, x)),
-    ("indices", METHOD, entries(lambda s: np.array([-1, 1, 2]))),
-    ("too_many", METHOD, entries(lambda s: np.arange(30))),
+    ("indices", METHOD, of_entries(lambda s, v, size: (np.append(-1, s[1:]), v))),
+    ("too_many", METHOD, too_many_entries),
 ]
 
 
@@ -121,14 +111,6 @@ def test_an_objective_that_no_loss_has_is_left_out(value):
     there = fgmp.simulate(METHOD, over(FED, {LIAR: [spoiling(said(objective=value), "objective")]}), 2, rng=0)
     rest = [c.objective(np.zeros(30)) for c in FED.clients if c.key != LIAR]
     np.testing.assert_allclose(there.history["objective"][0], np.mean(rest), rtol=1e-12)
-
-
-@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_a_run_that_diverges_for_everybody_says_so():
-    method = fgmp.FedAvg(learning_rate=1e200, local_iterations=3)
-    there = fgmp.simulate(method, over(FED), 2, rng=0)
-    assert_same_run(there, fgmp.simulate(method, FED, 2, rng=0))
-    assert there.left_out["not_finite"] == 12
 
 
 def test_who_is_silent_is_late_and_waited_for_once():

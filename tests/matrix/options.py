@@ -6,12 +6,15 @@ Given the method and the loss, the other axes are independent of one another: th
 from __future__ import annotations
 
 import math
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 # Powers of two near 1e-6 and 1e6: multiplying by them is exact, so that a law of units holds to the last bit.
 UNITS = {"micro": 2.0**-20, "one": 1.0, "mega": 2.0**20}
+
+_TRIED = 20
 
 SOLVERS = ("default", "exact", "gradient", "newton", "sgd")
 ON_SUPPORT = ("newton-steps", "local-sgd", "local-newton")
@@ -47,7 +50,6 @@ class Case(NamedTuple):
 
 
 def block(method: str, loss: str) -> dict[str, tuple[str, ...]]:
-    """The values of each axis for a method and a loss."""
     squared = loss in ("squared", "summed")
     on_support = ON_SUPPORT_SQUARED if squared else ON_SUPPORT
     axes = {
@@ -94,4 +96,22 @@ def sample(number: int, seed: int) -> list[Case]:
     for position, index in zip(chosen, np.searchsorted(starts, chosen, side="right") - 1, strict=True):
         places = np.unravel_index(position - starts[index], sizes[index])
         cases.append(Case(*(options[i] for options, i in zip(every[index].values(), places, strict=True))))
+    return cases
+
+
+def design(method: str) -> list[Case]:
+    """Few cases with every valid pair of values: of some at random with an open pair the one that closes most."""
+    rng, every, cases = np.random.default_rng(0), [[*axes.values()] for axes in blocks(method)], []
+    axes = list(combinations(range(len(Case._fields)), 2))
+    missing = {((i, a), (j, b)) for options in every for i, j in axes for a in options[i] for b in options[j]}
+    while missing:
+        pair = min(missing)
+        allowed = [options for options in every if all(value in options[axis] for axis, value in pair)]
+        candidates = []
+        for options in allowed * _TRIED:
+            drawn = dict(enumerate(those[rng.integers(len(those))] for those in options)) | dict(pair)
+            candidates.append(Case(*drawn.values()))
+        best = max(candidates, key=lambda case: len(missing & set(combinations(enumerate(case), 2))))
+        missing -= set(combinations(enumerate(best), 2))
+        cases.append(best)
     return cases

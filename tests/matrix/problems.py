@@ -56,12 +56,10 @@ class Problem:
 
     @property
     def shares(self) -> np.ndarray:
-        """The p_i of all clients."""
         weights = np.array([len(A) for A in self.As]) if self.weights is None else self.weights
         return weights / weights.sum()
 
     def bits(self) -> list[bytes]:
-        """All arrays, to see later whether they changed."""
         arrays = [*self.As, *self.ys, self.truth, self.weights, self.atoms]
         return [array.tobytes() for array in arrays if array is not None]
 

@@ -50,7 +50,6 @@ def objective(problem: Problem, alpha: np.ndarray, eps: float = 0.0) -> tuple[fl
 
 
 def relative_errors(run: Run) -> Iterator[str]:
-    """The column `relative_error`."""
     truth, eps = run.problem.truth.astype(np.float64), np.finfo(run.case.precision).eps
     psi = np.abs(run.problem.psi)
     for number, alpha in enumerate(_coefficients(run)):
@@ -222,9 +221,9 @@ def types(run: Run) -> Iterator[str]:
     for ledger in _ledgers(run):
         found |= {("a prepared client", dtype) for dtype in ledger.prepared}
         messages = [message for trip in ledger.trips for message in (trip.down, *trip.up.values())]
-        arrays = {(name, array.dtype) for message in messages for name, array in message.items()}
-        found |= {(f"a message's {name}", dtype) for name, dtype in arrays if dtype != np.int32}
-    yield from (f"dtype: {name} is {dtype} in a {expected} run" for name, dtype in sorted(found) if dtype != expected)
+        found |= {(f"a message's {name}", array.dtype) for message in messages for name, array in message.items()}
+    wrong = {(name, dtype) for name, dtype in found if dtype not in (expected, np.int32)}
+    yield from (f"dtype: {name} is {dtype} in a {expected} run" for name, dtype in sorted(wrong))
 
 
 def cohorts(run: Run) -> Iterator[str]:
@@ -254,7 +253,6 @@ def untouched(run: Run) -> Iterator[str]:
 
 
 def _coefficients(run: Run) -> list[np.ndarray]:
-    """alpha at every row of the history."""
     if run.opening_ledger is None:
         return run.ledger.coefficients[: len(run.result.history["round"])]
     rows = len(run.opening.history["round"])
@@ -275,5 +273,4 @@ CHECKS = (objectives, relative_errors, models, best, supports, ball, messages, t
 
 
 def violations(run: Run) -> list[str]:
-    """Everything that does not hold, each sentence once."""
     return list(dict.fromkeys(sentence for check in CHECKS for sentence in check(run)))

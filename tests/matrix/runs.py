@@ -57,7 +57,6 @@ class Ledger:
     changed: list[str] = field(default_factory=list)
 
     def keep(self, x: np.ndarray) -> float:
-        """A metric that keeps the models."""
         self.models.append(x.copy())
         return 0.0
 
@@ -130,7 +129,6 @@ def rewired(method: Any, wrapped: Any, kept: Any = None) -> Any:
 
 
 def recorded(method: Any, ledger: Ledger) -> Any:
-    """A method with its exchanges written down."""
     return rewired(method, ledger.wrapped, ledger.coefficients)
 
 
@@ -147,7 +145,6 @@ class Run:
 
 
 def cohort_size(case: Case) -> int:
-    """How many clients take part."""
     n_clients = len(SIZES[case.federation])
     return {"all": n_clients, "some": (n_clients + 1) // 2, "one": 1}[case.cohort]
 
@@ -159,7 +156,6 @@ def batch_size(case: Case, problem: Problem) -> int | None:
 
 
 def sparsity(case: Case) -> int:
-    """tau."""
     return 4 if case.sparsity.startswith("joint") else 2
 
 

@@ -26,7 +26,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 GRADMP = Case(*"FedGradMP squared exact standard even some some none column - one one float32".split())
 IN_BALL = GRADMP._replace(radius="tight")
 ITERHT = Case(*"FedIterHT squared steps standard uneven all full none column - one one float64".split())
-SUMMED = ITERHT._replace(loss="summed")
 HT = ITERHT._replace(method="FedHT")
 AVERAGE = ITERHT._replace(method="FedAvg", sparsity="dense")
 SHARED = GRADMP._replace(method="SharedSupportGradMP", solver="normal-equations", batch="full", sent="default")
@@ -39,28 +38,11 @@ def everything(case):
     return violations(first) + disagreements(first)
 
 
-def mean_objectives(exact):
-    def means(self, x, places=None):
-        told, values = exact(self, x, places)
-        return told, values / self.rows[told]
-
-    return means
-
-
 def in_the_order_given(sort):
     def unsorted(clients, weights, **others):
         return replace(sort(clients, weights, **others), weights=scaled(weights, len(clients)))
 
     return unsorted
-
-
-def writing_into_the_broadcast(train):
-    def careless(self, client, w, rng):
-        answer = train(self, client, w, rng)
-        w *= 2
-        return answer
-
-    return careless
 
 
 def one_more(chosen):
@@ -70,7 +52,7 @@ def one_more(chosen):
 NO_BALL = (StandardBasis, "into_ball", lambda into: lambda self, model, radius: model)
 # Where, what, and what is made of it; the run that has the fault; and what it is called.
 FAULTS = [
-    ((fgmp.Federation, "objectives", mean_objectives), SUMMED, "objective"),
+    ((SquaredLoss, "values", lambda exact: lambda self, z, y: 1.01 * exact(self, z, y)), AVERAGE, "objective"),
     ((rounds, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
     ((StandardBasis, "approximate_model", one_more), IN_BALL, "support"),
     ((StandardBasis, "approximate_model", one_more), IN_BALL, "bytes"),
@@ -86,13 +68,13 @@ FAULTS = [
         ITERHT._replace(targets="micro"),
         "units",
     ),
-    ((fgmp.FedHT, "at_client", writing_into_the_broadcast), HT, "input"),
+    ((fgmp.FedHT, "at_client", lambda train: lambda self, client, w, rng: np.subtract(w, 1, out=w)), HT, "input"),
     (
         (SquaredLoss, "derivative", lambda exact: lambda self, z, y: exact(self, z, y) + 1e-3 * (z.itemsize == 4)),
         AVERAGE._replace(precision="float32"),
         "precision",
     ),
-    ((SparseFeatures, "take", lambda take: lambda self, at, axis: take(self, at[::-1], axis)), SPARSE, "storage"),
+    ((SparseFeatures, "take", lambda take: lambda self, at, axis: take(self, at[::-1], axis)), SPARSE, "precision"),
 ]
 
 
