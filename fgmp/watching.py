@@ -68,7 +68,7 @@ class History:
     objective_on : int, sequence of int, or None
         Whose objective is recorded: None is everybody's, which costs a product with all data; an int so many clients,
         drawn once for the run; a sequence these clients, by their place. The objective on a sample is another function
-        than f: compare it only with itself.
+        than f: compare it only with itself. With 0 nobody is asked: there is no such column, and the best is the last.
 
     Examples
     --------
@@ -97,11 +97,12 @@ class History:
         if self.objective_on is None:
             return np.arange(count)
         if isinstance(self.objective_on, (int, np.integer)):
-            size = check_integer("objective_on", self.objective_on, at_most=count, why="the number of clients")
+            why = "the number of clients"
+            size = check_integer("objective_on", self.objective_on, at_least=0, at_most=count, why=why)
             return streams.sample(Streams.OBJECTIVE, 0, count, size)
         places = check_sequence("objective_on", self.objective_on, "clients by their place, or how many of them")
         chosen = np.unique([check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in places])
-        if not len(chosen) or not channel.weights[chosen].sum() > 0:
+        if len(chosen) and not channel.weights[chosen].sum() > 0:
             raise ValueError(f"objective_on names {len(chosen)} clients; expected one with a positive weight")
         return chosen
 
@@ -127,7 +128,7 @@ class History:
             if truth is not None:
                 row["relative_error"] = float(np.linalg.norm(x - truth) / np.linalg.norm(truth))
             places = self.clients(run.channel, run.streams)
-            objective = reduce.objective(run.channel, _sparsest(coefficients), places)
+            objective = reduce.objective(run.channel, _sparsest(coefficients), places) if len(places) else None
         if objective is not None:
             row["objective"] = objective
         row |= {name: getattr(step, name) for name in ("seconds", "bytes_up", "bytes_down", "clients")}

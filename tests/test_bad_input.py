@@ -102,7 +102,7 @@ METHODS = {
 COLUMNS = pd.DataFrame(X, columns=list("xyzuv"))
 ESTIMATORS = {
     r"sparsity is 6; expected an integer from 0 to 5 \(the number of features; or 'all', 'cv'": lambda: fit(sparsity=6),
-    r"sparsity is 'aic'; expected .*'cv', 'ebic', None": lambda: fit(CLASSIFIER, sparsity="aic"),
+    r"sparsity is 'aic'; expected .*'all', 'cv', None": lambda: fit(CLASSIFIER, sparsity="aic"),
     r"fit_intercept is 'per_group'; expected True or False$": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
     r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(groups=[0, 1] * 4),
     r"one class: .*1": lambda: fit(CLASSIFIER, weights=(SIGNS > 0).astype(float)),

@@ -1,4 +1,4 @@
-"""The bootstrap over groups and rows against weighted least squares, and what its table and plot show."""
+"""The bootstrap over groups and rows against weighted least squares, and what its plot shows."""
 
 import pickle
 
@@ -25,19 +25,15 @@ def test_a_resample_is_a_weighted_fit(over):
         np.testing.assert_allclose(coef[0], LinearRegression().fit(X, y, sample_weight=counts).coef_, rtol=1e-7)
 
 
-def test_the_table_is_sorted_and_named_and_what_is_there_is_found_again():
+def test_what_is_there_is_found_again_and_the_picture_has_its_names():
     X, y, groups = classification(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
-    model = fgmp.FedGradMPClassifier("ebic", sparsities=[4]).fit(frame, y, groups)
+    model = fgmp.FedGradMPClassifier("cv", sparsities=[4]).fit(frame, y, groups)
     found = model.set_params(sparsities=[9]).bootstrap(8, random_state=0)  # which has settled on four
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
     assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)
-    rows = pd.DataFrame(found.table)
-    assert list(rows.columns) == ["feature", "output", "inclusion", "coef", "low", "high"] and len(rows) == 36
-    assert rows["inclusion"].is_monotonic_decreasing
-    row = rows[(rows["feature"] == "gene7") & (rows["output"] == 2)].iloc[0]
-    assert row["coef"] == model.coef_[2, 7]
-    np.testing.assert_allclose([row["low"], row["high"]], np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
+    bounds = [bound[2, 7] for bound in found.interval()]
+    np.testing.assert_allclose(bounds, np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
     ax = found.plot(most=4)
     assert {label.get_text() for label in ax.get_yticklabels()} > {"gene0", "gene3", "gene7"}
     assert [bar.get_width() for bar in ax.patches] == sorted(found.inclusion)[-4:]

@@ -1,6 +1,7 @@
 """The plain loop: seeds, cohorts, what is recorded, what a server is handed, and a method of one's own."""
 
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -124,6 +125,12 @@ def test_the_objective_on_a_sample_of_clients():
     drawn = [fgmp.simulate(METHOD, federation, k, rng=0, history=fgmp.History(objective_on=2)) for k in (1, 2)]
     np.testing.assert_array_equal(*[run.objective_on for run in drawn])
     np.testing.assert_array_equal(fgmp.simulate(METHOD, federation, 3, rng=0).x, result.x)
+    with mock.patch.object(fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")):
+        silent = fgmp.simulate(METHOD, federation, 3, rng=0, history=fgmp.History(objective_on=0))
+        np.testing.assert_array_equal(silent.best.x, result.x)
+    assert "objective" not in silent.history
+    with pytest.raises(ValueError, match="with objective_on=0; expected one that recorded objectives"):
+        fgmp.polish(silent, federation)
 
 
 @pytest.mark.parametrize(

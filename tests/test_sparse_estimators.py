@@ -32,7 +32,7 @@ CASES = [
     ("regressor", {"standardize": False, "method": "shared"}),
     ("regressor", {"method": "fedgradmp", "batch_size": 15, "cohort_size": 3}),
     ("regressor", {"sparsity": "cv", "fit_intercept": "per_group", "sparsities": [2, 4, 6], "n_folds": 2}),
-    ("classifier", {"sparsity": "ebic", "sparsities": [2, 4, 6]}),
+    ("classifier", {"sparsity": "cv", "sparsities": [2, 4, 6]}),
     ("classifier", {"fit_intercept": False, "method": "shared", "polish": False}),
     ("three", {"method": "shared", "C": 0.1}),
 ]

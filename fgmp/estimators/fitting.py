@@ -13,7 +13,6 @@ from math import ceil
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from scipy.special import gammaln
 from sklearn.exceptions import ConvergenceWarning
 
 from ..advice import quiet
@@ -28,7 +27,7 @@ from ..rounds import Method, Reducer
 from ..selection import PerAtom, PerOutput, Selection
 from ..shapes import Shape
 from ..simulation import Result, simulate, whole
-from ..watching import Run, stop_when_stalled
+from ..watching import History, Run, stop_when_stalled
 from .sites import view_of
 from .sums import HeldOut, Intercepts, Models, Moments, OneStep, Solve
 
@@ -44,6 +43,7 @@ ENOUGH = 2  # rows for a coefficient
 _FOLD_ROUNDS = 5
 _DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+_UNHEARD = History(objective_on=0)
 
 
 class Sites(Protocol):
@@ -63,16 +63,15 @@ class Sites(Protocol):
     weight: float
     sparse: bool
 
-    def channel(self, view: Mapping[str, Any], objectives: bool = True) -> Any:
-        """The channel to the sites in a view; without objectives where nobody looks at them."""
+    def channel(self, view: Mapping[str, Any]) -> Any:
+        """The channel to the sites in a view."""
 
 
 class Units(NamedTuple):
-    """What the sites agreed on: units as in a view, columns that are constant or alike, and the first intercept."""
+    """What the sites agreed on: units as in a view, which columns are constant, and the first intercept."""
 
     said: dict[str, Any]
     constant: Array
-    alike: list[tuple[int, int]]
     start: Array
 
 
@@ -95,30 +94,26 @@ class SparsityPath:
 
     Attributes
     ----------
-    criterion : {"cv", "ebic"}
     table : dict of ndarray
-        One entry per sparsity, as columns: ``sparsity``; for ``"cv"`` ``score``, the mean held-out loss over the sites
-        (lower is better), and its ``standard_error`` over the sites, or over the folds of a single one; for ``"ebic"``
-        ``loss``, ``ebic`` and ``n_coefficients``.
+        One entry per sparsity, as columns: ``sparsity``; ``score``, the mean held-out loss over the sites (lower is
+        better); and its ``standard_error`` over the sites, or over the folds of a single one.
     chosen : int
-        The smallest sparsity whose score is within half a standard error of the best, or that of the lowest EBIC.
+        The smallest sparsity whose score is within half a standard error of the best.
     """
 
-    criterion: str
     table: dict[str, Array]
     chosen: int
 
     def plot(self, ax: Any = None) -> Any:
-        """The criterion against the sparsity, with the choice marked; returns matplotlib's axes."""
+        """The score against the sparsity, with the choice marked; returns matplotlib's axes."""
         import matplotlib.pyplot as plt
 
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
-        cv = self.criterion == "cv"
-        value, errors = self.table["score" if cv else "ebic"], self.table.get("standard_error")
-        ax.errorbar(self.table["sparsity"], value, errors, fmt="o-", ms=4, capsize=2)
+        score = self.table["score"]
+        ax.errorbar(self.table["sparsity"], score, self.table["standard_error"], fmt="o-", ms=4, capsize=2)
         ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
-        label = "held-out loss and its\nstandard error over the sites" if cv else "EBIC"
-        ax.set(xlabel="sparsity", ylabel=label, yscale="log" if cv and np.all(value > 0) else "linear")
+        label = "held-out loss and its\nstandard error over the sites"
+        ax.set(xlabel="sparsity", ylabel=label, yscale="log" if np.all(score > 0) else "linear")
         ax.legend()
         return ax
 
@@ -174,7 +169,7 @@ class Recipe:
         return result
 
     def fit(self, sparsity: int | str, grid: Sequence[int]) -> Fit:
-        """A model of so many features, of ``"all"``, or of as many as ``"cv"`` or ``"ebic"`` choose on the grid."""
+        """A model of so many features, of ``"all"``, or of as many as ``"cv"`` chooses on the grid."""
         if self.given.private is not None:
             return self.with_noise(int(sparsity))
         units = self.agree()
@@ -188,9 +183,7 @@ class Recipe:
             models = self.path(units, None, found)
             if sparsity == "cv":
                 path = self.by_cross_validation(grid, most, method, units.said["unit"])
-            elif sparsity == "ebic":
-                path = self.by_ebic(grid, units, models)
-            sparsity = path.chosen if path else sparsity
+                sparsity = path.chosen
             model = models[min(int(sparsity), max(models))] if sparsity else self.base(units)
         else:
             if self.sites.shape.n_features > _DENSE:
@@ -220,7 +213,7 @@ class Recipe:
         """FedGradMP's rounds alone, on the table as it is: whatever else a fit asks for are exact sums."""
         p = self.sites.shape.n_features
         said = {"factors": np.ones(p), "centre": np.zeros(p), "level": 0.0, "unit": 1.0, "own": False}
-        units = Units(said, np.zeros(p, bool), [], np.zeros(1))
+        units = Units(said, np.zeros(p, bool), np.zeros(1))
         found, result = self.forward(units, None, sparsity, "fedgradmp", self.given.rounds)
         n_rounds, table = int(result.history["round"][-1]), self.in_the_table(units, found)
         return Fit(table, None, units, "fedgradmp", sparsity, n_rounds, result.history, None)
@@ -245,8 +238,8 @@ class Recipe:
         """Centres and scales from sums over the sites, of the rows that train; rows are never put together."""
         given, shape = self.given, self.sites.shape
         about = "own" if self.own else "mean" if given.fit_intercept else "zero"
-        sums = self.run(Moments(about), self.sites.channel(view_of(fold=fold), objectives=False)).state
-        (unit, mean, square, probe), p = sums, shape.n_features
+        channel, p = self.sites.channel(view_of(fold=fold)), shape.n_features
+        unit, mean, square = self.run(Moments(about), channel, history=_UNHEARD).state
         rounding = sum(shape.rows) * np.finfo(np.float64).eps
         whole_square = square + mean**2 * (about != "zero")
         constant = (square <= rounding * square + rounding**2 * whole_square)[:p]
@@ -264,12 +257,7 @@ class Recipe:
         spread = float(np.sqrt(square[p]) * unit[p])  # targets in a power of two, so that no sum of theirs is large
         units["unit"] = 2.0 ** round(np.log2(spread)) if squared and spread else 1.0
         units["centre"] = (mean * unit)[:p] * self.first
-        order = np.lexsort((probe[:p], square[:p], constant))[: np.count_nonzero(~constant)]
-        ahead, behind = order[:-1], order[1:]
-        near = np.abs(probe[ahead] - probe[behind]) <= 1e-9 * np.sqrt(square[ahead])
-        near &= (unit[ahead] == unit[behind]) & np.isclose(square[ahead], square[behind], rtol=1e-9, atol=0)
-        alike = [(min(i, j), max(i, j)) for i, j in zip(ahead[near].tolist(), behind[near].tolist(), strict=True)]
-        return Units(units, constant, sorted(alike), start)
+        return Units(units, constant, start)
 
     @property
     def standardised(self) -> bool:
@@ -283,9 +271,9 @@ class Recipe:
         values = (units.start / ones).astype(self.sites.shape.dtype) if self.first else np.empty(0)
         return SparseModel(np.arange(len(values)), values, shape)
 
-    def channel(self, units: Units, fold: Sequence[int] | None = None, ones: float = _ONES, tell: bool = True) -> Any:
-        """The sites in these units, which tell objectives or do not."""
-        return self.sites.channel(view_of(units.said | {"ones": ones * self.first}, fold), tell)
+    def channel(self, units: Units, fold: Sequence[int] | None = None, ones: float = _ONES) -> Any:
+        """The sites in these units."""
+        return self.sites.channel(view_of(units.said | {"ones": ones * self.first}, fold))
 
     def forward(
         self, units: Units, fold: Sequence[int] | None, most: int, method: str, rounds: int
@@ -323,7 +311,7 @@ class Recipe:
         if not len(found.atoms) > self.first:
             return models
         start = Point(SparseModel(support, found.on(support), found.shape))
-        point = self.run(Solve(solver), self.channel(units, fold, tell=False), state=start).state
+        point = self.run(Solve(solver), self.channel(units, fold), state=start, history=_UNHEARD).state
         b, count = point.model, selection.counted(support[support >= self.first * _outputs(found)], found.shape)
         models[count] = b
         for left, positions, values in backwards(b, point.curvature.astype(np.float64), selection):
@@ -364,19 +352,19 @@ class Recipe:
 
     def intercepts(self, table: Array) -> Array:
         """Of each site its own; the mean of the others' for one that does not say."""
-        channel, coef = self.sites.channel(view_of(), objectives=False), SparseModel.of(table[1:])
-        n_sites = len(self.sites.shape.rows)
-        sums, said = self.run(Intercepts(n_sites), channel, state=(coef, np.zeros((2, n_sites)))).state[1]
+        n_sites, coef = len(self.sites.shape.rows), SparseModel.of(table[1:])
+        start, channel = (coef, np.zeros((2, n_sites))), self.sites.channel(view_of())
+        sums, said = self.run(Intercepts(n_sites), channel, state=start, history=_UNHEARD).state[1]
         found: Array = sums / np.where(said > 0, said, 1)
         return np.where(said > 0, found, sums.sum() / said.sum())
 
     def judged(self, tables: Sequence[Array], n_folds: int, unit: float) -> Array:
         """Over the sites the mean of their losses, of the squares of these, and what each fold adds, at each size."""
         intercepts = np.array([table[0].reshape(-1) for table in tables])
-        losses = np.zeros((2 + n_folds, len(tables) // max(n_folds, 1)))
+        losses = np.zeros((2 + n_folds, len(tables) // n_folds))
         state = Models(intercepts, tuple(SparseModel.of(table[1:]) for table in tables), losses)
-        channel = self.sites.channel(view_of(), objectives=False)
-        found: Array = self.run(HeldOut(n_folds, self.seed, self.own, unit**2), channel, state=state).state.losses
+        held_out, channel = HeldOut(n_folds, self.seed, self.own, unit**2), self.sites.channel(view_of())
+        found: Array = self.run(held_out, channel, state=state, history=_UNHEARD).state.losses
         scales = np.full(len(found), unit**2)
         scales[1] = unit**4
         found *= scales[:, None]
@@ -405,34 +393,13 @@ class Recipe:
             spread = n_folds * np.var(by_fold, axis=0, ddof=1)
         return chosen(np.array(grid), score, np.sqrt(spread))
 
-    def by_ebic(self, grid: Sequence[int], units: Units, models: Mapping[int, SparseModel]) -> SparsityPath:
-        """The extended Bayesian information criterion with gamma = 1 along the path on all rows.
-
-        Twice the negative log-likelihood (of the squared loss, n log of the mean squared error), plus k log n for k
-        coefficients and twice the log of the number of supports of tau among the p features (Chen and Chen, 2008). n is
-        the sum of the weights, less one for each site that has an intercept of its own: as many contrasts within sites
-        are left. Of C classes C - 1 have coefficients, because those of all are only known up to a common number.
-        """
-        n, p, squared = self.sites.weight, self.sites.shape.n_features, isinstance(self.loss, SquaredLoss)
-        contrasts = max(n - self.own * len(self.sites.shape.rows), 1.0)
-        free = 1 - 1 / self.loss.n_classes if isinstance(self.loss, SoftmaxLoss) else 1.0
-        along = [models[min(tau, max(models))] for tau in grid]
-        loss = self.judged([self.in_the_table(units, one) for one in along], 0, units.said["unit"])[0]
-        k = np.array([round(free * len(one.support)) for one in along])
-        tau = np.array(grid)
-        fit = contrasts * np.log(np.maximum(2 * loss * n / contrasts, 1e-300)) if squared else 2 * n * loss
-        supports = gammaln(p + 1) - gammaln(tau + 1) - gammaln(p - tau + 1)
-        ebic = fit + k * np.log(contrasts) + 2 * supports
-        table = {"sparsity": tau, "loss": loss, "ebic": ebic, "n_coefficients": k}
-        return SparsityPath("ebic", table, int(tau[np.argmin(ebic)]))
-
 
 def chosen(sparsities: Array, score: Array, errors: Array) -> SparsityPath:
     """The smallest sparsity whose score is within half a standard error of the best one's."""
     best = int(np.argmin(score))
     within = np.flatnonzero(score <= score[best] + errors[best] / 2)
     table = {"sparsity": sparsities, "score": score, "standard_error": errors}
-    return SparsityPath("cv", table, int(sparsities[within[0]]))
+    return SparsityPath(table, int(sparsities[within[0]]))
 
 
 def _words(fold: Sequence[int] | None) -> str:

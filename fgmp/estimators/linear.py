@@ -148,13 +148,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return self.private
 
     def _say_of(self, fit: Fit, shape: Shape) -> None:
-        """Columns that have no part, or two of which are one; and rounds that ran out."""
+        """Columns that have no part, and rounds that ran out."""
         names = np.asarray(getattr(self, "feature_names_in_", np.arange(shape.n_features))).tolist()
         if constant := [names[j] for j in np.flatnonzero(fit.units.constant)]:
             advise(f"Features [{some_of(constant, 20)}] are constant: their coefficients are zero.")
-        if pairs := [f"{names[j]!r} as {names[i]!r}" for i, j in fit.units.alike]:
-            more = f" and {len(pairs) - 10} more" * (len(pairs) > 10)
-            advise(f"Features are alike ({', '.join(pairs[:10])}{more}): which of them is in the model says nothing.")
         objective = fit.history.get("objective", np.zeros(1))[: fit.n_rounds + 1]
         last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
         if fit.n_rounds == self.rounds > 1 and (last > self.tol * all_of_them).any():
@@ -173,8 +170,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         about, word = "the number of features", self.sparsity if isinstance(self.sparsity, str) else None
         if self.sparsity is None or word == "all":
             return [min(10, n_features) if word is None else n_features]
-        if word not in ("cv", "ebic"):
-            about += "; or 'all', 'cv', 'ebic', None"
+        if word != "cv":
+            about += "; or 'all', 'cv', None"
             return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=about)]
         if self.sparsities is None:
             return [tau for tau in _SIZES if tau <= min(n_features, max(n_rows // 2, 1))]
@@ -226,10 +223,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
 
     Parameters
     ----------
-    sparsity : int, {"cv", "ebic", "all"} or None
-        tau, the number of features: from 0 to all. ``"cv"`` chooses it on rows that each group holds out, ``"ebic"``
-        by the extended Bayesian information criterion. ``"all"`` is the dense model beside it, least squares or ridge
-        by the same sums, for up to 5,000 features. None is 10, or all features where there are fewer.
+    sparsity : int, {"cv", "all"} or None
+        tau, the number of features: from 0 to all. ``"cv"`` chooses it on rows that each group holds out. ``"all"`` is
+        the dense model beside it, least squares or ridge by the same sums, for up to 5,000 features. None is 10, or all
+        features where there are fewer.
     method : {"auto", "fedgradmp", "shared"}
         Who finds the features: ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group
         has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
@@ -253,8 +250,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     cohort_size, local_iterations, batch_size
         As in `fgmp.simulate` and `fgmp.FedGradMP`, in the rounds.
     sparsities : sequence of int, optional
-        The sizes that ``"cv"`` and ``"ebic"`` choose from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the
-        features and half the rows.
+        The sizes that ``"cv"`` chooses from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
+        half the rows.
     n_folds : int, default 5
         Into how many folds each group deals its rows for ``"cv"``. Units, features and models of a fold come from the
         rows that train.

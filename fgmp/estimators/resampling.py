@@ -46,20 +46,6 @@ class Bootstrap:
         low, high = np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0)
         return low, high
 
-    @property
-    def table(self) -> dict[str, Array]:
-        """Columns ``feature``, ``inclusion``, ``coef``, ``low`` and ``high`` (95 %), the most frequent first.
-
-        With several classes one row for each feature and class, and a column ``output``.
-        """
-        (low, high), (n_outputs, n_features) = self.interval(), self.estimate.shape
-        features = np.repeat(np.argsort(-self.inclusion, kind="stable"), n_outputs)
-        outputs = np.tile(np.arange(n_outputs), n_features)
-        table = {"feature": np.array(self.names)[features]} | ({"output": outputs} if n_outputs > 1 else {})
-        table["inclusion"] = self.inclusion[features]
-        parts = {"coef": self.estimate, "low": low, "high": high}
-        return table | {name: part[outputs, features] for name, part in parts.items()}
-
     def plot(self, ax: Any = None, most: int = 20) -> Any:
         """Inclusion frequencies of the `most` frequent features, those of the fit filled; returns matplotlib's axes.
 

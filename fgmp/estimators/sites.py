@@ -192,7 +192,7 @@ class Table:
         rows = [len(site.targets) for site in self.sites]
         self.shape = Shape(features.shape[1], loss, rows, range(len(rows)), totals / totals.sum(), features.dtype)
 
-    def channel(self, view: Mapping[str, Any], objectives: bool = True) -> Any:
+    def channel(self, view: Mapping[str, Any]) -> Federation:
         """The federation of the sites in a view; one without rows has no part."""
         training = [part for site in self.sites if len((part := site.training(view["fold"])).targets)]
         keys = np.array([part.place for part in training], np.intp)
@@ -200,26 +200,7 @@ class Table:
         offsets = np.append(0, np.cumsum([len(y) for y in targets]))
         table = stacked(features) if isinstance(features[0], SparseFeatures) else _joined(features)
         p = np.array([part.weights.sum() for part in training])
-        federation = Federation(table, np.concatenate(targets), offsets, losses[0], p / p.sum(), keys=keys)
-        return federation if objectives else _Silent(federation)
-
-
-class _Silent:
-    """A federation that is not asked for objectives."""
-
-    def __init__(self, federation: Federation) -> None:
-        self._federation = federation
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._federation, name)
-
-    def serving(self, method: Any) -> _Silent:
-        """The same for a method."""
-        return _Silent(self._federation.serving(method))
-
-    def objectives(self, x: Any, places: Any = None) -> tuple[Support, Array]:
-        """None."""
-        return np.arange(0), np.empty(0)
+        return Federation(table, np.concatenate(targets), offsets, losses[0], p / p.sum(), keys=keys)
 
 
 def _joined(parts: Sequence[Any]) -> Any:

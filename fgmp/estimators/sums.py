@@ -21,15 +21,11 @@ __all__ = ["KINDS", "HeldOut", "Intercepts", "Moments", "OneStep", "Sums", "Solv
 
 
 class Sums(NamedTuple):
-    """Of each column, then of the targets (of classes: the share of each): a power of two, and in its units the rest.
-
-    `probe` is the sum of the columns times random numbers, alike for columns that are alike.
-    """
+    """Of each column, then of the targets (of classes: their shares): a power of two, and in its units the rest."""
 
     unit: Array
     mean: Array
     square: Array
-    probe: Array
 
 
 def _parts(client: Client) -> tuple[Any, Array, Array, Any]:
@@ -59,27 +55,21 @@ class Moments(Method):
         """Nothing is known."""
         loss = getattr(shape.loss, "loss", shape.loss)  # beneath the weights
         classes = 1 if isinstance(loss, SquaredLoss) else getattr(loss, "n_classes", 2)
-        return Sums(*np.zeros((4, shape.n_features + classes)))
+        return Sums(*np.zeros((3, shape.n_features + classes)))
 
     def exchanges(self) -> Sequence[Exchange]:
         """Sizes, means, squares."""
         return (
             Exchange(lambda state: 0, self.sizes, lambda s, mean: s._replace(unit=2.0 ** np.round(mean)), self.form),
             Exchange(lambda state: state.unit, self.means, lambda s, mean: s._replace(mean=mean), self.form),
-            Exchange(lambda state: (state.unit, state.mean), self.squares, self.last, self.form_of_squares),
+            Exchange(
+                lambda state: (state.unit, state.mean), self.squares, lambda s, mean: s._replace(square=mean), self.form
+            ),
         )
 
     def form(self, state: Sums) -> Form:
         """A number for each column."""
         return Form(state.mean.shape)
-
-    def form_of_squares(self, state: Sums) -> Form:
-        """Two for each column."""
-        return Form((2, len(state.mean)))
-
-    def last(self, state: Sums, mean: Array) -> Sums:
-        """Squares, and the probe."""
-        return state._replace(square=mean[0], probe=mean[1])
 
     def sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """log2 of the root mean square of each column; 0 for one that is zero."""
@@ -94,9 +84,9 @@ class Moments(Method):
         return np.append(_mean(X, w), _mean(_targets(y, loss), w)) / unit
 
     def squares(self, client: Client, message: tuple[Array, Array], rng: np.random.Generator) -> Array:
-        """About a mean, and the probe."""
+        """About a mean."""
         (unit, mean), (X, y, w, loss) = message, _parts(client)
-        targets, random = _targets(y, loss), rng.standard_normal(len(y)) * w
+        targets = _targets(y, loss)
         about = (
             np.append(_mean(X, w), _mean(targets, w)) if self.about == "own" else mean * unit * (self.about == "mean")
         )
@@ -108,9 +98,8 @@ class Moments(Method):
             squares = variance + (own - centre) ** 2
         else:
             squares = _mean((X - centre) ** 2, w)
-        both = np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2
-        probe = np.append(X.T @ random - random.sum() * centre, (targets - rest).T @ random) / unit / len(y)
-        return np.stack([both, probe])
+        found: Array = np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2
+        return found
 
     def coefficients(self, state: Sums) -> SparseModel:
         """None."""
@@ -185,7 +174,7 @@ class HeldOut(Method):
     Parameters
     ----------
     n_folds : int
-        Of which each has as many models; 0 judges on all rows.
+        Of which each has as many models.
     seed : int
         Of the folds.
     own : bool
@@ -205,7 +194,7 @@ class HeldOut(Method):
 
     def form(self, state: Models) -> Form:
         """l, l^2, and what each fold adds to l, for each size."""
-        return Form((2 + self.n_folds, len(state.models) // max(self.n_folds, 1)))
+        return Form((2 + self.n_folds, len(state.models) // self.n_folds))
 
     def update(self, state: Models, mean: Array) -> Models:
         """Their means over the sites."""
@@ -214,19 +203,18 @@ class HeldOut(Method):
     def answer(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
         """What this site's rows say."""
         (intercepts, *models), (X, y, w, loss) = message, _parts(client)
-        count, n_outputs = max(self.n_folds, 1), client.n_outputs
-        folds = folds_of(y, client.key, count, self.seed) if self.n_folds else np.zeros(len(y), np.intp)
+        n_folds, n_outputs = self.n_folds, client.n_outputs
+        folds = folds_of(y, client.key, n_folds, self.seed)
         used = np.unique(np.concatenate([model.atoms for model in models]))
         columns = X[:, used].toarray() if sparse.issparse(X) else X[:, used]
         places = np.add.outer(used * n_outputs, np.arange(n_outputs)).reshape(-1)
-        total = np.zeros((count, len(models) // count))
-        for fold, several in enumerate(np.reshape(np.arange(len(models)), (count, -1))):
+        total = np.zeros((n_folds, len(models) // n_folds))
+        for fold, several in enumerate(np.reshape(np.arange(len(models)), (n_folds, -1))):
             held = folds == fold
             targets, here = y[held], columns[held]
-            train = ~held if self.n_folds else held
-            if self.own and train.any():  # less the means of the rows that train
-                shares = w[train] / w[train].sum()
-                targets, here = targets - shares @ y[train], here - shares @ columns[train]
+            if self.own and not held.all():  # less the means of the rows that train
+                shares = w[~held] / w[~held].sum()
+                targets, here = targets - shares @ y[~held], here - shares @ columns[~held]
             targets = targets.astype(np.intp) if isinstance(loss, SoftmaxLoss) else targets
             for size, place in enumerate(several if held.any() else ()):
                 beta = models[place].on(places).reshape(len(used), *models[place].shape[1:])
@@ -234,7 +222,7 @@ class HeldOut(Method):
                 total[fold, size] = w[held] @ loss.values(here @ beta + lead, targets)
         total /= len(y) * self.unit
         mean = total.sum(axis=0)
-        return np.stack([mean, mean**2, *(total if self.n_folds else ())])
+        return np.stack([mean, mean**2, *total])
 
     def coefficients(self, state: Models) -> SparseModel:
         """None."""

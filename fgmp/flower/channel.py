@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from ..advice import advise
-from ..checks import check_integer, check_mapping, check_number, check_option, check_truth, shown
+from ..checks import check_integer, check_mapping, check_number, check_option, shown
 from ..layers.secure_sums import SecureSum
 from ..losses import Loss, check_loss
 from ..methods.method_json import to_json
@@ -60,8 +60,6 @@ class OverFlower:
         Who says that it has more is turned away: its weight would be all there is.
     kinds : iterable of type
         Dataclasses of your own that methods are made of, as in `client_app`.
-    ask_objectives : bool, default True
-        Whether clients are asked for theirs in every recorded round: under masks where sums are. If not it is nan.
 
     Attributes
     ----------
@@ -87,20 +85,18 @@ class OverFlower:
         weights: str = "rows",
         most_rows: int = 10_000_000,
         kinds: Iterable[type] = (),
-        ask_objectives: bool = True,
     ) -> None:
         self.loss, self.settings = check_loss("loss", loss), _json({} if settings is None else settings)
         self.deadline, self.kinds = check_number("deadline", deadline, above=0), tuple(kinds)
-        self.ask_objectives = check_truth("ask_objectives", ask_objectives)
         self.post, self._method, self._arrays, self._told = Post(grid), {}, {}, set()  # type: ignore[var-annotated]
         n_clients, most_rows = check_integer("n_clients", n_clients), check_integer("most_rows", most_rows)
         by_rows = check_option("weights", weights, ("rows", "equal")) == "rows"
         self._meet(n_clients, check_number("wait_for", wait_for, at_least=0), most_rows, by_rows)
 
-    def again(self, settings: Mapping[str, Any], *, ask_objectives: bool = True) -> OverFlower:
+    def again(self, settings: Mapping[str, Any]) -> OverFlower:
         """The same clients with other settings: nobody is asked who it is again."""
         other = copy.copy(self)
-        other.settings, other.ask_objectives = _json(settings), check_truth("ask_objectives", ask_objectives)
+        other.settings = _json(settings)
         return other
 
     @property
@@ -129,7 +125,7 @@ class OverFlower:
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
         """Who says its objective, a number that a loss can have, and these."""
         asked = range(len(self.nodes)) if places is None else places.tolist()
-        replies = self.ask_each(dict.fromkeys(asked if self.ask_objectives else (), _question(None)), x)
+        replies = self.ask_each(dict.fromkeys(asked, _question(None)), x)
         said = {place: said_in(reply).get("objective") for place, reply in replies.items()}
         told = {place: value for place, value in said.items() if type(value) is float and not value < 0}
         # Where a model has diverged everybody says so; where one client does, it is the client.
@@ -141,8 +137,6 @@ class OverFlower:
         self, call: Call | None, message: Message, cohort: Support, weights: Array, secure: SecureSum
     ) -> tuple[Array | None, Support, int, int, Counter[str]]:
         """What `SecureSum` asks of a channel that has masks, as `fgmp.flower.secure` has it."""
-        if call is None and not self.ask_objectives:
-            return None, np.arange(0), 0, 0, Counter()
         return secure_sum(self, _question(call), message, cohort, call and call.form, weights, secure)
 
     def ask_each(self, asked: Mapping[int, Mapping[str, Any]], message: Message) -> dict[int, Any]:

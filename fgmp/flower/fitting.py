@@ -137,7 +137,7 @@ class _Sites:
         self.everybody, self.settings, self.sparse = channel, settings, sparse
         self.shape, self.weight = channel.shape, float(sum(channel.shape.rows))
 
-    def channel(self, view: Mapping[str, Any], objectives: bool = True) -> OverFlower:
+    def channel(self, view: Mapping[str, Any]) -> OverFlower:
         """The same clients, who show what the view says."""
         units, fold = view["units"], view["fold"]
         plain = units and {name: value.tolist() if hasattr(value, "tolist") else value for name, value in units.items()}
@@ -147,7 +147,7 @@ class _Sites:
             if fold is None
             else [training_rows(m, k, fold) for k, m in enumerate(self.shape.rows)]
         )
-        other = self.everybody.again(said, ask_objectives=objectives)
+        other = self.everybody.again(said)
         n_features = self.shape.n_features + bool(units and units["ones"])
         weights = np.array(rows) / sum(rows)
         other.shape = replace(self.shape, n_features=n_features, rows=[max(m, 1) for m in rows], weights=weights)

@@ -67,7 +67,7 @@ def polish(
     ------
     ValueError
         Where the support is empty, or something does not fit the federation; where the result is of a run with noise,
-        for the sums of a closing exchange are exact.
+        for the sums of a closing exchange are exact, or of one that asked nobody for an objective.
 
     Warns
     -----
@@ -93,8 +93,9 @@ def polish(
     """
     check_kind("result", result, Result, "a Result, as simulate returns it")
     check_federation("federation", federation)
-    if "epsilon" in result.history:
-        raise ValueError("result is of a run with noise, and polish adds exact sums; expected one without epsilon")
+    if "objective" not in result.history:
+        found = "result is of a run with noise, or with objective_on=0"
+        raise ValueError(f"{found}; expected one that recorded objectives, for polish adds exact sums")
     objective = result.history["objective"]
     ended = result if objective[-1] <= objective[0] else result.best
     start = SparseModel.of(np.asarray(ended.coefficients))

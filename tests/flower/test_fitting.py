@@ -18,7 +18,7 @@ CASES = [
     (fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1), *CANCER),
     (fgmp.FedGradMPClassifier(2, fit_intercept=False), *IRIS),
     (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
-    (fgmp.FedGradMPRegressor("ebic", secure=True), DIABETES[0], 1e5 * DIABETES[1]),
+    (fgmp.FedGradMPRegressor("cv", secure=True), DIABETES[0], 1e5 * DIABETES[1]),
     (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
     (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
 ]

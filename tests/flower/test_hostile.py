@@ -120,7 +120,7 @@ def test_who_is_silent_is_late_and_waited_for_once():
     assert_left_out(there, "late", 4)
     assert channel.post.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
     assert [place for place, _ in channel.post.grid.asked].count(LIAR) == 2  # who it is, and the one open question
-    later = over(FED, deadline=3.0, ask_objectives=False)
+    later = over(FED, deadline=3.0)
     later.post.grid.gone.add(LIAR)
     later.post.silent.add(100 + LIAR)  # and its open question has expired
     assert fgmp.simulate(METHOD, later, 1, rng=0).history["seconds"][-1] < 3.0

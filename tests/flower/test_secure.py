@@ -18,6 +18,7 @@ METHODS = [
 ]
 SPARSE, DENSE = METHODS[0], METHODS[2]
 LOST = 3
+UNHEARD = fgmp.History(objective_on=0)
 SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LOST]))
 
 
@@ -49,13 +50,14 @@ class Killing(Here):
 @pytest.mark.parametrize("trip", ["public", "split", "masked", "opened"])
 def test_clients_killed_between_the_trips(trip, lost):
     """Fewer than the threshold are an error; where nobody is left the round is lost, as where nobody answers."""
-    channel = over(FED, kind=Killing, deadline=1.0, ask_objectives=False)
+    channel = over(FED, kind=Killing, deadline=1.0)
     channel.post.grid.at, channel.post.grid.places = trip, lost
     if len(lost) == 2:
         with pytest.raises(ValueError, match="3 of 5 clients left; expected at least 4, the threshold"):
-            fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE)
+            fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
         return
-    there, is_in = fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE), trip == "opened" and len(lost) == 1
+    there = fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
+    is_in = trip == "opened" and len(lost) == 1
     here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, reduce=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
     assert there.left_out == ({} if is_in else {"late": len(lost)})
@@ -90,8 +92,8 @@ def test_a_server_that_wants_more_than_the_sum_gets_nothing(trip, changes, caplo
             answers.append(super().reply(place, message))
             return found
 
-    there = fgmp.simulate(SPARSE, over(FED, kind=Asking, ask_objectives=False), 1, rng=4, reduce=SECURE)
-    assert_same_run(there, fgmp.simulate(SPARSE, over(FED, ask_objectives=False), 1, rng=4, reduce=SECURE))
+    there = fgmp.simulate(SPARSE, over(FED, kind=Asking), 1, rng=4, reduce=SECURE, history=UNHEARD)
+    assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, reduce=SECURE, history=UNHEARD))
     assert len(answers) == 2 and all("ValueError at the client" in answer.error.reason for answer in answers)
     assert caplog.text.count("no reply to a question of the server") == 2
 
@@ -134,8 +136,8 @@ HOSTILE = [
 @pytest.mark.parametrize(("trip", "spoil", "lost"), HOSTILE)
 def test_what_does_not_fit_is_left_out_and_its_masks_taken_away(trip, spoil, lost):
     """Whose shares do not fit is in the sum; false shares, or noise, make rounds that are lost and counted."""
-    channel = over(FED, {0: [spoiling(spoil, trip)]}, ask_objectives=False)
-    there = fgmp.simulate(DENSE, channel, 2, rng=4, reduce=SECURE)
+    channel = over(FED, {0: [spoiling(spoil, trip)]})
+    there = fgmp.simulate(DENSE, channel, 2, rng=4, reduce=SECURE, history=UNHEARD)
     rest = fgmp.Faulty(FED, fgmp.DropOut(clients=[0])) if lost else FED
     expected = fgmp.simulate(DENSE, rest, 0 if lost == 5 else 2, rng=4, reduce=SECURE)
     np.testing.assert_array_equal(there.x, expected.x)
