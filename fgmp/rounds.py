@@ -233,7 +233,7 @@ class Streams:
         Whether nobody asked for this seed, so that a checkpoint's may take its place.
     """
 
-    COHORT, ANSWER, OBJECTIVE, FAULT, HELD_OUT = range(5)
+    COHORT, ANSWER, OBJECTIVE, FAULT = range(4)
 
     def __init__(self, seed: int, drawn: bool = False) -> None:
         self.seed, self.drawn = seed, drawn

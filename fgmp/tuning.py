@@ -6,22 +6,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .advice import quiet
-from .checks import Seed, check_integer, check_kind, check_mapping, check_number, check_seed, check_sequence, shown
+from .checks import Seed, check_integer, check_kind, check_mapping, check_seed, check_sequence, shown
 from .federation import Federation, check_federation
 from .models import Array
-from .rounds import Method, Streams
+from .rounds import Method
 from .simulation import simulate, whole
-from .watching import History, Run, watchers_of
+from .watching import Run, watchers_of
 
 _DIVERGED = 10.0
-_HELD_OUT = "held_out"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,13 +63,10 @@ class Tuning:
         All candidates, in the order of the grid.
     column : str
         The column of the history that judged them.
-    held_out : tuple of tuple of int
-        The keys of the clients that judged and took no part, increasing, for each federation; empty without any.
     """
 
     trials: tuple[Trial, ...]
     column: str
-    held_out: tuple[tuple[int, ...], ...] = ()
 
     def __repr__(self) -> str:
         diverged = sum(trial.diverged for trial in self.trials)
@@ -94,7 +90,6 @@ def tune(
     cohort_size: int | None = None,
     rng: Seed = 0,
     column: str | None = None,
-    held_out: int | float | Sequence[Any] | None = None,
     workers: int = 1,
     **options: Any,
 ) -> Tuning:
@@ -112,13 +107,9 @@ def tune(
         As in `simulate`: every candidate gets the same rounds and the same seed, which is drawn once where `rng` is a
         Generator or None.
     column : str, optional
-        The column of the history to judge by, lower is better; ``"held_out"`` where clients are held out, otherwise
-        ``"relative_error"`` where the federations know the truth, and ``"objective"`` where they do not.
-    held_out : int, float or sequence of int or str, optional
-        Clients that take no part in the training and judge in its place, the same ones for every candidate: so many
-        of them, or this share of them (above 0 and below 1, rounded, at least one), drawn with the seed; or those of
-        these sites, where the federation knows their names, or with these keys. The histories then have the column
-        ``"held_out"``, sum p_i f_i(x) / sum p_i over these clients.
+        The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
+        know the truth, and ``"objective"`` where they do not. Clients that take no part judge as a metric: train on
+        ``federation.part(some)``, with ``history=History(metrics={"unseen": federation.part(others).objective})``.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
     **options
@@ -131,8 +122,7 @@ def tune(
     Raises
     ------
     ValueError
-        Where the grid is empty, a candidate is out of its range, the history has no such column, or `held_out` names
-        a client that is not there, or leaves nobody of positive weight to train on or to judge.
+        Where the grid is empty, a candidate is out of its range, or the history has no such column.
 
     Examples
     --------
@@ -158,31 +148,21 @@ def tune(
     federations = [check_federation("federation", each) for each in given]
     if not federations:
         raise ValueError("federation is an empty sequence; expected at least one federation")
-    recorded = options.setdefault("history", None) or History()
-    if held_out is not None and _HELD_OUT in recorded.metrics:
-        raise ValueError("metrics has 'held_out'; expected another name, for that column is of the clients held out")
-    seed = check_seed("rng", rng)
-    tasks: list[tuple[Federation, Federation | None]]
-    tasks = [(fed, None) if held_out is None else _split(fed, held_out, seed) for fed in federations]
-    if column is not None:
-        check_kind("column", column, str, "the name of a column of the history")
-    elif held_out is not None:
-        column = _HELD_OUT
-    else:
+    if column is None:
         column = "relative_error" if all(fed.truth is not None for fed in federations) else "objective"
+    column = check_kind("column", column, str, "the name of a column of the history")
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
-    options |= {"cohort_size": cohort_size, "rng": seed}
+    options |= {"cohort_size": cohort_size, "rng": check_seed("rng", rng)}
     runs = Parallel(workers)(
-        delayed(_history)(method, *task, rounds, column, options) for method in methods for task in tasks
+        delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in federations
     )
-    count = len(tasks)
+    count = len(federations)
     trials = [
         _trial(parameters, method, tuple(runs[i * count : (i + 1) * count]), column)
         for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True))
     ]
-    judges = tuple(tuple(judge.keys.tolist()) for _, judge in tasks if judge is not None)
-    return Tuning(tuple(trials), column, judges)
+    return Tuning(tuple(trials), column)
 
 
 def _values(name: str, given: Any) -> list[Any]:
@@ -198,55 +178,10 @@ def _words(parameters: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
 
 
-def _split(federation: Federation, held_out: Any, seed: int) -> tuple[Federation, Federation]:
-    """The federation to train on and the one that judges."""
-    count = federation.n_clients
-    keys = federation.keys.tolist()
-    expected = "a number of clients, a share of them, or their keys or the names of their sites"
-    if isinstance(held_out, (bool, np.bool_)):
-        raise ValueError(f"held_out is {held_out!r}; expected {expected}")
-    if isinstance(held_out, (int, float, np.number)):
-        if count < 2:
-            raise ValueError(f"held_out is {held_out!r} of {count} client; expected a federation of two or more")
-        if isinstance(held_out, float | np.floating):
-            share = check_number("held_out", held_out, above=0)
-            if share >= 1:
-                raise ValueError(f"held_out is {held_out!r}; expected a share above 0 and below 1, or an integer")
-            number = min(max(round(share * count), 1), count - 1)
-        else:
-            number = check_integer("held_out", held_out, at_most=count - 1, why="all clients but one")
-        chosen = {keys[i] for i in Streams(seed).sample(Streams.HELD_OUT, 0, count, number)}
-    else:
-        named = check_sequence("held_out", held_out, expected)
-        sites = dict(zip(federation.site_names or (), keys, strict=False))
-        chosen = {
-            sites[name]
-            if isinstance(name, str | int | float) and name in sites
-            else check_integer("held_out", name, at_least=0)
-            for name in named
-        }
-        if strange := sorted(chosen - set(keys), key=repr):
-            raise ValueError(f"held_out names {strange[0]!r}; expected keys of the clients, such as {keys[0]}")
-    judging = np.array([key in chosen for key in keys])
-    if not (federation.weights[judging].sum() > 0 and federation.weights[~judging].sum() > 0):
-        raise ValueError(
-            f"held_out holds out {judging.sum()} of {count} clients; expected some of positive weight on either side"
-        )
-    return federation.part(~judging), federation.part(judging)
-
-
 def _history(
-    method: Method,
-    federation: Federation,
-    judge: Federation | None,
-    rounds: int,
-    column: str,
-    options: dict[str, Any],
+    method: Method, federation: Federation, rounds: int, column: str, options: dict[str, Any]
 ) -> dict[str, Array]:
     """A run that ends early once it has diverged beyond return."""
-    recorded = options["history"] or History()
-    if judge is not None:
-        recorded = replace(recorded, metrics={_HELD_OUT: judge.objective, **recorded.metrics})
 
     def beyond_return(run: Run) -> bool:
         values = run.column(column)
@@ -254,7 +189,7 @@ def _history(
 
     watch = [beyond_return, *watchers_of(options.get("watch", ()))]
     with quiet():  # a search has to try what runs away; its table says so
-        return whole(simulate(method, federation, rounds, **(options | {"history": recorded, "watch": watch}))).history
+        return whole(simulate(method, federation, rounds, **(options | {"watch": watch}))).history
 
 
 def _trial(parameters: dict[str, Any], method: Method, histories: tuple[dict[str, Array], ...], column: str) -> Trial:

@@ -14,7 +14,6 @@ import fgmp
 from fgmp import theory
 from fgmp.datasets import make_sensing
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 
 FED = fgmp.make_sparse_regression(2, 6, 4, 1, rng=0)
 ROWS = FED.clients[0].features
@@ -27,7 +26,6 @@ VALID = {
     "beta_2": {"lower": 1.0, "upper": 1.5, "theta": 2.0, "eta_1": 1.5, "upper_squared": 2.0},
     "beta_2_unbounded_variance": {"lower": 1.0, "upper": 1.5, "upper_squared": 2.0, "theta": 2.0, "eta_1": 1.5},
     "gaussian_width": {"n_features": 4, "sparsity": 2},
-    "gaussian_width_bound": {"n_features": 4, "sparsity": 2},
     "heterogeneity": {"federation": FED, "x_star": np.ones(4)},
     "inner_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6), "n_supports": 3},
     "measure_constants": {
@@ -75,7 +73,6 @@ def test_what_cannot_be_is_named(name):
 WHOLE = {
     "sparsity is 5; expected an integer from 1 to 4 (the number of features)": [
         ("gaussian_width", {"sparsity": 5}),
-        ("gaussian_width_bound", {"sparsity": 5}),
         ("measure_constants", {"sparsity": 5}),
         ("sparse_minimiser", {"sparsity": 5}),
     ],
@@ -128,26 +125,6 @@ def test_what_was_expected_is_said(words):
     for name, changed in WHOLE[words]:
         with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
             called(name, VALID[name] | changed)
-
-
-SELECTED = {
-    "always is 'x'; expected an atom or several, each an integer of at least 0": lambda: fgmp.PerAtom("x"),
-    "always is -1; expected an integer of at least 0": lambda: fgmp.PerAtom([-1]),
-    "always is 4; expected an integer from 0 to 3 (the last atom)": lambda: fgmp.PerAtom(4).check(1, (4, 2)),
-    "sparsity is 5; expected an integer from 1 to 4 (the number of atoms)": lambda: fgmp.PerAtom().check(5, (4, 2)),
-    "sparsity is 9; expected an integer from 1 to 8 (the number of coefficients)": lambda: Overall().check(9, (4, 2)),
-    "identify is 1; expected CountSketch(rows, columns) or LargestEntries(count)": lambda: fgmp.SharedSupportGradMP(
-        1, 1
-    ),
-    "columns is 1; expected an integer of at least 2": lambda: fgmp.CountSketch(1, 1),
-}
-
-
-@pytest.mark.parametrize("words", SELECTED)
-def test_what_was_expected_of_a_selection_is_said(words):
-    assert fgmp.PerAtom(3).always == (3,) and fgmp.PerAtom([3, 1, 3]).always == (1, 3)
-    with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
-        SELECTED[words]()
 
 
 MADE = [thing for thing in THINGS if not isinstance(thing, fgmp.Dictionary | StandardBasis)]

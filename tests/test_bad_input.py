@@ -16,6 +16,7 @@ import fgmp.metrics
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.estimators.sites import SiteRows
 from fgmp.restricted import RestrictedProblem
+from fgmp.selection import Overall
 
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
 rng = np.random.default_rng(0)
@@ -28,6 +29,7 @@ LABELLED = fgmp.Federation.from_arrays(AS, [NAMES] * 3, loss="logistic")
 TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
 METHOD = fgmp.FedGradMP(2)
 CLASSIFIER = fgmp.FedGradMPClassifier
+NOISE = fgmp.GaussianNoise(1.0, 1.0, 0.1)
 
 
 def changed(array, place, value):
@@ -40,8 +42,8 @@ def arrays(As=AS, ys=YS, loss="squared", **options):
     return fgmp.Federation.from_arrays(As, ys, loss, **options)
 
 
-def framed(**columns):
-    return fgmp.Federation.from_frame(TABLE.assign(**columns), site="site", target="y")
+def framed(features=None, **columns):
+    return fgmp.Federation.from_frame(TABLE.assign(**columns), site="site", target="y", features=features)
 
 
 def labelled(y, loss="logistic", **options):
@@ -84,6 +86,11 @@ FEDERATIONS = {
     r"ys hold a larger number; expected integers from 0": lambda: labelled(1e4 * Y, "softmax"),
     r"column 'a' is .*; expected numbers": lambda: framed(a=NAMES),
     r"column 'a' holds 1 values that are not finite": lambda: framed(a=changed(Y, 0, np.inf)),
+    r"column 'a' is Datetime.*; expected numbers": lambda: framed(a=np.datetime64("2026-01-01") + np.arange(8)),
+    r"column 'a' has 2 missing values; expected a number": lambda: framed(a=[None, np.nan, *np.ones(6)]),
+    r"column 'site' has 1 missing values; expected a site": lambda: framed(site=[None] + ["Smith"] * 7),
+    r"features: 'clinic' is not a column": lambda: framed(["a", "clinic"]),
+    r"overlap; expected each column once": lambda: framed(["a", "y"]),
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
     r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
     r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: fgmp.metrics.accuracy_on(FED),
@@ -95,7 +102,13 @@ METHODS = {
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
-    r"holds larger numbers; expected magnitudes": lambda: fgmp.SecureSum(resolution=1e-24).encoded(Y),
+    r"^always is 'x'; expected an atom or several, each an integer of at least 0$": lambda: fgmp.PerAtom("x"),
+    r"^always is -1; expected an integer of at least 0$": lambda: fgmp.PerAtom([-1]),
+    r"^always is 4; expected an integer from 0 to 3 \(the last atom\)$": lambda: fgmp.PerAtom(4).check(1, (4, 2)),
+    r"^sparsity is 5; .* from 1 to 4 \(the number of atoms\)$": lambda: fgmp.PerAtom().check(5, (4, 2)),
+    r"^sparsity is 9; .* from 1 to 8 \(the number of coefficients\)$": lambda: Overall().check(9, (4, 2)),
+    r"^identify is 1; .* CountSketch\(rows, columns\) or Larg.*count\)$": lambda: fgmp.SharedSupportGradMP(1, 1),
+    r"^columns is 1; expected an integer of at least 2$": lambda: fgmp.CountSketch(1, 1),
     r"probability is 2; expected a finite number at least 0 and at most 1": lambda: fgmp.DropOut(probability=2),
 }
 
@@ -134,8 +147,17 @@ RUNS = {
     r"metrics\['m'\] returned .*; expected a number": lambda: run(history=fgmp.History(metrics={"m": lambda x: X})),
     r"result is .*; expected": lambda: fgmp.polish(FED, FED),
     r"result has an empty support": lambda: fgmp.polish(run(rounds=0), FED),
-    r"held_out names 7; expected keys of the clients, such as 0": lambda: fgmp.tune(
-        fgmp.FedAvg, {"learning_rate": [0.1]}, FED, 1, held_out=[1, 7]
+    r"result is of a run with noise": lambda: fgmp.polish(run(reduce=NOISE), FED),
+    r"objective_on is 1; expected None in a run with noise": lambda: run(
+        reduce=NOISE, history=fgmp.History(objective_on=1)
+    ),
+    r"clip has 3 values; expected one": lambda: run(reduce=fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
+    r"delta is 0.5; expected at most 0.3333": lambda: run(reduce=fgmp.GaussianNoise(1.0, 1.0, 0.5)),
+    r"threshold is 7; expected an integer from 2 to 3": lambda: run(reduce=fgmp.SecureSum(threshold=7)),
+    r"cohort_size is 1; expected an integer of at least 2": lambda: run(cohort_size=1, reduce=fgmp.SecureSum()),
+    r"holds larger numbers; expected magnitudes of": lambda: run(reduce=fgmp.SecureSum(resolution=1e-24)),
+    r"reduce is Median.*, and the answers of exchange 1 are no models near one": lambda: run(
+        fgmp.SharedSupportGradMP(2), reduce=fgmp.Median()
     ),
 }
 

@@ -9,15 +9,6 @@ import fgmp
 from fgmp.models import SparseModel
 
 
-def test_the_textbook_pursuit_is_the_library_s():
-    client = fgmp.make_sparse_regression(3, 60, 200, 5, rng=0).clients[1]
-    start = SparseModel(np.arange(5), np.full(5, 0.1), (200,))
-    ours = fgmp.FedGradMP(5, local_iterations=3, batch_size=20).at_client(client, start, np.random.default_rng(3))
-    A, batches = np.ascontiguousarray(client.features), client.minibatches(np.random.default_rng(3), 20, 3)
-    theirs = textbook.gradient_matching_pursuit(A, client.targets, start.dense(), 5, batches)
-    np.testing.assert_allclose(ours.dense(), theirs, atol=1e-10)
-
-
 def test_the_textbook_rounds_are_simulate_s():
     federation = fgmp.make_sparse_regression(4, 40, 60, 3, rng=0)
     data = [(np.ascontiguousarray(c.features), c.targets) for c in federation.clients]

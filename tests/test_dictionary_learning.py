@@ -95,3 +95,18 @@ def test_images_of_integers_are_frames_and_read_only():
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
     for same in (frames, np.asfortranarray(frames.astype(np.float32)), frames.tolist()):
         np.testing.assert_array_equal(ksvd(same, 8, 2, rng=0).atoms, expected)
+
+
+@settings(max_examples=15)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    n_atoms=st.integers(2, 8),
+    sparsity=st.integers(1, 2),
+    unit=st.sampled_from([1e-9, 1e-3, 37.0, 1e8]),
+)
+def test_it_does_not_depend_on_units(seed, n_atoms, sparsity, unit):
+    rng = np.random.default_rng(seed)
+    frames = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal((20, 12))
+    fit, other = (fit_ksvd(scale * frames, n_atoms, sparsity, iterations=5, rng=0) for scale in (1, unit))
+    np.testing.assert_allclose(other.dictionary.atoms, fit.dictionary.atoms, atol=1e-6)
+    np.testing.assert_allclose(other.errors, fit.errors, atol=1e-9)

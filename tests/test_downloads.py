@@ -4,8 +4,6 @@ import functools
 import gzip
 import hashlib
 import io
-import subprocess
-import sys
 import tarfile
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -97,11 +95,3 @@ def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, 
     (server / ARCHIVE).unlink()
     failed = CliRunner().invoke(main, ["data", "fetch", "femnist"])
     assert failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
-
-
-def test_importing_everything_imports_no_heavy_package():
-    modules = "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets.digits, fgmp.datasets.writers"
-    heavy = "{'h5py', 'matplotlib', 'pooch', 'requests', 'sklearn'}"
-    code = f"import sys, {modules}; sys.exit(', '.join({heavy} & set(sys.modules)) or 0)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr

@@ -1,8 +1,6 @@
 """The estimators keep scikit-learn's contract, and end where its pooled linear models end on the same features."""
 
 import numpy as np
-import pandas as pd
-import polars as pl
 import pytest
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -181,13 +179,6 @@ def test_groups_are_predicted_with_their_own_intercepts():
     assert np.mean((own - y) ** 2) < 0.1 * np.mean((model.predict(X) - y) ** 2)
     with pytest.warns(fgmp.AdviceWarning, match=r"groups \[99\] took no part"):
         np.testing.assert_array_equal(model.predict(X[:1], groups=[99]), model.predict(X[:1]))
-
-
-@pytest.mark.parametrize("make", ESTIMATORS)
-def test_columns_of_a_table_keep_their_names(make):
-    X, y, groups = DATA[make]()
-    table = pd.DataFrame(X, columns=[f"c{j}" for j in range(12)])
-    assert make(3).fit(pl.DataFrame(dict(table)), y, groups).feature_names_in_.tolist() == list(table)
 
 
 def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):

@@ -1,32 +1,20 @@
-"""Federations: predictions, what federations are made of, and what rounds allocate.
+"""Federations: what they are made of, and what rounds allocate.
 
-The objective is recounted by the matrix, gradients are in test_rivals and test_losses, the pooled client in
-test_shared_support and test_sparse_features.
+Objectives and predictions are recounted by the matrix, gradients are in test_rivals and test_losses, the pooled client
+in test_shared_support and test_sparse_features.
 """
 
 import tracemalloc
 
 import numpy as np
 import pytest
-from scipy.sparse.linalg import LinearOperator, aslinearoperator
+from scipy.sparse.linalg import LinearOperator
 
 import fgmp
 from fgmp.federation import Federation
-from fgmp.models import SparseModel
 from fgmp.rounds import Mean, Step, Streams, iterate
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-
-
-@pytest.mark.parametrize("n_nonzeros", [0, 1, 30, 60, 300])
-def test_predictions_are_the_product_however_few_entries_are_not_zero(n_nonzeros):
-    rng = np.random.default_rng(n_nonzeros)
-    A, x = rng.standard_normal((40, 300)), np.zeros(300)
-    x[rng.permutation(300)[:n_nonzeros]] = rng.standard_normal(n_nonzeros)
-    for features in (A, aslinearoperator(A)):
-        client = fgmp.Federation.from_arrays([features], [np.zeros(40)]).clients[0]
-        for model in (x, SparseModel.of(x)):
-            np.testing.assert_allclose(client.predictions(model), A @ x, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])

@@ -1,22 +1,16 @@
-"""FedGradMP beside the laws: clients alike, Algorithm 1 on signals, and exact recovery."""
+"""FedGradMP beside the laws: Algorithm 1 on signals, and exact recovery."""
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_laws_of_estimators import law, seeds
 
 import fgmp
 
 
 def federation(n_clients=4, n_samples=30, n_features=40, sparsity=3, seed=0, **options):
     return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, rng=seed, **options)
-
-
-def test_clients_with_the_same_data_are_one_client():
-    one = federation(n_clients=1, seed=2, noise_variance=0.01)
-    (client,) = one.clients
-    many = fgmp.Federation.from_arrays([client.features] * 3, [client.targets] * 3, weights=[1, 2, 3])
-    method = fgmp.FedGradMP(sparsity=3)
-    expected = fgmp.simulate(method, one, rounds=3).x
-    np.testing.assert_allclose(fgmp.simulate(method, many, rounds=3).x, expected, atol=1e-12)
 
 
 def by_signals(fed, atoms, sparsity, local_iterations, rounds):
@@ -71,3 +65,30 @@ def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
     within_four, within_six = np.array(best).T
     assert np.sum(within_four <= 1e-14) >= 19
     assert np.all(within_six <= 1e-14)
+
+
+def largest(v, count):
+    """The places of the largest magnitudes; of equal ones the first."""
+    return np.sort(np.argsort(-np.abs(v), kind="stable")[:count])
+
+
+def cosamp(A, y, tau, iterations):
+    """Needell and Tropp, 2009."""
+    x = np.zeros(A.shape[1])
+    for _ in range(iterations):
+        merged = np.union1d(largest(A.T @ (y - A @ x), 2 * tau), np.flatnonzero(x))
+        b = np.linalg.lstsq(A[:, merged], y, rcond=None)[0]
+        kept = largest(b, tau)
+        x = np.zeros(A.shape[1])
+        x[merged[kept]] = b[kept]
+    return x
+
+
+@law(30)
+@given(seed=seeds, tau=st.integers(1, 4), n=st.integers(5, 30), steps=st.integers(1, 3), rounds=st.integers(1, 4))
+def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(seed, tau, n, steps, rounds):
+    rng = np.random.default_rng(seed)
+    A = rng.standard_normal((3 * tau + 6, n))
+    y = A[:, :tau].sum(1) + 0.3 * rng.standard_normal(len(A))
+    found = fgmp.simulate(fgmp.FedGradMP(tau, steps), fgmp.Federation.from_arrays([A], [y]), rounds, rng=0).x
+    np.testing.assert_allclose(found, cosamp(A, y, tau, steps * rounds), atol=1e-9)

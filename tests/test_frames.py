@@ -5,8 +5,6 @@ import pytest
 
 import fgmp
 
-PACKAGES = ("pandas", "polars", "pyarrow")
-
 
 def columns():
     rng = np.random.default_rng(0)
@@ -24,7 +22,7 @@ def as_frame(package, data):
     return module.table(data) if package == "pyarrow" else module.DataFrame(data)
 
 
-@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
 def test_each_site_holds_its_rows(package):
     data = columns()
     labels = np.where(data["outcome"] > 0, "ill", "well")
@@ -52,22 +50,3 @@ def test_columns_losses_and_precision_are_those_asked_for():
     assert isinstance(fed.loss, fgmp.LogisticLoss)
     np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
     np.testing.assert_array_equal(fed.clients[2].features[:, 1], data["age"][data["hospital"] == "west"])
-
-
-REFUSED = {
-    "features: 'clinic' is not a column": ({}, {"features": ["age", "clinic"]}),
-    "overlap; expected each column once": ({}, {"features": ["age", "outcome"]}),
-    "column 'age' is Datetime.*; expected numbers": ({"age": np.datetime64("2026-01-01", "us") + np.arange(50)}, {}),
-    "column 'pressure' holds 50 values that are not finite": ({"pressure": np.full(50, np.inf)}, {}),
-    "column 'pressure' has 2 missing values; expected a number": ({"pressure": [None, float("nan"), *np.ones(48)]}, {}),
-    "column 'hospital' has 1 missing values; expected a site": ({"hospital": [None] + ["a"] * 49}, {}),
-}
-
-
-@pytest.mark.parametrize("package", PACKAGES[:2])
-@pytest.mark.parametrize("message", REFUSED)
-def test_what_does_not_fit_is_named(package, message):
-    changes, options = REFUSED[message]
-    frame = as_frame(package, columns() | changes)
-    with pytest.raises(ValueError, match=message):
-        fgmp.Federation.from_frame(frame, **({"site": "hospital", "target": "outcome"} | options))

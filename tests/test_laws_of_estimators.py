@@ -5,15 +5,24 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import assume, given
+from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
-from test_laws import law, seeds
 
 import fgmp
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+seeds = st.integers(0, 2**32 - 1)
+
+
+def law(examples):
+    """A family of so many cases, the same every time; the first that breaks a law is shown as it is."""
+    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
+    how = {"derandomize": True, "deadline": None, "database": None, "phases": [Phase.generate]}
+    return settings(max_examples=examples, suppress_health_check=slow, **how)
+
+
 REGRESSOR, CLASSIFIER = fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier
 CASES = [
     (REGRESSOR, 0, {"method": "fedgradmp"}),

@@ -279,14 +279,3 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])
     with pytest.raises(ValueError, match="is of another run: .*reduce.multiplier is"):
         run(4, path)
-
-
-def test_what_noise_cannot_protect_is_refused():
-    with pytest.raises(ValueError, match="clip has 3 values; expected one, or one for each of the 2 exchanges"):
-        noisy(METHOD, FED, 1, fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0)))
-    with pytest.raises(ValueError, match="delta is 0.5; expected at most 0.025, 1 / N for 40 clients"):
-        noisy(METHOD, FED, 1, fgmp.GaussianNoise(1.0, 1.0, 0.5))
-    with pytest.raises(ValueError, match="objective_on is 1; expected None in a run with noise"):
-        noisy(METHOD, FED, 1, NOISE, history=fgmp.History(objective_on=1))
-    with pytest.raises(ValueError, match="result is of a run with noise"):
-        fgmp.polish(noisy(METHOD, FED, 1, NOISE), FED)

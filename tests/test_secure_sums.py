@@ -92,15 +92,3 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
     with pytest.raises(ValueError, match="a secure sum has 4 of 6 clients left; expected at least 5, the threshold"):
         fgmp.simulate(SKETCH, faulty, 3, rng=0, reduce=fgmp.SecureSum(threshold=5))
-
-
-def test_what_cannot_be_summed_is_named():
-    for more, secure, words in (
-        ((), fgmp.SecureSum(threshold=7), "threshold is 7; expected an integer from 2 to 6"),
-        ((1,), fgmp.SecureSum(), "cohort_size is 1; expected an integer of at least 2"),
-        ((), fgmp.SecureSum(resolution=1e-20), "an answer holds larger numbers; expected magnitudes of at most 0.0461"),
-    ):
-        with pytest.raises(ValueError, match=words):
-            fgmp.simulate(SKETCH, FED, 1, *more, reduce=secure)
-    with pytest.raises(ValueError, match="a secure sum has 2 of 5 clients left; expected at least 3, the threshold"):
-        masked_sum(list(np.zeros((5, 4), np.uint64)), 3, {0: "split", 1: "masked", 4: "opened"})

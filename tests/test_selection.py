@@ -57,6 +57,10 @@ def test_what_is_not_a_number_stays():
     assert not any(np.isfinite(kind().hard(v, 1)).all() for kind in KINDS.values())
 
 
+def test_what_always_stays_is_kept_in_order_once():
+    assert fgmp.PerAtom(3).always == (3,) and fgmp.PerAtom([3, 1, 3]).always == (1, 3)
+
+
 @settings(deadline=None)
 @given(st.sampled_from(list(KINDS)), entries, st.floats(0, 3), always)
 def test_soft_thresholds_are_proximal_steps(kind, values, threshold, spared):

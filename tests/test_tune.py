@@ -1,7 +1,6 @@
 """The grid search: same budget, honest divergence, and the candidate that a plain loop would choose."""
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import fgmp
@@ -63,30 +62,9 @@ def test_all_candidates_have_the_same_seed(feds):
         np.testing.assert_array_equal(*[trial.histories[0]["relative_error"] for trial in tuning.trials])
 
 
-def test_clients_held_out_judge_and_take_no_part(feds):
-    fed = feds[0]
-    tuning = fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, fed, 4, held_out=[3, 1])
-    assert tuning.column == "held_out" and tuning.held_out == ((1, 3),)
-    train = fed.part([0, 2])
-    for trial in tuning.trials:
+def test_clients_that_take_no_part_judge_as_a_metric(feds):
+    train, unseen = feds[0].part([0, 2]), feds[0].part([1, 3])
+    options = dict(column="unseen", history=fgmp.History(metrics={"unseen": unseen.objective}))
+    for trial in fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, train, 4, **options).trials:
         result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)
-        np.testing.assert_array_equal(trial.histories[0]["objective"], result.history["objective"])
-        parts = [np.mean((c.features @ result.x - c.targets) ** 2) / 2 for c in (fed.clients[1], fed.clients[3])]
-        assert trial.score == pytest.approx(np.average(parts, weights=fed.weights[[1, 3]]), rel=1e-12)
-    assert fgmp.tune(make, {"learning_rate": [0.05]}, fed, 2, held_out=(0,), column="objective").held_out == ((0,),)
-
-
-def test_sites_held_out_are_named():
-    frame = pd.DataFrame(np.random.default_rng(0).standard_normal((30, 4)), columns=list("abcy"))
-    fed = fgmp.Federation.from_frame(frame.assign(town=["Ulm", "Bonn"] * 15), site="town", target="y")
-    tuning = fgmp.tune(make, {"learning_rate": [0.1]}, fed, 0, held_out=["Ulm"])
-    assert fed.site_names == ("Bonn", "Ulm") and tuning.held_out == ((1,),)
-
-
-@pytest.mark.parametrize(("held_out", "count"), [(1, 1), (3, 3), (0.5, 2), (0.01, 1), (0.99, 3), (np.int64(2), 2)])
-def test_so_many_clients_or_a_share_are_drawn_with_the_seed(feds, held_out, count):
-    grid = {"learning_rate": [0.05]}
-    first, again = (fgmp.tune(make, grid, feds, 1, held_out=held_out, rng=3).held_out for _ in range(2))
-    assert first == again and [len(keys) for keys in first] == [count] * 3
-    drawn = {fgmp.tune(make, grid, feds[0], 0, held_out=held_out, rng=seed).held_out for seed in range(12)}
-    assert len(drawn) > 1
+        assert trial.score == pytest.approx(unseen.objective(result.x), rel=1e-12)

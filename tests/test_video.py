@@ -56,14 +56,6 @@ def test_a_file_is_read_in_grey_and_resized_on_request(tmp_path):
     assert load_video(path, height=30, width=90, n_frames=1).shape == (1, 30, 90)
 
 
-def test_colour_is_read_as_luma(tmp_path):
-    colours = np.zeros((1, 16, 48, 3), np.uint8)
-    colours[:, :, :16], colours[:, :, 16:32], colours[:, :, 32:] = (255, 0, 0), (0, 255, 0), (255, 255, 255)
-    read = load_video(written(tmp_path / "colours.mkv", colours, "rgb24", "yuv420p"))
-    assert read.shape == (1, 16, 48)
-    np.testing.assert_allclose(read[0, 8, [8, 24, 40]], [0.299, 0.587, 1], atol=0.02)
-
-
 def test_what_is_not_a_video_is_refused(tmp_path):
     pytest.importorskip("av")
     path = tmp_path / "clip.avi"

@@ -9,7 +9,7 @@ May import: the ground floor. Nothing else imports it.
 from .constants import ClientConstants, TheoremParameters
 from .enumeration import sparse_minimiser
 from .lemmas import beta_1, beta_2, beta_2_unbounded_variance
-from .measured import gaussian_width, gaussian_width_bound, heterogeneity, measure_constants, minibatch_variance
+from .measured import gaussian_width, heterogeneity, measure_constants, minibatch_variance
 from .spectra import (
     RestrictedConstants,
     inner_restricted_constants,
@@ -36,7 +36,6 @@ __all__ = [
     "beta_2",
     "beta_2_unbounded_variance",
     "gaussian_width",
-    "gaussian_width_bound",
     "heterogeneity",
     "inner_restricted_constants",
     "measure_constants",

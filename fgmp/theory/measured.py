@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import combinations
-from math import comb, log, sqrt
+from math import comb, sqrt
 from typing import Any
 
 import numpy as np
@@ -150,18 +150,6 @@ def gaussian_width(n_features: int, sparsity: int, *, rng: Seed = 0) -> tuple[fl
     squares = np.random.default_rng(check_seed("rng", rng)).standard_normal((2000, n_features)) ** 2
     widths = np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
     return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(len(widths)))
-
-
-def gaussian_width_bound(n_features: int, sparsity: int) -> float:
-    """An upper bound of `gaussian_width`: sqrt(tau) + sqrt(2 log binomial(n, tau)).
-
-    Each support contributes a norm of mean at most sqrt(tau) that deviates like a standard normal variable; the
-    maximum over all supports adds the second term, which is at most sqrt(2 tau log(e n / tau)).
-    """
-    n_features = check_integer("n_features", n_features)
-    sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
-    # math.log, because the binomial may be an integer that no float holds.
-    return sqrt(sparsity) + sqrt(2 * log(comb(n_features, sparsity)))
 
 
 def dense(client: Client) -> Client:
