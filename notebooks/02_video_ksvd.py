@@ -109,14 +109,14 @@ _ = images(pictures, [f"atom {k}" for k in used], columns=2, width=3)
 #
 # ## The floor
 #
-# The frame to recover is not among the training frames, and no combination of five atoms that we know equals it. No
-# method can do better than the best one. `approx_tau` searches for it and tells how good greedy selection is: $\eta$ is
-# the distance of the greedy choice divided by the smallest distance that is known.
+# The frame to recover is not among the training frames, and no combination of five atoms equals it. No method can do
+# better than the best one. `approx_tau` tries all two million supports for it, and tells how good greedy selection is:
+# $\eta$ is the distance of the greedy choice divided by the smallest one.
 
 # %%
 best = approx_tau(fit.dictionary, frame.ravel(), sparsity)
 size = np.linalg.norm(frame)
-print(f"the best {sparsity} atoms known miss {100 * best.best_error / size:.3g} % of the frame")
+print(f"the best {sparsity} atoms miss {100 * best.best_error / size:.3g} % of the frame")
 print(f"greedy selection comes within a factor eta = {best.eta:.3g} of that")
 
 # %% [markdown]
@@ -204,7 +204,7 @@ right.set_xticks(counts, counts)
 for ax, x, values in ((left, range(rounds + 1), runs[:, -1]), (right, counts, runs[:, :, -1])):
     curve(ax, x, values, "FedGradMP", **METHODS["FedGradMP"])
     floor(ax, trivial / np.median(lowest), "mean training frame", linestyle=":")
-    floor(ax, 1.0, f"best {sparsity} atoms known")
+    floor(ax, 1.0, f"best {sparsity} atoms")
     ax.minorticks_off()
 name_lines(right)
 
@@ -252,7 +252,7 @@ claim("fig2-satisfactory",
 #   one another, and the atoms stay that way. Starting from the mean and what frames add to it gives atoms that a few
 #   measurements can tell apart.
 # - **$\eta$.** For atoms that are not orthonormal, $\mathrm{approx}_\tau$ is greedy here, and the notebook prints how
-#   far from the best known choice it is.
+#   far from the best choice it is.
 #
 # ## The answer
 #

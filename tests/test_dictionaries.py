@@ -52,7 +52,7 @@ def test_eta_is_measured_against_brute_force(kind, sparsity):
             np.linalg.norm(w - atoms[:, s] @ np.linalg.lstsq(atoms[:, s], w, rcond=None)[0])
             for s in map(list, combinations(range(atoms.shape[1]), sparsity))
         ]
-        assert found.exact and found.best_error == pytest.approx(min(errors))
+        assert found.best_error == pytest.approx(min(errors))
         assert found.eta == pytest.approx(found.error / min(errors)) and found.eta >= 1
         assert found.eta == 1 or kind in ("omp", "thresholding")
         np.testing.assert_array_equal(found.support, small.support)
@@ -65,18 +65,6 @@ def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
         found = approx_tau(dictionary, dictionary.atoms[:, atoms] @ rng.standard_normal(3), 3)
         assert found.eta == 1 if set(found.support) == set(atoms) else found.eta > 1
     assert approx_tau(dictionary, np.zeros(10), 2).error == 0
-
-
-def test_best_known_approximation_is_rarely_beaten_by_brute_force(monkeypatch):
-    rng = np.random.default_rng(3)
-    D = fgmp.Dictionary(rng.standard_normal((10, 15)))
-    signals = rng.standard_normal((20, 10))
-    exact = [approx_tau(D, w, 4).best_error for w in signals]
-    monkeypatch.setattr("fgmp.approximation._EXHAUSTIVE", 0)
-    known = [approx_tau(D, w, 4) for w in signals]
-    assert not any(k.exact for k in known)
-    ratios = np.array([k.best_error for k in known]) / exact
-    assert ratios.min() >= 1 - 1e-9 and np.median(ratios) < 1 + 1e-9 and ratios.mean() < 1.02
 
 
 def test_atoms_in_other_units_are_chosen_alike():
