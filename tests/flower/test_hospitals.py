@@ -73,7 +73,7 @@ class Machine:
     def trained(self):
         """The model that a run has written."""
         written = self.folder / "model.joblib"
-        self.wait_for(written.exists, 600)
+        self.wait_for(written.exists, 1800)  # each message starts a process, which waits for a core
         self.wait_for(lambda: "worst_" in self.log([*self.started][-1]))  # printed once it is written
         return joblib.load(written)
 
