@@ -112,6 +112,11 @@ METHODS = {
     r"^sparsity is 5; .* from 1 to 4 \(the number of atoms\)$": lambda: fgmp.PerAtom().check(5, (4, 2)),
     r"^sparsity is 9; .* from 1 to 8 \(the number of coefficients\)$": lambda: Overall().check(9, (4, 2)),
     r"^identify is 1; .* CountSketch\(rows, columns\) or Larg.*count\)$": lambda: fgmp.SharedSupportGradMP(1, 1),
+    r"^solver is 1; expected a solver on a shared support: NewtonOnSupport\(\) or LocalSteps\(a client's solver\)$": (
+        lambda: fgmp.SharedSupportGradMP(1, solver=1)
+    ),
+    r"^steps is 200000; expected an integer from 1 to 100000$": lambda: fgmp.NewtonOnSupport(200_000),
+    r"^ridge is -1; expected a finite number at least 0$": lambda: fgmp.NewtonOnSupport(2, -1),
     r"^columns is 1; expected an integer of at least 2$": lambda: fgmp.CountSketch(1, 1),
     r"probability is 2; expected a finite number at least 0 and at most 1": lambda: fgmp.DropOut(probability=2),
 }
