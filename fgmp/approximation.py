@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from itertools import combinations, islice
-from math import comb
+from math import comb, hypot
 from typing import NamedTuple
 
 import numpy as np
@@ -58,31 +57,20 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     Examples
     --------
     >>> import fgmp
+    >>> from fgmp.approximation import approx_tau
     >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
-    >>> found = fgmp.approximation.approx_tau(dictionary, [5.0, 1.0, 0.0], sparsity=1)
+    >>> found = approx_tau(dictionary, [5.0, 1.0, 0.0], sparsity=1)
     >>> found.support.tolist(), round(found.error, 6), round(found.eta, 6)
     ([0], 1.0, 1.0)
     """
     dictionary = check_dictionary(dictionary)
-    given = check_array("signal", signal, ndim=1)
-    if isinstance(dictionary, Dictionary) and len(dictionary.atoms) != len(given):
-        raise ValueError(
-            f"signal has {len(given)} entries; expected {len(dictionary.atoms)}, as dictionary has features"
-        )
-    n_atoms = dictionary.n_atoms(len(given))
+    w = check_array("signal", signal, ndim=1)
+    n_atoms = dictionary.n_atoms(len(w))
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
     if not dictionary.orthonormal and comb(n_atoms, sparsity) > _MOST:
         raise ValueError(
             f"sparsity is {sparsity}, which has {comb(n_atoms, sparsity)} supports; expected at most {_MOST}"
         )
-    unit = float(np.abs(given).max(initial=0)) or 1.0
-    unit = 2.0 ** min(max(math.frexp(unit)[1], -1021), 1023)  # an exact scale, at which no square leaves the range
-    found = _in_units(dictionary, given / given.dtype.type(unit), sparsity)
-    return found._replace(error=unit * found.error, best_error=unit * found.best_error)
-
-
-def _in_units(dictionary: StandardBasis, w: Array, sparsity: int) -> Approximation:
-    """`approx_tau` of a signal whose largest entry is about 1."""
     if not isinstance(dictionary, Dictionary):
         support = dictionary.approximate(w, sparsity)
         error = float(np.linalg.norm(np.delete(w, support)))
@@ -94,7 +82,7 @@ def _in_units(dictionary: StandardBasis, w: Array, sparsity: int) -> Approximati
 
     def distance(places: Support) -> float:
         columns = atoms[:, places]
-        return math.hypot(np.linalg.norm(inside - columns @ np.linalg.lstsq(columns, inside, rcond=None)[0]), beyond)
+        return hypot(np.linalg.norm(inside - columns @ np.linalg.lstsq(columns, inside, rcond=None)[0]), beyond)
 
     error = distance(support)
     # In orthonormal atoms, and of single ones, the largest inner products are the best.

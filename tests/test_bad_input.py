@@ -30,7 +30,7 @@ LABELLED = fgmp.Federation.from_arrays(AS, [NAMES] * 3, loss="logistic")
 TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
 METHOD = fgmp.FedGradMP(2)
 CLASSIFIER = fgmp.FedGradMPClassifier
-NOISE = fgmp.GaussianNoise(1.0, 1.0, 0.1)
+NOISE, WIDE = fgmp.GaussianNoise(1.0, 1.0, 0.1), fgmp.gaussian_dictionary(5, 99, rng=0)
 
 
 def changed(array, place, value):
@@ -102,9 +102,7 @@ METHODS = {
     r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
-    r"sparsity is 9, which has 1731030945644 supports; expected at most 5000000": lambda: approx_tau(
-        fgmp.gaussian_dictionary(5, 99, rng=0), X[0], 9
-    ),
+    r"sparsity is 9, which has 1731030945644 supports; expected at most 5000000": lambda: approx_tau(WIDE, X[0], 9),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
     r"^always is 'x'; expected an atom or several, each an integer of at least 0$": lambda: fgmp.PerAtom("x"),
     r"^always is -1; expected an integer of at least 0$": lambda: fgmp.PerAtom([-1]),
