@@ -84,6 +84,7 @@ def cosamp(A, y, tau, iterations):
     return x
 
 
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @law(30)
 @given(seed=seeds, tau=st.integers(1, 4), n=st.integers(5, 30), steps=st.integers(1, 3), rounds=st.integers(1, 4))
 def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(seed, tau, n, steps, rounds):
