@@ -126,9 +126,7 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     machine.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
     machine.start("superlink", block("flower-superlink").strip())
     machine.wait_for(lambda: is_open(8443))
-    began = time.monotonic()
     machine.run(block("supernode register"))
-    deadline = min(max(20.0, 2 * (time.monotonic() - began)), 60.0)  # of three commands: what this machine takes now
 
     lines = dict(zip(("north", "coast", "valley"), block("flower-supernode").strip().splitlines(), strict=True))
     for name, line in lines.items():
@@ -136,7 +134,7 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     stranger = lines["north"].replace("keys/north", "keys/stranger")
     refused = machine.start("stranger", stranger.replace("--port 9101", "--port 9104"))
 
-    line = block("flwr run").strip().replace('--run-config "', f'--run-config "deadline={deadline} ')
+    line = block("flwr run").strip().replace('--run-config "', '--run-config "deadline=120.0 ')  # of a busy machine
     machine.start("run", line)
     machine.wait_for(lambda: "all rows, round 1: loss" in machine.log("run"))
     os.kill(machine.started["valley"].pid, signal.SIGKILL)
