@@ -85,9 +85,8 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
         return hypot(np.linalg.norm(inside - columns @ np.linalg.lstsq(columns, inside, rcond=None)[0]), beyond)
 
     error = distance(support)
-    # In orthonormal atoms, and of single ones, the largest inner products are the best.
-    several = sparsity > 1 and not dictionary.orthonormal
-    best = min([error, *(distance(those) for those in _promising(atoms, inside, sparsity) if several)])
+    greedy = dictionary.orthonormal or sparsity == 1  # the largest inner products are the best
+    best = error if greedy else min(error, *map(distance, _promising(atoms, inside, sparsity)))
     rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
     return Approximation(support, error, best, error / best if error > rounding else 1.0)
 
