@@ -109,7 +109,8 @@ def tune(
     column : str, optional
         The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
         know the truth, and ``"objective"`` where they do not. Clients that take no part judge as a metric: train on
-        ``federation.part(some)``, with ``history=History(metrics={"unseen": federation.part(others).objective})``.
+        ``federation.part(some)``, with ``history=History(metrics={"unseen": federation.part(others).objective})`` and
+        ``column="unseen"``.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
     **options
