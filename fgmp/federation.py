@@ -11,25 +11,13 @@ from typing import Any
 import joblib
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import (
-    as_array,
-    check_array,
-    check_integer,
-    check_kind,
-    check_sequence,
-    check_shape,
-    check_sparse,
-    precision_of,
-)
-from .frames import rows_by_site
-from .labels import Labels, coded_for
-from .losses import Loss, SquaredLoss, loss_named
+from .checks import as_array, check_array, check_integer, check_kind, check_shape, precision_of
+from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, dense
-from .shapes import Shape, scaled
-from .sparse_features import SparseFeatures, stacked
+from .sparse_features import SparseFeatures
+from .tables import Labels, checked, joined, rows_by_site
 
 _MOST = 2**31 - 1
 
@@ -56,12 +44,6 @@ class Client:
 
     def __repr__(self) -> str:
         return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """float32 or float64: of the models and the features."""
-        found: np.dtype[Any] = np.dtype(self.features.dtype)
-        return found
 
     @property
     def n_samples(self) -> int:
@@ -110,6 +92,36 @@ class Client:
         """f_i(x)."""
         total = self.loss.values(self.predictions(x), self.targets).sum()
         return float(total * self.loss.row_weight(self.n_samples))
+
+
+@dataclass(frozen=True, eq=False)
+class Shape:
+    """What a server may know of clients without their data; a method checks its parameters against it.
+
+    Attributes
+    ----------
+    n_features : int
+        In the coordinates of the method: n, or the number of atoms.
+    loss : Loss
+    rows, keys : sequence of int
+        |D_i|, and who the clients are.
+    weights : ndarray, shape (n_clients,)
+        The p_i, which sum to one.
+    dtype : dtype, default float64
+        Of the models.
+    """
+
+    n_features: int
+    loss: Loss
+    rows: Sequence[int]
+    keys: Sequence[int]
+    weights: Array
+    dtype: np.dtype[Any] = np.dtype(np.float64)
+
+    @property
+    def model_shape(self) -> tuple[int, ...]:
+        """Shape of a model."""
+        return self.loss.model_shape(self.n_features)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -188,10 +200,6 @@ class Federation:
             For the logistic loss: the label that becomes -1, and the one that becomes +1. By default the two that
             occur, in increasing order. The federation keeps them, and `label` maps predictions back.
 
-        Returns
-        -------
-        Federation
-
         Raises
         ------
         ValueError
@@ -204,28 +212,10 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
-        if sparse.issparse(As):
-            raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
-        block, As = As, check_sequence("As", As, "a sequence of matrices, one for each client")
-        ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
-        if len(As) != len(ys):
-            raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(As)} matrices of As")
-        if len(As) == 0:
-            raise ValueError("As is empty; expected at least one client")
-        ys, kept = coded_for(loss, ys, labels)
-        targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
-        loss = loss_named(loss, targets)
-        table = _whole(block)
-        matrices = [_features(f"As[{i}]", A) for i, A in enumerate(As)] if table is None else list(table)
-        for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
-            if A.shape[1] != matrices[0].shape[1]:
-                raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]")
-            if len(y) != A.shape[0]:
-                raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
-        targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-        federation = cls._of(matrices, targets, loss, weights, table)
-        true = None if truth is None else check_shape("truth", truth, federation.model_shape)
-        return replace(federation, truth=true, labels=kept)
+        rows = checked(As, ys, loss, labels)
+        made = cls._of(rows.features, rows.targets, rows.loss, weights)
+        true = None if truth is None else check_shape("truth", truth, made.model_shape)
+        return replace(made, truth=true, labels=rows.labels)
 
     @classmethod
     def from_frame(
@@ -249,12 +239,7 @@ class Federation:
         features : sequence of str, optional
             The columns of the matrices A_i, in this order; all others by default. float32 stays float32 where all are.
         loss, weights
-            As in `from_arrays`; the weights in the order of the sorted sites.
-
-        Returns
-        -------
-        Federation
-            With ``feature_names`` and ``site_names``, the sorted values of `site`.
+            As in `from_arrays`; the weights in the order of the sorted sites, which `site_names` has.
 
         Raises
         ------
@@ -269,65 +254,41 @@ class Federation:
 
     @classmethod
     def of(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
-        """The federation of clients of one loss, precision and number of features, by their different keys."""
-        clients = list(clients)
+        """The federation of clients of one loss and number of features, by their keys, none of which is there twice."""
         keys = np.array([client.key for client in clients])
         if not len(keys) or len(np.unique(keys)) < len(keys):
             raise ValueError(f"clients have keys {keys.tolist()}; expected at least one client, and no key twice")
-        order, first = np.argsort(keys), clients[0]
-        p = scaled([client.n_samples for client in clients] if weights is None else weights, len(clients))
-        parts = [clients[i] for i in order]
+        order = np.argsort(keys)
+        parts, first = [clients[i] for i in order], clients[0]
         for client in parts:
             if (client.n_features, client.loss) != (first.n_features, first.loss):
                 raise ValueError(f"client {client.key} is {client!r}; expected features and loss of {first!r}")
-        made = cls._of([c.features for c in parts], [c.targets for c in parts], first.loss, p[order])
+        p = scaled([client.n_samples for client in clients] if weights is None else weights, len(clients))
+        made = cls._of(
+            joined([part.features for part in parts]), [part.targets for part in parts], first.loss, p[order]
+        )
         return replace(made, keys=keys[order], **others)
 
     @classmethod
-    def _of(
-        cls, matrices: list[Any], targets: list[Array], loss: Loss, weights: Any, table: Array | None = None
-    ) -> Federation:
-        """The table of what was checked, in one precision; `table` has all matrices in one piece already."""
-        n_features = matrices[0].shape[1]
-        if (size := math.prod(loss.model_shape(n_features))) > _MOST:
-            raise ValueError(
-                f"As[0] has shape {matrices[0].shape}, for a model of {size} coefficients; expected at most {_MOST}: "
-                "indices travel as 32-bit integers"
-            )
-        precision = np.result_type(*{A.dtype for A in matrices})
-        features: Any
-        if any(isinstance(A, LinearOperator) for A in matrices):
-            for i, A in enumerate(matrices):
-                if A.dtype != precision:
-                    raise ValueError(f"As[{i}] is streamed in {A.dtype}; expected {precision}, as other clients have")
-            features = tuple(matrices)
-        elif any(isinstance(A, SparseFeatures) for A in matrices):
-            features = stacked([A.astype(precision, copy=False) for A in matrices])
-        elif table is not None:
-            features = table.reshape(-1, n_features)
-        elif len(matrices) == 1:
-            features = np.ascontiguousarray(matrices[0])
-        else:
-            features = np.empty((sum(len(A) for A in matrices), n_features), precision)
-            np.concatenate(matrices, out=features)
-        counts = np.array([len(y) for y in targets])
-        y = np.concatenate(targets)
-        offsets = np.concatenate([[0], np.cumsum(counts)])
+    def _of(cls, features: Any, targets: list[Array], loss: Loss, weights: Any) -> Federation:
+        """A table and what stands beside it."""
+        counts, y = np.array([len(own) for own in targets]), np.concatenate(targets)
         p = scaled(counts if weights is None else weights, len(counts))
-        return cls(features, y.astype(precision, copy=False) if y.dtype.kind == "f" else y, offsets, loss, p)
+        made = cls(features, y, np.append(0, np.cumsum(counts)), loss, p)
+        if (size := math.prod(made.model_shape)) > _MOST:
+            found = f"As[0] has {made.n_features} features, for a model of {size} coefficients"
+            raise ValueError(f"{found}; expected at most {_MOST}: indices travel as 32-bit integers")
+        return replace(made, targets=y.astype(made.dtype, copy=False)) if y.dtype.kind == "f" else made
 
     @property
     def n_clients(self) -> int:
         """N."""
         return len(self.weights)
 
-    def __len__(self) -> int:
-        return len(self.weights)
-
     @property
     def n_features(self) -> int:
         """The dimension n of the signals."""
-        return int((self.features[0] if isinstance(self.features, tuple) else self.features).shape[1])
+        return int(self._first.shape[1])
 
     @property
     def model_shape(self) -> tuple[int, ...]:
@@ -337,8 +298,13 @@ class Federation:
     @property
     def dtype(self) -> np.dtype[Any]:
         """float32 or float64, as the data."""
-        found: np.dtype[Any] = np.dtype((self.features[0] if isinstance(self.features, tuple) else self.features).dtype)
+        found: np.dtype[Any] = np.dtype(self._first.dtype)
         return found
+
+    @property
+    def _first(self) -> Any:
+        """The table, or the first client's features where they are streamed."""
+        return self.features[0] if isinstance(self.features, tuple) else self.features
 
     @cached_property
     def rows(self) -> Support:
@@ -347,7 +313,7 @@ class Federation:
 
     @cached_property
     def shape(self) -> Shape:
-        """What a server knows of the federation: all that `start` and `check` of a method need."""
+        """What a server knows of the federation."""
         return Shape(self.n_features, self.loss, self.rows.tolist(), self.keys.tolist(), self.weights, self.dtype)
 
     @cached_property
@@ -363,7 +329,7 @@ class Federation:
 
     def part(self, places: Any) -> Federation:
         """The federation of some of the clients, by their places, with weights that sum to one."""
-        places = np.flatnonzero(places) if np.asarray(places).dtype == bool else np.asarray(places, np.intp)
+        places = np.arange(self.n_clients)[np.asarray(places)]
         return Federation.of([self.client(i) for i in places], self.weights[places], truth=self.truth)
 
     def objective(self, x: Array | SparseModel) -> float:
@@ -390,25 +356,19 @@ class Federation:
         Where a row weighs more or less than it would in one place, the rows of the squared loss are scaled by the
         square root of the ratio; for other losses that is a ValueError.
         """
-        if isinstance(self.features, tuple):
+        features, y, total = self.features, self.targets, len(self.targets)
+        if isinstance(features, tuple):
             raise ValueError("features are streamed, or centred apart; expected them stored, and centred alike")
-        counts, total = self.rows, len(self.targets)
-        each = np.array([self.loss.row_weight(int(count)) for count in counts])
-        scales = np.sqrt(self.weights * each / self.loss.row_weight(total))
-        features, targets = self.features, self.targets
+        scales = np.sqrt(self.weights * self._row_weights / self.loss.row_weight(total))
         if not np.allclose(scales, 1, rtol=1e-12):
             if not isinstance(self.loss, SquaredLoss):
-                raise ValueError(
-                    f"weights are not in proportion to the rows of the clients; expected that for the loss {self.loss}"
-                )
-            by_row = np.repeat(scales, counts).astype(self.dtype)
-            several = isinstance(features, SparseFeatures)
-            features = features.times_rows(by_row) if several else features * by_row[:, None]
-            targets = targets * by_row
-        return replace(
-            self, features=features, targets=targets, offsets=np.array([0, total]), weights=np.ones(1),
-            keys=np.array([0]), site_names=None,
-        )  # fmt: skip
+                found = "weights are not in proportion to the rows of the clients"
+                raise ValueError(f"{found}; expected that for the loss {self.loss}")
+            each = np.repeat(scales, self.rows).astype(self.dtype)
+            thin = isinstance(features, SparseFeatures)
+            features, y = features.times_rows(each) if thin else features * each[:, None], y * each
+        made = Federation(features, y, np.array([0, total]), self.loss, np.ones(1), self.truth, labels=self.labels)
+        return replace(made, feature_names=self.feature_names)
 
     def check_cohort(self, cohort_size: int | None) -> int:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
@@ -434,8 +394,7 @@ class Federation:
         if places is not None and len(places) < self.n_clients:
             return places, np.array([self.clients[i].objective(x) for i in places])
         values = self.loss.values(_predictions(self.features, x), self.targets)
-        sums = np.add.reduceat(values, self.offsets[:-1])
-        return np.arange(self.n_clients), sums * self._row_weights
+        return np.arange(self.n_clients), np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
 
     @cached_property
     def _row_weights(self) -> Array:
@@ -470,6 +429,21 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
     return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
+def scaled(weights: Any, n_clients: int) -> Array:
+    """Weights p_i that sum to one: none negative, and one positive at least, or a ValueError says what is wrong."""
+    found = check_array("weights", weights, ndim=1).astype(np.float64)
+    if len(found) != n_clients:
+        raise ValueError(f"weights has {len(found)} entries; expected one for each of {n_clients} clients")
+    if found.min() < 0:
+        raise ValueError(f"weights[{found.argmin()}] is {found.min():g}; expected no negative weight")
+    with np.errstate(over="ignore"):
+        if not 0 < found.sum() < np.inf:
+            raise ValueError(f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum")
+    total = math.fsum(found)
+    scale: Array = found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
+    return scale
+
+
 def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
     """`Client.minibatches` of `n_rows` rows."""
     if batch_size is None or batch_size >= n_rows:
@@ -481,45 +455,12 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
     """A x; a sparse model touches its own columns only, unless that is no less work."""
     if isinstance(A, tuple):
         return np.concatenate([_predictions(part, x) for part in A])
-    if isinstance(A, LinearOperator):
-        streamed: Array = A @ dense(x)
-        return streamed
-    if isinstance(x, SparseModel):
+    if isinstance(x, SparseModel) and not isinstance(A, LinearOperator):
         few = 4 * len(x.atoms) <= A.shape[1]
         if isinstance(A, SparseFeatures):
             few = A.shape[0] * len(x.atoms) <= A.n_stored
         if few:
             A, x = A.take(x.atoms, axis=1), x.values if len(x.shape) == 1 else x.dense()[x.atoms]
-        else:
-            x = x.dense()
-    if x.ndim == 1 or isinstance(A, SparseFeatures):
-        product: Array = A @ x
-        return product
-    by_output: Array = (x.T @ A.T).T  # one contiguous column for each output
-    return by_output
-
-
-def _whole(block: Any) -> Array | None:
-    """One array of all matrices, checked in one pass, as a table in one piece; None where it is something else."""
-    if type(block) is not np.ndarray or block.ndim != 3 or not block.size or block.dtype.kind not in "fiub":
-        return None
-    with np.errstate(over="ignore", invalid="ignore"):
-        finite = np.isfinite(block.sum())
-    return np.ascontiguousarray(check_array("As", block, ndim=3)) if finite else None
-
-
-def _features(name: str, features: Any) -> Any:
-    """Features as a finite matrix, stored densely or sparsely or streamed, or a ValueError that names them."""
-    if isinstance(features, LinearOperator):
-        A, precision = features, precision_of(name, features.dtype)
-        if A.dtype != precision:
-            features = LinearOperator(A.shape, A.matvec, A.rmatvec, A.matmat, precision, A.rmatmat)
-    elif isinstance(features, SparseFeatures):
-        precision_of(name, features.dtype)
-    elif sparse.issparse(features):
-        features = SparseFeatures(check_sparse(name, features))
-    else:
-        features = check_array(name, features, ndim=2)
-    if 0 in features.shape:
-        raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
-    return features
+    x = dense(x)
+    product: Array = A @ x if x.ndim == 1 or not isinstance(A, np.ndarray) else (x.T @ A.T).T  # contiguous columns
+    return product

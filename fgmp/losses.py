@@ -80,7 +80,7 @@ class SquaredLoss(Loss):
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Any finite real numbers."""
-        return _one_a_row(name, targets)
+        return targets
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """(z - y)^2 / 2."""
@@ -125,7 +125,7 @@ class LogisticLoss(Loss):
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
-        strange = np.flatnonzero(np.abs(_one_a_row(name, targets)) != 1)
+        strange = np.flatnonzero(np.abs(targets) != 1)
         if strange.size:
             raise ValueError(f"{name}[{strange[0]}] is no label; expected labels -1 or +1")
         return targets
@@ -181,7 +181,7 @@ class SoftmaxLoss(Loss):
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Integer labels from 0 to C-1; a client may have some of them only."""
-        whole = np.floor(_one_a_row(name, targets))
+        whole = np.floor(targets)
         strange = np.flatnonzero((whole != targets) | (whole < 0) | (whole >= self.n_classes))
         if strange.size:
             place, largest = strange[0], self.n_classes - 1
@@ -209,7 +209,6 @@ class SoftmaxLoss(Loss):
         return tilted
 
 
-_MOST_CLASSES = 2**20
 LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
 
 
@@ -228,39 +227,10 @@ def check_loss(name: str, loss: Any) -> Any:
     return check_protocol(name, loss, needed, "a loss object, such as fgmp.SquaredLoss()")
 
 
-def _one_a_row(name: str, targets: Array) -> Array:
-    if targets.ndim != 1:
-        raise ValueError(f"{name} has shape {targets.shape}; expected 1 dimension")
-    return targets
-
-
-def loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
-    """The loss object behind a name: ``"squared"``, ``"logistic"`` or ``"softmax"``; an object is returned as it is.
-
-    The number of classes of ``"softmax"`` is one more than the largest label.
-    """
-    known: dict[str, type[Loss]] = {"squared": SquaredLoss, "logistic": LogisticLoss}
-    if not isinstance(loss, str):
-        found: Loss = check_loss("loss", loss)
-        return found
-    if loss == "softmax":
-        largest = max((float(y.max()) for y in targets if y.size), default=0.0)
-        if largest >= _MOST_CLASSES:
-            raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}")
-        return SoftmaxLoss(max(int(largest) + 1, 2))
-    if loss not in known:
-        raise ValueError(f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object")
-    return known[loss]()
-
-
 def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
     """Which rows are on the wrong side, or on the border, given predictions and targets; None where there are none."""
     if isinstance(loss, LogisticLoss):
         return lambda predictions, targets: targets * predictions <= 0
-    return _not_the_only_largest if isinstance(loss, SoftmaxLoss) else None
-
-
-def _not_the_only_largest(predictions: Array, targets: Array) -> Array:
-    own = np.take_along_axis(predictions, targets[:, None], axis=1)
-    several: Array = np.sum(predictions >= own, axis=1) > 1
-    return several
+    if isinstance(loss, SoftmaxLoss):
+        return lambda z, targets: np.sum(z >= np.take_along_axis(z, targets[:, None], axis=1), axis=1) > 1
+    return None

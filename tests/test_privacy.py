@@ -38,7 +38,12 @@ def rehearsed(epsilon, clip, seed=0, **more):
 
 
 def accounted(noise, n_clients, cohort_size, exchanges, rounds):
-    return noise.fitted(Shape(2, fgmp.SquaredLoss(), [1] * n_clients), cohort_size, exchanges, rounds)
+    return noise.fitted(
+        Shape(2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients),
+        cohort_size,
+        exchanges,
+        rounds,
+    )
 
 
 def fitted(noise, multiplier, n_clients, secret=SECRET):

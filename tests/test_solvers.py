@@ -24,7 +24,7 @@ def one_client(features, targets, loss="squared"):
 
 def minimise(client, solver, start=None, seed=0, dictionary=BASIS):
     """What a solver makes of all coefficients of a client, from zero unless told."""
-    start = np.zeros(client.model_shape, client.dtype) if start is None else start
+    start = np.zeros(client.model_shape, client.features.dtype) if start is None else start
     everything = np.arange(start.size)
     model = SparseModel(everything, start.reshape(-1), client.model_shape)
     return minimise_on(everything, client, dictionary, solver, model, np.random.default_rng(seed)).dense()

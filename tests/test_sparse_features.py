@@ -91,7 +91,7 @@ def test_whole_numbers_become_floats_and_canonical_csr_is_not_copied():
     for kind in (bool, float):
         stored = sparse.csr_array(A.astype(kind))
         client = Federation.from_arrays([stored], [[1, 2]]).clients[0]
-        assert client.dtype == np.float64
+        assert client.features.dtype == np.float64
         np.testing.assert_array_equal(client.predictions(np.array([1.0, 2.0, 4.0])), [5, 2])
     assert np.shares_memory(client.features.stored.data, stored.data)
 

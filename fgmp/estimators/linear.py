@@ -20,7 +20,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from ..advice import advise, check_batches, check_rows
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
-from ..frames import check_columns
 from ..layers.privacy import GaussianNoise
 from ..layers.secure_sums import SecureSum
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
@@ -28,6 +27,7 @@ from ..methods.support_solvers import Separated
 from ..models import Array
 from ..rounds import Reducer
 from ..shapes import Shape
+from ..tables import check_columns
 from .fitting import ENOUGH, Fit, Recipe, Sites
 from .resampling import Bootstrap, bootstrapped
 from .sites import Table, groups_of, some_of

@@ -191,7 +191,7 @@ class OverFlower:
         rows = [taken[node]["rows"] for node in self.nodes]
         dtype = np.result_type(*(taken[node]["dtype"] for node in self.nodes))
         weights = np.array(rows if by_rows else [1] * len(rows))
-        self.shape = Shape(usual, self.loss, rows, range(len(rows)), weights, dtype)
+        self.shape = Shape(usual, self.loss, rows, range(len(rows)), weights / weights.sum(), dtype)
         self.weights = self.shape.weights
 
 
