@@ -11,10 +11,17 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 from .checks import check_integer
+from .losses import misclassified
+from .models import Array, SparseModel
 
 _HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# A run has risen where it gave back more than this share of what it had gained, and by more than rounding.
+_SHARE, _ROUNDING = 0.1, 1e-6
 
 
 class AdviceWarning(UserWarning):
@@ -67,3 +74,44 @@ def check_rows(coefficients: int, rows: Sequence[int], most: int | None = None) 
 
 def _of(small: Sequence[int], rows: Sequence[int]) -> str:
     return f"{len(small)} of {len(rows)} clients {'has' if len(small) == 1 else 'have'}"
+
+
+def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
+    """Warn where a run ends above its start or well above its best, or where nothing bounds its coefficients."""
+    if np.isnan(objective).all():  # nobody says it
+        return
+    first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
+    with np.errstate(over="ignore", invalid="ignore"):
+        gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
+        if gave_back:  # after a warm start what is rounding depends on the scale of the problem
+            zero = SparseModel.zero(coefficients.shape, coefficients.dtype)
+            scale = run.reduce.objective(run.channel, zero, run.history.clients(run.channel, run.streams))
+            gave_back = not last - low <= _ROUNDING * (scale or 0.0)
+        if not np.isfinite(last) or gave_back:
+            above = "" if last <= first else f", above the {first:.3g} of the start"
+            advise(
+                f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
+                "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
+                "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
+            )
+        elif len(objective) > 1 and _minimises(run.method) and _separates(run.channel, coefficients):
+            advise(
+                f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
+                "grow with every round; a radius bounds them"
+            )
+
+
+def _minimises(method: Any) -> bool:
+    """Whether neither a radius nor a ridge bounds the coefficients of a method that could have them."""
+    return getattr(method, "radius", 0.0) is None and not getattr(getattr(method, "solver", None), "ridge", 0.0)
+
+
+def _separates(channel: Any, coefficients: Array) -> bool:
+    """Whether a model has every row of every client at hand on the right side; False for losses without sides."""
+    wrong = misclassified(channel.shape.loss)
+    clients = getattr(channel, "clients", ())
+    return (
+        wrong is not None
+        and bool(clients)
+        and not any(wrong(client.predictions(coefficients), client.targets).any() for client in clients)
+    )

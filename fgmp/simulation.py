@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .advice import advise
+from .advice import advise, say_how_it_ended
 from .checks import Seed, check_integer, check_kind, check_protocol, check_seed
-from .federation import Federation, check_cohort
-from .losses import misclassified
-from .models import Array, SparseModel, Support, dense
+from .federation import check_cohort
+from .models import Array, Support, dense
 from .rounds import Channel, Mean, Method, Reducer, State, Step, Streams, iterate
 from .watching import History, Run, watchers_of
 
@@ -193,9 +192,8 @@ def _result(run: Run, interrupted: bool) -> Result:
     on = run.history.clients(run.channel, run.streams)
     if interrupted:
         advise(f"Ctrl-C ended the run after round {run.step.round} of {run.rounds}; the result is what there was")
-    elif "objective" in columns:
-        with np.errstate(over="ignore", invalid="ignore"):
-            _say_how_it_ended(run, columns["objective"], last.coefficients)
+    else:
+        say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
     left_out = run.step.left_out
     return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, on, interrupted)
 
@@ -204,51 +202,6 @@ def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:
     coefficients, x = run.estimate(state)
     whole = np.array(dense(coefficients))
     return Estimate(np.array(x), np.flatnonzero(whole), whole, number, value)
-
-
-# A run has risen where it gave back more than this share of what it had gained, and by more than rounding.
-_SHARE, _ROUNDING = 0.1, 1e-6
-
-
-def _say_how_it_ended(run: Run, objective: Array, coefficients: Array) -> None:
-    """Warn where a run ends above its start or well above its best, or where nothing bounds its coefficients."""
-    if np.isnan(objective).all():  # nobody says it
-        return
-    first, last, low = objective[0], objective[-1], np.nanmin(objective)
-    gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
-    if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-        places = run.history.clients(run.channel, run.streams)
-        scale = run.reduce.objective(run.channel, SparseModel.zero(coefficients.shape, coefficients.dtype), places)
-        gave_back = not last - low <= _ROUNDING * (scale or 0.0)
-    name = type(run.method).__name__
-    if not np.isfinite(last) or gave_back:
-        above = "" if last <= first else f", above the {first:.3g} of the start"
-        advise(
-            f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
-            "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, local_iterations, "
-            "solver=None), a radius, an earlier stop (stop_when_stalled)"
-        )
-        return
-    ridge = getattr(getattr(run.method, "solver", None), "ridge", 0.0)
-    minimises = getattr(run.method, "radius", 0.0) is None and not ridge
-    if (
-        minimises
-        and len(objective) > 1
-        and isinstance(run.channel, Federation)
-        and _separates(run.channel, coefficients)
-    ):
-        advise(
-            f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients grow "
-            "with every round; a radius bounds them"
-        )
-
-
-def _separates(federation: Federation, coefficients: Array) -> bool:
-    """Whether a model has every row of every client on the right side; False for losses without sides."""
-    wrong = misclassified(federation.loss)
-    return wrong is not None and not any(
-        wrong(c.predictions(coefficients), c.targets).any() for c in federation.clients
-    )
 
 
 def whole(result: Result) -> Result:

@@ -9,6 +9,7 @@ import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any
@@ -158,8 +159,8 @@ class Checkpoint:
     """Keeps how far a run is in one file, and goes on from it, to the same bits as if it had never ended.
 
     The file is written whole or not at all: at the start, after the first round, every so many rounds, and however the
-    run ends. It is a pickle (joblib): open only files of your own. That of a run with noise holds the secret of the
-    noise; it is the server's, and written after every round.
+    run ends. It is a pickle: open only files of your own. That of a run with noise holds the secret of the noise; it is
+    the server's, and written after every round.
 
     Parameters
     ----------
@@ -189,36 +190,33 @@ class Checkpoint:
         self.saved, self.failing, self.last = -1, False, time.monotonic()
         if not self.path.exists():
             return
+        name = f"checkpoint {str(self.path)!r}"
         try:
-            theirs, seed, secret, (step, rows, best) = joblib.load(self.path)
-            rows = pickle.loads(rows)
+            theirs, seed, secret, (step, rows, best) = pickle.loads(self.path.read_bytes())
         except Exception as error:  # a pickle that is none may raise anything
             raise ValueError(
-                f"checkpoint {str(self.path)!r} cannot be read ({type(error).__name__}: {error}); expected a file that "
-                "this version wrote, or the path of one that does not exist yet"
+                f"{name} cannot be read ({type(error).__name__}: {error}); expected a file that this version wrote, or "
+                "the path of one that does not exist yet"
             ) from error
         if run.streams.drawn:
             run.streams = Streams(seed)
         mine = identity(run)
-        if other := [name for name in sorted(mine | theirs) if mine.get(name) != theirs.get(name)]:
-            texts = [f"{name} is {mine.get(name, 'absent')}, not {theirs.get(name, 'absent')}" for name in other]
+        if other := [part for part in sorted(mine | theirs) if mine.get(part) != theirs.get(part)]:
+            texts = [f"{part} is {mine.get(part, 'absent')}, not {theirs.get(part, 'absent')}" for part in other]
             raise ValueError(
-                f"checkpoint {str(self.path)!r} is of another run: {'; '.join(texts)}; expected the same run, or the "
-                "path of a file that does not exist yet"
+                f"{name} is of another run: {'; '.join(texts)}; expected the same run, or the path of a file that does "
+                "not exist yet"
             )
         if step.round > run.rounds:
-            raise ValueError(
-                f"rounds is {run.rounds}; expected at least {step.round}, which checkpoint {str(self.path)!r} has"
-            )
+            raise ValueError(f"rounds is {run.rounds}; expected at least {step.round}, which {name} has")
         run.step, run.rows, run.best = step, rows, best
         if secret:
             object.__setattr__(run.reduce, "secret", secret)
-        self.saved = run.step.round
+        self.saved = step.round
 
     def __call__(self, run: Run) -> None:
         """Write, where it is time."""
-        number = run.step.round
-        elapsed = time.monotonic() - self.last >= _PAUSE
+        number, elapsed = run.step.round, time.monotonic() - self.last >= _PAUSE
         due = elapsed if self.every is None else number % self.every == 0
         if due or number <= 1 or run.reduce.secret:  # what a round released with noise is released once
             self.end(run)
@@ -228,9 +226,15 @@ class Checkpoint:
         if run.step.round == self.saved:
             return
         rows = [row for row in run.rows if row["round"] % run.history.every == 0]  # others a longer run has not
+        kept = identity(run), run.streams.seed, run.reduce.secret, (run.step, rows, run.best)
+        partial, mode = Path(f"{self.path}.partial"), 0o600 if run.reduce.secret else 0o666
         try:
-            written = pickle.dumps(rows)  # which joblib would write forty times as slowly
-            self._write((identity(run), run.streams.seed, run.reduce.secret, (run.step, written, run.best)))
+            with open(partial, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+                pickle.dump(kept, file)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(partial, self.path)
+            self.saved, self.failing = run.step.round, False
         except OSError as error:
             if self.saved < 0:
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
@@ -241,20 +245,10 @@ class Checkpoint:
                     f"({error.strerror}); the run goes on, and the one of round {self.saved} is still there"
                 )
             self.failing = True
-        else:
-            self.saved, self.failing = run.step.round, False
-        self.last = time.monotonic()
-
-    def _write(self, kept: Any) -> None:
-        partial, mode = Path(f"{self.path}.partial"), 0o600 if kept[2] else 0o666
-        try:
-            with open(partial, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
-                joblib.dump(kept, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.path)
         finally:
-            partial.unlink(missing_ok=True)
+            with suppress(OSError):
+                partial.unlink(missing_ok=True)
+        self.last = time.monotonic()
 
 
 def identity(run: Run) -> dict[str, str]:

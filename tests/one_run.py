@@ -6,9 +6,11 @@ It says "started" before the first round, and prints warnings and errors to the 
 """
 
 import os
+import pickle
 import resource
 import sys
 import warnings
+from pathlib import Path
 
 import joblib
 
@@ -43,7 +45,7 @@ def bits(result):
 
 def number_in(path):
     """The finished rounds in a checkpoint."""
-    return joblib.load(path)[-1][0].round
+    return pickle.loads(Path(path).read_bytes())[-1][0].round
 
 
 def main(path, rounds, every, event="nothing"):
