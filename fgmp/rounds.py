@@ -34,7 +34,7 @@ class Exchange(NamedTuple):
     Attributes
     ----------
     ask : state -> message
-        What the server sends to each client: an array, a sparse model, a whole number, or a tuple of these.
+        What the server sends to each client.
     answer : (client, message, generator) -> ndarray or SparseModel
         What a client makes of it, from its own rows and random numbers only.
     update : (state, mean) -> state
@@ -42,8 +42,7 @@ class Exchange(NamedTuple):
     form : state -> Form
         What an answer looks like.
     together : callable, optional
-        A compiled twin of `answer` for a whole cohort: (federation, call, message, cohort) -> answers, or None where
-        the printed form is to serve.
+        A compiled twin of `answer`: (federation, call, message, cohort) -> answers, or None where it does not serve.
     """
 
     ask: Callable[[State], Message]
@@ -104,8 +103,7 @@ class Form:
 
     Parameters
     ----------
-    shape : tuple of int
-    dtype : dtype, default float64
+    shape, dtype : tuple of int, and dtype, default float64
     most : int or None
         A sparse model with at most so many entries, as `selection` counts; None is a dense array.
     near : ndarray, SparseModel or None
@@ -123,17 +121,11 @@ class Form:
         """Why the server does without an answer, one of `REASONS`; "" where it is of this form."""
         if x is None or isinstance(x, Missing):
             return "missing" if x is None else x.reason
-        values = x.values if isinstance(x, SparseModel) else x
         sparse = self.most is not None
+        values = x.values if isinstance(x, SparseModel) else x
         if isinstance(x, SparseModel) != sparse or not isinstance(values, np.ndarray) or values.dtype != self.dtype:
             return "malformed"
-        if x.shape != self.shape:
-            return "malformed"
-        if sparse and not (
-            isinstance(x.support, np.ndarray)
-            and x.support.dtype.kind == "i"
-            and x.support.shape == values.shape == (values.size,)
-        ):
+        if x.shape != self.shape or (sparse and not _is_a_support(x.support, values.shape)):
             return "malformed"
         if not np.isfinite(values).all():
             return "not_finite"
@@ -173,6 +165,10 @@ class Form:
         """What answers are near, as a row."""
         row: Array = np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
         return row
+
+
+def _is_a_support(support: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(support, np.ndarray) and support.dtype.kind == "i" and support.shape == shape == (support.size,)
 
 
 class Answers(NamedTuple):
@@ -224,13 +220,8 @@ class Answers(NamedTuple):
 class Streams:
     """Random numbers keyed by (purpose, round, exchange or fault, client): places in one stream of Philox.
 
-    No number depends on who else draws, or in which order.
-
-    Parameters
-    ----------
-    seed : int
-    drawn : bool, default False
-        Whether nobody asked for this seed, so that a checkpoint's may take its place.
+    No number depends on who else draws, or in which order. `drawn` says whether nobody asked for this seed, so that a
+    checkpoint's may take its place.
     """
 
     COHORT, ANSWER, OBJECTIVE, FAULT = range(4)

@@ -123,8 +123,8 @@ def simulate(
     Warns
     -----
     AdviceWarning
-        At most once each in a run: of clients with few rows, of a last model above the start or well above the best, of
-        rows that a model without a radius separates, of a checkpoint that cannot be written, of Ctrl-C.
+        Once each: of clients with few rows, of a last model above the start or well above the best, of rows that a
+        model without a radius separates, of a checkpoint that cannot be written, of Ctrl-C.
 
     Notes
     -----

@@ -62,7 +62,10 @@ def joined(matrices: Sequence[Any]) -> Any:
         return tuple(matrices)
     if SparseFeatures in kinds:
         return stacked([A.astype(precision, copy=False) for A in matrices])
-    return np.concatenate(matrices, dtype=precision) if len(matrices) > 1 else np.ascontiguousarray(matrices[0])
+    if len(matrices) == 1:
+        return np.ascontiguousarray(matrices[0])
+    table = np.empty((sum(map(len, matrices)), matrices[0].shape[1]), precision)  # by rows, however they came
+    return np.concatenate(matrices, out=table)
 
 
 def _in_one_piece(block: Any) -> Array | None:
