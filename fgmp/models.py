@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,33 +61,6 @@ class SparseModel:
     def on(self, support: Support) -> Array:
         """The coefficients on another support, zero where this model has none."""
         return self.dense().reshape(-1)[support]
-
-
-@dataclass(frozen=True, eq=False)
-class SparseModels(Sequence[SparseModel]):
-    """The models of several clients, as a sequence of `SparseModel` whose numbers lie in two arrays.
-
-    Parameters
-    ----------
-    supports : ndarray of int, shape (n_models, k)
-    values : ndarray of float, shape (n_models, k)
-    counts : ndarray of int, shape (n_models,)
-        How many entries of its row each model has.
-    shape : tuple of int
-        Of the dense coefficients of each.
-    """
-
-    supports: Support
-    values: Array
-    counts: Support
-    shape: tuple[int, ...]
-
-    def __len__(self) -> int:
-        return len(self.counts)
-
-    def __getitem__(self, place: Any) -> Any:
-        size = self.counts[place]
-        return SparseModel(self.supports[place, :size], self.values[place, :size], self.shape)
 
 
 def dense(coefficients: Array | SparseModel) -> Array:

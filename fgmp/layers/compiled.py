@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from ..answers import SparseModels
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from ..models import Array, SparseModel, SparseModels, Support
+from ..models import Array, SparseModel, Support
 from ..selection import Overall, PerAtom, PerOutput
 from ..solvers import Exact
 

@@ -1,0 +1,170 @@
+"""What clients answer: the form of an answer, its check and its bytes, and the answers of a cohort as one table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .models import Array, SparseModel, Support, dense
+from .selection import PER_OUTPUT, Selection
+
+
+@dataclass(frozen=True, eq=False)
+class SparseModels(Sequence[SparseModel]):
+    """The models of several clients, as a sequence of `SparseModel` whose numbers lie in two arrays.
+
+    Parameters
+    ----------
+    supports : ndarray of int, shape (n_models, k)
+    values : ndarray of float, shape (n_models, k)
+    counts : ndarray of int, shape (n_models,)
+        How many entries of its row each model has.
+    shape : tuple of int
+        Of the dense coefficients of each.
+    """
+
+    supports: Support
+    values: Array
+    counts: Support
+    shape: tuple[int, ...]
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __getitem__(self, place: Any) -> Any:
+        size = self.counts[place]
+        return SparseModel(self.supports[place, :size], self.values[place, :size], self.shape)
+
+
+class Missing(NamedTuple):
+    """What stands in place of an answer that the server does without: one of `REASONS`."""
+
+    reason: str = "missing"
+
+
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """What an answer looks like, said once: its check, its dense layout, its bytes and the wire follow.
+
+    Parameters
+    ----------
+    shape, dtype : tuple of int, and dtype, default float64
+    most : int or None
+        A sparse model with at most so many entries, as `selection` counts; None is a dense array.
+    near : ndarray, SparseModel or None
+        What everybody knows an answer to be near: the model that was sent. None is nothing but zero.
+    selection : Selection
+    """
+
+    shape: tuple[int, ...]
+    dtype: Any = np.dtype(np.float64)
+    most: int | None = None
+    near: Array | SparseModel | None = None
+    selection: Selection = PER_OUTPUT
+
+    def reason_against(self, x: Any) -> str:
+        """Why the server does without an answer, one of `REASONS`; "" where it is of this form."""
+        if x is None or isinstance(x, Missing):
+            return "missing" if x is None else x.reason
+        sparse = self.most is not None
+        values = x.values if isinstance(x, SparseModel) else x
+        if isinstance(x, SparseModel) != sparse or not isinstance(values, np.ndarray) or values.dtype != self.dtype:
+            return "malformed"
+        if x.shape != self.shape or (sparse and not _is_a_support(x.support, values.shape)):
+            return "malformed"
+        if not np.isfinite(values).all():
+            return "not_finite"
+        if self.most is not None and len(at := x.support):
+            if at[0] < 0 or at[-1] >= prod(self.shape) or (at[1:] <= at[:-1]).any():
+                return "indices"
+            if not self.selection.holds(at, self.shape, self.most):
+                return "too_many"
+        return ""
+
+    def table(self, answers: Sequence[Any], weights: Array) -> Answers:
+        """The answers of this form as one table, a row each; `weights` are the p_i of the whole cohort."""
+        if isinstance(answers, SparseModels):
+            return self._of_arrays(answers, weights)
+        reasons = [self.reason_against(x) for x in answers]
+        here = np.flatnonzero([not reason for reason in reasons])
+        rows, left_out = [answers[int(i)] for i in here], Counter(filter(None, reasons))
+        if self.most is None:
+            values = np.reshape(rows, (len(rows), prod(self.shape))) if rows else np.empty((0, prod(self.shape)))
+            return Answers(self, weights, here, None, values, left_out)
+        owner = np.repeat(np.arange(len(rows)), [len(x.support) for x in rows])
+        support = np.concatenate([np.empty(0, np.intp), *(x.support for x in rows)])
+        values = np.concatenate([np.empty(0, self.dtype), *(x.values for x in rows)])
+        return Answers(self, weights, here, (owner, support), values, left_out)
+
+    def _of_arrays(self, models: SparseModels, weights: Array) -> Answers:
+        """The same of models that lie in two arrays, which a compiled twin has made."""
+        inside = np.arange(models.supports.shape[1]) < models.counts[:, None]
+        fine = np.isfinite(np.where(inside, models.values, 0)).all(axis=1)
+        here, inside = np.flatnonzero(fine), inside[fine]
+        owner = np.repeat(np.arange(len(here)), models.counts[fine])
+        at = owner, models.supports[fine][inside]
+        return Answers(self, weights, here, at, models.values[fine][inside], Counter(not_finite=int((~fine).sum())))
+
+    @property
+    def centre(self) -> Array:
+        """What answers are near, as a row."""
+        row: Array = np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
+        return row
+
+
+def _is_a_support(support: Any, shape: tuple[int, ...]) -> bool:
+    return isinstance(support, np.ndarray) and support.dtype.kind == "i" and support.shape == shape == (support.size,)
+
+
+class Answers(NamedTuple):
+    """What a cohort answered: a row for each client whose answer is taken, and why others are not here.
+
+    `weights` are the p_i of all who were asked, `here` whose rows these are. Of sparse answers, `at` has row and
+    position of each entry in `values`; of dense ones these are the rows.
+    """
+
+    form: Form
+    weights: Array
+    here: Support
+    at: tuple[Support, Support] | None
+    values: Array
+    left_out: Counter[str]
+
+    @property
+    def shares(self) -> Array:
+        """The weights of those who answered, which sum to one."""
+        weights = self.weights[self.here]
+        scaled: Array = weights / weights.sum()
+        return scaled
+
+    def rows(self) -> Array:
+        """The answers as dense rows."""
+        if self.at is None:
+            return self.values
+        rows: Array = np.zeros((len(self.here), prod(self.form.shape)), self.values.dtype)
+        rows[self.at] = self.values
+        return rows
+
+    def mean(self) -> Array:
+        """sum_i p_i x_i over those who answered, in the order of the cohort."""
+        if self.at is None:
+            total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
+            return total
+        owner, support = self.at
+        return np.bincount(support, self.shares[owner] * self.values, minlength=prod(self.form.shape))
+
+    def bytes_up(self) -> int:
+        """What travelled: indices and values, or a dense row where that is shorter."""
+        each = 4 + self.values.itemsize
+        if self.at is not None:
+            return each * len(self.values)
+        whole = self.values.itemsize * self.values.shape[1]
+        return int(np.minimum(each * np.count_nonzero(self.values, axis=1), whole).sum())
