@@ -22,6 +22,7 @@ CONSTANTS = theory.ClientConstants(**ONES, weights=np.array([0.5, 0.5]))
 BOUND = theory.theorem1(CONSTANTS, 2)
 BOUNDED = theory.TheoremParameters(theta=2.0)
 VALID = {
+    "approx_tau": {"dictionary": fgmp.Dictionary(ROWS.T), "signal": np.ones(4), "sparsity": 2},
     "beta_1": {"lower": 1.0, "upper": 1.5},
     "beta_2": {"lower": 1.0, "upper": 1.5, "theta": 2.0, "eta_1": 1.5, "upper_squared": 2.0},
     "beta_2_unbounded_variance": {"lower": 1.0, "upper": 1.5, "upper_squared": 2.0, "theta": 2.0, "eta_1": 1.5},

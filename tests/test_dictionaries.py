@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.approximation import approx_tau
 from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
+from fgmp.theory import approx_tau
 
 
 @given(st.integers(0, 10_000), st.sampled_from([(12, 6, 3), (6, 10, 3), (3, 6, 5)]), st.sampled_from([0, 7]))

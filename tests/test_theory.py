@@ -1,6 +1,5 @@
 """Constants and minimisers against enumeration of supports, minibatches and directions, and on known matrices."""
 
-from dataclasses import astuple
 from itertools import combinations
 from math import comb
 
@@ -42,10 +41,10 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
             outer = theory.outer_restricted_constants(B, tau, **options)
             assert outer.lower <= constants.lower + 1e-12 and outer.upper >= constants.upper - 1e-7
             if tau == 1:  # the diagonal of the Hessian, whose own spectrum is wider
-                np.testing.assert_allclose(astuple(outer), astuple(constants), rtol=1e-7)
+                np.testing.assert_allclose(outer, constants, rtol=1e-7)
     tall = rng.standard_normal((9, 6))
     ends = theory.outer_restricted_constants(tall, 6), theory.restricted_constants(tall, 6)
-    np.testing.assert_allclose(*map(astuple, ends), rtol=1e-7)
+    np.testing.assert_allclose(*ends, rtol=1e-7)
 
 
 def test_the_greedy_search_nearly_reaches_the_constants():
@@ -221,7 +220,7 @@ REFUSED = {
     "3 linearly dependent atoms": lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT),
     r"has the loss LogisticLoss\(": lambda: theory.sparse_minimiser(LABELS, 1),
     "do not have the mean": lambda: theory.measure_constants(squared(averaged=False), np.ones(6), 1, batch_size=2),
-    "sparsity is 3, which has 215820 supports; expected at most": lambda: theory.sparse_minimiser(MANY, 3),
+    "sparsity is 3, which has about 10\\^5.3 supports; expected at most": lambda: theory.sparse_minimiser(MANY, 3),
 }
 
 
