@@ -38,7 +38,6 @@ VALID = {
     },
     "outer_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
     "restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
-    "rip_constant": {"B": ROWS, "sparsity": 2},
     "sparse_minimiser": {"federation": FED, "sparsity": 2},
     "stable_rank": {"B": ROWS},
     "theorem1": {"constants": CONSTANTS, "local_iterations": 2, "parameters": BOUNDED},
@@ -80,7 +79,6 @@ WHOLE = {
     "sparsity is 5; expected an integer from 1 to 4 (the number of columns)": [
         ("restricted_constants", {"sparsity": 5}),
         ("outer_restricted_constants", {"sparsity": 5}),
-        ("rip_constant", {"sparsity": 5}),
     ],
     "batch_size is 7; expected an integer from 1 to 6 (the rows of the smallest client)": [
         ("measure_constants", {"batch_size": 7})

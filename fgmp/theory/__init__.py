@@ -6,7 +6,6 @@ May import: the ground floor. Nothing else imports it.
 """
 
 from .measured import (
-    Approximation,
     RestrictedConstants,
     approx_tau,
     gaussian_width,
@@ -16,7 +15,6 @@ from .measured import (
     minibatch_variance,
     outer_restricted_constants,
     restricted_constants,
-    rip_constant,
     sparse_minimiser,
     stable_rank,
 )
@@ -35,7 +33,6 @@ from .theorems import (
 )
 
 __all__ = [
-    "Approximation",
     "ClientConstants",
     "ConvergenceBound",
     "RestrictedConstants",
@@ -52,7 +49,6 @@ __all__ = [
     "objective_bound",
     "outer_restricted_constants",
     "restricted_constants",
-    "rip_constant",
     "sparse_minimiser",
     "stable_rank",
     "theorem1",

@@ -126,23 +126,12 @@ def outer_restricted_constants(B: ArrayLike, sparsity: int, *, weights: ArrayLik
     return RestrictedConstants(low, min(float((diagonal + radius).max()), float(spectrum[-1])))
 
 
-def rip_constant(B: ArrayLike, sparsity: int) -> float:
-    """The restricted isometry constant delta_tau of B: the smallest with | ||Bz||^2 - ||z||^2 | <= delta ||z||^2.
-
-    Exact, over all tau-sparse z, by enumeration as in `restricted_constants` (without the factor 1/m).
-    """
-    B = _matrix(B)
-    found = restricted_constants(B * np.sqrt(len(B)), sparsity)
-    return max(found.upper - 1, 1 - found.lower)
-
-
 def stable_rank(B: ArrayLike) -> float:
     """sr(B) = ||B||_F^2 / ||B||^2, between 1 and the rank (paper, Section IV-D)."""
-    B = _matrix(B)
-    norm = np.linalg.norm(B, 2)
-    if norm == 0:
+    B = check_array("B", B, ndim=2)
+    if not B.any():
         raise ValueError("B is zero; expected a matrix with a nonzero entry")
-    return float((np.linalg.norm(B) / norm) ** 2)
+    return float((np.linalg.norm(B) / np.linalg.norm(B, 2)) ** 2)
 
 
 def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
@@ -382,7 +371,9 @@ def _problem(
     B: ArrayLike, sparsity: int, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
 ) -> tuple[Array, Array | None, int]:
     """The Hessian in the coordinates of the atoms, and their Gram matrix, None where it is the identity."""
-    inside, gram = _matrix(B), None
+    inside, gram = check_array("B", B, ndim=2), None
+    if 0 in inside.shape:
+        raise ValueError(f"B has shape {inside.shape}; expected at least one row and one column")
     check_kind("dictionary", dictionary, (StandardBasis, type(None)), "a Dictionary, a StandardBasis or None")
     if isinstance(dictionary, Dictionary):
         dictionary.n_atoms(inside.shape[1])  # a ValueError where the atoms are of another dimension
@@ -393,13 +384,6 @@ def _problem(
         raise ValueError(f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B")
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of columns")
     return inside.T @ (inside * w[:, None]) / m, gram, sparsity
-
-
-def _matrix(B: ArrayLike) -> Array:
-    B = check_array("B", B, ndim=2)
-    if 0 in B.shape:
-        raise ValueError(f"B has shape {B.shape}; expected at least one row and one column")
-    return B
 
 
 def _all_supports(n: int, sparsity: int, most: int = MOST_SUPPORTS) -> Iterator[Any]:

@@ -40,19 +40,17 @@ class ClientConstants:
 
     Attributes
     ----------
-    lower : ndarray, shape (N,)
-        rho^-_{4 tau}(i), restricted strong convexity of f_i.
-    upper : ndarray, shape (N,)
-        The mean over minibatches j of rho^+_{4 tau}(i, j), restricted curvature of g_ij.
+    lower, upper : ndarray, shape (N,)
+        rho^-_{4 tau}(i), restricted strong convexity of f_i, and the mean over minibatches j of rho^+_{4 tau}(i, j),
+        restricted curvature of g_ij.
     upper_squared : ndarray, shape (N,)
         The mean over j of L_{2 tau}(i, j)^2, with L the smoothness of the whole gradient (Assumption 2 as printed):
         ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with 2 tau nonzeros. It can be larger than the
         curvature at 4 tau. The theorems need it for eta_1 > 1, where the proof of Lemma 3 bounds a gradient that is
         not projected, and where the variance has no bound. nan where it is not known.
-    gradient : ndarray, shape (N,)
-        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2.
-    whole_gradient : ndarray, shape (N,)
-        ||grad f_i(x*)||^2, at least `gradient`; its weighted mean is zeta*^2. nan where it is not known.
+    gradient, whole_gradient : ndarray, shape (N,)
+        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, which is at least as large; its
+        weighted mean is zeta*^2. nan where it is not known.
     variance : ndarray, shape (N,)
         sigma_i^2, the variance of the minibatch gradients.
     weights : ndarray, shape (N,)
@@ -90,9 +88,7 @@ class ClientConstants:
         count = max(1, *(part.size for part in parts.values()))
         for name, part in parts.items():
             if part.shape not in ((), (count,)):
-                raise ValueError(
-                    f"{name} has shape {part.shape}; expected {(count,)}, one for each client, or a number"
-                )
+                raise ValueError(f"{name} has shape {part.shape}; expected {(count,)}, as clients, or one number")
             parts[name] = np.full(count, part)
         if (parts["lower"] <= 0).any() or (parts["upper"] < parts["lower"] * (1 - 1e-12)).any():
             raise ValueError("lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client")
@@ -133,8 +129,6 @@ class TheoremParameters:
     >>> from fgmp import theory
     >>> theory.TheoremParameters(eta_2=1.5)
     TheoremParameters(theta=inf, eta_1=1.0, eta_2=1.5, eta_3=1.0)
-    >>> theory.TheoremParameters(eta_2=1.5).pruning
-    6.25
     """
 
     theta: float = np.inf
@@ -164,7 +158,7 @@ _EXACT = TheoremParameters()
 def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
     """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
     lower, upper = _floats("lower", lower), _floats("upper", upper)
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(all="ignore"):
         return _quotient(upper, 2 * lower - upper)
 
 
@@ -194,15 +188,15 @@ def beta_2(
         ||grad g_ij(x) - grad g_ij(x*)|| without a projection. Needed only where eta_1 > 1.
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
-    with np.errstate(divide="ignore", over="ignore"):
+    with np.errstate(all="ignore"):
         rise = upper - lower + 1 / _theta(theta) ** 2
-        if s > 0:
-            if upper_squared is None:
-                raise ValueError(
-                    f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
-                )
-            rise = rise + s * (3 * _floats("upper_squared", upper_squared) + 1)
-        return 2 * _quotient(rise, lower)
+    if s > 0:
+        if upper_squared is None:
+            raise ValueError(
+                f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
+            )
+        rise = rise + s * (3 * _floats("upper_squared", upper_squared) + 1)
+    return 2 * _quotient(rise, lower)
 
 
 def beta_2_unbounded_variance(
@@ -214,10 +208,10 @@ def beta_2_unbounded_variance(
     Parameters as `beta_2`.
     """
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
-        added: Array = 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
-        return plain + added
+    bound: Array = plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
+    return bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -437,9 +431,9 @@ def _with_rate(
 def _powers(mu: Array, local_iterations: int) -> tuple[Array, Array]:
     """mu(i)^K, and S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
     exponents = np.arange(check_integer("local_iterations", local_iterations) + 1.0)
-    with np.errstate(over="ignore"):
+    with np.errstate(all="ignore"):
         powers = mu ** exponents[:, None]
-        return powers[-1], powers[:-1].sum(axis=0)
+    return powers[-1], powers[:-1].sum(axis=0)
 
 
 def _slack(eta_1: float) -> float:
@@ -450,14 +444,11 @@ def _slack(eta_1: float) -> float:
 
 def _quotient(numerator: Array, denominator: Array) -> Array:
     """A quotient that is infinite where the denominator is not positive: nothing is promised there."""
-    nothing = np.full(np.broadcast_shapes(np.shape(numerator), np.shape(denominator)), np.inf)
-    with np.errstate(over="ignore"):
-        ratio: Array = np.divide(numerator, denominator, out=nothing, where=denominator > 0)
-    return ratio
+    with np.errstate(all="ignore"):
+        return np.where(denominator > 0, numerator / denominator, np.inf)
 
 
 def _times_theta_squared(values: Array, theta: ArrayLike) -> Array:
     """theta^2 times nonnegative values: zero where they are zero, even for infinite theta."""
-    with np.errstate(over="ignore", invalid="ignore"):
-        product: Array = np.where(values > 0, values * _theta(theta) ** 2, 0.0)
-    return product
+    with np.errstate(all="ignore"):
+        return np.where(values > 0, values * _theta(theta) ** 2, 0.0)
