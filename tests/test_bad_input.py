@@ -196,7 +196,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_repr_is_short_and_shows_no_data(name):
-    text = repr(SHOWN[name])
+    text = re.sub(r" at 0x\w+", "", repr(SHOWN[name]))  # an address may hold any digits
     assert not MARKED.search(text) and len(text) < 600
 
 

@@ -84,16 +84,11 @@ def digits_by_writer(
     concentration : float, default 1.0
         Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
 
-    Returns
-    -------
-    DigitsByWriter
-
     Raises
     ------
-    ValueError
-        Where there are fewer writers than asked for, or a file is damaged.
-    FileNotFoundError
-        Where the data are not there; the message says how to get them.
+    ValueError, FileNotFoundError
+        Where there are fewer writers than asked for, or a file is damaged; where the data are not there, and how to
+        get them.
     """
     sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
     given = zip(("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True)
