@@ -46,11 +46,7 @@ class RestrictedConstants(NamedTuple):
 
 
 def restricted_constants(
-    B: ArrayLike,
-    sparsity: int,
-    *,
-    weights: ArrayLike | None = None,
-    dictionary: StandardBasis | None = None,
+    B: ArrayLike, sparsity: int, *, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
 ) -> RestrictedConstants:
     """Exact restricted constants: ``lower`` = min over S of lambda_min(B_S'B_S / m), ``upper`` = max of lambda_max.
 
@@ -81,12 +77,7 @@ def restricted_constants(
 
 
 def inner_restricted_constants(
-    B: ArrayLike,
-    sparsity: int,
-    *,
-    n_supports: int = 1000,
-    rng: Seed = 0,
-    **options: Any,
+    B: ArrayLike, sparsity: int, *, n_supports: int = 1000, rng: Seed = 0, **options: Any
 ) -> RestrictedConstants:
     """An inner bound: `lower` is at least and `upper` at most the true constant.
 

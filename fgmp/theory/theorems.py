@@ -188,14 +188,11 @@ def beta_2(
         ||grad g_ij(x) - grad g_ij(x*)|| without a projection. Needed only where eta_1 > 1.
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
+    if s > 0 and upper_squared is None:
+        raise ValueError(f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1")
+    squared = 0.0 if upper_squared is None else _floats("upper_squared", upper_squared)
     with np.errstate(all="ignore"):
-        rise = upper - lower + 1 / _theta(theta) ** 2
-    if s > 0:
-        if upper_squared is None:
-            raise ValueError(
-                f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
-            )
-        rise = rise + s * (3 * _floats("upper_squared", upper_squared) + 1)
+        rise = upper - lower + 1 / _theta(theta) ** 2 + s * (3 * squared + 1)
     return 2 * _quotient(rise, lower)
 
 
@@ -322,21 +319,16 @@ def theorem_partial_participation(
     weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
     much.
     """
-    _check(constants, parameters)
-    count = len(constants.lower)
-    cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
-    bound = theorem1(replace(constants, weights=np.full(count, 1 / count)), local_iterations, parameters)
+    bound = theorem1(constants, local_iterations, parameters)
+    size = check_integer("cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients")
     powers, series = _powers(bound.mu, local_iterations)
-    kappa = parameters.server * float(np.sort(powers)[count - cohort_size :].mean())
+    kappa = parameters.server * float(np.sort(powers)[-size:].mean())
     residual = parameters.server * float(np.mean(bound.nu * series)) / (1 - kappa) if kappa < 1 else np.inf
     return replace(bound, kappa=kappa, residual=residual)
 
 
 def theorem_unbounded_variance(
-    constants: ClientConstants,
-    local_iterations: int,
-    minibatch_gradient: ArrayLike,
-    parameters: TheoremParameters,
+    constants: ClientConstants, local_iterations: int, minibatch_gradient: ArrayLike, parameters: TheoremParameters
 ) -> ConvergenceBound:
     """Linear convergence without a bound on the variance of the gradients (paper, the last theorem of the appendix).
 
@@ -370,13 +362,7 @@ def theorem_unbounded_variance(
 
 
 def objective_bound(
-    bound: ConvergenceBound,
-    rounds: ArrayLike,
-    initial: float,
-    *,
-    objective: float,
-    gradient: float,
-    smoothness: float,
+    bound: ConvergenceBound, rounds: ArrayLike, initial: float, *, objective: float, gradient: float, smoothness: float
 ) -> Array:
     """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
 
