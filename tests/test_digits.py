@@ -108,7 +108,9 @@ def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist
     assert few.test_writers == many.test_writers and few.train_writers == many.train_writers[:2]
     np.testing.assert_array_equal(rows(few.test), rows(many.test))
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
-    assert len({digits_by_writer("mnist-writers", 4, 2, 5, rng=seed).test_writers for seed in range(10)}) > 3
+    drawn = [digits_by_writer("mnist-writers", 4, 2, 5, rng=seed) for seed in range(10)]
+    assert len({data.test_writers for data in drawn}) > 3
+    assert len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5  # not always the same five
 
 
 def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):

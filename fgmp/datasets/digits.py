@@ -226,7 +226,5 @@ def _damage_named(path: Path) -> Iterator[None]:
     """What cannot be read as it should be is damaged, and what to do about it is said."""
     try:
         yield
-    except FileNotFoundError:
-        raise
     except (OSError, EOFError, KeyError, ValueError, zlib.error) as error:
         raise ValueError(f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`") from error
