@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from itertools import repeat
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def make_sparse_regression(
     seed = check_seed("rng", rng)
     truth = sparse_on_sphere(n_features, sparsity, seeded(seed, 0))
     rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
-    return _observed([A.stored() for A in rows], truth, noise_variance, (seeded(seed, 3, A.key) for A in rows))
+    return _observed([A.stored() for A in rows], truth, noise_variance, lambda i: seeded(seed, 3, i))
 
 
 def make_sensing(
@@ -95,7 +94,7 @@ def make_sensing(
         raise ValueError("signal is empty; expected at least one entry")
     seed = check_seed("rng", rng)
     rows = _gaussian_rows(n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed)
-    return _observed(rows, truth, noise_variance, (seeded(seed, 3, A.key) for A in rows))
+    return _observed(rows, truth, noise_variance, lambda i: seeded(seed, 3, i))
 
 
 def make_conditioned_regression(
@@ -146,15 +145,15 @@ def make_conditioned_regression(
         columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
         directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
         As += [np.sqrt(n_samples) * (columns * np.sqrt(np.linspace(1, condition, n_features))) @ directions.T]
-    return _observed(As, truth, noise_variance, repeat(generator))
+    return _observed(As, truth, noise_variance, lambda i: generator)
 
 
 def _observed(
-    As: list[Any], truth: Array, noise_variance: float, generators: Iterable[np.random.Generator]
+    As: list[Any], truth: Array, noise_variance: float, generator: Callable[[int], np.random.Generator]
 ) -> Federation:
-    """Clients that observe y_i = A_i x# + e_i, with noise from these generators."""
+    """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
-    ys = [A @ truth + noise * rng.standard_normal(A.shape[0]) for A, rng in zip(As, generators, strict=False)]
+    ys = [A @ truth + noise * generator(i).standard_normal(A.shape[0]) for i, A in enumerate(As)]
     return Federation.from_arrays(As, ys, truth=truth)
 
 
