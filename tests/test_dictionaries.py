@@ -66,6 +66,7 @@ def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
         assert found.eta == 1 if set(found.support) == set(atoms) else found.eta > 1
     assert approx_tau(dictionary, np.zeros(10), 2).error == 0
     assert approx_tau(fgmp.Dictionary(np.eye(60)), np.ones(60), 30).eta == 1  # nothing is enumerated
+    assert approx_tau(StandardBasis(), np.ones(100_000), 1).eta == 1  # nor is a matrix made
 
 
 def test_atoms_in_other_units_are_chosen_alike():

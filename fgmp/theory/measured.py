@@ -210,9 +210,12 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     w = check_array("signal", signal, ndim=1)
     n_atoms = check_dictionary(dictionary).n_atoms(len(w))
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    if not isinstance(dictionary, Dictionary):
+        support = dictionary.approximate(w, sparsity)
+        error = float(np.linalg.norm(np.delete(w, support)))
+        return Approximation(support, error, error, 1.0)
     supports = iter(()) if dictionary.orthonormal else _all_supports(n_atoms, sparsity, most=5_000_000)
-    psi = dictionary.atoms if isinstance(dictionary, Dictionary) else np.eye(n_atoms)
-    atoms = psi.astype(np.float64) / np.linalg.norm(psi, axis=0)
+    atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
     gram = atoms.T @ atoms + 1e-12 * np.eye(n_atoms)  # so that dependent atoms are no singular system
     cosines = (atoms.T @ w)[:, None]
 
@@ -220,7 +223,7 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
         columns = atoms[:, support]
         return float(np.linalg.norm(w - columns @ np.linalg.lstsq(columns, w, rcond=None)[0]))
 
-    support = dictionary.approximate(psi.T @ w, sparsity)
+    support = dictionary.approximate(dictionary.atoms.T @ w, sparsity)
     best, error, most = support, distance(support), -np.inf
     for batch in _batches(supports):
         solved = np.linalg.solve(gram[batch[:, :, None], batch[:, None]], cosines[batch])
