@@ -80,17 +80,15 @@ def predict(model: Path, table: TextIO) -> None:
             raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
         if not rows:
             raise ValueError("TABLE has no rows; expected at least one below the names of the columns")
-        X = np.array([[float(row[header.index(name)]) for name in names] for row in rows]).reshape(-1, len(names))
-    header = ["prediction"]
+        X = np.array([[float(row[header.index(name)]) for name in names] for row in rows])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the columns are in order, and X is an array without names
-        columns = [fitted.predict(X)]
+        columns = {"prediction": fitted.predict(X)}
         if hasattr(fitted, "predict_proba"):
-            header += [f"probability of {label}" for label in fitted.classes_.tolist()]
-            columns += [*fitted.predict_proba(X).T]
+            names = [f"probability of {label}" for label in fitted.classes_.tolist()]
+            columns |= zip(names, fitted.predict_proba(X).T, strict=True)
     writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(zip(*(column.tolist() for column in columns), strict=True))
+    writer.writerows([columns, *zip(*(column.tolist() for column in columns.values()), strict=True)])
 
 
 @contextmanager

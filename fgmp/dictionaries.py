@@ -136,8 +136,7 @@ class Dictionary(StandardBasis):
     >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0]])
     >>> dictionary.gram.tolist(), dictionary.orthonormal
     ([[1.0, 0.0, 2.0], [0.0, 1.0, 2.0], [2.0, 2.0, 8.0]], False)
-    >>> from fgmp.approximation import approx_tau
-    >>> approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
+    >>> fgmp.theory.approx_tau(dictionary, [3.0, 3.0], sparsity=1).support.tolist()
     [2]
     """
 

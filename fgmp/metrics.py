@@ -13,42 +13,27 @@ from .models import Array
 
 
 def accuracy(federation: Federation, x: Array) -> float:
-    """The fraction of rows, over all clients, whose label has the largest prediction.
+    """The fraction of rows, over all clients, whose label has the largest prediction, for x of shape (n, n_classes).
 
-    Parameters
-    ----------
-    federation : Federation
-        With `SoftmaxLoss`.
-    x : ndarray, shape (n_features, n_classes)
-        A model. Equal predictions count for the lower class, so that x = 0 says class 0 of every row.
-
-    Returns
-    -------
-    float
-        From 0 to 1.
-
-    Raises
-    ------
-    ValueError
-        Where the federation has another loss, or x another shape.
+    Equal predictions count for the lower class, so that x = 0 says class 0 of every row. A ValueError where the
+    federation has no `SoftmaxLoss`, or x another shape.
     """
     return accuracy_on(federation)(x)
 
 
 def accuracy_on(federation: Federation) -> Callable[[Array], float]:
-    """`accuracy` on one federation, as a function of the model, for ``simulate(..., metrics={"accuracy": ...})``.
+    """`accuracy` on one federation, often not the one that is trained on, as a function of the model.
 
-    A ValueError where it has no `SoftmaxLoss`; often it is not the one that is trained on.
+    It serves as a metric, ``History(metrics={"accuracy": accuracy_on(test)})``.
     """
     check_kind("federation", federation, Federation, "a Federation with SoftmaxLoss")
     if not isinstance(federation.loss, SoftmaxLoss):
         raise ValueError(f"federation has the loss {federation.loss!r}; expected SoftmaxLoss")
-    total = sum(client.n_samples for client in federation.clients)
 
     def measure(x: Array) -> float:
         x = check_shape("x", x, federation.model_shape)
         # Client by client: faster than one product with all rows stacked, and without a second copy of them.
         right = sum(np.sum(client.predictions(x).argmax(axis=1) == client.targets) for client in federation.clients)
-        return float(right / total)
+        return float(right / len(federation.targets))
 
     return measure

@@ -6,24 +6,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from .advice import quiet
-from .checks import Seed, check_integer, check_kind, check_mapping, check_seed, check_sequence, shown
+from .checks import Seed, check_integer, check_mapping, check_seed, check_sequence, shown
 from .federation import Federation, check_federation
 from .models import Array
 from .rounds import Method
 from .simulation import simulate, whole
 from .watching import Run, watchers_of
 
-_DIVERGED = 10.0
 
-
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Trial:
     """One candidate of a grid.
 
@@ -31,29 +29,25 @@ class Trial:
     ----------
     parameters : dict
         What `make_method` was called with.
-    method : Method
-        What it returned.
-    histories : tuple of dict
-        The history of each run, one per federation.
     score : float
         Median over the runs of the last value of the column judged; infinite where a run diverged.
     diverged : bool
         Whether a run ended with a value that is not finite or above ten times the one it started from (unless that was
         zero, which says nothing about the scale), or had a round in which no client's answer was finite.
+    method : Method
+        What `make_method` returned.
+    histories : tuple of dict
+        The history of each run, one per federation.
     """
 
     parameters: dict[str, Any]
-    method: Method
-    histories: tuple[dict[str, Array], ...]
     score: float
     diverged: bool
-
-    def __repr__(self) -> str:
-        how = "diverged" if self.diverged else f"score {self.score:.6g}"
-        return f"Trial({_words(self.parameters)}: {how})"
+    method: Method = field(repr=False)
+    histories: tuple[dict[str, Array], ...] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class Tuning:
     """What `tune` found.
 
@@ -67,12 +61,6 @@ class Tuning:
 
     trials: tuple[Trial, ...]
     column: str
-
-    def __repr__(self) -> str:
-        diverged = sum(trial.diverged for trial in self.trials)
-        best = "no candidate is left" if self.best is None else f"best {_words(self.best.parameters)}"
-        score = "" if self.best is None else f" with {self.column} {self.best.score:.6g}"
-        return f"Tuning({best}{score}; {len(self.trials)} candidates, {diverged} diverged)"
 
     @property
     def best(self) -> Trial | None:
@@ -104,8 +92,7 @@ def tune(
     federation : Federation or sequence of Federation
         The data to tune on; with several, a candidate is judged by the median. Do not show results on the same data.
     rounds, cohort_size, rng
-        As in `simulate`: every candidate gets the same rounds and the same seed, which is drawn once where `rng` is a
-        Generator or None.
+        As in `simulate`: the same for every candidate, and so is the seed, drawn once where `rng` is no number.
     column : str, optional
         The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
         know the truth, and ``"objective"`` where they do not. Clients that take no part judge as a metric: train on
@@ -115,10 +102,6 @@ def tune(
         Processes that share the candidates (joblib); the result does not depend on it.
     **options
         More options of `simulate`.
-
-    Returns
-    -------
-    Tuning
 
     Raises
     ------
@@ -139,44 +122,34 @@ def tune(
 
     if not callable(make_method):
         raise ValueError(f"make_method is {shown(make_method)}; expected a callable that returns a method")
-    grid = check_mapping("grid", grid, "a mapping of names to sequences of values")
-    values = {check_kind("grid", name, str, "names"): _values(name, given) for name, given in grid.items()}
-    if not grid:
-        raise ValueError("grid is empty; expected at least one name with at least one value")
-    workers = check_integer("workers", workers)
-    expected = "a Federation or several"
-    given = [federation] if isinstance(federation, Federation) else check_sequence("federation", federation, expected)
-    federations = [check_federation("federation", each) for each in given]
-    if not federations:
+    values = {}
+    for name, given in check_mapping("grid", grid, "a mapping of names to sequences of values").items():
+        several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
+        values[name] = [value.item() if isinstance(value, np.generic) else value for value in several]
+    if not values or not all(values.values()):
+        raise ValueError(f"grid is {shown(values)}; expected at least one name, each with at least one value")
+    one = isinstance(federation, Federation)
+    feds = [federation] if one else check_sequence("federation", federation, "a Federation or several")
+    if not feds:
         raise ValueError("federation is an empty sequence; expected at least one federation")
+    known = all(check_federation("federation", fed).truth is not None for fed in feds)
     if column is None:
-        column = "relative_error" if all(fed.truth is not None for fed in federations) else "objective"
-    column = check_kind("column", column, str, "the name of a column of the history")
+        column = "relative_error" if known else "objective"
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
     options |= {"cohort_size": cohort_size, "rng": check_seed("rng", rng)}
-    runs = Parallel(workers)(
-        delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in federations
+    runs = Parallel(check_integer("workers", workers))(
+        delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in feds
     )
-    count = len(federations)
-    trials = [
-        _trial(parameters, method, tuple(runs[i * count : (i + 1) * count]), column)
-        for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True))
-    ]
+    trials = []
+    for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
+        histories = tuple(runs[i * len(feds) : (i + 1) * len(feds)])
+        starts, ends = np.array([history[column][[0, -1]] for history in histories]).T
+        silent = any((history["clients"][1:] == 0).any() for history in histories)
+        limits = np.where(starts == 0, np.finfo(float).max, 10 * np.abs(starts))
+        diverged = silent or not bool(np.all(ends <= limits))
+        trials.append(Trial(parameters, np.inf if diverged else float(np.median(ends)), diverged, method, histories))
     return Tuning(tuple(trials), column)
-
-
-def _values(name: str, given: Any) -> list[Any]:
-    """The values of one name as they came, but for NumPy scalars, which become Python's."""
-    several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
-    values = [value.item() if isinstance(value, np.generic) else value for value in several]
-    if not values:
-        raise ValueError(f"grid has no values for {name!r}; expected at least one")
-    return values
-
-
-def _words(parameters: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value!r}" for name, value in parameters.items())
 
 
 def _history(
@@ -191,12 +164,3 @@ def _history(
     watch = [beyond_return, *watchers_of(options.get("watch", ()))]
     with quiet():  # a search has to try what runs away; its table says so
         return whole(simulate(method, federation, rounds, **(options | {"watch": watch}))).history
-
-
-def _trial(parameters: dict[str, Any], method: Method, histories: tuple[dict[str, Array], ...], column: str) -> Trial:
-    ends = np.array([history[column][-1] for history in histories])
-    starts = np.array([history[column][0] for history in histories])
-    silent = any((history["clients"][1:] == 0).any() for history in histories)
-    limits = np.where(starts == 0, np.finfo(float).max, _DIVERGED * np.abs(starts))
-    diverged = silent or not bool(np.all(ends <= limits))
-    return Trial(parameters, method, histories, float("inf") if diverged else float(np.median(ends)), diverged)

@@ -62,9 +62,9 @@ from pathlib import Path
 import numpy as np
 
 import fgmp
-from fgmp.approximation import approx_tau
 from fgmp.datasets import load_video, make_sensing, photo_clip
 from fgmp.dictionary_learning import fit_ksvd
+from fgmp.theory import approx_tau
 from book import METHODS, claim, curve, each, floor, images, name_lines, panels
 
 # %% [markdown]

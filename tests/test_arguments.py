@@ -22,6 +22,7 @@ CONSTANTS = theory.ClientConstants(**ONES, weights=np.array([0.5, 0.5]))
 BOUND = theory.theorem1(CONSTANTS, 2)
 BOUNDED = theory.TheoremParameters(theta=2.0)
 VALID = {
+    "approx_tau": {"dictionary": fgmp.Dictionary(ROWS.T), "signal": np.ones(4), "sparsity": 2},
     "beta_1": {"lower": 1.0, "upper": 1.5},
     "beta_2": {"lower": 1.0, "upper": 1.5, "theta": 2.0, "eta_1": 1.5, "upper_squared": 2.0},
     "beta_2_unbounded_variance": {"lower": 1.0, "upper": 1.5, "upper_squared": 2.0, "theta": 2.0, "eta_1": 1.5},
@@ -37,7 +38,6 @@ VALID = {
     },
     "outer_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
     "restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
-    "rip_constant": {"B": ROWS, "sparsity": 2},
     "sparse_minimiser": {"federation": FED, "sparsity": 2},
     "stable_rank": {"B": ROWS},
     "theorem1": {"constants": CONSTANTS, "local_iterations": 2, "parameters": BOUNDED},
@@ -79,7 +79,6 @@ WHOLE = {
     "sparsity is 5; expected an integer from 1 to 4 (the number of columns)": [
         ("restricted_constants", {"sparsity": 5}),
         ("outer_restricted_constants", {"sparsity": 5}),
-        ("rip_constant", {"sparsity": 5}),
     ],
     "batch_size is 7; expected an integer from 1 to 6 (the rows of the smallest client)": [
         ("measure_constants", {"batch_size": 7})

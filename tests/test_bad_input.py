@@ -13,11 +13,11 @@ from scipy import sparse
 
 import fgmp
 import fgmp.metrics
-from fgmp.approximation import approx_tau
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.estimators.sites import SiteRows
 from fgmp.restricted import RestrictedProblem
 from fgmp.selection import Overall
+from fgmp.theory import approx_tau
 
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
 rng = np.random.default_rng(0)
@@ -102,7 +102,7 @@ METHODS = {
     r"atoms\[:, 0\] and atoms\[:, 1\] are the same": lambda: fgmp.Dictionary([[1.0, 2.0, 0.0], [1.0, 2.0, 1.0]]),
     r"steps and accuracy are both None; expected": lambda: fgmp.GradientDescent(),
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
-    r"sparsity is 9, which has 1731030945644 supports; expected at most 5000000": lambda: approx_tau(WIDE, X[0], 9),
+    r"sparsity is 9, which has about 10.12.2 supports; expected at most 5000000": lambda: approx_tau(WIDE, X[0], 9),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
     r"^always is 'x'; expected an atom or several, each an integer of at least 0$": lambda: fgmp.PerAtom("x"),
     r"^always is -1; expected an integer of at least 0$": lambda: fgmp.PerAtom([-1]),
@@ -196,7 +196,7 @@ SHOWN = {
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_a_repr_is_short_and_shows_no_data(name):
-    text = repr(SHOWN[name])
+    text = re.sub(r" at 0x\w+", "", repr(SHOWN[name]))  # an address may hold any digits
     assert not MARKED.search(text) and len(text) < 600
 
 

@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.approximation import approx_tau
 from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
+from fgmp.theory import approx_tau
 
 
 @given(st.integers(0, 10_000), st.sampled_from([(12, 6, 3), (6, 10, 3), (3, 6, 5)]), st.sampled_from([0, 7]))
@@ -66,6 +66,7 @@ def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
         assert found.eta == 1 if set(found.support) == set(atoms) else found.eta > 1
     assert approx_tau(dictionary, np.zeros(10), 2).error == 0
     assert approx_tau(fgmp.Dictionary(np.eye(60)), np.ones(60), 30).eta == 1  # nothing is enumerated
+    assert approx_tau(StandardBasis(), np.ones(100_000), 1).eta == 1  # nor is a matrix made
 
 
 def test_atoms_in_other_units_are_chosen_alike():

@@ -11,9 +11,8 @@ import pytest
 from sklearn.datasets import load_digits
 
 import fgmp
-from fgmp.datasets.digits import digits_by_writer
+from fgmp.datasets.digits import digits_by_writer, mnist_writers
 from fgmp.datasets.downloads import DOWNLOADS
-from fgmp.datasets.writers import mnist_writers
 from fgmp.metrics import accuracy, accuracy_on
 
 IMAGES, LABELS = (file.name for file in DOWNLOADS["mnist-writers"])
@@ -109,7 +108,9 @@ def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist
     assert few.test_writers == many.test_writers and few.train_writers == many.train_writers[:2]
     np.testing.assert_array_equal(rows(few.test), rows(many.test))
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
-    assert len({digits_by_writer("mnist-writers", 4, 2, 5, rng=seed).test_writers for seed in range(10)}) > 3
+    drawn = [digits_by_writer("mnist-writers", 4, 2, 5, rng=seed) for seed in range(10)]
+    assert len({data.test_writers for data in drawn}) > 3
+    assert len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5  # not always the same five
 
 
 def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
@@ -123,7 +124,7 @@ def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
 
 
 def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
-    for dataset, most in (("digits", "1797 digits in all"), ("mnist-writers", "1, as mnist")):
+    for dataset, most in (("digits", "1797 digits in all"), ("mnist-writers", "1, of the 6 writers")):
         with pytest.raises(ValueError, match=f"ask for .* of n_samples=10 digits; expected at most {most}"):
             digits_by_writer(dataset, 200, 1, 10)
     for table, message in (

@@ -12,7 +12,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 from fgmp.datasets import load_video
-from fgmp.datasets.writers import femnist_writers
+from fgmp.datasets.digits import femnist_writers
 from fgmp.flower import client_app
 
 ROOT = Path(__file__).parents[1]

@@ -32,8 +32,7 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
     assert tuple(tuning.best.parameters[name] for name in ("learning_rate", "local_iterations")) == expected[1]
     for trial in tuning.trials:
         assert trial.diverged == (trial.parameters["learning_rate"] == 100) == (trial.score == np.inf)
-        assert len(trial.histories) == 3
-        assert trial.diverged or all(history["round"][-1] == 15 for history in trial.histories)
+        assert [history["round"][-1] < 15 for history in trial.histories] == 3 * [trial.diverged]
 
 
 def test_workers_change_nothing(feds):
@@ -58,7 +57,8 @@ def test_what_diverged_is_never_the_best(feds):
 
 def test_all_candidates_have_the_same_seed(feds):
     for seed in (None, np.random.default_rng(0)):
-        tuning = fgmp.tune(lambda twin: make(0.05), {"twin": [1, 2]}, feds[0], 5, cohort_size=2, rng=seed)
+        tuning = fgmp.tune(lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed)
+        assert type(tuning.trials[0].parameters["twin"]) is int
         np.testing.assert_array_equal(*[trial.histories[0]["relative_error"] for trial in tuning.trials])
 
 

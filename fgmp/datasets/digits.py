@@ -1,12 +1,19 @@
 """Handwritten digits as a federation: one client for each writer, and writers that are held out for the test.
 
-`digits_by_writer` deals the digits of a downloaded set (`writers` reads them) or, without one, scikit-learn's embedded
+Of a downloaded set, MNIST with QMNIST's writers or Federated EMNIST; or, without one, of scikit-learn's embedded
 digits, whose writers are made by skewing the labels.
 """
 
 from __future__ import annotations
 
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -14,9 +21,8 @@ from ..checks import Seed, check_integer, check_number, check_option, check_seed
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
 from ..models import Array
-from .downloads import DOWNLOADS, locate
+from .downloads import locate
 from .synthetic import seeded
-from .writers import femnist_writers, mnist_writers
 
 Hand = tuple[Array, Array]  # pixels and labels
 
@@ -78,91 +84,147 @@ def digits_by_writer(
     concentration : float, default 1.0
         Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
 
-    Returns
-    -------
-    DigitsByWriter
-
     Raises
     ------
-    ValueError
-        Where there are fewer writers than asked for, or a file is damaged.
-    FileNotFoundError
-        Where the data are not there; the message says how to get them.
+    ValueError, FileNotFoundError
+        Where there are fewer writers than asked for, or a file is damaged; where the data are not there, and how to
+        get them.
     """
     sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
-    n_train = check_integer("n_train", sizes[0] if n_train is None else n_train)
-    n_test = check_integer("n_test", sizes[1] if n_test is None else n_test)
-    n_samples = check_integer("n_samples", sizes[2] if n_samples is None else n_samples)
+    given = zip(("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True)
+    n_train, n_test, n_samples = (check_integer(name, size if own is None else own) for name, own, size in given)
     seed, concentration = check_seed("rng", rng), check_number("concentration", concentration, above=0)
     if dataset == "digits":
-        names, hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed)
+        hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed), (8, 8)
     else:
-        names, hands, image_shape = _drawn(dataset, n_train, n_test, n_samples, seed)
-    images, labels = zip(*hands, strict=True)
+        writers = mnist_writers(*locate(dataset)) if dataset == "mnist-writers" else femnist_writers(locate(dataset))
+        hands, image_shape = _drawn(writers, n_train, n_test, n_samples, seed), writers.image_shape
+    names, (images, labels) = tuple(hands), zip(*hands.values(), strict=True)
     train = Federation.from_arrays(images[n_test:], labels[n_test:], loss=SoftmaxLoss(10))
     test = Federation.from_arrays(images[:n_test], labels[:n_test], loss=SoftmaxLoss(10))
     return DigitsByWriter(train, test, names[n_test:], names[:n_test], image_shape)
 
 
-def _drawn(
-    dataset: str, n_train: int, n_test: int, n_samples: int, seed: int
-) -> tuple[tuple[str, ...], list[Hand], tuple[int, int]]:
-    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
-    place = locate(dataset)
-    paths = [place / name for file in DOWNLOADS[dataset] for name in file.members or (file.name,)]
-    writers = mnist_writers(*paths) if dataset == "mnist-writers" else femnist_writers(paths)
-    able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
-    if n_train + n_test > len(able):
-        raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of n_samples={n_samples} "
-            f"digits; expected at most {len(able)}, as {dataset} has of its {len(writers.counts)} writers"
-        )
-    order = seeded(seed, 0).permutation(len(able))[: n_test + n_train]
-    hands = []
-    for i in order:
-        pixels, labels = writers.digits(able[i])
-        rows = seeded(seed, 1, int(i)).permutation(len(labels))[:n_samples]
-        hands.append((pixels[rows], labels[rows]))
-    return tuple(able[i] for i in order), hands, writers.image_shape
+def _dealt(n_train: int, n_test: int, n_samples: int, concentration: float, seed: int) -> dict[str, Hand]:
+    """The embedded digits, dealt with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
 
-
-def _dealt(
-    n_train: int, n_test: int, n_samples: int, concentration: float, seed: int
-) -> tuple[tuple[str, ...], list[Hand], tuple[int, int]]:
-    """The embedded digits, dealt to clients."""
+    The clients take turns, in a new order each time, and draw one digit from the class that their shares choose among
+    the classes that are left: no client is favoured.
+    """
     from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
-    n_clients = n_train + n_test
+    n_clients, generator = n_train + n_test, seeded(seed)
     if n_clients * n_samples > len(labels):
         raise ValueError(
             f"n_train={n_train} and n_test={n_test} ask for {n_clients} clients of n_samples={n_samples} digits; "
             f"expected at most {len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
         )
-    pixels = (images / 16).astype(np.float32)
-    rows = _deal_by_label(labels, n_clients, n_samples, concentration, seeded(seed))
-    return tuple(f"client {i}" for i in range(n_clients)), [(pixels[own], labels[own]) for own in rows], (8, 8)
-
-
-def _deal_by_label(
-    labels: Array, n_clients: int, n_samples: int, concentration: float, generator: np.random.Generator
-) -> Array:
-    """Deal samples to clients with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
-
-    The clients take turns, in a new order each time, and draw one sample from the class that their shares choose among
-    the classes that are left: no client is favoured.
-    """
-    classes = np.unique(labels)
-    piles = [generator.permutation(np.flatnonzero(labels == c)) for c in classes]
+    piles = [generator.permutation(np.flatnonzero(labels == c)) for c in range(10)]
     left = np.array([len(pile) for pile in piles])
-    shares = generator.dirichlet(np.full(len(classes), concentration), n_clients)
+    shares = generator.dirichlet(np.full(10, concentration), n_clients)
     dealt = np.empty((n_clients, n_samples), np.intp)
     for turn in range(n_samples):
         for client in generator.permutation(n_clients):
             chances = shares[client] * (left > 0)
             if chances.sum() < 1e-9:
                 chances = left / left.sum()
-            chosen = generator.choice(len(classes), p=chances / chances.sum())
+            chosen = generator.choice(10, p=chances / chances.sum())
             left[chosen] -= 1
             dealt[client, turn] = piles[chosen][left[chosen]]
-    return dealt
+    pixels = (images / 16).astype(np.float32)
+    return {f"client {i}": (pixels[rows], labels[rows]) for i, rows in enumerate(dealt)}
+
+
+class Writers(NamedTuple):
+    """Digits by writer: the shape of an image, how many each wrote, and pixels, from 0, paper, to 1, and labels."""
+
+    image_shape: tuple[int, int]
+    counts: dict[str, int]
+    digits: Callable[[str], Hand]
+
+
+def _drawn(writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int) -> dict[str, Hand]:
+    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
+    able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
+    if n_train + n_test > len(able):
+        raise ValueError(
+            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of n_samples={n_samples} "
+            f"digits; expected at most {len(able)}, of the {len(writers.counts)} writers there are"
+        )
+    hands = {}
+    for i in seeded(seed, 0).permutation(len(able))[: n_test + n_train]:
+        pixels, labels = writers.digits(able[i])
+        rows = seeded(seed, 1, int(i)).permutation(len(labels))[:n_samples]
+        hands[able[i]] = pixels[rows], labels[rows]
+    return hands
+
+
+def mnist_writers(images: Path, labels: Path) -> Writers:
+    """MNIST's images (IDX, bytes, 255 is ink) by NIST writer: QMNIST's labels (IDX) have digit 0th and writer 2nd."""
+    inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
+    if len(table) != len(inks):
+        raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
+    digits = _checked_labels(labels, table[:, 0])
+    names, counts = np.unique(table[:, 2], return_counts=True)
+
+    def of(writer: str) -> Hand:
+        rows = np.flatnonzero(table[:, 2] == int(writer))
+        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, digits[rows]
+
+    return Writers(inks.shape[1:], dict(zip(map(str, names), counts.tolist(), strict=True)), of)
+
+
+def femnist_writers(paths: Sequence[Path]) -> Writers:
+    """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated, whose 1 is paper.
+
+    A writer's digits are split over the training and the test file there, and are taken together here, since writers
+    are held out and not digits.
+    """
+    try:
+        from h5py import File
+    except ImportError as error:
+        raise ImportError('Federated EMNIST is read with h5py; install it with: pip install "fgmp[femnist]"') from error
+
+    counts: Counter[str] = Counter()
+    for path in paths:
+        with _damage_named(path), File(path, "r") as file:
+            counts.update({writer: len(digits["pixels"]) for writer, digits in file["examples"].items()})
+
+    def of(writer: str) -> Hand:
+        pixels, labels = [], []
+        for path in paths:
+            with _damage_named(path), File(path, "r") as file:
+                if writer in (examples := file["examples"]):
+                    pixels.append(1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32))
+                    labels.append(_checked_labels(path, examples[writer]["label"][()].reshape(-1)))
+        return np.concatenate(pixels), np.concatenate(labels)
+
+    return Writers((28, 28), counts, of)
+
+
+def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
+    """A compressed IDX file: two zeros, type, number of dimensions, each as 32 bits, the values, all big-endian."""
+    codes = {">u1": 0x08, ">i4": 0x0C}
+    with _damage_named(path):
+        content = gzip.decompress(path.read_bytes())
+        if content[:4] != bytes((0, 0, codes[dtype], ndim)):
+            raise ValueError(f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected")
+        shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
+        return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)
+
+
+def _checked_labels(path: Path, labels: Array) -> Array:
+    strange = labels[~np.isin(labels, range(10))]
+    if strange.size:
+        raise ValueError(f"{path} holds the label {strange[0]}; expected digits from 0 to 9")
+    return labels.astype(np.intp)
+
+
+@contextmanager
+def _damage_named(path: Path) -> Iterator[None]:
+    """What cannot be read as it should be is damaged, and what to do about it is said."""
+    try:
+        yield
+    except (OSError, EOFError, KeyError, ValueError, zlib.error) as error:
+        raise ValueError(f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`") from error

@@ -15,42 +15,47 @@ from ..checks import check_option
 class DataFile(NamedTuple):
     """A file to download, by its sha256, and the members that are read in the end where it is an archive."""
 
-    name: str
-    what: str
-    licence: str
     address: str
     sha256: str
+    what: str
+    licence: str
     members: tuple[str, ...] = ()
 
+    @property
+    def name(self) -> str:
+        """What the file is called."""
+        return self.address.rpartition("/")[2]
+
+    def paths(self, folder: Path) -> list[Path]:
+        """What is read in the end: all members of an archive, or the file itself."""
+        return [folder / name for name in self.members or (self.name,)]
+
     def is_there(self, folder: Path) -> bool:
-        """Whether the folder holds what is read in the end: all members of an archive, or the file itself."""
-        return all((folder / name).exists() for name in self.members or (self.name,))
+        """Whether the folder holds all that is read in the end."""
+        return all(path.exists() for path in self.paths(folder))
 
 
 DOWNLOADS = {
     "mnist-writers": (
         DataFile(
-            "train-images-idx3-ubyte.gz",
-            "MNIST's training images",
-            "CC BY-SA 3.0",
             "https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz",
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
+            "MNIST's training images",
+            "CC BY-SA 3.0",
         ),
         DataFile(
-            "qmnist-train-labels-idx2-int.gz",
-            "QMNIST's labels and writers of the same images",
-            "BSD-style",
             "https://raw.githubusercontent.com/facebookresearch/qmnist/master/qmnist-train-labels-idx2-int.gz",
             "2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
+            "QMNIST's labels and writers of the same images",
+            "BSD-style",
         ),
     ),
     "femnist": (
         DataFile(
-            "fed_emnist_digitsonly.tar.bz2",
-            "Federated EMNIST, digits only",
-            "see TensorFlow Federated and NIST Special Database 19",
             "https://storage.googleapis.com/tff-datasets-public/fed_emnist_digitsonly.tar.bz2",
             "55333deb8546765427c385710ca5e7301e16f4ed8b60c1dc5ae224b42bd5b14b",
+            "Federated EMNIST, digits only",
+            "see TensorFlow Federated and NIST Special Database 19",
             ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
         ),
     ),
@@ -89,8 +94,8 @@ def fetch(name: str, progress: bool = True) -> Path:
     return place
 
 
-def locate(name: str) -> Path:
-    """The folder in which all files of a data set lie; where one is missing, a FileNotFoundError says how to get it."""
+def locate(name: str) -> list[Path]:
+    """The files of a data set that are read; where one is missing, a FileNotFoundError says how to get it."""
     place = data_folder()
     for file in DOWNLOADS[name]:
         if not file.is_there(place):
@@ -98,4 +103,4 @@ def locate(name: str) -> Path:
                 f"{name} needs {' and '.join(file.members) or file.name}, not found in {place}; run `fgmp data fetch "
                 f"{name}`, or put {file.address} there and run it. FGMP_DATA names another folder"
             )
-    return place
+    return [path for file in DOWNLOADS[name] for path in file.paths(place)]

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import repeat
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -61,7 +60,7 @@ def make_sparse_regression(
     seed = check_seed("rng", rng)
     truth = sparse_on_sphere(n_features, sparsity, seeded(seed, 0))
     rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
-    return _observed([A.stored() for A in rows], truth, noise_variance, [seeded(seed, 3, A.key) for A in rows])
+    return _observed([A.stored() for A in rows], truth, noise_variance, lambda i: seeded(seed, 3, i))
 
 
 def make_sensing(
@@ -88,14 +87,14 @@ def make_sensing(
     Returns
     -------
     Federation
-        Squared loss, equal weights, with ``truth`` = the signal.
+        As `make_sparse_regression`; the signal is its ``truth``.
     """
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
         raise ValueError("signal is empty; expected at least one entry")
     seed = check_seed("rng", rng)
     rows = _gaussian_rows(n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed)
-    return _observed(rows, truth, noise_variance, [seeded(seed, 3, A.key) for A in rows])
+    return _observed(rows, truth, noise_variance, lambda i: seeded(seed, 3, i))
 
 
 def make_conditioned_regression(
@@ -141,25 +140,21 @@ def make_conditioned_regression(
     n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
     generator = np.random.default_rng(check_seed("rng", rng))
     truth = sparse_on_sphere(n_features, sparsity, generator)
-    As = [_stretched(c, n_samples, n_features, generator) for c in chosen]
-    return _observed(As, truth, noise_variance, repeat(generator))
+    As = []
+    for condition in chosen:
+        columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
+        directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
+        As += [np.sqrt(n_samples) * (columns * np.sqrt(np.linspace(1, condition, n_features))) @ directions.T]
+    return _observed(As, truth, noise_variance, lambda i: generator)
 
 
 def _observed(
-    As: Sequence[Any], truth: Array, noise_variance: float, generators: Iterable[np.random.Generator]
+    As: list[Any], truth: Array, noise_variance: float, generator: Callable[[int], np.random.Generator]
 ) -> Federation:
-    """Clients that observe y_i = A_i x# + e_i, with noise from these generators."""
+    """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
-    ys = [A @ truth + noise * rng.standard_normal(A.shape[0]) for A, rng in zip(As, generators, strict=False)]
+    ys = [A @ truth + noise * generator(i).standard_normal(A.shape[0]) for i, A in enumerate(As)]
     return Federation.from_arrays(As, ys, truth=truth)
-
-
-def _stretched(condition: float, n_samples: int, n_features: int, generator: np.random.Generator) -> Array:
-    """Orthonormal columns, times sqrt(n_samples), stretched by 1 to sqrt(condition) along random directions."""
-    columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
-    directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
-    matrix: Array = np.sqrt(n_samples) * (columns * np.sqrt(np.linspace(1, condition, n_features))) @ directions.T
-    return matrix
 
 
 def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -> Array:
@@ -181,22 +176,18 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
 
     def stored(self) -> Array:
         """The matrix itself."""
-        return np.asfortranarray(np.vstack([block for _, block in self._blocks()]))
+        return np.asfortranarray(np.vstack(list(self._blocks())))
 
-    def _blocks(self) -> Iterator[tuple[slice, Array]]:
-        generator = seeded(self.seed, 2, self.key)
-        for first in range(0, self.shape[0], 8):
-            rows = slice(first, min(first + 8, self.shape[0]))
-            block = generator.standard_normal((rows.stop - rows.start, self.shape[1]))
-            block *= self.scale
-            block += self.mean
-            yield rows, block
+    def _blocks(self) -> Iterator[Array]:
+        generator, (n_rows, n_features) = seeded(self.seed, 2, self.key), self.shape
+        for first in range(0, n_rows, 8):
+            yield self.mean + self.scale * generator.standard_normal((min(8, n_rows - first), n_features))
 
     def _matmat(self, X: Array) -> Array:
-        return np.vstack([block @ X for _, block in self._blocks()])
+        return np.vstack([block @ X for block in self._blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
-        return sum((block.T @ X[rows] for rows, block in self._blocks()), np.zeros((self.shape[1], X.shape[1])))
+        return sum((block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self._blocks())), np.zeros(()))
 
 
 def _gaussian_rows(
@@ -205,8 +196,8 @@ def _gaussian_rows(
     """The matrices A_i of the paper's model, streamed."""
     shape = check_integer("n_samples", n_samples), n_features
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
-    decay = check_number("variance_decay", variance_decay)
-    means = [spread * seeded(seed, 1, i).standard_normal() for i in range(check_integer("n_clients", n_clients))]
+    decay, count = check_number("variance_decay", variance_decay), check_integer("n_clients", n_clients)
+    means = [spread * seeded(seed, 1, i).standard_normal() for i in range(count)]
     return [_GaussianRows(shape, mean, (i + 1) ** (-decay / 2), seed, i) for i, mean in enumerate(means)]
 
 

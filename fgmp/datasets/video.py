@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from PIL import Image, ImageOps
 
 from ..checks import check_integer
-
-if TYPE_CHECKING:  # imported where they are used, so that `import fgmp` stays light
-    from PIL import Image
 
 Grey = NDArray[np.float64]
 
@@ -44,22 +42,26 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     ndarray of float64, shape (n_frames, height, width)
         Grey values in [0, 1].
     """
-    from PIL import ImageOps
-    from PIL.Image import Resampling
     from sklearn.datasets import load_sample_image
 
     n_frames = check_integer("n_frames", n_frames)
     height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
     china = _image(load_sample_image("china.jpg") / 255 @ _LUMA)
-    background = _pixels(ImageOps.fit(china, (width, height), Resampling.LANCZOS))
+    background = _pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
     cut = _flower(load_sample_image("flower.jpg") / 255)
     size = round(round(0.3 * height) * cut[0].shape[1] / cut[0].shape[0]), round(0.3 * height)
-    flower, mask = (_image(part).resize(size, Resampling.LANCZOS) for part in cut)
+    flower, mask = (_image(part).resize(size, Image.Resampling.LANCZOS) for part in cut)
     clip = np.empty((n_frames, height, width))
     for t in range(n_frames):
         angle = 2 * np.pi * t / _PERIOD
-        centre = width * (0.5 + 0.32 * np.cos(angle)), height * (0.5 + 0.15 * np.sin(2 * angle))
-        clip[t] = background * (1 - _place(mask, centre, (width, height))) + _place(flower, centre, (width, height))
+        x, y = width * (0.5 + 0.32 * np.cos(angle)), height * (0.5 + 0.15 * np.sin(2 * angle))
+        # Both on an empty canvas, their centres at a position between the pixels.
+        move = (1, 0, size[0] / 2 - x, 0, 1, size[1] / 2 - y)
+        moved, covered = (
+            _pixels(part.transform((width, height), Image.Transform.AFFINE, move, Image.Resampling.BICUBIC))
+            for part in (flower, mask)
+        )
+        clip[t] = background * (1 - covered) + moved
     return np.clip(clip, 0, 1, out=clip)
 
 
@@ -84,10 +86,9 @@ def load_video(
 
     Raises
     ------
-    FileNotFoundError, ValueError
-        Where there is no such file; where it is no video, is damaged, or has fewer frames than asked for.
-    ImportError
-        Where PyAV is missing.
+    FileNotFoundError, ValueError, ImportError
+        Where there is no such file; where it is no video, is damaged, or has fewer frames than asked for; where PyAV is
+        missing.
     """
     for name, value in (("height", height), ("width", width), ("n_frames", n_frames)):
         if value is not None:
@@ -127,18 +128,8 @@ def _flower(photo: Grey) -> tuple[Grey, Grey]:
     return (mask * (photo @ _LUMA))[box], mask[box]
 
 
-def _place(part: Image.Image, centre: tuple[float, float], size: tuple[int, int]) -> Grey:
-    """Put an image on an empty canvas, its centre at a position between the pixels."""
-    from PIL.Image import Resampling, Transform
-
-    move = (1, 0, part.width / 2 - centre[0], 0, 1, part.height / 2 - centre[1])
-    return _pixels(part.transform(size, Transform.AFFINE, move, Resampling.BICUBIC))
-
-
-def _image(pixels: NDArray[Any]) -> Image.Image:
-    from PIL.Image import fromarray
-
-    return fromarray(pixels.astype(np.float32))
+def _image(pixels: Grey) -> Image.Image:
+    return Image.fromarray(pixels.astype(np.float32))
 
 
 def _pixels(image: Image.Image) -> Grey:

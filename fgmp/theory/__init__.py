@@ -1,25 +1,30 @@
 """Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data.
 
-`lemmas` and `theorems` are the paper's formulas as its proofs give them, `constants` what they take, `spectra`
-restricted eigenvalues, `measured` the constants of a federation, `enumeration` its sparse solution.
+`theorems` has the paper's formulas as its proofs give them, and what they take; `measured` how large that is.
 
 May import: the ground floor. Nothing else imports it.
 """
 
-from .constants import ClientConstants, TheoremParameters
-from .enumeration import sparse_minimiser
-from .lemmas import beta_1, beta_2, beta_2_unbounded_variance
-from .measured import gaussian_width, heterogeneity, measure_constants, minibatch_variance
-from .spectra import (
+from .measured import (
     RestrictedConstants,
+    approx_tau,
+    gaussian_width,
+    heterogeneity,
     inner_restricted_constants,
+    measure_constants,
+    minibatch_variance,
     outer_restricted_constants,
     restricted_constants,
-    rip_constant,
+    sparse_minimiser,
     stable_rank,
 )
 from .theorems import (
+    ClientConstants,
     ConvergenceBound,
+    TheoremParameters,
+    beta_1,
+    beta_2,
+    beta_2_unbounded_variance,
     objective_bound,
     theorem1,
     theorem_inexact,
@@ -32,6 +37,7 @@ __all__ = [
     "ConvergenceBound",
     "RestrictedConstants",
     "TheoremParameters",
+    "approx_tau",
     "beta_1",
     "beta_2",
     "beta_2_unbounded_variance",
@@ -43,7 +49,6 @@ __all__ = [
     "objective_bound",
     "outer_restricted_constants",
     "restricted_constants",
-    "rip_constant",
     "sparse_minimiser",
     "stable_rank",
     "theorem1",

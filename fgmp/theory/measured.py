@@ -1,24 +1,238 @@
-"""The quantities in the paper's assumptions, measured on data; and the Gaussian width of sparse vectors."""
+"""The quantities in the paper's assumptions, measured on data: restricted constants, variance, the sparse solution.
+
+For the squared loss f(x) = ||B x - y||^2 / (2m) the constants of A-RSC and A-RSS (paper, Assumptions 1 and 2) are the
+extreme eigenvalues of B_S'B_S / m over the supports S of size tau; in a dictionary, those of the pencil
+(Psi_S' B'B Psi_S / m, Psi_S'Psi_S). Row weights make B' diag(w) B / m, the Hessian of a logistic loss.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from itertools import combinations
-from math import comb, sqrt
-from typing import Any
+from collections.abc import Iterator
+from itertools import combinations, islice
+from math import comb, log10, sqrt
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_integer, check_kind, check_seed, check_shape
+from ..checks import Seed, check_array, check_integer, check_kind, check_seed, check_shape
+from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
-from ..models import Array, length_of
+from ..models import Array, Support, length_of
 from ..selection import largest
-from ..sparse_features import SparseFeatures
-from .constants import ClientConstants
-from .spectra import MOST_SUPPORTS, restricted_constants
+from .theorems import ClientConstants
+
+MOST_SUPPORTS = 200_000
+_AT_ONCE = 20_000
+
+
+class RestrictedConstants(NamedTuple):
+    """The two constants of restricted convexity, rho^- and rho^+, or bounds of them.
+
+    Attributes
+    ----------
+    lower, upper : float
+    """
+
+    lower: float
+    upper: float
+
+    @property
+    def condition(self) -> float:
+        """Upper / lower, the restricted condition number; infinite where `lower` is not positive."""
+        return self.upper / self.lower if self.lower > 0 else float("inf")
+
+
+def restricted_constants(
+    B: ArrayLike, sparsity: int, *, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
+) -> RestrictedConstants:
+    """Exact restricted constants: ``lower`` = min over S of lambda_min(B_S'B_S / m), ``upper`` = max of lambda_max.
+
+    By enumeration of all supports, of which there may be 200,000. Where there are more, `inner_restricted_constants`
+    and `outer_restricted_constants` bound them from the two sides.
+
+    Parameters
+    ----------
+    B : array_like, shape (m, n)
+        Data rows; the Hessian is B'B / m.
+    sparsity : int
+        tau, from 1 to the number of columns (of atoms, in a dictionary).
+    weights : array_like, shape (m,), optional
+        Row weights w >= 0 of B' diag(w) B / m: the curvatures of a loss.
+    dictionary : Dictionary, optional
+        Directions that are sparse in these atoms, measured in the norm of the signals.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> constants = theory.restricted_constants([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]], 2)
+    >>> round(constants.lower, 6) + 0.0, round(constants.upper, 6)
+    (0.0, 1.0)
+    """
+    hessian, gram, sparsity = _problem(B, sparsity, weights, dictionary)
+    ends = _ends(hessian, gram, _all_supports(len(hessian), sparsity))
+    return RestrictedConstants(float(ends[:, 0].min()), float(ends[:, 1].max()))
+
+
+def inner_restricted_constants(
+    B: ArrayLike, sparsity: int, *, n_supports: int = 1000, rng: Seed = 0, **options: Any
+) -> RestrictedConstants:
+    """An inner bound: `lower` is at least and `upper` at most the true constant.
+
+    Looks at some supports only: random ones, those that truncated power iterations find from 20 starts, and from the
+    best of both the supports that single exchanges improve (where a round of exchanges is at most 20,000 supports).
+
+    Parameters
+    ----------
+    B, sparsity, **options
+        As in `restricted_constants`.
+    n_supports, rng
+        How many random supports, and the seed.
+    """
+    hessian, gram, sparsity = _problem(B, sparsity, **options)
+    generator, count = np.random.default_rng(check_seed("rng", rng)), check_integer("n_supports", n_supports)
+    drawn = [np.sort(generator.permutation(len(hessian))[:sparsity]) for _ in range(count)]
+    scaled = hessian if gram is None else hessian / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
+    mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(len(scaled)) - scaled
+    starts = generator.permutation(len(hessian))[:20]
+    drawn += [_greedy_support(matrix, sparsity, start) for matrix in (scaled, mirrored) for start in starts]
+    ends = _ends(hessian, gram, iter(drawn))
+    low = -_raised(-hessian, gram, drawn[int(ends[:, 0].argmin())])
+    return RestrictedConstants(low, _raised(hessian, gram, drawn[int(ends[:, 1].argmax())]))
+
+
+def outer_restricted_constants(B: ArrayLike, sparsity: int, *, weights: ArrayLike | None = None) -> RestrictedConstants:
+    """An outer bound: `lower` is at most and `upper` at least the true constant.
+
+    The better of Gershgorin's discs, with the tau - 1 largest entries off the diagonal in each row, and the spectrum
+    of the whole matrix. Parameters as `restricted_constants`.
+    """
+    hessian, _, sparsity = _problem(B, sparsity, weights)
+    diagonal, spectrum = hessian.diagonal(), np.linalg.eigvalsh(hessian)
+    off = np.sort(np.abs(hessian - np.diag(diagonal)), axis=1)[:, ::-1]
+    radius = off[:, : sparsity - 1].sum(axis=1)
+    low = max(float((diagonal - radius).min()), float(spectrum[0]), 0.0)
+    return RestrictedConstants(low, min(float((diagonal + radius).max()), float(spectrum[-1])))
+
+
+def stable_rank(B: ArrayLike) -> float:
+    """sr(B) = ||B||_F^2 / ||B||^2, between 1 and the rank (paper, Section IV-D)."""
+    B = check_array("B", B, ndim=2)
+    if not B.any():
+        raise ValueError("B is zero; expected a matrix with a nonzero entry")
+    return float((np.linalg.norm(B) / np.linalg.norm(B, 2)) ** 2)
+
+
+def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
+    """The solution x* that the theorems speak of: the minimiser of f over all x with `sparsity` nonzeros, exactly.
+
+    Parameters
+    ----------
+    federation : Federation
+        Squared loss, stored features.
+    sparsity : int
+        tau, from 1 to the number of features, with at most 200,000 supports.
+
+    Returns
+    -------
+    ndarray, shape (n_features,)
+        x*; where several supports are equally good, to rounding, the first in lexical order.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> from fgmp import theory
+    >>> federation = fgmp.make_sparse_regression(n_clients=4, n_samples=10, n_features=12, sparsity=2, rng=0)
+    >>> bool(abs(theory.sparse_minimiser(federation, 2) - federation.truth).max() < 1e-12)
+    True
+    """
+    n = _least_squares(federation).n_features
+    sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
+    supports, (whole,) = _all_supports(n, sparsity), federation.pooled().clients
+    # Once for all supports: what the rows say beyond their triangle is the same for every x.
+    basis, triangle = np.linalg.qr(whole.columns(np.arange(n)))
+    right = basis.T @ whole.targets
+    best, smallest = np.zeros(n), np.inf
+    rounding = 64 * float(np.finfo(right.dtype).eps * np.linalg.norm(right))
+    for support in map(list, supports):
+        values = np.linalg.lstsq(triangle[:, support], right, rcond=None)[0]
+        misfit = float(np.linalg.norm(triangle[:, support] @ values - right))
+        if misfit < smallest - rounding:
+            best, smallest = np.zeros(n), misfit
+            best[support] = values
+    return best
+
+
+class Approximation(NamedTuple):
+    """What approx_tau found, and how good it is.
+
+    Attributes
+    ----------
+    support : ndarray of int
+        The atoms selected, increasing.
+    error : float
+        ||P_Gamma w - w||_2.
+    best_error : float
+        The smallest ||w - v||_2 over all tau-sparse v, by enumeration of their supports.
+    eta : float
+        error / best_error, at least 1: the eta of the paper's approximate projection; 1 where the error is rounding.
+    """
+
+    support: Support
+    error: float
+    best_error: float
+    eta: float
+
+
+def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> Approximation:
+    """Approximate projection of a signal onto at most `sparsity` atoms (paper, Section II), with the eta it reached.
+
+    Only for looking: methods select by their dictionary. In atoms that are not orthonormal there may be 5,000,000
+    supports, of which a million takes a second.
+
+    Parameters
+    ----------
+    dictionary : Dictionary or StandardBasis
+    signal : array_like, shape (n_features,)
+    sparsity : int
+        tau, from 1 to the number of atoms.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> dictionary = fgmp.Dictionary([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.0, 0.0, 1.0]])
+    >>> found = fgmp.theory.approx_tau(dictionary, [5.0, 1.0, 0.0], sparsity=1)
+    >>> found.support.tolist(), round(found.error, 6), round(found.eta, 6)
+    ([0], 1.0, 1.0)
+    """
+    w = check_array("signal", signal, ndim=1)
+    n_atoms = check_dictionary(dictionary).n_atoms(len(w))
+    sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
+    if not isinstance(dictionary, Dictionary):
+        support = dictionary.approximate(w, sparsity)
+        error = float(np.linalg.norm(np.delete(w, support)))
+        return Approximation(support, error, error, 1.0)
+    supports = iter(()) if dictionary.orthonormal else _all_supports(n_atoms, sparsity, most=5_000_000)
+    atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
+    gram = atoms.T @ atoms + 1e-12 * np.eye(n_atoms)  # so that dependent atoms are no singular system
+    cosines = (atoms.T @ w)[:, None]
+
+    def distance(support: Support) -> float:
+        columns = atoms[:, support]
+        return float(np.linalg.norm(w - columns @ np.linalg.lstsq(columns, w, rcond=None)[0]))
+
+    support = dictionary.approximate(dictionary.atoms.T @ w, sparsity)
+    best, error, most = support, distance(support), -np.inf
+    for batch in _batches(supports):
+        solved = np.linalg.solve(gram[batch[:, :, None], batch[:, None]], cosines[batch])
+        explained = np.sum(cosines[batch] * solved, axis=(1, 2))  # c' G^-1 c, the square of the projection's length
+        if explained.max() > most:
+            best, most = batch[explained.argmax()], explained.max()
+    smallest = min(error, distance(best))
+    rounding = 16 * float(np.finfo(w.dtype).eps * np.sqrt(len(w)) * np.linalg.norm(w))
+    return Approximation(support, error, smallest, error / smallest if error > rounding else 1.0)
 
 
 def measure_constants(
@@ -53,43 +267,38 @@ def measure_constants(
     sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
     all sparse x: the variance grows with the distance from x*.
     """
-    x = check_shape("x_star", x_star, check_federation("federation", federation).model_shape)
-    sparsity = check_integer("sparsity", sparsity, at_most=federation.n_features, why="the number of features")
+    n = _least_squares(federation).n_features
+    x = check_shape("x_star", x_star, (n,))
+    sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     if batch_size is not None:
-        check_integer(
-            "batch_size", batch_size, at_most=int(federation.rows.min()), why="the rows of the smallest client"
+        smallest = int(federation.rows.min())
+        check_integer("batch_size", batch_size, at_most=smallest, why="the rows of the smallest client")
+    loss, enough = federation.loss, batch_size is None or (federation.rows == batch_size).all()
+    if not (loss.averaged or enough):  # type: ignore[attr-defined]
+        raise ValueError(
+            f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i; expected "
+            "averaged=True or the full batch"
         )
-    generator = np.random.default_rng(check_seed("rng", rng))
-    order = min(4 * sparsity, federation.n_features)
-    rows = []
-    for each in federation.clients:
-        check_least_squares(each)
-        if not each.loss.averaged and batch_size not in (None, each.n_samples):  # type: ignore[attr-defined]
-            raise ValueError(
-                f"federation has the loss {each.loss!r}, with which minibatches do not have the mean f_i; expected "
-                "averaged=True or the full batch"
-            )
-        client = dense(each)
-        unit = client.loss.row_weight(client.n_samples) * client.n_samples
-        whole = restricted_constants(client.features, order)
-        batches = _minibatches(client, generator, batch_size, n_minibatches)
-        parts = [client.features if batch is None else client.features[batch] for batch in batches]
-        # The full batch is the client itself, whose constant is known already.
-        drawn = [part for part in parts if part is not client.features]
-        uppers = [restricted_constants(part, order).upper for part in drawn] or whole.upper
-        squares = client.gradient(x) ** 2
-        rows.append(
+    generator, order, found = np.random.default_rng(check_seed("rng", rng)), min(4 * sparsity, n), []
+    for client in federation.clients:
+        A, m, b = _stored(client), client.n_samples, batch_size or client.n_samples
+        few = comb(m, b) <= n_minibatches
+        batches: Any = combinations(range(m), b) if few else client.minibatches(generator, b, n_minibatches)
+        parts = [A[list(batch)] for batch in batches]
+        whole, uppers = restricted_constants(A, order), [restricted_constants(part, order).upper for part in parts]
+        unit, squares = loss.row_weight(m) * m, client.gradient(x) ** 2
+        found.append(
             (
                 unit * whole.lower,
                 unit * max(float(np.mean(uppers)), whole.upper),  # over all minibatches it is at least that of f_i
-                unit**2 * np.mean([_smoothness_squared(part, 2 * sparsity) for part in parts]),
+                unit**2 * np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts]),
                 squares[largest(squares, order)].sum(),
                 squares.sum(),
                 minibatch_variance(client, x, batch_size),
             )
         )
-    lower, upper, squared, gradient, norms, variance = np.array(rows).T
+    lower, upper, squared, gradient, norms, variance = np.array(found).T
     return ClientConstants(lower, upper, squared, gradient, norms, variance, federation.weights)
 
 
@@ -112,23 +321,14 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     batch_size : int or None
         b, at most the rows of the client; None is all of them, and gives zero.
     """
-    x, m = (
-        check_shape(
-            "x", x, check_kind("client", client, Client, "a Client, such as one of federation.clients").model_shape
-        ),
-        client.n_samples,
-    )
-    if isinstance(client.features, LinearOperator):
-        raise ValueError("client has streamed features; expected stored ones")
-    client = dense(client)
+    check_kind("client", client, Client, "a Client, such as one of federation.clients")
+    x, A, m = check_shape("x", x, client.model_shape), _stored(client), client.n_samples
     b = m if batch_size is None else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
     if b == m:
         return 0.0
     derivative = client.loss.derivative(client.predictions(x), client.targets).reshape(m, -1)
-    mean = client.features.T @ derivative / m
-    spread = sum(
-        np.sum((client.features * column[:, None] - d) ** 2) for column, d in zip(derivative.T, mean.T, strict=True)
-    )
+    mean = A.T @ derivative / m
+    spread = sum(np.sum((A * column[:, None] - d) ** 2) for column, d in zip(derivative.T, mean.T, strict=True))
     batch, whole = client.loss.row_weight(b) * b, client.loss.row_weight(m) * m
     return float(batch**2 * (1 / b - 1 / m) * spread / (m - 1) + (batch - whole) ** 2 * np.sum(mean**2))
 
@@ -152,37 +352,109 @@ def gaussian_width(n_features: int, sparsity: int, *, rng: Seed = 0) -> tuple[fl
     return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(len(widths)))
 
 
-def dense(client: Client) -> Client:
-    """The client, with sparse features made dense."""
-    return (
-        replace(client, features=client.features.toarray()) if isinstance(client.features, SparseFeatures) else client
-    )
-
-
-def check_least_squares(client: Client) -> None:
-    """Raise a ValueError where a client has another loss than the squared one, or streams its features."""
-    if not isinstance(client.loss, SquaredLoss):
+def _least_squares(federation: Federation) -> Federation:
+    """Return the federation, or raise a ValueError where it has another loss than the squared one."""
+    if not isinstance(check_federation("federation", federation).loss, SquaredLoss):
         raise ValueError(
-            f"federation has the loss {client.loss!r}; expected SquaredLoss, with one curvature everywhere"
+            f"federation has the loss {federation.loss!r}; expected SquaredLoss, with one curvature everywhere"
         )
+    return federation
+
+
+def _problem(
+    B: ArrayLike, sparsity: int, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
+) -> tuple[Array, Array | None, int]:
+    """The Hessian in the coordinates of the atoms, and their Gram matrix, None where it is the identity."""
+    inside, gram = check_array("B", B, ndim=2), None
+    if 0 in inside.shape:
+        raise ValueError(f"B has shape {inside.shape}; expected at least one row and one column")
+    check_kind("dictionary", dictionary, (StandardBasis, type(None)), "a Dictionary, a StandardBasis or None")
+    if isinstance(dictionary, Dictionary):
+        dictionary.n_atoms(inside.shape[1])  # a ValueError where the atoms are of another dimension
+        inside, gram = inside @ dictionary.atoms, dictionary.gram
+    m, n = inside.shape
+    w = np.ones(m) if weights is None else check_shape("weights", weights, (m,))
+    if w.min() < 0:
+        raise ValueError(f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B")
+    sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of columns")
+    return inside.T @ (inside * w[:, None]) / m, gram, sparsity
+
+
+def _all_supports(n: int, sparsity: int, most: int = MOST_SUPPORTS) -> Iterator[Any]:
+    """All supports of a size, in lexical order, or a ValueError where there are too many."""
+    if (count := comb(n, sparsity)) > most:
+        raise ValueError(
+            f"sparsity is {sparsity}, which has about 10^{log10(count):.1f} supports; expected at most {most}"
+        )
+    return combinations(range(n), sparsity)
+
+
+def _batches(supports: Iterator[Any]) -> Iterator[Array]:
+    while some := list(islice(supports, _AT_ONCE)):
+        yield np.array(some)
+
+
+def _ends(hessian: Array, gram: Array | None, supports: Iterator[Any]) -> Array:
+    """The smallest and the largest eigenvalue over each support, shape (n_supports, 2)."""
+    return np.concatenate([_spectra(hessian, gram, batch)[:, [0, -1]] for batch in _batches(supports)])
+
+
+def _spectra(hessian: Array, gram: Array | None, supports: Array) -> Array:
+    """Eigenvalues of the pencils over a batch of supports, both of shape (batch, tau), increasing."""
+    rows, columns, size = supports[:, :, None], supports[:, None], supports.shape[1]
+    blocks = hessian[rows, columns]
+    if gram is not None:
+        try:
+            factors = np.linalg.cholesky(gram[rows, columns])
+        except np.linalg.LinAlgError:
+            factors = np.zeros_like(blocks)
+        pivots = np.diagonal(factors, axis1=1, axis2=2) ** 2
+        if (pivots.min(axis=1) <= 8 * size * np.finfo(gram.dtype).eps * pivots.max(axis=1)).any():
+            raise ValueError(f"dictionary has {size} linearly dependent atoms; expected a smaller sparsity than {size}")
+        back = np.linalg.inv(factors)
+        blocks = back @ blocks @ np.swapaxes(back, 1, 2)
+    eigenvalues: Array = np.linalg.eigvalsh(blocks)
+    return eigenvalues
+
+
+def _raised(hessian: Array, gram: Array | None, support: Array) -> float:
+    """The largest eigenvalue on a support after exchanging single columns for as long as that raises it."""
+    best, size = float(_spectra(hessian, gram, support[None])[0, -1]), len(support)
+    while 0 < size * (len(hessian) - size) <= _AT_ONCE:
+        outside = np.setdiff1d(np.arange(len(hessian)), support)
+        trials = np.tile(support, (size * len(outside), 1))
+        trials[np.arange(len(trials)), np.repeat(np.arange(size), len(outside))] = np.tile(outside, size)
+        values = _spectra(hessian, gram, trials)[:, -1]
+        if values.max() <= best + 1e-12 * abs(best):
+            break
+        best, support = float(values.max()), trials[values.argmax()]
+    return best
+
+
+def _greedy_support(matrix: Array, sparsity: int, start: int) -> Support:
+    """Support of a truncated power iteration from one coordinate: it climbs towards the largest sparse eigenvalue."""
+    # A power of two, so that nothing else changes: squares of what is far from 1 leave the range of floats.
+    matrix = matrix * 2.0 ** -int(np.frexp(np.abs(matrix).max())[1])
+    vector, support = matrix[start], np.empty(0, np.intp)
+    for _ in range(31):
+        renewed = largest(np.abs(vector), sparsity)
+        if np.array_equal(renewed, support):
+            break
+        support, kept = renewed, vector[renewed]
+        vector = matrix[:, support] @ (kept / max(float(np.linalg.norm(kept)), float(np.finfo(float).tiny)))
+    return support
+
+
+def _stored(client: Client) -> Array:
+    """The rows of a client, dense, or a ValueError where they are streamed."""
     if isinstance(client.features, LinearOperator):
-        raise ValueError(f"client {client.key} has streamed features; expected stored ones")
-
-
-def _minibatches(client: Client, generator: np.random.Generator, batch_size: int | None, count: int) -> list[Any]:
-    """All minibatches of a client, or `count` draws of them where they are more."""
-    m = client.n_samples
-    if batch_size is None or batch_size == m:
-        return [None]
-    if comb(m, batch_size) <= count:
-        return [np.array(batch) for batch in combinations(range(m), batch_size)]
-    return list(client.minibatches(generator, batch_size, count))
+        raise ValueError("client has streamed features; expected stored ones")
+    return client.columns(np.arange(client.n_features))
 
 
 def _smoothness_squared(rows: Array, sparsity: int) -> float:
     """L^2, with ||H v|| <= L ||v|| for all sparse v and the Hessian H: the restricted upper constant of H'H."""
     n = rows.shape[1]
-    if comb(n, min(sparsity, n)) > MOST_SUPPORTS:
+    if comb(n, sparsity) > MOST_SUPPORTS:
         return float("nan")
-    hessian = rows.T @ rows / len(rows)
-    return restricted_constants(hessian * sqrt(n), min(sparsity, n)).upper
+    return restricted_constants(rows.T @ rows / len(rows) * sqrt(n), sparsity).upper

@@ -1,6 +1,7 @@
-"""The paper's convergence theorems as functions: from the constants of the clients to rates and residuals.
+"""The paper's lemmas and convergence theorems as functions: from the constants of the clients to rates and residuals.
 
-Formulas follow the proofs. Where the printed statement differs, the docstring says so and ERRATA.md explains it.
+Formulas follow the proofs. Where the printed statement differs, the docstring says so and ERRATA.md explains it. The
+betas are numbers or arrays that broadcast; they are infinite where a lemma is void.
 """
 
 from __future__ import annotations
@@ -10,12 +11,204 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import check_array, check_integer, check_kind, check_number
+from ..checks import as_array, check_array, check_integer, check_kind, check_number, settle_number, shown
 from ..models import Array
-from .constants import ClientConstants, TheoremParameters
-from .lemmas import beta_1, beta_2, beta_2_unbounded_variance, quotient, slack, times_theta_squared
+
+
+def _theta(theta: ArrayLike) -> Array:
+    """theta as floats above 0, or infinite."""
+    array = as_array("theta", theta)
+    if array.dtype.kind not in "fiu" or not (array > 0).all():
+        raise ValueError(f"theta is {shown(theta)}; expected numbers above 0, or infinity")
+    return array.astype(float)
+
+
+def _floats(name: str, value: ArrayLike) -> Array:
+    return check_array(name, value).astype(float)
+
+
+def _nonnegative(name: str, value: ArrayLike) -> Array:
+    array = _floats(name, value)
+    if array.min(initial=0) < 0:
+        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
+    return array
+
+
+@dataclass(frozen=True, eq=False)
+class ClientConstants:
+    """What the theorems need to know of the clients, one entry each: by `of` from numbers, or `measure_constants`.
+
+    Attributes
+    ----------
+    lower, upper : ndarray, shape (N,)
+        rho^-_{4 tau}(i), restricted strong convexity of f_i, and the mean over minibatches j of rho^+_{4 tau}(i, j),
+        restricted curvature of g_ij.
+    upper_squared : ndarray, shape (N,)
+        The mean over j of L_{2 tau}(i, j)^2, with L the smoothness of the whole gradient (Assumption 2 as printed):
+        ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with 2 tau nonzeros. It can be larger than the
+        curvature at 4 tau. The theorems need it for eta_1 > 1, where the proof of Lemma 3 bounds a gradient that is
+        not projected, and where the variance has no bound. nan where it is not known.
+    gradient, whole_gradient : ndarray, shape (N,)
+        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, which is at least as large; its
+        weighted mean is zeta*^2. nan where it is not known.
+    variance : ndarray, shape (N,)
+        sigma_i^2, the variance of the minibatch gradients.
+    weights : ndarray, shape (N,)
+        p_i, with sum one.
+    """
+
+    lower: Array
+    upper: Array
+    upper_squared: Array
+    gradient: Array
+    whole_gradient: Array
+    variance: Array
+    weights: Array
+
+    @classmethod
+    def of(
+        cls,
+        lower: ArrayLike,
+        upper: ArrayLike,
+        *,
+        upper_squared: ArrayLike | None = None,
+        gradient: ArrayLike = 0.0,
+        whole_gradient: ArrayLike | None = None,
+        variance: ArrayLike = 0.0,
+        weights: ArrayLike | None = None,
+    ) -> ClientConstants:
+        """Constants from numbers, the same for all clients, or sequences; 0 < lower <= upper.
+
+        None is not known, but for a `whole_gradient` where `gradient` is zero: it is zero then. Weights are scaled to
+        sum one; None is equal weights.
+        """
+        given = {"lower": lower, "upper": upper, "upper_squared": upper_squared, "gradient": gradient}
+        given |= {"whole_gradient": whole_gradient, "variance": variance, "weights": 1 if weights is None else weights}
+        parts = {name: _nonnegative(name, value) for name, value in given.items() if value is not None}
+        count = max(1, *(part.size for part in parts.values()))
+        for name, part in parts.items():
+            if part.shape not in ((), (count,)):
+                raise ValueError(f"{name} has shape {part.shape}; expected {(count,)}, as clients, or one number")
+            parts[name] = np.full(count, part)
+        if (parts["lower"] <= 0).any() or (parts["upper"] < parts["lower"] * (1 - 1e-12)).any():
+            raise ValueError("lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client")
+        if not parts["weights"].any():
+            raise ValueError("weights are all 0; expected a positive one")
+        parts["weights"] /= parts["weights"].sum()
+        parts.setdefault("upper_squared", np.full(count, np.nan))
+        parts.setdefault("whole_gradient", np.where(parts["gradient"] == 0, 0.0, np.nan))
+        return cls(**parts)
+
+    def known(self, name: str, purpose: str) -> Array:
+        """`upper_squared` or `whole_gradient`, or a ValueError where some client lacks it."""
+        values: Array = getattr(self, name)
+        if np.isnan(values).any():
+            raise ValueError(f"{name} is not known; expected it for each client, for {purpose}")
+        return values
+
+
+@dataclass(frozen=True, kw_only=True)
+class TheoremParameters:
+    """The letters of the theorems that are no constants of the clients (paper, Algorithm 1 and Theorem 1).
+
+    Parameters
+    ----------
+    theta : float, default infinity
+        The trade-off between rate and residual: above 0, free to choose; infinite is right for the full batch.
+    eta_1, eta_2, eta_3 : float, default 1
+        The projections with which a client finds the largest part of its gradient, with which it prunes its local
+        solution to tau atoms, and with which the server prunes the average.
+
+    Notes
+    -----
+    A projection of w onto the atoms of Gamma has quality eta where ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, with
+    H_tau(w) the best approximation of that sparsity; so eta is at least 1, and 1 is exact, as in the standard basis.
+
+    Examples
+    --------
+    >>> from fgmp import theory
+    >>> theory.TheoremParameters(eta_2=1.5)
+    TheoremParameters(theta=inf, eta_1=1.0, eta_2=1.5, eta_3=1.0)
+    """
+
+    theta: float = np.inf
+    eta_1: float = 1.0
+    eta_2: float = 1.0
+    eta_3: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "theta", float(_theta(self.theta)))
+        for name in ("eta_1", "eta_2", "eta_3"):
+            settle_number(self, name, at_least=1)
+
+    @property
+    def pruning(self) -> float:
+        """(1 + eta_2)^2: what the pruning of a client costs at most (Lemma 1)."""
+        return (1 + self.eta_2) ** 2
+
+    @property
+    def server(self) -> float:
+        """2 eta_3^2 + 2: what averaging and pruning at the server cost at most."""
+        return 2 * self.eta_3**2 + 2
+
 
 _EXACT = TheoremParameters()
+
+
+def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
+    """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
+    lower, upper = _floats("lower", lower), _floats("upper", upper)
+    with np.errstate(all="ignore"):
+        return _quotient(upper, 2 * lower - upper)
+
+
+def beta_2(
+    lower: ArrayLike,
+    upper: ArrayLike,
+    *,
+    theta: ArrayLike = np.inf,
+    eta_1: float = 1.0,
+    upper_squared: ArrayLike | None = None,
+) -> Array:
+    """Lemma 3: beta_2 = 2 (rho^+ + 1/theta^2 - rho^-) / rho^- + 2 s (3 E rho^{+2} + 1) / rho^-.
+
+    Here s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The statement in the paper divides
+    rho^+ + 1/theta^2 by eta_1^2; the proof does not.
+
+    Parameters
+    ----------
+    lower, upper : array_like
+        rho^- and rho^+ at sparsity 4 tau. Infinite comes back where rho^- is not positive, and the lemma is void.
+    theta : array_like
+        Above 0; infinite is right for the full batch.
+    eta_1 : float
+        At least 1.
+    upper_squared : array_like, optional
+        E rho^{+2} of the whole gradient at 2 tau, `ClientConstants.upper_squared`: the proof applies it to
+        ||grad g_ij(x) - grad g_ij(x*)|| without a projection. Needed only where eta_1 > 1.
+    """
+    s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
+    if s > 0 and upper_squared is None:
+        raise ValueError(f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1")
+    squared = 0.0 if upper_squared is None else _floats("upper_squared", upper_squared)
+    with np.errstate(all="ignore"):
+        rise = upper - lower + 1 / _theta(theta) ** 2 + s * (3 * squared + 1)
+    return 2 * _quotient(rise, lower)
+
+
+def beta_2_unbounded_variance(
+    lower: ArrayLike, upper: ArrayLike, upper_squared: ArrayLike, *, theta: ArrayLike, eta_1: float = 1.0
+) -> Array:
+    """The lemma of the appendix: beta_2 of Lemma 3 plus 6 theta^2 (E rho^{+2} + rho^{+2}) / rho^-, for any variance.
+
+    Following the proof from its first line; the printed lemma and theorem have 3 theta^2, and rho^+ for its square.
+    Parameters as `beta_2`.
+    """
+    plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
+    with np.errstate(all="ignore"):
+        spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
+    bound: Array = plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
+    return bound
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,9 +240,7 @@ class ConvergenceBound:
     def after(self, rounds: ArrayLike, initial: float) -> Array:
         """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
         t, initial = _nonnegative("rounds", rounds), check_number("initial", initial, at_least=0)
-        if not self.guarantees:
-            return np.full(t.shape, np.inf)
-        bound: Array = self.kappa**t * initial + self.residual
+        bound: Array = self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf)
         return bound
 
     def __str__(self) -> str:
@@ -93,15 +284,15 @@ def theorem1(
     >>> print(theory.theorem1(constants, 3, theory.TheoremParameters(theta=2.0)))
     no guarantee: kappa = 38.7 is not below 1
     """
-    theta, eta_1 = _doors(constants, parameters)
-    squared = constants.known("upper_squared", "eta_1 > 1") if eta_1 > 1 else None
-    second = beta_2(constants.lower, constants.upper, theta=theta, eta_1=eta_1, upper_squared=squared)
-    xi_1 = 4 * quotient(constants.gradient + constants.variance, constants.upper**2)
-    spread = times_theta_squared(2 * constants.variance, theta)
-    if eta_1 > 1:
-        whole = constants.known("whole_gradient", "eta_1 > 1")
-        spread = spread + 6 * slack(eta_1) * (constants.variance + whole)
-    return _assemble(constants, second, xi_1, spread, local_iterations, parameters)
+    _check(constants, parameters)
+    p, squared, missed = parameters, None, np.zeros(len(constants.lower))
+    if p.eta_1 > 1:
+        squared = constants.known("upper_squared", "eta_1 > 1")
+        missed = constants.variance + constants.known("whole_gradient", "eta_1 > 1")
+    second = beta_2(constants.lower, constants.upper, theta=p.theta, eta_1=p.eta_1, upper_squared=squared)
+    xi_1 = 4 * _quotient(constants.gradient + constants.variance, constants.upper**2)
+    spread = _times_theta_squared(2 * constants.variance, p.theta) + 6 * _slack(p.eta_1) * missed
+    return _assembled(constants, second, xi_1, spread, local_iterations, p)
 
 
 def theorem_inexact(
@@ -128,22 +319,16 @@ def theorem_partial_participation(
     weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
     much.
     """
-    _doors(constants, parameters)
-    count = len(constants.lower)
-    cohort_size = check_integer("cohort_size", cohort_size, at_most=count, why="the number of clients")
-    equal = np.full(count, 1 / count)
-    bound = theorem1(replace(constants, weights=equal), local_iterations, parameters)
-    slowest = np.sort(bound.mu)[::-1][:cohort_size]
-    kappa = float(parameters.server * _power(slowest, local_iterations).mean())
-    added = parameters.server * float(equal @ (bound.nu * _series(bound.mu, local_iterations))) if kappa < 1 else np.inf
-    return replace(bound, kappa=kappa, residual=added / (1 - kappa) if kappa < 1 else np.inf)
+    bound = theorem1(constants, local_iterations, parameters)
+    size = check_integer("cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients")
+    powers, series = _powers(bound.mu, local_iterations)
+    kappa = parameters.server * float(np.sort(powers)[-size:].mean())
+    residual = parameters.server * float(np.mean(bound.nu * series)) / (1 - kappa) if kappa < 1 else np.inf
+    return replace(bound, kappa=kappa, residual=residual)
 
 
 def theorem_unbounded_variance(
-    constants: ClientConstants,
-    local_iterations: int,
-    minibatch_gradient: ArrayLike,
-    parameters: TheoremParameters,
+    constants: ClientConstants, local_iterations: int, minibatch_gradient: ArrayLike, parameters: TheoremParameters
 ) -> ConvergenceBound:
     """Linear convergence without a bound on the variance of the gradients (paper, the last theorem of the appendix).
 
@@ -164,25 +349,20 @@ def theorem_unbounded_variance(
     xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
     onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
     """
-    theta, eta_1 = _doors(constants, parameters)
+    _check(constants, parameters)
+    theta, eta_1 = parameters.theta, parameters.eta_1
     energy, expected = _nonnegative("minibatch_gradient", minibatch_gradient), constants.lower.shape
     if energy.shape not in ((), expected):
         raise ValueError(f"minibatch_gradient has shape {energy.shape}; expected {expected}, or one number")
     squared = constants.known("upper_squared", "the theorem without a bound on the variance")
     second = beta_2_unbounded_variance(constants.lower, constants.upper, squared, theta=theta, eta_1=eta_1)
-    xi_1 = 2 * quotient(energy, constants.upper**2)
-    spread = times_theta_squared(24 * energy, theta) + 30 * slack(eta_1) * energy
-    return _assemble(constants, second, xi_1, spread, local_iterations, parameters)
+    xi_1 = 2 * _quotient(energy, constants.upper**2)
+    spread = _times_theta_squared(24 * energy, theta) + 30 * _slack(eta_1) * energy
+    return _assembled(constants, second, xi_1, spread, local_iterations, parameters)
 
 
 def objective_bound(
-    bound: ConvergenceBound,
-    rounds: ArrayLike,
-    initial: float,
-    *,
-    objective: float,
-    gradient: float,
-    smoothness: float,
+    bound: ConvergenceBound, rounds: ArrayLike, initial: float, *, objective: float, gradient: float, smoothness: float
 ) -> Array:
     """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
 
@@ -203,59 +383,58 @@ def objective_bound(
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
 
 
-def _doors(constants: ClientConstants, parameters: TheoremParameters) -> tuple[float, float]:
-    """theta and eta_1, once what came is what it should be."""
+def _check(constants: ClientConstants, parameters: TheoremParameters) -> None:
     check_kind("constants", constants, ClientConstants, "ClientConstants")
     check_kind("parameters", parameters, TheoremParameters, "TheoremParameters, with theta and eta_1 to eta_3")
-    return parameters.theta, parameters.eta_1
 
 
-def _nonnegative(name: str, value: ArrayLike) -> Array:
-    array: Array = check_array(name, value).astype(float)
-    if array.min(initial=0) < 0:
-        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
-    return array
-
-
-def _assemble(
-    constants: ClientConstants,
-    second: Array,
-    xi_1: Array,
-    spread: Array,
-    local_iterations: int,
-    parameters: TheoremParameters,
+def _assembled(
+    constants: ClientConstants, second: Array, xi_1: Array, spread: Array, count: int, parameters: TheoremParameters
 ) -> ConvergenceBound:
     """The bound from beta_2, xi_1 / beta_1, and xi_2 = 8 max ||P grad f_i||^2 / rho^{-2} + spread / rho^-."""
     first = beta_1(constants.lower, constants.upper)
-    xi_2 = 8 * quotient(constants.gradient, constants.lower**2) + quotient(spread, constants.lower)
+    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(spread, constants.lower)
     void = np.isinf(first)
     factor = parameters.pruning * np.where(void, 1.0, first)
     mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
     bound = ConvergenceBound(first, second, mu, nu, np.inf, np.inf)
-    return _with_rate(bound, constants.weights, local_iterations, parameters)
+    return _with_rate(bound, constants.weights, count, parameters)
 
 
 def _with_rate(
     bound: ConvergenceBound, weights: Array, local_iterations: int, parameters: TheoremParameters
 ) -> ConvergenceBound:
     """The bound with the rate and the residual of its mu and nu; clients of weight zero do not count."""
-    local_iterations, counted = check_integer("local_iterations", local_iterations), weights > 0
-    p, mu, nu = weights[counted], bound.mu[counted], bound.nu[counted]
-    kappa = float(parameters.server * np.sum(p * _power(mu, local_iterations)))
-    if kappa >= 1:
-        return replace(bound, kappa=kappa, residual=np.inf)
-    series = _series(mu, local_iterations)
-    added = min(float(p @ (nu * series)), float(p @ nu) * float(p @ series))
-    return replace(bound, kappa=kappa, residual=parameters.server * added / (1 - kappa))
+    counted = weights > 0
+    p, nu, (powers, series) = weights[counted], bound.nu[counted], _powers(bound.mu[counted], local_iterations)
+    kappa, residual = parameters.server * float(p @ powers), np.inf
+    if kappa < 1:
+        added = min(float(p @ (nu * series)), float(p @ nu) * float(p @ series))
+        residual = parameters.server * added / (1 - kappa)
+    return replace(bound, kappa=kappa, residual=residual)
 
 
-def _power(mu: Array, exponent: int) -> Array:
-    with np.errstate(over="ignore"):
-        powers: Array = mu ** float(exponent)
-    return powers
+def _powers(mu: Array, local_iterations: int) -> tuple[Array, Array]:
+    """mu(i)^K, and S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
+    exponents = np.arange(check_integer("local_iterations", local_iterations) + 1.0)
+    with np.errstate(all="ignore"):
+        powers = mu ** exponents[:, None]
+    return powers[-1], powers[:-1].sum(axis=0)
 
 
-def _series(mu: Array, local_iterations: int) -> Array:
-    """S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
-    series: Array = np.sum([_power(mu, k) for k in range(local_iterations)], axis=0)
-    return series
+def _slack(eta_1: float) -> float:
+    """The s of Lemma 3: sqrt(eta_1^2 - 1) / eta_1, zero where the projection of the gradient is exact."""
+    eta_1 = check_number("eta_1", eta_1, at_least=1)
+    return float(np.sqrt((eta_1 - 1) / eta_1 * ((eta_1 + 1) / eta_1)))
+
+
+def _quotient(numerator: Array, denominator: Array) -> Array:
+    """A quotient that is infinite where the denominator is not positive: nothing is promised there."""
+    with np.errstate(all="ignore"):
+        return np.where(denominator > 0, numerator / denominator, np.inf)
+
+
+def _times_theta_squared(values: Array, theta: ArrayLike) -> Array:
+    """theta^2 times nonnegative values: zero where they are zero, even for infinite theta."""
+    with np.errstate(all="ignore"):
+        return np.where(values > 0, values * _theta(theta) ** 2, 0.0)
