@@ -60,7 +60,10 @@ def make_sparse_regression(
     seed = check_seed("rng", rng)
     truth = sparse_on_sphere(n_features, sparsity, seeded(seed, 0))
     rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
-    return _observed([A.stored() for A in rows], truth, noise_variance, lambda i: seeded(seed, 3, i))
+    table = np.empty((len(rows), *rows[0].shape))
+    for A, own in zip(rows, table, strict=True):
+        np.concatenate(list(A.blocks()), out=own)
+    return _observed(table, truth, noise_variance, lambda i: seeded(seed, 3, i))
 
 
 def make_sensing(
@@ -149,7 +152,7 @@ def make_conditioned_regression(
 
 
 def _observed(
-    As: list[Any], truth: Array, noise_variance: float, generator: Callable[[int], np.random.Generator]
+    As: Any, truth: Array, noise_variance: float, generator: Callable[[int], np.random.Generator]
 ) -> Federation:
     """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
@@ -174,20 +177,20 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
         super().__init__(np.dtype(np.float64), shape)
         self.mean, self.scale, self.seed, self.key = mean, scale, seed, key
 
-    def stored(self) -> Array:
-        """The matrix itself."""
-        return np.asfortranarray(np.vstack(list(self._blocks())))
-
-    def _blocks(self) -> Iterator[Array]:
+    def blocks(self) -> Iterator[Array]:
+        """The rows, eight at a time."""
         generator, (n_rows, n_features) = seeded(self.seed, 2, self.key), self.shape
         for first in range(0, n_rows, 8):
-            yield self.mean + self.scale * generator.standard_normal((min(8, n_rows - first), n_features))
+            block = generator.standard_normal((min(8, n_rows - first), n_features))
+            block *= self.scale
+            block += self.mean
+            yield block
 
     def _matmat(self, X: Array) -> Array:
-        return np.vstack([block @ X for block in self._blocks()])
+        return np.vstack([block @ X for block in self.blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
-        return sum((block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self._blocks())), np.zeros(()))
+        return sum((block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self.blocks())), np.zeros(()))
 
 
 def _gaussian_rows(
