@@ -57,23 +57,15 @@ def check_number(
     """Return `value` as a finite float within the bounds, or raise a ValueError that names it."""
     limits = {"above": above, "at least": at_least, "at most": at_most}
     words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
-    if (
-        not isinstance(value, (int, float, np.integer, np.floating))
-        or isinstance(value, (bool, np.timedelta64))
-        or not _is_finite(value)
-        or (above is not None and value <= above)
-        or (at_least is not None and value < at_least)
-        or (at_most is not None and value > at_most)
-    ):
-        raise ValueError(f"{name} is {shown(value)}; expected a finite number {words}".rstrip())
-    return float(value)
-
-
-def _is_finite(value: Any) -> bool:
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.timedelta64))
     try:
-        return math.isfinite(value)
+        number = float(value) if real else math.nan
     except OverflowError:  # an int that no float holds
-        return False
+        number = math.inf
+    low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
+    if not math.isfinite(number) or not low <= number <= high or (above is not None and number <= above):
+        raise ValueError(f"{name} is {shown(value)}; expected a finite number {words}".rstrip())
+    return number
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
@@ -218,8 +210,3 @@ def settle_number(parameters: Any, name: str, *, optional: bool = False, **bound
     value = getattr(parameters, name)
     if value is not None or not optional:
         object.__setattr__(parameters, name, check_number(name, value, **bounds))
-
-
-def settle_truth(parameters: Any, name: str) -> None:
-    """As `settle_integer`, for True and False."""
-    object.__setattr__(parameters, name, check_truth(name, getattr(parameters, name)))

@@ -64,8 +64,7 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     drawn at random add to it (with one atom per frame, from the frames themselves). One iteration
 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
-       atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
-       K-SVD) [1]_;
+       atoms leave of the frames that use it: exact, not the power step of approximate K-SVD [1]_;
     2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
        improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
@@ -92,8 +91,11 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     .. [2] R. Rubinstein, M. Zibulevsky, M. Elad, "Efficient implementation of the K-SVD algorithm using batch
        orthogonal matching pursuit", Technion, report CS-2008-08, 2008.
     """
-    signals = _as_columns(frames)
-    n_frames = signals.shape[1]
+    array = check_array("frames", frames)
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        expected = "(n_frames, n_features) or (n_frames, height, width), none 0"
+        raise ValueError(f"frames has shape {array.shape}; expected {expected}")
+    signals, n_frames = array.reshape(len(array), -1).T.astype(np.float64), len(array)
     n_atoms = check_integer("n_atoms", n_atoms, at_most=n_frames, why="the number of frames")
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
     iterations = check_integer("iterations", iterations, at_least=0)
@@ -105,15 +107,6 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
     codes, errors = _iterate(coordinates, atoms, sparsity, iterations)
     return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
-
-
-def _as_columns(frames: ArrayLike) -> Matrix:
-    array = check_array("frames", frames)
-    if array.ndim not in (2, 3) or 0 in array.shape:
-        raise ValueError(
-            f"frames has shape {array.shape}; expected (n_frames, n_features) or (n_frames, height, width), none 0"
-        )
-    return array.reshape(len(array), -1).T.astype(np.float64)
 
 
 def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsity: int) -> Matrix:
@@ -209,26 +202,17 @@ def _leading_direction(rows: Matrix) -> tuple[Matrix, float]:
 
 
 def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix) -> None:
-    """Step 3, in place: atoms that no signal uses become the worst represented signals."""
-    users = np.count_nonzero(codes, axis=1)
-    if users.all():
-        return
+    """Step 3, in place: atoms that no signal uses become the worst represented signals, none of them like an atom."""
     directions = _normalised(signals)
-    alike = np.count_nonzero(np.abs(atoms.T @ directions) > _PARALLEL, axis=0)  # atoms that are like a signal
-    while not users.all():
-        j = int(users.argmin())
+    while (unused := np.flatnonzero(~codes.any(axis=1))).size:
         errors = np.linalg.norm(residuals, axis=1)
-        errors[alike > 0] = 0
+        errors[(np.abs(atoms.T @ directions) > _PARALLEL).any(axis=0)] = 0
         worst = int(errors.argmax())
         if errors[worst] <= _rounding(signals):
             return
-        alike -= np.abs(atoms[:, j] @ directions) > _PARALLEL
-        atoms[:, j] = directions[:, worst]
-        alike += np.abs(atoms[:, j] @ directions) > _PARALLEL
-        users -= codes[:, worst] != 0
+        atoms[:, unused[0]] = directions[:, worst]
         codes[:, worst], residuals[worst] = 0, 0
-        codes[j, worst] = np.linalg.norm(signals[:, worst])
-        users[j] = 1
+        codes[unused[0], worst] = np.linalg.norm(signals[:, worst])
 
 
 def _normalised(signals: Matrix) -> Matrix:

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from .checks import check_protocol, settle_integer, settle_number, settle_truth
+from .checks import check_protocol, check_truth, settle_integer, settle_number
 from .models import Array
 
 
@@ -72,7 +72,7 @@ class SquaredLoss(Loss):
     shift_invariant, local_solver = False, "exact"
 
     def __post_init__(self) -> None:
-        settle_truth(self, "averaged")
+        object.__setattr__(self, "averaged", check_truth("averaged", self.averaged))
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows, or 1 where the loss is a sum."""
