@@ -54,7 +54,7 @@ def fetch_data(name: str) -> None:
         folder = fetch(name)
     click.echo(f"{name} is complete in {folder}")
     for file in DOWNLOADS[name]:
-        click.echo(f"  {file.name}: {file.what}. Licence: {file.licence}")
+        click.echo(f"  {file.name}, licence: {file.licence}")
 
 
 @main.command()
