@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -24,26 +23,18 @@ def main() -> None:
 
 @main.group()
 def data() -> None:
-    """Get the data sets of the experiments.
-
-    They lie in the folder that the environment variable FGMP_DATA names, or else in a cache.
-    """
+    """Get the data sets of the experiments, in the folder that FGMP_DATA names or a cache."""
 
 
 @data.command("list")
 def list_data() -> None:
     """List the data sets: files, licences, and what is there."""
     folder = data_folder()
-    rows = [("set", "file", "licence", "state"), ("digits", "8 x 8, in scikit-learn", "CC BY 4.0", "there")]
     for name, files in DOWNLOADS.items():
         for file in files:
-            packed = "there, not unpacked" if (folder / file.name).exists() else "missing"
-            rows.append((name, file.name, file.licence, "there" if file.is_there(folder) else packed))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        click.echo("  ".join(map(str.ljust, row, widths)).rstrip())
-    source = "named by FGMP_DATA" if os.environ.get("FGMP_DATA") else "the environment variable FGMP_DATA names another"
-    click.echo(f"\nfolder: {folder} ({source})")
+            state = "there" if file.is_there(folder) else "missing"
+            click.echo(f"{name:13}  {state:7}  {file.name}, licence: {file.licence}")
+    click.echo(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
 
 
 @data.command("fetch")
@@ -52,9 +43,7 @@ def fetch_data(name: str) -> None:
     """Download what is missing of the data set NAME, and check it."""
     with _clear_errors():
         folder = fetch(name)
-    click.echo(f"{name} is complete in {folder}")
-    for file in DOWNLOADS[name]:
-        click.echo(f"  {file.name}: {file.what}. Licence: {file.licence}")
+    click.echo(f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}")
 
 
 @main.command()
@@ -73,22 +62,19 @@ def predict(model: Path, table: TextIO) -> None:
         fitted = joblib.load(model)
     except Exception as error:
         raise click.ClickException(f"MODEL is {str(model)!r}; expected a file that joblib.dump wrote") from error
-    with _clear_errors():
-        header, *rows = csv.reader(table)
-        names = [str(name) for name in getattr(fitted, "feature_names_in_", header)]
-        if missing := [name for name in names if name not in header]:
-            raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
-        if not rows:
-            raise ValueError("TABLE has no rows; expected at least one below the names of the columns")
-        X = np.array([[float(row[header.index(name)]) for name in names] for row in rows])
-    with warnings.catch_warnings():
+    with _clear_errors(), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the columns are in order, and X is an array without names
+        reader = csv.DictReader(table)
+        names = [str(name) for name in getattr(fitted, "feature_names_in_", reader.fieldnames or [])]
+        if missing := [name for name in names if name not in (reader.fieldnames or [])]:
+            raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
+        X = np.array([[float(row[name]) for name in names] for row in reader]).reshape(-1, len(names))
         columns = {"prediction": fitted.predict(X)}
         if hasattr(fitted, "predict_proba"):
             names = [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns |= zip(names, fitted.predict_proba(X).T, strict=True)
-    writer = csv.writer(sys.stdout, lineterminator="\n")
-    writer.writerows([columns, *zip(*(column.tolist() for column in columns.values()), strict=True)])
+    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
+    csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *rows])
 
 
 @contextmanager

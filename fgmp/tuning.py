@@ -1,13 +1,10 @@
-"""A grid search that gives every method the same budget and keeps every curve.
-
-`tune` runs all candidates on the same federations with the same seed; a candidate that diverged is never the best.
-"""
+"""A grid search that gives every method the same federations, seed and rounds, and keeps every curve."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -27,15 +24,13 @@ class Trial:
 
     Attributes
     ----------
-    parameters : dict
-        What `make_method` was called with.
+    parameters, method : dict, Method
+        What `make_method` was called with, and what it returned.
     score : float
         Median over the runs of the last value of the column judged; infinite where a run diverged.
     diverged : bool
         Whether a run ended with a value that is not finite or above ten times the one it started from (unless that was
         zero, which says nothing about the scale), or had a round in which no client's answer was finite.
-    method : Method
-        What `make_method` returned.
     histories : tuple of dict
         The history of each run, one per federation.
     """
@@ -47,17 +42,8 @@ class Trial:
     histories: tuple[dict[str, Array], ...] = field(repr=False)
 
 
-@dataclass(frozen=True, eq=False)
-class Tuning:
-    """What `tune` found.
-
-    Attributes
-    ----------
-    trials : tuple of Trial
-        All candidates, in the order of the grid.
-    column : str
-        The column of the history that judged them.
-    """
+class Tuning(NamedTuple):
+    """What `tune` found: all candidates, in the order of the grid, and the column of the history that judged them."""
 
     trials: tuple[Trial, ...]
     column: str
@@ -75,7 +61,6 @@ def tune(
     federation: Federation | Sequence[Federation],
     rounds: int,
     *,
-    cohort_size: int | None = None,
     rng: Seed = 0,
     column: str | None = None,
     workers: int = 1,
@@ -91,22 +76,14 @@ def tune(
         The values to try for each name, of any type; all their combinations are tried.
     federation : Federation or sequence of Federation
         The data to tune on; with several, a candidate is judged by the median. Do not show results on the same data.
-    rounds, cohort_size, rng
+    rounds, rng, **options
         As in `simulate`: the same for every candidate, and so is the seed, drawn once where `rng` is no number.
     column : str, optional
         The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
-        know the truth, and ``"objective"`` where they do not. Clients that take no part judge as a metric: train on
-        ``federation.part(some)``, with ``history=History(metrics={"unseen": federation.part(others).objective})`` and
-        ``column="unseen"``.
+        know the truth, and ``"objective"`` where they do not. Clients that take no part may judge, as ``"unseen"`` of
+        ``history=History(metrics={"unseen": federation.part(others).objective})``.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
-    **options
-        More options of `simulate`.
-
-    Raises
-    ------
-    ValueError
-        Where the grid is empty, a candidate is out of its range, or the history has no such column.
 
     Examples
     --------
@@ -126,20 +103,17 @@ def tune(
     for name, given in check_mapping("grid", grid, "a mapping of names to sequences of values").items():
         several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
         values[name] = [value.item() if isinstance(value, np.generic) else value for value in several]
-    if not values or not all(values.values()):
-        raise ValueError(f"grid is {shown(values)}; expected at least one name, each with at least one value")
     one = isinstance(federation, Federation)
     feds = [federation] if one else check_sequence("federation", federation, "a Federation or several")
     if not feds:
         raise ValueError("federation is an empty sequence; expected at least one federation")
     known = all(check_federation("federation", fed).truth is not None for fed in feds)
-    if column is None:
-        column = "relative_error" if known else "objective"
+    column = column or ("relative_error" if known else "objective")
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
-    options |= {"cohort_size": cohort_size, "rng": check_seed("rng", rng)}
+    options["rng"] = check_seed("rng", rng)
     runs = Parallel(check_integer("workers", workers))(
-        delayed(_history)(method, fed, rounds, column, options) for method in methods for fed in feds
+        delayed(_history)(method, fed, rounds, column, **options) for method in methods for fed in feds
     )
     trials = []
     for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
@@ -153,7 +127,7 @@ def tune(
 
 
 def _history(
-    method: Method, federation: Federation, rounds: int, column: str, options: dict[str, Any]
+    method: Method, federation: Federation, rounds: int, column: str, watch: Any = (), **options: Any
 ) -> dict[str, Array]:
     """A run that ends early once it has diverged beyond return."""
 
@@ -161,6 +135,6 @@ def _history(
         values = run.column(column)
         return not abs(values[-1]) < 1e6 * max(abs(values[0]), 1.0)
 
-    watch = [beyond_return, *watchers_of(options.get("watch", ()))]
     with quiet():  # a search has to try what runs away; its table says so
-        return whole(simulate(method, federation, rounds, **(options | {"watch": watch}))).history
+        watchers = [beyond_return, *watchers_of(watch)]
+        return whole(simulate(method, federation, rounds, watch=watchers, **options)).history

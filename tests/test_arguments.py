@@ -36,7 +36,7 @@ VALID = {
     "objective_bound": {
         "bound": BOUND, "rounds": 2, "initial": 0.5, "objective": 1.0, "gradient": 0.5, "smoothness": 1.0
     },
-    "outer_restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
+    "outer_restricted_constants": {"B": ROWS, "sparsity": 2},
     "restricted_constants": {"B": ROWS, "sparsity": 2, "weights": np.ones(6)},
     "sparse_minimiser": {"federation": FED, "sparsity": 2},
     "stable_rank": {"B": ROWS},
@@ -44,9 +44,6 @@ VALID = {
     "theorem_inexact": {"constants": CONSTANTS, "local_iterations": 2, "accuracy": 0.1, "parameters": BOUNDED},
     "theorem_partial_participation": {
         "constants": CONSTANTS, "local_iterations": 2, "cohort_size": 1, "parameters": BOUNDED
-    },
-    "theorem_unbounded_variance": {
-        "constants": CONSTANTS, "local_iterations": 2, "minibatch_gradient": np.ones(2), "parameters": BOUNDED
     },
     "ClientConstants.of": {**ONES, "weights": np.ones(2)},
     "TheoremParameters": {"theta": 2.0, "eta_1": 1.5, "eta_2": 1.5, "eta_3": 1.5},
@@ -107,14 +104,6 @@ WHOLE = {
     ],
     "eta_1 is 1.5 and upper_squared None; expected upper_squared where eta_1 is above 1": [
         ("beta_2", {"upper_squared": None})
-    ],
-    "minibatch_gradient has shape (3,); expected (2,), or one number": [
-        ("theorem_unbounded_variance", {"minibatch_gradient": np.ones(3)})
-    ],
-    "rng is 'x'; expected an integer of at least 0": [
-        ("gaussian_width", {"rng": "x"}),
-        ("inner_restricted_constants", {"rng": "x"}),
-        ("measure_constants", {"rng": "x"}),
     ],
 }
 

@@ -59,7 +59,7 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
 @pytest.mark.parametrize(
     "package, extra, call",
     [
-        ("av", "video", lambda: load_video(__file__)),
+        ("av", "video", lambda: load_video(__file__, 1, 16, 16)),
         ("h5py", "femnist", lambda: femnist_writers([Path(__file__)])),
         ("flwr.app", "flower", lambda: client_app(print)),
     ],

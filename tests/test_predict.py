@@ -39,5 +39,6 @@ def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
     assert "\nError: TABLE has no column 'c'; expected 'a', 'b', 'c'" in "\n" + run(path, "a,b\n1,2\n").output
     assert "Error: could not convert string to float: 'x'" in run(path, "a,b,c\n1,2,x\n").output
+    assert "Error: Found array with 0 sample(s)" in run(path, "a,b,c\n").output
     (tmp_path / "other").write_text("a,b\n1,2\n")
     assert "expected a file that joblib.dump wrote" in run(tmp_path / "other", "a,b,c\n1,2,3\n").output

@@ -16,11 +16,11 @@ from fgmp.theory import ClientConstants, TheoremParameters
 
 # eta_1 = 5/4, so that s = sqrt(1 - 16/25) = 3/5 is rational.
 SLACK = {F(1): F(0), F(5, 4): F(3, 5)}
-# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2, sigma^2 and E ||grad g||^2, in a unit in which kappa is below 1.
+# rho^-, rho^+, E L^2, max ||P grad||^2, ||grad||^2 and sigma^2, in a unit in which kappa is below 1.
 CLIENTS = [
-    dict(lower=F(1000), upper=F(1003), squared=F(2), gradient=F(3), whole=F(7), variance=F(5), energy=F(11)),
-    dict(lower=F(2000), upper=F(2004), squared=F(9), gradient=F(2), whole=F(4), variance=F(1), energy=F(6)),
-    dict(lower=F(1500), upper=F(1500), squared=F(4), gradient=F(0), whole=F(0), variance=F(8), energy=F(8)),
+    dict(lower=F(1000), upper=F(1003), squared=F(2), gradient=F(3), whole=F(7), variance=F(5)),
+    dict(lower=F(2000), upper=F(2004), squared=F(9), gradient=F(2), whole=F(4), variance=F(1)),
+    dict(lower=F(1500), upper=F(1500), squared=F(4), gradient=F(0), whole=F(0), variance=F(8)),
 ]
 WEIGHTS = [F(1, 2), F(1, 3), F(1, 6)]
 SETTINGS = [(F(1), F(1), F(1)), (F(5, 4), F(1), F(1)), (F(1), F(3, 2), F(1)), (F(5, 4), F(2), F(3, 2))]
@@ -46,11 +46,6 @@ def lemma_3(client, error, eta_1, theta):
     return end_of_lemma_3(client, error, eta_1, theta, client["variance"], missed)
 
 
-def lemma_of_the_appendix(client, error, eta_1, theta):
-    variance = 3 * (client["squared"] + client["upper"] ** 2) * error + 12 * client["energy"]
-    return end_of_lemma_3(client, error, eta_1, theta, variance, 3 * client["squared"] * error + 15 * client["energy"])
-
-
 def end_of_lemma_3(client, error, eta_1, theta, variance, missed):
     c = (client["upper"] + 1 / theta**2) * error - client["lower"] * error
     c += theta**2 * variance + SLACK[eta_1] * (missed + error)
@@ -59,15 +54,11 @@ def end_of_lemma_3(client, error, eta_1, theta, variance, missed):
 
 def xi_1(client):
     energy = 2 * (client["gradient"] + client["variance"])  # ||a + b||^2 <= 2 ||a||^2 + 2 ||b||^2
-    return xi_1_of_the_appendix(client | {"energy": energy})
+    return 2 * energy / (client["upper"] * (2 * client["lower"] - client["upper"]))
 
 
-def xi_1_of_the_appendix(client):
-    return 2 * client["energy"] / (client["upper"] * (2 * client["lower"] - client["upper"]))
-
-
-def local_iteration(client, error, etas, theta=THETA, third=lemma_3, first=xi_1, delta=None):
-    exact = beta_1_by_hand(client) * third(client, error, etas[0], theta) + first(client)
+def local_iteration(client, error, etas, theta=THETA, delta=None):
+    exact = beta_1_by_hand(client) * lemma_3(client, error, etas[0], theta) + xi_1(client)
     solved = exact if delta is None else 2 * exact + 2 * delta**2
     return (1 + etas[1]) ** 2 * solved
 
@@ -135,16 +126,16 @@ def test_cohorts_are_their_proof(etas, size):
 
 
 @pytest.mark.parametrize("etas", SETTINGS)
-def test_the_theorem_of_the_appendix_is_its_proof(etas):
-    """kappa is far above 1, so what one local iteration does is compared."""
-    theta = F(1, 100)
-    energy = [float(client["energy"]) for client in CLIENTS]
-    bound = theory.theorem_unbounded_variance(constants(), K, energy, options_of(etas, theta))
-    options = dict(theta=theta, third=lemma_of_the_appendix, first=xi_1_of_the_appendix)
-    assert_local_iterations(bound, etas, **options)
-    added = after_a_round(F(0), etas, **options)
-    assert bound.kappa == pytest.approx(float(after_a_round(F(1), etas, **options) - added), rel=1e-10)
-    assert bound.residual == np.inf and not bound.guarantees
+def test_beta_2_of_the_appendix_is_its_proof(etas):
+    """What a unit of error adds, with the variance that the lemma on stochastic gradients has for it."""
+    for client in CLIENTS:
+        variance = 3 * (client["squared"] + client["upper"] ** 2)
+        ends = [
+            end_of_lemma_3(client, F(e), etas[0], F(1, 100), e * variance, 3 * e * client["squared"]) for e in (1, 0)
+        ]
+        numbers = [float(client[name]) for name in ("lower", "upper", "squared")]
+        found = theory.beta_2_unbounded_variance(*numbers, theta=0.01, eta_1=float(etas[0]))
+        assert found == pytest.approx(float(ends[0] - ends[1]), rel=1e-10)
 
 
 def test_weights_order_and_clients_that_do_not_count():
@@ -177,8 +168,6 @@ def test_the_full_batch_takes_an_infinite_theta():
         assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(float(residual))
     noisy = theory.theorem1(constants(), K)
     assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
-    empty = theory.theorem_unbounded_variance(full, K, 0.0, TheoremParameters(theta=np.inf, eta_1=1.25))
-    assert np.isinf(empty.beta_2).all() and np.isfinite(empty.nu).all() and empty.residual == np.inf
 
 
 def test_betas_by_hand():
@@ -209,6 +198,6 @@ def test_the_border_of_kappa():
         assert not bound.guarantees and bound.residual == np.inf
         drawn = theory.theorem_partial_participation(client, 2, 1, TheoremParameters(theta=4.0, eta_3=eta_3))
         assert drawn.kappa >= 1 and drawn.residual == np.inf
-        assert "no guarantee" in str(bound) and np.isinf(bound.after([0, 5], 1.0)).all()
+        assert np.isinf(bound.after([0, 5], 1.0)).all()
     enough = theory.theorem1(client, 3, TheoremParameters(theta=4.0))
-    assert enough.kappa == 0.5 and str(enough).startswith("kappa = 0.5")
+    assert enough.kappa == 0.5 and enough.guarantees

@@ -37,8 +37,8 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
         assert constants.upper == pytest.approx(np.max(spectra), rel=1e-7)
         inner = theory.inner_restricted_constants(B, tau, n_supports=5, **options)
         assert inner.lower >= constants.lower - 1e-12 and inner.upper <= constants.upper + 1e-7
-        if "dictionary" not in options:
-            outer = theory.outer_restricted_constants(B, tau, **options)
+        if not options:
+            outer = theory.outer_restricted_constants(B, tau)
             assert outer.lower <= constants.lower + 1e-12 and outer.upper >= constants.upper - 1e-7
             if tau == 1:  # the diagonal of the Hessian, whose own spectrum is wider
                 np.testing.assert_allclose(outer, constants, rtol=1e-7)
@@ -124,21 +124,18 @@ def test_every_measured_constant_is_that_of_enumeration(batch_size):
 
 def test_a_mean_over_minibatches_is_never_below_the_whole():
     """By Jensen; a few draws could miss the one row that matters, and beta_2 would be negative."""
-    fed = fgmp.Federation.from_arrays([np.diag([*np.zeros(29), 30.0])[:, -1:]], [np.zeros(30)])
-    for seed in range(5):
-        found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3, rng=seed)
+    for place in range(5):
+        fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [place]]], [np.zeros(30)])
+        found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3)
         assert found.lower[0] == pytest.approx(30) and found.upper[0] >= 30
 
 
-def test_draws_are_repeatable_and_near_the_mean_of_all():
+def test_draws_are_near_the_mean_of_all():
     fed, options = squared(m=12, n=4, n_clients=1), {"batch_size": 6}
     exact = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=comb(12, 6), **options)
-    one, again, other = (
-        theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=200, rng=s, **options) for s in (1, 1, 2)
-    )
+    drawn = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=200, **options)
     for name in ("upper", "upper_squared"):
-        assert getattr(one, name) == getattr(again, name) != getattr(other, name)
-        assert getattr(one, name) == pytest.approx(getattr(exact, name), rel=0.1)
+        assert getattr(exact, name) != getattr(drawn, name) == pytest.approx(getattr(exact, name), rel=0.1)
 
 
 def test_a_summed_loss_is_measured_in_its_own_unit():

@@ -3,16 +3,12 @@
 May import: the ground floor.
 """
 
-from .digits import DigitsByWriter, digits_by_writer
-from .downloads import data_folder, fetch
+from .digits import digits_by_writer
 from .synthetic import make_conditioned_regression, make_sensing, make_sparse_regression
 from .video import load_video, photo_clip
 
 __all__ = [
-    "DigitsByWriter",
-    "data_folder",
     "digits_by_writer",
-    "fetch",
     "load_video",
     "make_conditioned_regression",
     "make_sensing",

@@ -1,8 +1,4 @@
-"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test.
-
-Of a downloaded set, MNIST with QMNIST's writers or Federated EMNIST; or, without one, of scikit-learn's embedded
-digits, whose writers are made by skewing the labels.
-"""
+"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test."""
 
 from __future__ import annotations
 
@@ -83,12 +79,6 @@ def digits_by_writer(
         The seed. With writers, the test set is the same for every n_train, and so are the first training writers.
     concentration : float, default 1.0
         Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
-
-    Raises
-    ------
-    ValueError, FileNotFoundError
-        Where there are fewer writers than asked for, or a file is damaged; where the data are not there, and how to
-        get them.
     """
     sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
     given = zip(("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True)
@@ -108,8 +98,8 @@ def digits_by_writer(
 def _dealt(n_train: int, n_test: int, n_samples: int, concentration: float, seed: int) -> dict[str, Hand]:
     """The embedded digits, dealt with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
 
-    The clients take turns, in a new order each time, and draw one digit from the class that their shares choose among
-    the classes that are left: no client is favoured.
+    The clients take turns, in a new order each time, and draw a digit of the class that their shares choose among those
+    that are left.
     """
     from sklearn.datasets import load_digits
 
@@ -165,12 +155,11 @@ def mnist_writers(images: Path, labels: Path) -> Writers:
     inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
     if len(table) != len(inks):
         raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
-    digits = _checked_labels(labels, table[:, 0])
     names, counts = np.unique(table[:, 2], return_counts=True)
 
     def of(writer: str) -> Hand:
         rows = np.flatnonzero(table[:, 2] == int(writer))
-        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, digits[rows]
+        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, table[rows, 0].astype(np.intp)
 
     return Writers(inks.shape[1:], dict(zip(map(str, names), counts.tolist(), strict=True)), of)
 
@@ -178,8 +167,7 @@ def mnist_writers(images: Path, labels: Path) -> Writers:
 def femnist_writers(paths: Sequence[Path]) -> Writers:
     """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated, whose 1 is paper.
 
-    A writer's digits are split over the training and the test file there, and are taken together here, since writers
-    are held out and not digits.
+    They have some of a writer's digits for training and some for the test; writers are held out here, so they are one.
     """
     try:
         from h5py import File
@@ -197,7 +185,7 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
             with _damage_named(path), File(path, "r") as file:
                 if writer in (examples := file["examples"]):
                     pixels.append(1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32))
-                    labels.append(_checked_labels(path, examples[writer]["label"][()].reshape(-1)))
+                    labels.append(examples[writer]["label"][()].reshape(-1).astype(np.intp))
         return np.concatenate(pixels), np.concatenate(labels)
 
     return Writers((28, 28), counts, of)
@@ -212,13 +200,6 @@ def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
             raise ValueError(f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected")
         shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
         return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)
-
-
-def _checked_labels(path: Path, labels: Array) -> Array:
-    strange = labels[~np.isin(labels, range(10))]
-    if strange.size:
-        raise ValueError(f"{path} holds the label {strange[0]}; expected digits from 0 to 9")
-    return labels.astype(np.intp)
 
 
 @contextmanager

@@ -17,7 +17,6 @@ class DataFile(NamedTuple):
 
     address: str
     sha256: str
-    what: str
     licence: str
     members: tuple[str, ...] = ()
 
@@ -27,7 +26,7 @@ class DataFile(NamedTuple):
         return self.address.rpartition("/")[2]
 
     def paths(self, folder: Path) -> list[Path]:
-        """What is read in the end: all members of an archive, or the file itself."""
+        """What is read in the end."""
         return [folder / name for name in self.members or (self.name,)]
 
     def is_there(self, folder: Path) -> bool:
@@ -40,13 +39,11 @@ DOWNLOADS = {
         DataFile(
             "https://storage.googleapis.com/cvdf-datasets/mnist/train-images-idx3-ubyte.gz",
             "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609",
-            "MNIST's training images",
             "CC BY-SA 3.0",
         ),
         DataFile(
             "https://raw.githubusercontent.com/facebookresearch/qmnist/master/qmnist-train-labels-idx2-int.gz",
             "2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
-            "QMNIST's labels and writers of the same images",
             "BSD-style",
         ),
     ),
@@ -54,7 +51,6 @@ DOWNLOADS = {
         DataFile(
             "https://storage.googleapis.com/tff-datasets-public/fed_emnist_digitsonly.tar.bz2",
             "55333deb8546765427c385710ca5e7301e16f4ed8b60c1dc5ae224b42bd5b14b",
-            "Federated EMNIST, digits only",
             "see TensorFlow Federated and NIST Special Database 19",
             ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
         ),
@@ -74,10 +70,8 @@ def data_folder() -> Path:
 def fetch(name: str, progress: bool = True) -> Path:
     """Download what is missing of a data set ("mnist-writers", "femnist"), check it and unpack it; the folder with it.
 
-    A file takes its place only when it has arrived whole and with the right checksum. What is there is not fetched
-    again, whatever its checksum: mirrors compress the same content anew, and reading notices what is damaged. An
-    OSError where a file cannot be downloaded says how to do without; a wrong checksum is a ValueError, and nothing is
-    kept.
+    A file takes its place only with the right checksum; another one is a ValueError. What is there is not fetched
+    again, whatever its checksum: mirrors compress the same content anew.
     """
     import pooch
 

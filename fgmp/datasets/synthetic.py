@@ -28,7 +28,7 @@ def make_sparse_regression(
 
     Client i = 1..N observes y_i = A_i x# + e_i, where the entries of A_i are N(mu_i, 1/i^p) (mean and variance), its
     mean mu_i ~ N(0, alpha) is one scalar, x# has `sparsity` nonzero entries drawn from the unit sphere, and the
-    entries of e_i are N(0, noise_variance).
+    entries of e_i are N(0, noise_variance). The federation has the squared loss, equal weights and ``truth`` = x#.
 
     Parameters
     ----------
@@ -36,19 +36,12 @@ def make_sparse_regression(
         N, the rows |D_i| of each client, and n.
     sparsity : int, default 10
         tau, from 1 to n_features.
-    heterogeneity : float, default 1.0
-        alpha, the variance of the means mu_i: at least 0.
-    variance_decay : float, default 1.1
-        p: client i has variance 1/i^p.
+    heterogeneity, variance_decay : float, default 1.0 and 1.1
+        alpha, the variance of the means mu_i, at least 0, and p: client i has variance 1/i^p.
     noise_variance : float, default 0.0
-        Variance of the entries of e_i: at least 0.
+        Variance of the entries of e_i, at least 0.
     rng : int, Generator or None
         The seed. Each client has random numbers of its own: a federation of more clients begins with the same ones.
-
-    Returns
-    -------
-    Federation
-        Squared loss, equal weights, with ``truth`` = x#.
 
     Examples
     --------
@@ -80,17 +73,8 @@ def make_sensing(
     The matrices are streamed: each product generates them anew from the seed, a few rows at a time, so that 50 clients
     of 30 x 76,800 need megabytes instead of a gigabyte. Give the method a dictionary: it needs A_i Psi once.
 
-    Parameters
-    ----------
-    signal : array_like, shape (n_features,)
-        x#, for example the pixels of a frame.
-    n_clients, n_samples, heterogeneity, variance_decay, noise_variance, rng
-        As in `make_sparse_regression`, with the defaults of the paper's video experiment.
-
-    Returns
-    -------
-    Federation
-        As `make_sparse_regression`; the signal is its ``truth``.
+    The signal x# of shape (n_features,), for example the pixels of a frame, is the ``truth``; the other parameters are
+    those of `make_sparse_regression`, with the defaults of the paper's video experiment.
     """
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
@@ -113,28 +97,8 @@ def make_conditioned_regression(
     Client i observes y_i = A_i x# + e_i. Its Hessian A_i'A_i / |D_i| has the eigenvalues 1 to c_i in equal steps,
     along random directions, so that its restricted condition numbers are at most c_i.
 
-    Parameters
-    ----------
-    conditions : array_like, shape (N,)
-        c_i, each at least 1.
-    n_samples : int, default 60
-        |D_i|, the rows of each client: at least `n_features`.
-    n_features, sparsity, noise_variance, rng
-        As in `make_sparse_regression`.
-
-    Returns
-    -------
-    Federation
-        Squared loss, equal weights, with ``truth`` = x#.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from fgmp.datasets import make_conditioned_regression
-    >>> federation = make_conditioned_regression([1.0, 1.5], rng=0)
-    >>> hessian = federation.clients[1].features.T @ federation.clients[1].features / 60
-    >>> print(f"{np.linalg.cond(hessian):.3f}")
-    1.500
+    `conditions`, shape (N,), holds c_i, each at least 1; `n_samples` is at least `n_features`. The other parameters are
+    those of `make_sparse_regression`, and so is what comes back.
     """
     chosen = check_array("conditions", conditions, ndim=1)
     if not chosen.size or chosen.min() < 1:

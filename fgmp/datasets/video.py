@@ -24,23 +24,11 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     """Make a clip of a still background that a flower moves across, from scikit-learn's two photographs.
 
     The flower of "flower.jpg", 0.3 of the height across, runs a figure of eight before the tower of "china.jpg". In
-    frame t = 0, 1, ... its centre is at ::
+    frame t = 0, 1, ... its centre is at x(t) = width (0.5 + 0.32 cos(2 pi t / P)) and y(t) = height (0.5 + 0.15
+    sin(4 pi t / P)), with P = 10 pi = 31.4 frames: the frames to come are like the frames seen, and none is a copy.
 
-        x(t) = width  * (0.5 + 0.32 cos(2 pi t / P)),
-        y(t) = height * (0.5 + 0.15 sin(4 pi t / P)),    P = 10 pi = 31.4 frames,
-
-    so the frames to come are like the frames seen, and none is a copy. A shorter clip is the beginning of a longer one.
-
-    Parameters
-    ----------
-    n_frames : int, default 120
-    height, width : int, default 240 and 320
-        Size in pixels, at least 16 each. Photographs are cropped to this shape, not distorted.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_frames, height, width)
-        Grey values in [0, 1].
+    Returns an array of shape (n_frames, height, width), grey values in [0, 1]; a shorter clip is the beginning of a
+    longer one. Photographs are cropped to the size, at least 16 pixels each way, and not distorted.
     """
     from sklearn.datasets import load_sample_image
 
@@ -65,34 +53,14 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     return np.clip(clip, 0, 1, out=clip)
 
 
-def load_video(
-    path: str | os.PathLike[str], *, height: int | None = None, width: int | None = None, n_frames: int | None = None
-) -> Grey:
-    """Read the frames of a video file in grey, with PyAV (FFmpeg).
+def load_video(path: str | os.PathLike[str], n_frames: int, height: int, width: int) -> Grey:
+    """Read the first frames of a video file in grey, scaled to a size, with PyAV (FFmpeg).
 
-    Parameters
-    ----------
-    path : str or path-like
-        Any file that FFmpeg can decode; its first video stream is read.
-    height, width : int, optional
-        Size in pixels to which frames are scaled; the other one keeps the proportions, and without either the size.
-    n_frames : int, optional
-        Read only the first `n_frames`; without it, all.
-
-    Returns
-    -------
-    ndarray of float64, shape (n_frames, height, width)
-        Luma in [0, 1]. A video in the limited range of television is stretched to the full one.
-
-    Raises
-    ------
-    FileNotFoundError, ValueError, ImportError
-        Where there is no such file; where it is no video, is damaged, or has fewer frames than asked for; where PyAV is
-        missing.
+    The first video stream of any file that FFmpeg decodes, as an array of shape (n_frames, height, width): luma in
+    [0, 1], where a video in the limited range of television is stretched to the full one.
     """
-    for name, value in (("height", height), ("width", width), ("n_frames", n_frames)):
-        if value is not None:
-            check_integer(name, value)
+    for name, value in (("n_frames", n_frames), ("height", height), ("width", width)):
+        check_integer(name, value)
     if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}; there is no such file")
     try:
@@ -105,14 +73,12 @@ def load_video(
             for frame in container.decode(container.streams.video[0]):
                 if frame.is_corrupt:
                     raise ValueError(f"path is {str(path)!r}, which is damaged at frame {len(frames)}")
-                rows = height or (max(round(frame.height * width / frame.width), 1) if width else None)
-                columns = width or (max(round(frame.width * height / frame.height), 1) if height else None)
-                frames.append(frame.reformat(width=columns, height=rows, format="gray").to_ndarray())
+                frames.append(frame.reformat(width=width, height=height, format="gray").to_ndarray())
                 if len(frames) == n_frames:
                     break
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"path is {str(path)!r}; expected a video file ({error})") from error
-    if len(frames) < (n_frames or 1):
+    if len(frames) < n_frames:
         raise ValueError(f"n_frames is {n_frames}; expected at most {len(frames)}, the frames of {str(path)!r}")
     return np.stack(frames) / 255
 

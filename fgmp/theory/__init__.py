@@ -29,7 +29,6 @@ from .theorems import (
     theorem1,
     theorem_inexact,
     theorem_partial_participation,
-    theorem_unbounded_variance,
 )
 
 __all__ = [
@@ -54,5 +53,4 @@ __all__ = [
     "theorem1",
     "theorem_inexact",
     "theorem_partial_participation",
-    "theorem_unbounded_variance",
 ]

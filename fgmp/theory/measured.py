@@ -2,7 +2,7 @@
 
 For the squared loss f(x) = ||B x - y||^2 / (2m) the constants of A-RSC and A-RSS (paper, Assumptions 1 and 2) are the
 extreme eigenvalues of B_S'B_S / m over the supports S of size tau; in a dictionary, those of the pencil
-(Psi_S' B'B Psi_S / m, Psi_S'Psi_S). Row weights make B' diag(w) B / m, the Hessian of a logistic loss.
+(Psi_S' B'B Psi_S / m, Psi_S'Psi_S).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_array, check_integer, check_kind, check_seed, check_shape
+from ..checks import check_array, check_integer, check_kind, check_shape
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
@@ -29,12 +29,7 @@ _AT_ONCE = 20_000
 
 
 class RestrictedConstants(NamedTuple):
-    """The two constants of restricted convexity, rho^- and rho^+, or bounds of them.
-
-    Attributes
-    ----------
-    lower, upper : float
-    """
+    """The two constants of restricted convexity, rho^- and rho^+, or bounds of them."""
 
     lower: float
     upper: float
@@ -60,7 +55,7 @@ def restricted_constants(
     sparsity : int
         tau, from 1 to the number of columns (of atoms, in a dictionary).
     weights : array_like, shape (m,), optional
-        Row weights w >= 0 of B' diag(w) B / m: the curvatures of a loss.
+        Row weights w >= 0 of B' diag(w) B / m, the Hessian of another loss, such as the logistic one.
     dictionary : Dictionary, optional
         Directions that are sparse in these atoms, measured in the norm of the signals.
 
@@ -77,22 +72,16 @@ def restricted_constants(
 
 
 def inner_restricted_constants(
-    B: ArrayLike, sparsity: int, *, n_supports: int = 1000, rng: Seed = 0, **options: Any
+    B: ArrayLike, sparsity: int, *, n_supports: int = 1000, **options: Any
 ) -> RestrictedConstants:
     """An inner bound: `lower` is at least and `upper` at most the true constant.
 
-    Looks at some supports only: random ones, those that truncated power iterations find from 20 starts, and from the
-    best of both the supports that single exchanges improve (where a round of exchanges is at most 20,000 supports).
-
-    Parameters
-    ----------
-    B, sparsity, **options
-        As in `restricted_constants`.
-    n_supports, rng
-        How many random supports, and the seed.
+    Looks at some supports only: `n_supports` random ones (always the same), those that truncated power iterations find
+    from 20 starts, and from the best of both the supports that single exchanges improve (where a round of exchanges is
+    at most 20,000 supports). Other parameters as `restricted_constants`.
     """
     hessian, gram, sparsity = _problem(B, sparsity, **options)
-    generator, count = np.random.default_rng(check_seed("rng", rng)), check_integer("n_supports", n_supports)
+    generator, count = np.random.default_rng(0), check_integer("n_supports", n_supports)
     drawn = [np.sort(generator.permutation(len(hessian))[:sparsity]) for _ in range(count)]
     scaled = hessian if gram is None else hessian / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
     mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(len(scaled)) - scaled
@@ -103,13 +92,13 @@ def inner_restricted_constants(
     return RestrictedConstants(low, _raised(hessian, gram, drawn[int(ends[:, 1].argmax())]))
 
 
-def outer_restricted_constants(B: ArrayLike, sparsity: int, *, weights: ArrayLike | None = None) -> RestrictedConstants:
+def outer_restricted_constants(B: ArrayLike, sparsity: int) -> RestrictedConstants:
     """An outer bound: `lower` is at most and `upper` at least the true constant.
 
     The better of Gershgorin's discs, with the tau - 1 largest entries off the diagonal in each row, and the spectrum
     of the whole matrix. Parameters as `restricted_constants`.
     """
-    hessian, _, sparsity = _problem(B, sparsity, weights)
+    hessian, _, sparsity = _problem(B, sparsity)
     diagonal, spectrum = hessian.diagonal(), np.linalg.eigvalsh(hessian)
     off = np.sort(np.abs(hessian - np.diag(diagonal)), axis=1)[:, ::-1]
     radius = off[:, : sparsity - 1].sum(axis=1)
@@ -128,17 +117,8 @@ def stable_rank(B: ArrayLike) -> float:
 def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
     """The solution x* that the theorems speak of: the minimiser of f over all x with `sparsity` nonzeros, exactly.
 
-    Parameters
-    ----------
-    federation : Federation
-        Squared loss, stored features.
-    sparsity : int
-        tau, from 1 to the number of features, with at most 200,000 supports.
-
-    Returns
-    -------
-    ndarray, shape (n_features,)
-        x*; where several supports are equally good, to rounding, the first in lexical order.
+    For the squared loss and stored features, by enumeration of at most 200,000 supports. Where several are equally
+    good, to rounding, it is the first in lexical order.
 
     Examples
     --------
@@ -171,11 +151,9 @@ class Approximation(NamedTuple):
     Attributes
     ----------
     support : ndarray of int
-        The atoms selected, increasing.
-    error : float
-        ||P_Gamma w - w||_2.
-    best_error : float
-        The smallest ||w - v||_2 over all tau-sparse v, by enumeration of their supports.
+        The atoms selected, Gamma, increasing.
+    error, best_error : float
+        ||P_Gamma w - w||_2, and the smallest ||w - v||_2 over all tau-sparse v, by enumeration of their supports.
     eta : float
         error / best_error, at least 1: the eta of the paper's approximate projection; 1 where the error is rounding.
     """
@@ -191,13 +169,6 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
 
     Only for looking: methods select by their dictionary. In atoms that are not orthonormal there may be 5,000,000
     supports, of which a million takes a second.
-
-    Parameters
-    ----------
-    dictionary : Dictionary or StandardBasis
-    signal : array_like, shape (n_features,)
-    sparsity : int
-        tau, from 1 to the number of atoms.
 
     Examples
     --------
@@ -236,13 +207,7 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
 
 
 def measure_constants(
-    federation: Federation,
-    x_star: ArrayLike,
-    sparsity: int,
-    *,
-    batch_size: int | None = None,
-    n_minibatches: int = 20,
-    rng: Seed = 0,
+    federation: Federation, x_star: ArrayLike, sparsity: int, *, batch_size: int | None = None, n_minibatches: int = 20
 ) -> ClientConstants:
     """The constants of least-squares clients in the standard basis, exact at sparsity min(4 tau, n).
 
@@ -251,21 +216,15 @@ def measure_constants(
     federation : Federation
         Squared loss; averaged, or the full batch. Sparse features are made dense, one client at a time.
     x_star : array_like, shape (n_features,)
-        The solution x*.
+        The solution x*, at which sigma_i^2 is measured (`minibatch_variance`): for the squared loss no bound holds for
+        all sparse x.
     sparsity : int
         tau.
     batch_size : int or None
         b; None is the full batch, one minibatch.
     n_minibatches : int, default 20
         Minibatches over which the means of rho^+(i, j) and of L(i, j)^2 are taken: all of them, where a client has no
-        more than that, otherwise so many draws.
-    rng : int, Generator or None
-        The seed.
-
-    Notes
-    -----
-    sigma_i^2 is measured at x*, over all minibatches (`minibatch_variance`). For the squared loss no bound holds for
-    all sparse x: the variance grows with the distance from x*.
+        more than that, otherwise so many draws (always the same).
     """
     n = _least_squares(federation).n_features
     x = check_shape("x_star", x_star, (n,))
@@ -280,7 +239,7 @@ def measure_constants(
             f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i; expected "
             "averaged=True or the full batch"
         )
-    generator, order, found = np.random.default_rng(check_seed("rng", rng)), min(4 * sparsity, n), []
+    generator, order, found = np.random.default_rng(0), min(4 * sparsity, n), []
     for client in federation.clients:
         A, m, b = _stored(client), client.n_samples, batch_size or client.n_samples
         few = comb(m, b) <= n_minibatches
@@ -319,7 +278,7 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
         Any loss; stored features. Sparse ones are made dense for as long as this takes.
     x : array_like, of the client's model shape
     batch_size : int or None
-        b, at most the rows of the client; None is all of them, and gives zero.
+        b; None is all rows, and gives zero.
     """
     check_kind("client", client, Client, "a Client, such as one of federation.clients")
     x, A, m = check_shape("x", x, client.model_shape), _stored(client), client.n_samples
@@ -340,24 +299,22 @@ def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
     return length_of(np.sqrt(federation.weights) * norms)
 
 
-def gaussian_width(n_features: int, sparsity: int, *, rng: Seed = 0) -> tuple[float, float]:
+def gaussian_width(n_features: int, sparsity: int) -> tuple[float, float]:
     """The Gaussian width of {x : ||x||_0 <= tau, ||x||_2 <= 1}, and its standard error, by 2,000 draws.
 
     w(T) = E sup_{x in T} <g, x> = E (sum of the tau largest g_i^2)^(1/2).
     """
     n_features = check_integer("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
-    squares = np.random.default_rng(check_seed("rng", rng)).standard_normal((2000, n_features)) ** 2
+    squares = np.random.default_rng(0).standard_normal((2000, n_features)) ** 2
     widths = np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
     return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(len(widths)))
 
 
 def _least_squares(federation: Federation) -> Federation:
-    """Return the federation, or raise a ValueError where it has another loss than the squared one."""
+    """The federation, or a ValueError where it has another loss than the squared one."""
     if not isinstance(check_federation("federation", federation).loss, SquaredLoss):
-        raise ValueError(
-            f"federation has the loss {federation.loss!r}; expected SquaredLoss, with one curvature everywhere"
-        )
+        raise ValueError(f"federation has the loss {federation.loss!r}; expected SquaredLoss")
     return federation
 
 
@@ -395,7 +352,7 @@ def _batches(supports: Iterator[Any]) -> Iterator[Array]:
 
 
 def _ends(hessian: Array, gram: Array | None, supports: Iterator[Any]) -> Array:
-    """The smallest and the largest eigenvalue over each support, shape (n_supports, 2)."""
+    """The smallest and the largest eigenvalue over each support."""
     return np.concatenate([_spectra(hessian, gram, batch)[:, [0, -1]] for batch in _batches(supports)])
 
 
@@ -433,8 +390,6 @@ def _raised(hessian: Array, gram: Array | None, support: Array) -> float:
 
 def _greedy_support(matrix: Array, sparsity: int, start: int) -> Support:
     """Support of a truncated power iteration from one coordinate: it climbs towards the largest sparse eigenvalue."""
-    # A power of two, so that nothing else changes: squares of what is far from 1 leave the range of floats.
-    matrix = matrix * 2.0 ** -int(np.frexp(np.abs(matrix).max())[1])
     vector, support = matrix[start], np.empty(0, np.intp)
     for _ in range(31):
         renewed = largest(np.abs(vector), sparsity)

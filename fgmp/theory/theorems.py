@@ -45,12 +45,10 @@ class ClientConstants:
         restricted curvature of g_ij.
     upper_squared : ndarray, shape (N,)
         The mean over j of L_{2 tau}(i, j)^2, with L the smoothness of the whole gradient (Assumption 2 as printed):
-        ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with 2 tau nonzeros. It can be larger than the
-        curvature at 4 tau. The theorems need it for eta_1 > 1, where the proof of Lemma 3 bounds a gradient that is
-        not projected, and where the variance has no bound. nan where it is not known.
+        ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with 2 tau nonzeros; L may exceed the curvature at
+        4 tau. Needed for eta_1 > 1, where the proof of Lemma 3 bounds a whole gradient; nan where it is not known.
     gradient, whole_gradient : ndarray, shape (N,)
-        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, which is at least as large; its
-        weighted mean is zeta*^2. nan where it is not known.
+        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, nan where it is not known.
     variance : ndarray, shape (N,)
         sigma_i^2, the variance of the minibatch gradients.
     weights : ndarray, shape (N,)
@@ -77,34 +75,23 @@ class ClientConstants:
         variance: ArrayLike = 0.0,
         weights: ArrayLike | None = None,
     ) -> ClientConstants:
-        """Constants from numbers, the same for all clients, or sequences; 0 < lower <= upper.
+        """Constants from sequences, or numbers for all clients; 0 < lower <= upper.
 
-        None is not known, but for a `whole_gradient` where `gradient` is zero: it is zero then. Weights are scaled to
-        sum one; None is equal weights.
+        None is not known, but a `whole_gradient` where `gradient` is zero: it is zero then. Weights are scaled to sum
+        one; None is equal weights.
         """
         given = {"lower": lower, "upper": upper, "upper_squared": upper_squared, "gradient": gradient}
         given |= {"whole_gradient": whole_gradient, "variance": variance, "weights": 1 if weights is None else weights}
-        parts = {name: _nonnegative(name, value) for name, value in given.items() if value is not None}
-        count = max(1, *(part.size for part in parts.values()))
-        for name, part in parts.items():
-            if part.shape not in ((), (count,)):
-                raise ValueError(f"{name} has shape {part.shape}; expected {(count,)}, as clients, or one number")
-            parts[name] = np.full(count, part)
-        if (parts["lower"] <= 0).any() or (parts["upper"] < parts["lower"] * (1 - 1e-12)).any():
+        parts = [np.nan if value is None else _nonnegative(name, value) for name, value in given.items()]
+        own = cls(*np.atleast_1d(*np.broadcast_arrays(*parts)))
+        if own.lower.ndim > 1:
+            raise ValueError(f"constants have shape {own.lower.shape}; expected one number for each client")
+        if (own.lower <= 0).any() or (own.upper < own.lower * (1 - 1e-12)).any():
             raise ValueError("lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client")
-        if not parts["weights"].any():
+        if not own.weights.any():
             raise ValueError("weights are all 0; expected a positive one")
-        parts["weights"] /= parts["weights"].sum()
-        parts.setdefault("upper_squared", np.full(count, np.nan))
-        parts.setdefault("whole_gradient", np.where(parts["gradient"] == 0, 0.0, np.nan))
-        return cls(**parts)
-
-    def known(self, name: str, purpose: str) -> Array:
-        """`upper_squared` or `whole_gradient`, or a ValueError where some client lacks it."""
-        values: Array = getattr(self, name)
-        if np.isnan(values).any():
-            raise ValueError(f"{name} is not known; expected it for each client, for {purpose}")
-        return values
+        whole = np.where(own.gradient == 0, 0.0, np.nan) if whole_gradient is None else own.whole_gradient
+        return replace(own, whole_gradient=whole, weights=own.weights / own.weights.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,19 +103,9 @@ class TheoremParameters:
     theta : float, default infinity
         The trade-off between rate and residual: above 0, free to choose; infinite is right for the full batch.
     eta_1, eta_2, eta_3 : float, default 1
-        The projections with which a client finds the largest part of its gradient, with which it prunes its local
-        solution to tau atoms, and with which the server prunes the average.
-
-    Notes
-    -----
-    A projection of w onto the atoms of Gamma has quality eta where ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, with
-    H_tau(w) the best approximation of that sparsity; so eta is at least 1, and 1 is exact, as in the standard basis.
-
-    Examples
-    --------
-    >>> from fgmp import theory
-    >>> theory.TheoremParameters(eta_2=1.5)
-    TheoremParameters(theta=inf, eta_1=1.0, eta_2=1.5, eta_3=1.0)
+        The quality of the projections with which a client finds the largest part of its gradient and prunes its local
+        solution, and the server prunes the average: eta where ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, with H_tau(w)
+        the best approximation of that sparsity. At least 1; 1 is exact, as in the standard basis.
     """
 
     theta: float = np.inf
@@ -184,8 +161,7 @@ def beta_2(
     eta_1 : float
         At least 1.
     upper_squared : array_like, optional
-        E rho^{+2} of the whole gradient at 2 tau, `ClientConstants.upper_squared`: the proof applies it to
-        ||grad g_ij(x) - grad g_ij(x*)|| without a projection. Needed only where eta_1 > 1.
+        E rho^{+2}, as `ClientConstants.upper_squared`; needed only where eta_1 > 1.
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
     if s > 0 and upper_squared is None:
@@ -201,8 +177,9 @@ def beta_2_unbounded_variance(
 ) -> Array:
     """The lemma of the appendix: beta_2 of Lemma 3 plus 6 theta^2 (E rho^{+2} + rho^{+2}) / rho^-, for any variance.
 
-    Following the proof from its first line; the printed lemma and theorem have 3 theta^2, and rho^+ for its square.
-    Parameters as `beta_2`.
+    As its proof gives; the printed lemma and theorem have 3 theta^2, and rho^+ for its square. It is at least
+    4 sqrt(6) for all data and all theta, so that the last theorem of the appendix, which needs kappa < 1 with it,
+    promises nothing (ERRATA.md, entries 21 to 23). Parameters as `beta_2`.
     """
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
     with np.errstate(all="ignore"):
@@ -243,11 +220,6 @@ class ConvergenceBound:
         bound: Array = self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf)
         return bound
 
-    def __str__(self) -> str:
-        if not self.guarantees:
-            return f"no guarantee: kappa = {self.kappa:.3g} is not below 1"
-        return f"kappa = {self.kappa:.3g}, residual = {self.residual:.3g}"
-
 
 def theorem1(
     constants: ClientConstants, local_iterations: int, parameters: TheoremParameters = _EXACT
@@ -270,29 +242,36 @@ def theorem1(
     Notes
     -----
     The induction of the printed proof gives the first sum, the statement prints the product with one
-    nu >= sum p_i nu(i). Both are right, and either may be the smaller one. For the product, bound the length of the
-    mean error by Minkowski, sqrt(E||sum p_i e_i||^2) <= sum p_i sqrt(A mu(i)^K + nu(i) S(i)) with A = ||x_t - x*||^2.
-    By Cauchy and Schwarz its square is at most sum p_i S(i) times sum p_i (nu(i) + A mu(i)^K / S(i)), and by
-    Chebyshev's sum inequality (S and mu^K / S both grow with mu) at most A sum p_i mu(i)^K + the product.
+    nu >= sum p_i nu(i). Both are right, and either may be the smaller one (ERRATA.md, entry 7).
 
     Examples
     --------
     >>> from fgmp import theory
     >>> constants = theory.ClientConstants.of(lower=1.0, upper=[1.0, 1.02], gradient=1e-4)
-    >>> print(theory.theorem1(constants, local_iterations=3))
+    >>> bound = theory.theorem1(constants, local_iterations=3)
+    >>> print(f"kappa = {bound.kappa:.3g}, residual = {bound.residual:.3g}")
     kappa = 0.00924, residual = 0.0216
-    >>> print(theory.theorem1(constants, 3, theory.TheoremParameters(theta=2.0)))
-    no guarantee: kappa = 38.7 is not below 1
+    >>> theory.theorem1(constants, 3, theory.TheoremParameters(theta=2.0)).guarantees
+    False
     """
-    _check(constants, parameters)
+    check_kind("constants", constants, ClientConstants, "ClientConstants")
+    check_kind("parameters", parameters, TheoremParameters, "TheoremParameters, with theta and eta_1 to eta_3")
     p, squared, missed = parameters, None, np.zeros(len(constants.lower))
     if p.eta_1 > 1:
-        squared = constants.known("upper_squared", "eta_1 > 1")
-        missed = constants.variance + constants.known("whole_gradient", "eta_1 > 1")
+        for name in ("upper_squared", "whole_gradient"):
+            if np.isnan(getattr(constants, name)).any():
+                raise ValueError(f"{name} is not known; expected it for each client where eta_1 is above 1")
+        squared, missed = constants.upper_squared, constants.variance + constants.whole_gradient
+    first = beta_1(constants.lower, constants.upper)
     second = beta_2(constants.lower, constants.upper, theta=p.theta, eta_1=p.eta_1, upper_squared=squared)
-    xi_1 = 4 * _quotient(constants.gradient + constants.variance, constants.upper**2)
     spread = _times_theta_squared(2 * constants.variance, p.theta) + 6 * _slack(p.eta_1) * missed
-    return _assembled(constants, second, xi_1, spread, local_iterations, p)
+    xi_1 = 4 * _quotient(constants.gradient + constants.variance, constants.upper**2)
+    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(spread, constants.lower)
+    void = np.isinf(first)
+    factor = p.pruning * np.where(void, 1.0, first)
+    mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
+    bound = ConvergenceBound(first, second, mu, nu, np.inf, np.inf)
+    return _with_rate(bound, constants.weights, local_iterations, p)
 
 
 def theorem_inexact(
@@ -316,8 +295,7 @@ def theorem_partial_participation(
 
     kappa = (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K, as printed: the maximum over cohorts. The proof
     needs only the mean over cohorts, which is the kappa of `theorem1` whatever L is. The residual is that of equal
-    weights over all clients, which is the mean over random cohorts; the paper bounds its variance part by N/L times as
-    much.
+    weights over all clients, the mean over random cohorts; the paper bounds its variance part by N/L times as much.
     """
     bound = theorem1(constants, local_iterations, parameters)
     size = check_integer("cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients")
@@ -327,78 +305,19 @@ def theorem_partial_participation(
     return replace(bound, kappa=kappa, residual=residual)
 
 
-def theorem_unbounded_variance(
-    constants: ClientConstants, local_iterations: int, minibatch_gradient: ArrayLike, parameters: TheoremParameters
-) -> ConvergenceBound:
-    """Linear convergence without a bound on the variance of the gradients (paper, the last theorem of the appendix).
-
-    Parameters
-    ----------
-    constants, local_iterations
-        As in `theorem1`; `upper_squared` is always needed, and `variance` not used.
-    minibatch_gradient : array_like, shape (N,)
-        The mean over minibatches j of ||grad g_ij(x*)||^2.
-    parameters : TheoremParameters
-        With a finite theta: beta_2 is infinite for an infinite one.
-
-    Notes
-    -----
-    Empty: beta_2 is at least 4 sqrt(6) for all data and all theta, so kappa is never below 1 (notebook 06
-    repairs it with the measured growth of the variance). Follows the proof: with s = sqrt(1 - 1/eta_1^2),
-    xi_2 = 8 max ||P grad f_i(x*)||^2 / rho^{-2} + (24 theta^2 + 30 s) E||grad g_ij(x*)||^2 / rho^-, and
-    xi_1 = 2 E||grad g_ij(x*)||^2 / (rho^+ (2 rho^- - rho^+)). The variance lemma is used for the gradients projected
-    onto Gamma, its second half, so that the constant of f_i is a curvature at 4 tau, like rho^+.
-    """
-    _check(constants, parameters)
-    theta, eta_1 = parameters.theta, parameters.eta_1
-    energy, expected = _nonnegative("minibatch_gradient", minibatch_gradient), constants.lower.shape
-    if energy.shape not in ((), expected):
-        raise ValueError(f"minibatch_gradient has shape {energy.shape}; expected {expected}, or one number")
-    squared = constants.known("upper_squared", "the theorem without a bound on the variance")
-    second = beta_2_unbounded_variance(constants.lower, constants.upper, squared, theta=theta, eta_1=eta_1)
-    xi_1 = 2 * _quotient(energy, constants.upper**2)
-    spread = _times_theta_squared(24 * energy, theta) + 30 * _slack(eta_1) * energy
-    return _assembled(constants, second, xi_1, spread, local_iterations, parameters)
-
-
 def objective_bound(
     bound: ConvergenceBound, rounds: ArrayLike, initial: float, *, objective: float, gradient: float, smoothness: float
 ) -> Array:
     """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
 
-    Parameters
-    ----------
-    bound : ConvergenceBound
-    rounds, initial
-        As in `ConvergenceBound.after`.
-    objective, gradient : float
-        f(x*) and ||grad f(x*)||^2.
-    smoothness : float
-        rho = sum p_i of the mean restricted smoothness at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros.
+    `objective` is f(x*), `gradient` ||grad f(x*)||^2, and `smoothness` rho = sum p_i of the mean restricted smoothness
+    at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros. The rest as in `ConvergenceBound.after`.
     """
     check_kind("bound", bound, ConvergenceBound, "a ConvergenceBound, as theorem1 returns it")
     objective = check_number("objective", objective)
     gradient = check_number("gradient", gradient, at_least=0)
     smoothness = check_number("smoothness", smoothness, above=0)
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
-
-
-def _check(constants: ClientConstants, parameters: TheoremParameters) -> None:
-    check_kind("constants", constants, ClientConstants, "ClientConstants")
-    check_kind("parameters", parameters, TheoremParameters, "TheoremParameters, with theta and eta_1 to eta_3")
-
-
-def _assembled(
-    constants: ClientConstants, second: Array, xi_1: Array, spread: Array, count: int, parameters: TheoremParameters
-) -> ConvergenceBound:
-    """The bound from beta_2, xi_1 / beta_1, and xi_2 = 8 max ||P grad f_i||^2 / rho^{-2} + spread / rho^-."""
-    first = beta_1(constants.lower, constants.upper)
-    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(spread, constants.lower)
-    void = np.isinf(first)
-    factor = parameters.pruning * np.where(void, 1.0, first)
-    mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
-    bound = ConvergenceBound(first, second, mu, nu, np.inf, np.inf)
-    return _with_rate(bound, constants.weights, count, parameters)
 
 
 def _with_rate(
