@@ -17,12 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..advice import quiet
 from ..losses import SoftmaxLoss, SquaredLoss
-from ..methods.elimination import backwards
 from ..methods.fedgradmp import FedGradMP
-from ..methods.polishing import with_closing_round
 from ..methods.shared_support import Shared, SharedSupportGradMP
-from ..methods.support_solvers import NewtonOnSupport, Point
+from ..methods.support_solvers import NewtonOnSupport, Point, backwards
 from ..models import Array, SparseModel, Support
+from ..polishing import with_closing_round
 from ..rounds import Method, Reducer
 from ..selection import PerAtom, PerOutput, Selection
 from ..shapes import Shape

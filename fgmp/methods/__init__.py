@@ -1,6 +1,6 @@
-"""What travels and what is made of it: FedGradMP, its rivals, SharedSupportGradMP, and a closing exchange.
+"""What travels and what is made of it: FedGradMP, its rivals, and SharedSupportGradMP.
 
-`support_solvers` minimise on a support that all clients know, `sketches` find it, `elimination` keeps tau of its atoms;
+`sketches` find a support that all clients know, `support_solvers` minimise on it and keep tau of its atoms;
 `method_json` writes a method down for clients elsewhere.
 
 May import: the ground floor, layers.

@@ -43,17 +43,11 @@ class FedGradMP(Method):
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
         `SGD`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the squared loss, a damped step of
-        gradient descent for the logistic and the softmax loss, which have no minimiser where a client's rows can be
-        separated (`fgmp.solvers.solver_for` has what was measured).
+        gradient descent for the logistic and the softmax loss (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
-
-    Raises
-    ------
-    ValueError
-        Where a parameter is out of its range; `check` adds the ranges that depend on the federation.
 
     Warns
     -----
@@ -93,12 +87,12 @@ class FedGradMP(Method):
     selection: Selection = PER_OUTPUT
 
     def __post_init__(self) -> None:
-        check_dictionary(self.dictionary)
-        check_selection(self.selection)
         settle_integer(self, "sparsity")
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
         settle_number(self, "radius", optional=True, above=0)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
         if self.solver is not None:
             check_solver(self.solver)
 
@@ -129,7 +123,7 @@ class FedGradMP(Method):
             gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, psi, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
-            x = self.pruned(b)
+            x = self.pruned(b)  # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
         return x
 
     def at_server(self, x: SparseModel, mean: Array) -> SparseModel:

@@ -4,32 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from ..checks import check_option, settle_integer, settle_number
-from ..dictionaries import StandardBasis, check_dictionary
+from ..checks import check_kind, check_option, settle_integer
+from ..dictionaries import StandardBasis
 from ..federation import Client
 from ..models import Array, SparseModel, union
-from ..rounds import Exchange, Form, Method
+from ..rounds import Exchange, Form
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
-from .elimination import eliminated
-from .sketches import CountSketch, LargestEntries, Question, check_identify
-from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
+from .sketches import CountSketch, LargestEntries, Question
+from .support_solvers import NewtonOnSupport, OnSupport, Point, SupportSolver, eliminated
 
 
-class Shared(NamedTuple):
-    """x_t, the number of finished rounds, and while a round is under way the point on the merged support."""
+@dataclass(frozen=True, eq=False)
+class Shared(Point):
+    """A point, the number of finished rounds, and while a round is under way the model x_t that it began with."""
 
-    model: SparseModel
     rounds: int = 0
-    point: Any = None
+    before: Any = None
 
 
 @dataclass(frozen=True)
-class SharedSupportGradMP(Method):
+class SharedSupportGradMP(OnSupport):
     """Gradient matching pursuit with a shared support, for clients with fewer samples than 3 tau. Not in the paper.
 
     A round has a first exchange that finds the support and one or more that solve on it.
@@ -100,20 +99,19 @@ class SharedSupportGradMP(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle_integer(self, "sparsity")
         settle_integer(self, "seed", at_least=0)
-        check_identify(self.identify)
+        expected = "CountSketch(rows, columns) or LargestEntries(count)"
+        check_kind("identify", self.identify, (CountSketch, LargestEntries), expected)
         check_option("pruning", self.pruning, ("elimination", "largest"))
-        settle_number(self, "radius", optional=True, above=0)
-        check_support_solver(self.solver)
-        check_dictionary(self.dictionary)
         check_selection(self.selection)
 
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
+        super().check(shape)
         self.selection.check(self.sparsity, shape.model_shape)
         self.identify.check(self.sparsity, shape.model_shape)
-        self.solver.check(shape)
 
     def start(self, shape: Shape) -> Shared:
         """x_0 = 0, with an empty support."""
@@ -121,14 +119,9 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        step = Exchange(
-            lambda state: self.solver.ask(state.point),
-            lambda client, message, rng: self.solver.answer(client, message, rng, self.atoms),
-            self.step,
-            lambda state: self.solver.form(state.point),
-        )
         first = Exchange(self.ask, self.at_client, self.merge, self.form)
-        return (first, *[step] * (self.solver.n_exchanges - 1), step._replace(update=self.last_step))
+        *steps, last = super().exchanges()
+        return (first, *steps, last._replace(update=self.last_step))
 
     def ask(self, state: Shared) -> tuple[SparseModel, int]:
         """x_t, and the number of the round, on which hashes depend."""
@@ -145,7 +138,7 @@ class SharedSupportGradMP(Method):
 
     def question(self, rounds: int) -> Question:
         """What clients and server know alike after so many rounds."""
-        return Question(self.sparsity, self.selection, self.dictionary.normalised, self.seed, rounds)
+        return Question(self.sparsity, self.atoms, self.seed, rounds)
 
     def merge(self, state: Shared, mean: Array) -> Shared:
         """Gamma-hat = approx_{2 tau}(r) u supp(x_t), and x_t as a point on it."""
@@ -154,22 +147,13 @@ class SharedSupportGradMP(Method):
         gamma = self.atoms.approximate(r, 2 * self.sparsity)
         gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = self.selection.with_always(union(gamma, x.support, r.size), r.shape)
-        return state._replace(point=Point(SparseModel(merged, x.on(merged), x.shape)))
-
-    def step(self, state: Shared, mean: Array) -> Shared:
-        """A better point on the support."""
-        return state._replace(point=self.solver.update(state.point, mean, self.atoms, self.radius))
+        return Shared(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        point = self.step(state, mean).point
-        b, hessian = point.model, point.curvature
-        if self.pruning == "elimination" and hessian is not None and np.isfinite(b.values).all():
-            kept = eliminated(b, hessian, state.model.support, self.sparsity, self.selection)
+        end = self.step(state, mean)
+        if self.pruning == "elimination" and end.curvature is not None:
+            kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:
-            kept = self.atoms.project(b, self.atoms.approximate_model(b, self.sparsity))
-        return Shared(self.atoms.into_ball(kept, self.radius), state.rounds + 1)
-
-    def coefficients(self, state: Shared) -> SparseModel:
-        """x_t, also while a round is under way."""
-        return state.model
+            kept = self.atoms.project(end.model, self.atoms.approximate_model(end.model, self.sparsity))
+        return Shared(self.atoms.into_ball(kept, self.radius), rounds=state.rounds + 1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -10,18 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..checks import check_protocol, settle_integer
+from ..checks import settle_integer
+from ..dictionaries import StandardBasis
 from ..models import Array, SparseModel
 from ..rounds import Form
-from ..selection import Selection
 
 
 class Question(NamedTuple):
-    """What clients and server know alike: tau, what counts, the norms, the seed, and the round, from 0."""
+    """What clients and server know alike: tau, the atoms and what counts of them, the seed, the round, from 0."""
 
     sparsity: int
-    selection: Selection
-    normalised: Callable[[Array], Array]
+    atoms: StandardBasis
     seed: int
     number: int
 
@@ -55,21 +53,21 @@ class LargestEntries:
     def check(self, sparsity: int, shape: tuple[int, ...]) -> None:
         """Any count fits."""
 
-    def answer(self, gradient: Array, question: Question) -> SparseModel:
-        """The largest entries, measured in inner products with normalised atoms."""
-        chosen = question.selection.choose(question.normalised(gradient), self._count(question))
-        return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)
-
     def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
         """At most so many entries of a gradient."""
-        return Form(shape, dtype, self._count(question), None, question.selection)
+        return Form(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
+
+    def answer(self, gradient: Array, question: Question) -> SparseModel:
+        """The largest entries, measured in inner products with normalised atoms."""
+        if not np.isfinite(gradient).all():
+            raise FloatingPointError("the gradient is not finite, which a selection would hide")
+        sizes = question.atoms.normalised(gradient)
+        chosen = question.atoms.selection.choose(sizes, self.count or 4 * question.sparsity)
+        return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)
 
     def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
         """The mean of the entries that were sent."""
         return mean
-
-    def _count(self, question: Question) -> int:
-        return 4 * question.sparsity if self.count is None else self.count
 
 
 @dataclass(frozen=True)
@@ -99,10 +97,8 @@ class CountSketch:
         P(|estimate - g_j| > s ||g||) <= sum over k >= (d + 1)/2 of binom(d, k) q^k (1 - q)^(d - k).
 
     With w = 14 tau and s = 1/sqrt(tau), the size of tau entries that share all of the energy, q is 1/14, and with d = 3
-    the median fails with probability at most 1.5 %. Five rows of 8 tau, where q is 1/8, the constant of the
-    reference, are about as long and have about the same bound, but cost two thirds more.
-    For all n atoms at once the bound is n times as large, and then asks for d of the order of log n rows; a round can
-    afford to miss an atom, because the next one deals anew.
+    the median fails with probability at most 1.5 %. For all n atoms at once the bound is n times as large, and then
+    asks for d of the order of log n rows; a round can afford to miss an atom, because the next one deals anew.
 
     References
     ----------
@@ -123,65 +119,42 @@ class CountSketch:
         if columns < 2 * sparsity and self.rows * columns < shape[0]:
             raise ValueError(f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart")
 
-    def answer(self, gradient: Array, question: Question) -> Array:
-        """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
-        hashes = self.hashes(question, len(gradient), gradient.dtype)
-        return gradient if hashes is None else hashes.sketch(gradient)
-
     def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
         """An array of the shape of a sketch, or of the gradient."""
         columns = self._columns(question.sparsity)
         return Form(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
 
+    def answer(self, gradient: Array, question: Question) -> Array:
+        """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
+        hashes = self._hashes(question, len(gradient), gradient.dtype)
+        return np.stack([matrix @ gradient for matrix in hashes]) if hashes else gradient
+
     def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
         """The estimates of all entries of the mean gradient."""
-        hashes = self.hashes(question, shape[0], mean.dtype)
-        return mean if hashes is None else hashes.estimate(mean)
+        hashes = self._hashes(question, shape[0], mean.dtype)
+        if not hashes:
+            return mean
+        estimates = [matrix.T @ row for matrix, row in zip(hashes, mean, strict=True)]
+        return np.asarray(np.median(estimates, axis=0), mean.dtype)
 
-    def hashes(self, question: Question, n_atoms: int, dtype: Any = np.float64) -> Hashes | None:
-        """Those of a round; None where the gradient itself is sent."""
-        columns = self._columns(question.sparsity)
-        if self.rows * columns >= n_atoms:
-            return None
-        return _hashes(question.seed, question.number, self.rows, columns, n_atoms, np.dtype(dtype).char)
+    def _hashes(self, question: Question, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        """Those of a round; none where the gradient itself is sent."""
+        columns, key = self._columns(question.sparsity), (question.seed, question.number)
+        return hashes(*key, self.rows, columns, n_atoms, dtype.char) if self.rows * columns < n_atoms else ()
 
     def _columns(self, sparsity: int) -> int:
         return max(14 * sparsity, 70) if self.columns is None else self.columns
 
 
-class Hashes(NamedTuple):
-    """Which bucket each atom goes to, with which sign: for each row of a sketch a sparse matrix (columns, n_atoms)."""
-
-    matrices: tuple[Any, ...]
-
-    @classmethod
-    def drawn(cls, generator: np.random.Generator, rows: int, columns: int, n_atoms: int, dtype: Any = float) -> Hashes:
-        """New ones: a permutation of the atoms, of which the k-th goes to bucket k modulo `columns`, and signs."""
-        order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1).astype(np.int32)
-        signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(dtype)
-        buckets = np.arange(n_atoms, dtype=np.int32) % columns
-        each = zip(signs, order, strict=True)
-        return cls(tuple(sparse.csr_array((s, (buckets, o)), shape=(columns, n_atoms)) for s, o in each))
-
-    def sketch(self, gradient: Array) -> Array:
-        """The signed sums, shape (rows, columns), or (rows, columns, n_outputs)."""
-        return np.stack([matrix @ gradient for matrix in self.matrices])
-
-    def estimate(self, sketch: Array) -> Array:
-        """The medians over the rows, shape (n_atoms,), or (n_atoms, n_outputs)."""
-        estimates = [matrix.T @ row for matrix, row in zip(self.matrices, sketch, strict=True)]
-        middle: Array = np.median(estimates, axis=0)
-        return middle.astype(sketch.dtype, copy=False)
-
-
 @lru_cache(maxsize=4)
-def _hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: str) -> Hashes:
-    """The hashes of a round; the same for all who take part."""
-    sequence = np.random.SeedSequence(seed, spawn_key=(6, number))
-    return Hashes.drawn(np.random.default_rng(sequence), rows, columns, n_atoms, dtype)
+def hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: str) -> tuple[Any, ...]:
+    """Which bucket each atom goes to in a round, with which sign: for each row a sparse matrix (columns, n_atoms).
 
-
-def check_identify(identify: Any) -> None:
-    """Raise a ValueError where a way to identify is none."""
-    expected = "CountSketch(rows, columns) or LargestEntries(count)"
-    check_protocol("identify", identify, ("answer", "read", "form"), expected)
+    Of a permutation of the atoms the k-th goes to bucket k modulo `columns`.
+    """
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(6, number)))
+    order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1).astype(np.int32)
+    signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(dtype)
+    buckets = np.arange(n_atoms, dtype=np.int32) % columns
+    each = zip(signs, order, strict=True)
+    return tuple(sparse.csr_array((s, (buckets, o)), shape=(columns, n_atoms)) for s, o in each)

@@ -11,10 +11,9 @@ import numpy as np
 from scipy import sparse
 
 import fgmp
+from fgmp import polishing
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods import polishing
-from fgmp.methods.polishing import OnSupport
-from fgmp.methods.support_solvers import LocalSteps
+from fgmp.methods.support_solvers import LocalSteps, Solve
 from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
@@ -192,7 +191,7 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     if case.method != "polish":
         return Run(case, problem, result, ledger)
     closing = Ledger()
-    with patch.object(polishing, "OnSupport", lambda *given: recorded(OnSupport(*given), closing)):
+    with patch.object(polishing, "Solve", lambda *given: recorded(Solve(*given), closing)):
         closed = fgmp.polish(
             result,
             federation,
