@@ -56,9 +56,7 @@ def on_support(federation, solver, support, start=1e-3, **options):
     """The model that `solver` finds on a support, from models of small entries."""
     x = np.zeros(federation.model_shape)
     x.reshape(-1)[support] = start
-    empty = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0)
-    best = empty.best._replace(x=x, coefficients=x, support=np.flatnonzero(x))
-    result = replace(empty, best=best, x=x, coefficients=x, support=best.support)
+    result = fgmp.simulate(fgmp.FedAvg(learning_rate=1.0), federation, 0, state=x)
     return fgmp.polish(result, federation, solver=solver, **options)
 
 
@@ -208,12 +206,8 @@ def test_a_sketch_that_is_no_shorter_is_the_gradient():
 def test_elimination_counts_as_the_selection_does():
     rng = np.random.default_rng(0)
     A, b = rng.standard_normal((40, 12)), SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
-    for selection, size in (
-        (fgmp.PerOutput(), 6),
-        (Overall(), 2),
-        (fgmp.PerAtom(), 6),
-        (fgmp.PerAtom((1,)), 9),
-    ):
+    sizes = {fgmp.PerOutput(): 6, Overall(): 2, fgmp.PerAtom(): 6, fgmp.PerAtom((1,)): 9}
+    for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
         assert selection.holds(found.support, (4, 3), 2)
         assert len(found.support) == size and (1 not in selection.always or {3, 4, 5} <= set(found.support))
