@@ -21,8 +21,7 @@ from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
 from .methods.rivals import FedAvg, FedHT, FedIterHT, FedMid
-from .methods.shared_support import SharedSupportGradMP
-from .methods.sketches import CountSketch, LargestEntries
+from .methods.shared_support import CountSketch, LargestEntries, SharedSupportGradMP
 from .methods.support_solvers import NewtonOnSupport
 from .metrics import accuracy_on
 from .polishing import polish

@@ -12,7 +12,7 @@ from .checks import Seed, check_kind
 from .dictionaries import StandardBasis
 from .federation import Federation, check_federation
 from .losses import SquaredLoss
-from .methods.support_solvers import NewtonOnSupport, Point, Solve, SupportSolver
+from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 from .models import Array, SparseModel
 from .rounds import Reducer
 from .simulation import Estimate, Result, simulate, whole
@@ -103,8 +103,9 @@ def polish(
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     if solver is None:
         solver = NewtonOnSupport(1 if isinstance(federation.loss, SquaredLoss) else 5)
-    method = Solve(solver, StandardBasis() if dictionary is None else dictionary, radius)
-    shape = federation.loss.model_shape(method.dictionary.n_atoms(federation.n_features))
+    basis = StandardBasis() if dictionary is None else dictionary
+    method = replace(check_support_solver(solver), dictionary=basis, radius=radius)
+    shape = federation.loss.model_shape(basis.n_atoms(federation.n_features))
     if start.shape != shape:
         raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
     metrics = {} if history is None else history.metrics

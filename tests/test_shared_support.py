@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods.sketches import Question, hashes
+from fgmp.methods.shared_support import Question, hashes
 from fgmp.methods.support_solvers import LocalSteps, Point, eliminated
 from fgmp.models import SparseModel
 from fgmp.rounds import Streams
@@ -63,10 +63,10 @@ def on_support(federation, solver, support, start=1e-3, **options):
 def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
-    point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport()
-    clients = federation.serving(fgmp.FedGradMP(2, dictionary=dictionary)).clients
-    answers = [solver.answer(client, solver.ask(point), None, dictionary) for client in clients]
-    end = solver.update(point, federation.weights @ np.array(answers), dictionary, None)
+    point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
+    clients = federation.serving(solver).clients
+    answers = [solver.answer(client, solver.ask(point), None) for client in clients]
+    end = solver.update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
     one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]

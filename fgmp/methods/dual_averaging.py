@@ -103,21 +103,15 @@ class FastFedDualAvg(L1Penalised):
 
     def start(self, shape: Shape) -> Any:
         """No gradients yet."""
-        zero = super().start(shape)
-        return Dual(np.stack([zero, zero]), 0)
+        return Dual(np.zeros((2, *shape.model_shape), shape.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
-        return (Exchange(self.ask, self.sums_at_client, self.sums_at_server, lambda state: self.form(state.z)),)
+        ask = lambda state: (*state.z, self.coefficients(state), state.rounds)  # noqa: E731
+        update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
+        return (Exchange(ask, self.sums_at_client, update, lambda state: self.form(state.z)),)
 
-    def ask(self, state: Dual) -> tuple[Array, Array, Array, int]:
-        """G, X, w and the rounds so far."""
-        G, X = state.z
-        return G, X, self.coefficients(state), state.rounds
-
-    def sums_at_client(
-        self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator
-    ) -> Array:
+    def sums_at_client(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
         """K times G <- G + g(w), X <- X + w, and the model that these give."""
         G, X, w, rounds = message
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
@@ -125,10 +119,6 @@ class FastFedDualAvg(L1Penalised):
             G, X = G + client.gradient(w, rows), X + w
             w = self.model(G, X, t)
         return np.stack([G, X])
-
-    def sums_at_server(self, state: Dual, mean: Array) -> Dual:
-        """G and X averaged."""
-        return Dual(mean, state.rounds + 1)
 
     def model(self, G: Array, X: Array, t: int) -> Array:
         """S((X mu/2 - G)/b, lambda t/b)."""
@@ -138,5 +128,4 @@ class FastFedDualAvg(L1Penalised):
 
     def coefficients(self, state: Dual) -> Array:
         """The model w that the sums give."""
-        G, X = state.z
-        return self.model(G, X, state.rounds * self.local_iterations)
+        return self.model(state.z[0], state.z[1], state.rounds * self.local_iterations)

@@ -30,14 +30,10 @@ class FirstOrder(Method):
     ----------
     learning_rate : float
         eta_c, the client's step size: above 0.
-    local_iterations : int, default 1
-        K, the local steps of a round.
-    batch_size : int or None
-        Rows of a minibatch, drawn without replacement; None is the full batch.
     server_learning_rate : float, default 1.0
         eta_s; 1 is plain averaging.
-    dictionary : StandardBasis or Dictionary
-        The atoms whose coefficients are learnt; the standard basis by default.
+    local_iterations, batch_size, dictionary
+        As in `FedGradMP`; K is 1 by default.
     selection : Selection
         What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by default.
     """

@@ -50,75 +50,49 @@ class Point:
     missed: float = 0.0
 
 
-class SupportSolver:
-    """What `SharedSupportGradMP` and `polish` need of a way to minimise on a shared support."""
+@dataclass(frozen=True, kw_only=True)
+class SupportSolver(Method):
+    """A method of one round that keeps the support of its state, a `Point`: a step of `SharedSupportGradMP`, or alone.
 
-    @property
-    def n_exchanges(self) -> int:
-        """How many exchanges it takes."""
-        return 1
+    `SharedSupportGradMP` and `polish` give it their dictionary and their radius.
+    """
 
-    def check(self, shape: Shape) -> None:
-        """Raise a ValueError where it does not fit the federation."""
-
-    def ask(self, point: Point) -> Any:
-        """What the server sends."""
-        return point.model
-
-    def form(self, point: Point) -> Form:
-        """What an answer looks like: a coefficient for each of the support, near those of the model."""
-        values = point.model.values
-        return Form(values.shape, values.dtype, near=values)
-
-    def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
-        """What a client sends: one vector."""
-        raise NotImplementedError(f"{type(self).__name__} has no answer")
-
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
-        """What the server makes of the mean: by default the model of these coefficients, in the ball."""
-        return replace(point, model=atoms.into_ball(replace(point.model, values=mean), radius))
-
-
-class OnSupport(Method):
-    """A method that takes the exchanges of a `solver` on the support of its state's model, within a ball."""
-
-    solver: SupportSolver
-    radius: float | None = None
+    dictionary: StandardBasis = field(default_factory=StandardBasis, repr=False)
+    radius: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
-        expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
-        check_kind("solver", self.solver, SupportSolver, expected)
         check_dictionary(self.dictionary)
         settle_number(self, "radius", optional=True, above=0)
 
-    def check(self, shape: Shape) -> None:
-        """Raise a ValueError where the solver does not fit the federation."""
-        self.solver.check(shape)
-
     def exchanges(self) -> Sequence[Exchange]:
-        """Those of the solver."""
-        return [Exchange(self.solver.ask, self.answer, self.step, self.solver.form)] * self.solver.n_exchanges
+        """One, as far as a solver does not say more."""
+        return [Exchange(self.ask, self.answer, self.update, self.form)]
+
+    def ask(self, point: Any) -> Any:
+        """What the server sends: by default the model."""
+        return point.model
+
+    def form(self, point: Any) -> Form:
+        """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
+        return Form(point.model.values.shape, point.model.values.dtype, near=point.model.values)
 
     def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """What the solver has a client answer."""
-        return self.solver.answer(client, message, rng, self.atoms)
+        """What a client sends: one vector."""
+        raise NotImplementedError(f"{type(self).__name__} has no answer")
 
-    def step(self, point: Any, mean: Array) -> Any:
-        """A better point."""
-        return self.solver.update(point, mean, self.atoms, self.radius)
+    def update(self, point: Any, mean: Array) -> Any:
+        """What the server makes of the mean: by default the point with these coefficients, in the ball."""
+        return replace(point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius))
 
     def coefficients(self, state: Point) -> SparseModel:
         """The model of the point, in the ball: one that a run started from need not be."""
         return self.dictionary.into_ball(state.model, self.radius)
 
 
-@dataclass(frozen=True)
-class Solve(OnSupport):
-    """Nothing but these exchanges, from the `Point` that a run is given as its `state`."""
-
-    solver: SupportSolver
-    dictionary: StandardBasis = field(default_factory=StandardBasis)
-    radius: float | None = None
+def check_support_solver(solver: Any) -> Any:
+    """Return a solver on a shared support, or raise a ValueError."""
+    expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
+    return check_kind("solver", solver, SupportSolver, expected)
 
 
 class Separated(ValueError):
@@ -162,13 +136,9 @@ class NewtonOnSupport(SupportSolver):
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle_integer(self, "steps", at_most=_MOST)
         settle_number(self, "ridge", at_least=0)
-
-    @property
-    def n_exchanges(self) -> int:
-        """`steps`, and one that compares where these are several."""
-        return self.steps + (self.steps > 1)
 
     def check(self, shape: Shape) -> None:
         """One step is for the squared loss."""
@@ -177,6 +147,10 @@ class NewtonOnSupport(SupportSolver):
                 f"solver is {self!r}, for the squared loss, and the loss is {shape.loss!r}; expected "
                 "NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """`steps`, and one that compares where these are several."""
+        return [*super().exchanges()] * (self.steps + (self.steps > 1))
 
     def ask(self, point: Point) -> tuple[SparseModel, int]:
         """The model of the point, and whether it is the last, of which values are enough."""
@@ -187,10 +161,10 @@ class NewtonOnSupport(SupportSolver):
         k, values = len(point.model.support), 2 * (self.steps > 1)
         return Form((values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype)
 
-    def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
+    def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""
         model, is_last = message
-        problem = RestrictedProblem.of(client, model.support, atoms, orthonormal=False)
+        problem = RestrictedProblem.of(client, model.support, self.dictionary, orthonormal=False)
         predictions, parts = problem.predictions(model.values), []
         if not is_last:
             hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
@@ -203,7 +177,7 @@ class NewtonOnSupport(SupportSolver):
             parts.append(np.array([problem.value(predictions), wrong], predictions.dtype))
         return np.concatenate(parts)
 
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
+    def update(self, point: Any, mean: Array) -> Any:
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
         x, several = point.model.values, self.steps > 1
         value, wrong = mean[-2:] if several else (0.0, 1.0)
@@ -215,39 +189,33 @@ class NewtonOnSupport(SupportSolver):
             missed = abs(inner(point.step, point.curvature @ point.step) / 2 - decrease)
             model = point.best if is_worse else point.model
             return replace(point, model=model, value=inf, done=0, tried_zero=False, missed=missed)
-        if wrong == 0 and self.ridge == 0 and radius is None:
+        if wrong == 0 and self.ridge == 0 and self.radius is None:
             raise Separated(
                 f"the clients' rows are separated without error on the {len(x)} coefficients of the support, so the "
                 "loss has no minimiser there; expected a ridge above 0 or a radius"
             )
         is_lost, tried_zero = is_worse, point.tried_zero or not x.any()
         if not is_worse:
-            hessian, gradient = self._quadratic(x, mean)
-            step = self._step(x, hessian, gradient, atoms, point.model.support)
+            hessian, step = self._newton(point.model, mean)
             is_lost = not np.isfinite(step).all()  # no curvature to speak of: a saturated loss
-            step = 0 * gradient if is_lost else step
+            step = np.zeros_like(x) if is_lost else step
             point = replace(point, best=point.model, value=value, step=step, curvature=hessian)
         elif tried_zero:
             point = replace(point, step=point.step / 2)
-        to_zero = is_lost and not tried_zero
-        values = np.zeros_like(x) if to_zero else point.best.values + point.step
-        model = atoms.into_ball(replace(point.model, values=values), radius)
-        return replace(point, model=model, done=(point.done + 1) % self.n_exchanges, tried_zero=tried_zero)
+        values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
+        return super().update(replace(point, done=point.done + several, tried_zero=tried_zero), values)
 
-    def _quadratic(self, x: Array, mean: Array) -> tuple[Array, Array]:
-        """Hessian and gradient of the penalised objective at x."""
-        k = len(x)
+    def _newton(self, model: SparseModel, mean: Array) -> tuple[Array, Array]:
+        """The Hessian, and the step to the minimiser of the quadratic model: the only one to that of minimum norm."""
+        x, k = model.values, len(model.values)
         hessian, half = np.zeros((k, k), mean.dtype), k * (k + 1) // 2
         hessian[np.triu_indices(k)] = mean[:half]
         hessian = hessian + np.triu(hessian, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
-        return hessian, mean[half : half + k] + self.ridge * x
-
-    def _step(self, x: Array, hessian: Array, gradient: Array, atoms: StandardBasis, support: Support) -> Array:
-        """To the minimiser of the quadratic model: of one step to that of minimum norm as a signal."""
+        gradient = mean[half : half + k] + self.ridge * x
         if self.steps > 1 or solve_definite(hessian, gradient) is not None:
-            return newton_direction(hessian, gradient)
-        metric = None if atoms.orthonormal else atoms.inner_products(support)
-        return solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
+            return hessian, newton_direction(hessian, gradient)
+        metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
+        return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
 
 
 @dataclass(frozen=True)
@@ -265,11 +233,12 @@ class LocalSteps(SupportSolver):
     solver: Solver
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_solver(self.solver)
 
-    def answer(self, client: Client, message: SparseModel, rng: np.random.Generator, atoms: StandardBasis) -> Array:
+    def answer(self, client: Client, message: SparseModel, rng: np.random.Generator) -> Array:
         """Where the client's own steps end."""
-        return minimise_on(message.support, client, atoms, self.solver, message, rng).values
+        return minimise_on(message.support, client, self.dictionary, self.solver, message, rng).values
 
 
 def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int, selection: Selection) -> SparseModel:
