@@ -107,9 +107,12 @@ class FastFedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
-        ask = lambda state: (*state.z, self.coefficients(state), state.rounds)  # noqa: E731
         update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
-        return (Exchange(ask, self.sums_at_client, update, lambda state: self.form(state.z)),)
+        return (Exchange(self.ask, self.sums_at_client, update, lambda state: self.form(state.z)),)
+
+    def ask(self, state: Dual) -> tuple[Any, ...]:
+        """G, X, w and the number of the round."""
+        return (*state.z, self.model(state.z, state.rounds * self.local_iterations), state.rounds)
 
     def sums_at_client(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
         """K times G <- G + g(w), X <- X + w, and the model that these give."""
@@ -117,15 +120,15 @@ class FastFedDualAvg(L1Penalised):
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
         for t, rows in enumerate(minibatches, rounds * self.local_iterations + 1):
             G, X = G + client.gradient(w, rows), X + w
-            w = self.model(G, X, t)
+            w = self.model((G, X), t)
         return np.stack([G, X])
 
-    def model(self, G: Array, X: Array, t: int) -> Array:
-        """S((X mu/2 - G)/b, lambda t/b)."""
-        half = self.strong_convexity / 2
+    def model(self, sums: Any, t: int) -> Array:
+        """w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
+        (G, X), half = sums, self.strong_convexity / 2
         b = 1 / self.learning_rate + t * half
         return self.selection.soft((half * X - G) / b, self.l1_weight * t / b)
 
     def coefficients(self, state: Dual) -> Array:
         """The model w that the sums give."""
-        return self.model(state.z[0], state.z[1], state.rounds * self.local_iterations)
+        return self.model(state.z, state.rounds * self.local_iterations)
