@@ -20,12 +20,11 @@ from .layers.secure_sums import SecureSum
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
 from .methods.fedgradmp import FedGradMP
-from .methods.polishing import polish
 from .methods.rivals import FedAvg, FedHT, FedIterHT, FedMid
-from .methods.shared_support import SharedSupportGradMP
-from .methods.sketches import CountSketch, LargestEntries
+from .methods.shared_support import CountSketch, LargestEntries, SharedSupportGradMP
 from .methods.support_solvers import NewtonOnSupport
 from .metrics import accuracy_on
+from .polishing import polish
 from .rounds import Mean
 from .selection import PerAtom, PerOutput
 from .simulation import simulate

@@ -9,10 +9,6 @@ from test_laws_of_estimators import law, seeds
 import fgmp
 
 
-def federation(n_clients=4, n_samples=30, n_features=40, sparsity=3, seed=0, **options):
-    return fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, rng=seed, **options)
-
-
 def by_signals(fed, atoms, sparsity, local_iterations, rounds):
     """Algorithm 1 on signals of R^n with the full batch, projections by lstsq, selections by scikit-learn's OMP."""
     from sklearn.linear_model import orthogonal_mp

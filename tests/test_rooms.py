@@ -56,9 +56,9 @@ def test_a_room_imports_what_its_docstring_says(room):
     assert found == allowed, f"{room} imports {sorted(found)}; its docstring says {sorted(allowed)}"
 
 
-def test_the_ground_floor_imports_no_room():
+def test_the_ground_floor_imports_no_room_but_for_what_stands_on_top_of_simulate():
     for path in HOUSE.glob("*.py"):
-        if path.name not in ("__init__.py", "cli.py"):
+        if path.name not in ("__init__.py", "cli.py", "polishing.py"):
             assert set(imported_rooms(path)) <= {GROUND}, path.name
 
 

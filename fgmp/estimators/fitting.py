@@ -17,19 +17,18 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..advice import quiet
 from ..losses import SoftmaxLoss, SquaredLoss
-from ..methods.elimination import backwards
 from ..methods.fedgradmp import FedGradMP
-from ..methods.polishing import with_closing_round
 from ..methods.shared_support import Shared, SharedSupportGradMP
-from ..methods.support_solvers import NewtonOnSupport, Point
+from ..methods.support_solvers import NewtonOnSupport, Point, backwards
 from ..models import Array, SparseModel, Support
+from ..polishing import with_closing_round
 from ..rounds import Method, Reducer
 from ..selection import PerAtom, PerOutput, Selection
 from ..shapes import Shape
 from ..simulation import Result, simulate, whole
 from ..watching import History, Run, stop_when_stalled
 from .sites import view_of
-from .sums import HeldOut, Intercepts, Models, Moments, OneStep, Solve
+from .sums import HeldOut, Intercepts, Models, Moments, OneStep
 
 __all__ = ["Fit", "Recipe", "Sites", "SparsityPath", "Units"]
 
@@ -195,7 +194,7 @@ class Recipe:
         if (self.given.polish or method == "all") and len(model.atoms) > self.first:
             model, closing = self.closed(units, model)
         else:
-            closing = self.run(Solve(self._solver(self.ridge)), self.channel(units), 0, state=Point(model)).history
+            closing = self.run(self._solver(self.ridge), self.channel(units), 0, state=Point(model)).history
         if history is None:
             history = {name: column[:1] for name, column in closing.items()}
         closing = closing | {name: np.array([float(self.spent[name] - history[name][-1])]) for name in _TOTALS}
@@ -311,7 +310,7 @@ class Recipe:
         if not len(found.atoms) > self.first:
             return models
         start = Point(SparseModel(support, found.on(support), found.shape))
-        point = self.run(Solve(solver), self.channel(units, fold), state=start, history=_UNHEARD).state
+        point = self.run(solver, self.channel(units, fold), state=start, history=_UNHEARD).state
         b, count = point.model, selection.counted(support[support >= self.first * _outputs(found)], found.shape)
         models[count] = b
         for left, positions, values in backwards(b, point.curvature.astype(np.float64), selection):
@@ -325,7 +324,7 @@ class Recipe:
         point = Point(SparseModel(support, start.on(support), start.shape))
         begin: dict[str, Array] = {}
         for _ in range(passes):
-            result = self.run(Solve(self._solver(self.ridge)), channel, state=Point(point.model))
+            result = self.run(self._solver(self.ridge), channel, state=Point(point.model))
             point, objective, begin = result.state, result.history["objective"], begin or result.history
             # Four Newton steps that gain less than a hundredth end at rounding: what is left is squared by each.
             if passes == 1 or not objective[0] - objective[-1] > _GAIN * objective[-1]:

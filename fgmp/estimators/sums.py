@@ -11,13 +11,13 @@ from scipy import sparse
 
 from ..federation import Client
 from ..losses import SoftmaxLoss, SquaredLoss
-from ..methods.support_solvers import NewtonOnSupport, Point, SupportSolver
+from ..methods.support_solvers import NewtonOnSupport
 from ..models import Array, SparseModel
 from ..rounds import Exchange, Form, Method
 from ..shapes import Shape
 from .sites import WeightedLoss, folds_of
 
-__all__ = ["KINDS", "HeldOut", "Intercepts", "Moments", "OneStep", "Sums", "Solve"]
+__all__ = ["KINDS", "HeldOut", "Intercepts", "Moments", "OneStep", "Sums"]
 
 
 class Sums(NamedTuple):
@@ -128,29 +128,6 @@ class OneStep(NewtonOnSupport):
         """Every loss fits."""
 
 
-@dataclass(frozen=True)
-class Solve(Method):
-    """A solver's exchanges on a support, from the point that a run is given."""
-
-    solver: SupportSolver
-
-    def exchanges(self) -> Sequence[Exchange]:
-        """Those of the solver."""
-        return [Exchange(self.solver.ask, self.answer, self.step, self.solver.form)] * self.solver.n_exchanges
-
-    def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """What the solver has a client answer."""
-        return self.solver.answer(client, message, rng, self.atoms)
-
-    def step(self, point: Point, mean: Array) -> Point:
-        """A better point."""
-        return self.solver.update(point, mean, self.atoms, None)
-
-    def coefficients(self, state: Point) -> SparseModel:
-        """The model of the point."""
-        return state.model
-
-
 class Models(NamedTuple):
     """Models to be judged, of each fold several, one after another; and what is known of their losses.
 
@@ -255,4 +232,4 @@ class Intercepts(Method):
         return SparseModel.zero((1,))
 
 
-KINDS = (HeldOut, Intercepts, Moments, OneStep, Solve)
+KINDS = (HeldOut, Intercepts, Moments, OneStep)

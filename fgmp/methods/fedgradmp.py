@@ -24,9 +24,8 @@ class FedGradMP(Method):
     """Federated gradient matching pursuit (paper, Algorithms 1 and 2).
 
     In each round every client of the cohort runs `local_iterations` of stochastic gradient matching pursuit from the
-    broadcast model, the server averages what comes back and projects the average onto `sparsity` atoms. With the
-    squared loss and the defaults of `solver` and `radius` this is Algorithm 1. With one client it is StoGradMP, and
-    with one client and the full batch GradMP, which for the squared loss in the standard basis is CoSaMP.
+    broadcast model, and the server projects the average of what comes back onto `sparsity` atoms. With one client this
+    is StoGradMP, with the full batch GradMP, and for the squared loss in the standard basis CoSaMP.
 
     Parameters
     ----------
@@ -36,36 +35,27 @@ class FedGradMP(Method):
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
-        b, the rows of a minibatch, drawn without replacement; None is the full batch, and so is b where a client has
-        fewer rows.
+        b, the rows of a minibatch, drawn without replacement; None, or more rows than a client has, is the full batch.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
-        `SGD`, `Newton` (Algorithm 2). None is what the loss asks for: exact for the squared loss, a damped step of
-        gradient descent for the logistic and the softmax loss, which have no minimiser where a client's rows can be
-        separated (`fgmp.solvers.solver_for` has what was measured).
+        `SGD`, `Newton` (Algorithm 2). None is `Exact` for the squared loss, and a damped step of gradient descent for
+        the logistic and the softmax loss (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
 
-    Raises
-    ------
-    ValueError
-        Where a parameter is out of its range; `check` adds the ranges that depend on the federation.
-
     Warns
     -----
     AdviceWarning
-        In a run, where clients solve exactly and some have no more rows than 3 tau and the atoms that always stay; or
-        where some have fewer rows than a minibatch.
+        In a run, where clients solve exactly and some have too few rows for 3 tau atoms and those that always stay.
 
     Notes
     -----
     Where the pseudo-code is silent: every client starts a round with Lambda = supp(x_t), as the proof of Lemma 3
-    needs; the weights p_i are scaled to sum to one over the cohort; a restricted problem without a unique minimiser
-    gets the one of minimum norm.
+    needs; the weights p_i are scaled to sum to one over the cohort; of several minimisers b is that of minimum norm.
 
     References
     ----------
@@ -93,12 +83,12 @@ class FedGradMP(Method):
     selection: Selection = PER_OUTPUT
 
     def __post_init__(self) -> None:
-        check_dictionary(self.dictionary)
-        check_selection(self.selection)
         settle_integer(self, "sparsity")
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
         settle_number(self, "radius", optional=True, above=0)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
         if self.solver is not None:
             check_solver(self.solver)
 
@@ -129,7 +119,7 @@ class FedGradMP(Method):
             gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, psi, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
-            x = self.pruned(b)
+            x = self.pruned(b)  # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
         return x
 
     def at_server(self, x: SparseModel, mean: Array) -> SparseModel:

@@ -27,8 +27,7 @@ from ..solvers import SGD, Exact, GradientDescent, Newton
 from .dual_averaging import FastFedDualAvg, FedDualAvg
 from .fedgradmp import FedGradMP
 from .rivals import FedAvg, FedHT, FedIterHT, FedMid
-from .shared_support import SharedSupportGradMP
-from .sketches import CountSketch, LargestEntries
+from .shared_support import CountSketch, LargestEntries, SharedSupportGradMP
 from .support_solvers import LocalSteps, NewtonOnSupport
 
 _VERSION = 1

@@ -30,14 +30,10 @@ class FirstOrder(Method):
     ----------
     learning_rate : float
         eta_c, the client's step size: above 0.
-    local_iterations : int, default 1
-        K, the local steps of a round.
-    batch_size : int or None
-        Rows of a minibatch, drawn without replacement; None is the full batch.
     server_learning_rate : float, default 1.0
         eta_s; 1 is plain averaging.
-    dictionary : StandardBasis or Dictionary
-        The atoms whose coefficients are learnt; the standard basis by default.
+    local_iterations, batch_size, dictionary
+        As in `FedGradMP`; K is 1 by default.
     selection : Selection
         What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by default.
     """
@@ -52,10 +48,10 @@ class FirstOrder(Method):
     def __post_init__(self) -> None:
         settle_number(self, "learning_rate", above=0)
         settle_number(self, "server_learning_rate", above=0)
-        check_dictionary(self.dictionary)
-        check_selection(self.selection)
         settle_integer(self, "local_iterations")
         settle_integer(self, "batch_size", optional=True)
+        check_dictionary(self.dictionary)
+        check_selection(self.selection)
 
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the parameters do not fit a problem of that shape."""
@@ -75,26 +71,31 @@ class FirstOrder(Method):
         return Form(w.shape, w.dtype, near=w)
 
     def at_client(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
-        """K local steps from the model that was sent."""
+        """w <- thresholded(w - eta_c g), K times."""
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             w = self.thresholded(w - self.learning_rate * client.gradient(w, rows))
         return w
 
     def at_server(self, w: Array, mean: Array) -> Array:
-        """w + eta_s (mean - w), and the server's threshold of it."""
+        """w <- thresholded(w + eta_s (mean - w)), with the server's threshold."""
         return self.thresholded_at_server(w + self.server_learning_rate * (mean - w))
 
     def thresholded(self, w: Array) -> Array:
         """What a client makes of w after a step: nothing."""
         return w
 
+    def thresholded_at_server(self, w: Array) -> Array:
+        """What the server makes of the new model: nothing."""
+        return w
+
     def thresholds(self, rounds: int) -> list[float]:
         """At which the model is cut before each local step, after so many rounds: none."""
         return [0.0] * self.local_iterations
 
-    def thresholded_at_server(self, w: Array) -> Array:
-        """What the server makes of the new model: nothing."""
-        return w
+    @property
+    def length(self) -> float:
+        """eta_s eta_c K, the length of one round."""
+        return self.server_learning_rate * self.learning_rate * self.local_iterations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,12 +123,7 @@ class FedAvg(FirstOrder):
 class FedHT(FirstOrder):
     """Federated hard thresholding: gradient steps at the clients, H_tau at the server.
 
-    Parameters
-    ----------
-    sparsity : int
-        tau, what the server keeps of the mean; `selection` says what counts.
-    **others
-        As in `FirstOrder`.
+    Parameters as in `FirstOrder`, and `sparsity`, which is tau; `selection` says what counts.
 
     References
     ----------
@@ -155,10 +151,7 @@ class FedHT(FirstOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class FedIterHT(FedHT):
-    """Federated iterative hard thresholding: w <- H_tau(w - eta_c g) at the clients, H_tau at the server.
-
-    Parameters and reference as `FedHT`.
-    """
+    """Federated iterative hard thresholding: `FedHT` with w <- H_tau(w - eta_c g) at the clients, too."""
 
     def thresholded(self, w: Array) -> Array:
         """H_tau(w)."""
@@ -167,18 +160,13 @@ class FedIterHT(FedHT):
 
 @dataclass(frozen=True, kw_only=True)
 class L1Penalised(FirstOrder):
-    """What the methods with an l1 penalty share: its weight lambda, and the length of a round."""
+    """What the methods with a penalty lambda ||x||_1 share: its weight."""
 
     l1_weight: float
 
     def __post_init__(self) -> None:
         super().__post_init__()
         settle_number(self, "l1_weight", at_least=0)
-
-    @property
-    def length(self) -> float:
-        """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,12 +177,7 @@ class FedMid(L1Penalised):
     Both thresholds act in every round: with K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda),
     so the method minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
 
-    Parameters
-    ----------
-    l1_weight : float
-        lambda, at least 0.
-    **others
-        As in `FirstOrder`.
+    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
 
     References
     ----------

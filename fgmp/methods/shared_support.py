@@ -1,31 +1,175 @@
-"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours)."""
+"""SharedSupportGradMP: gradient matching pursuit in which the clients choose the support together (ours).
+
+`CountSketch` and `LargestEntries` are how they tell the server where their gradients are large together.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
+from scipy import sparse
 
-from ..checks import check_option, settle_integer, settle_number
-from ..dictionaries import StandardBasis, check_dictionary
+from ..checks import check_kind, check_option, settle_integer, settle_number
+from ..dictionaries import StandardBasis
 from ..federation import Client
 from ..models import Array, SparseModel, union
 from ..rounds import Exchange, Form, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..shapes import Shape
-from .elimination import eliminated
-from .sketches import CountSketch, LargestEntries, Question, check_identify
-from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
+from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver, eliminated
 
 
-class Shared(NamedTuple):
-    """x_t, the number of finished rounds, and while a round is under way the point on the merged support."""
+class Question(NamedTuple):
+    """What clients and server know alike: tau, the atoms and what counts of them, the seed, the round, from 0."""
 
-    model: SparseModel
+    sparsity: int
+    atoms: StandardBasis
+    seed: int
+    number: int
+
+
+@dataclass(frozen=True)
+class LargestEntries:
+    """Every client sends the largest entries of its gradient, with their indices.
+
+    What many clients see weakly is cut by each of them, and lost; what is sent are the features that tell most about a
+    single client.
+
+    Parameters
+    ----------
+    count : int or None
+        How many, counted as the method's `selection` does: at least 1; None is 4 tau. The number of atoms cuts nothing.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> federation = fgmp.make_sparse_regression(n_clients=20, n_samples=8, n_features=60, sparsity=3, rng=0)
+    >>> method = fgmp.SharedSupportGradMP(sparsity=3, identify=fgmp.LargestEntries(6))
+    >>> bool(fgmp.simulate(method, federation, rounds=10, rng=0).history["relative_error"][-1] < 1e-12)
+    True
+    """
+
+    count: int | None = None
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "count", optional=True)
+
+    def check(self, sparsity: int, shape: tuple[int, ...]) -> None:
+        """Any count fits."""
+
+    def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
+        """At most so many entries of a gradient."""
+        return Form(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
+
+    def answer(self, gradient: Array, question: Question) -> SparseModel:
+        """The largest entries, measured in inner products with normalised atoms."""
+        if not np.isfinite(gradient).all():
+            raise FloatingPointError("the gradient is not finite, which a selection would hide")
+        sizes = question.atoms.normalised(gradient)
+        chosen = question.atoms.selection.choose(sizes, self.count or 4 * question.sparsity)
+        return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)
+
+    def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
+        """The mean of the entries that were sent."""
+        return mean
+
+
+@dataclass(frozen=True)
+class CountSketch:
+    """Every client sends the same random linear sketch of its gradient: the sum of sketches is that of the gradients.
+
+    In each of `rows` rows the atoms are dealt out at random to `columns` buckets, as evenly as can be, each with a
+    random sign, and a bucket holds the signed sum of its entries. The sum of a bucket times the sign of an atom
+    estimates the atom's entry; of the rows' estimates the server takes the median. The deal is made anew every round,
+    from the seed of the method and the number of the round, so client and server agree without sending it.
+
+    Parameters
+    ----------
+    rows : int, default 3
+        d, at least 1.
+    columns : int or None
+        w, at least 2 tau, so that as many atoms can be told apart; None is 14 tau, and at least 70.
+
+    Notes
+    -----
+    Where a sketch would not be shorter than the gradient, the gradient itself is sent: a sum as well, and exact.
+
+    Two atoms share a bucket with probability at most 1/w, so the error of an entry in one row has a variance of at most
+    ||g||^2 / w, and is larger than s ||g|| with probability at most q = 1 / (w s^2). The median of an odd d is only
+    where half of the rows are: with probability at most sum over k > d/2 of binom(d, k) q^k (1 - q)^(d - k). That is
+    1.5 % by default for s = 1/sqrt(tau), the size of tau entries that share all of the energy. A round can afford to
+    miss an atom, because the next one deals anew.
+
+    References
+    ----------
+    M. Charikar, K. Chen, M. Farach-Colton, Finding frequent items in data streams, ICALP 2002 (Theoretical Computer
+    Science 312, 2004), Lemmas 1 to 4.
+    """
+
+    rows: int = 3
+    columns: int | None = None
+
+    def __post_init__(self) -> None:
+        settle_integer(self, "rows")
+        settle_integer(self, "columns", optional=True, at_least=2)
+
+    def check(self, sparsity: int, shape: tuple[int, ...]) -> None:
+        """At least 2 tau columns, or more buckets than atoms."""
+        columns = self._columns(sparsity)
+        if columns < 2 * sparsity and self.rows * columns < shape[0]:
+            raise ValueError(f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart")
+
+    def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
+        """An array of the shape of a sketch, or of the gradient."""
+        columns = self._columns(question.sparsity)
+        return Form(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
+
+    def answer(self, gradient: Array, question: Question) -> Array:
+        """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
+        hashes = self._hashes(question, len(gradient), gradient.dtype)
+        return np.stack([matrix @ gradient for matrix in hashes]) if hashes else gradient
+
+    def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
+        """The estimates of all entries of the mean gradient."""
+        hashes = self._hashes(question, shape[0], mean.dtype)
+        if not hashes:
+            return mean
+        estimates = [matrix.T @ row for matrix, row in zip(hashes, mean, strict=True)]
+        return np.asarray(np.median(estimates, axis=0), mean.dtype)
+
+    def _hashes(self, question: Question, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+        """Those of a round; none where the gradient itself is sent."""
+        columns, key = self._columns(question.sparsity), (question.seed, question.number)
+        return hashes(*key, self.rows, columns, n_atoms, dtype.char) if self.rows * columns < n_atoms else ()
+
+    def _columns(self, sparsity: int) -> int:
+        return max(14 * sparsity, 70) if self.columns is None else self.columns
+
+
+@lru_cache(maxsize=4)
+def hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: str) -> tuple[Any, ...]:
+    """Which bucket each atom goes to in a round, with which sign: for each row a sparse matrix (columns, n_atoms).
+
+    Of a permutation of the atoms the k-th goes to bucket k modulo `columns`.
+    """
+    generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(6, number)))
+    order = generator.permuted(np.tile(np.arange(n_atoms), (rows, 1)), axis=1).astype(np.int32)
+    signs = (2 * generator.integers(0, 2, (rows, n_atoms)) - 1).astype(dtype)
+    buckets = np.arange(n_atoms, dtype=np.int32) % columns
+    each = zip(signs, order, strict=True)
+    return tuple(sparse.csr_array((s, (buckets, o)), shape=(columns, n_atoms)) for s, o in each)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared(Point):
+    """A point, the number of finished rounds, and while a round is under way the model x_t that it began with."""
+
     rounds: int = 0
-    point: Any = None
+    before: Any = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +185,10 @@ class SharedSupportGradMP(Method):
        (`solver` says how). Of its atoms, one after another goes whose loss raises f least, until tau are left
        (`pruning`), and x_{t+1} is the minimiser on these.
 
-    The server needs sums over the clients and nothing else. With ``pruning="largest"``, nothing cut in the first
-    exchange and an exact second, this is GradMP on f = sum_i p_i f_i. In either case only f, not each f_i, has to be
-    convex on sparse vectors. GradMP can go round in circles: models of tau atoms that replace one another for ever.
-    Elimination cannot where all clients take part in every round: atoms that raise f are not taken for those there are.
+    With ``pruning="largest"``, nothing cut in the first exchange and an exact second, this is GradMP on
+    f = sum_i p_i f_i. In either case only f, not each f_i, has to be convex on sparse vectors. GradMP can go round in
+    circles: models of tau atoms that replace one another for ever. Elimination cannot where all clients take part in
+    every round: atoms that raise f are not taken for those there are.
 
     Parameters
     ----------
@@ -67,17 +211,11 @@ class SharedSupportGradMP(Method):
     seed : int, default 0
         Of the sketches, which clients and server draw alike.
 
-    Raises
-    ------
-    ValueError
-        Where a parameter is out of its range; `check` adds what depends on the federation.
-
     References
     ----------
-    N. Nguyen, D. Needell, T. Woolf, IEEE Transactions on Information Theory 63(11), 2017 (GradMP). Relatives with
-    other problems or other messages: T. Wimalajeewa, P. Varshney, arXiv 1211.6719 (distributed orthogonal matching
-    pursuit); D. Sundman, S. Chatterjee, M. Skoglund, Distributed greedy pursuit algorithms, Signal Processing 105,
-    2014; arXiv 1709.07731 (distributed hard thresholding pursuit).
+    GradMP: as in `FedGradMP`. Relatives with other problems or other messages: T. Wimalajeewa, P. Varshney, arXiv
+    1211.6719 (distributed orthogonal matching pursuit); D. Sundman, S. Chatterjee, M. Skoglund, Distributed greedy
+    pursuit algorithms, Signal Processing 105, 2014; arXiv 1709.07731 (distributed hard thresholding pursuit).
 
     Examples
     --------
@@ -102,12 +240,13 @@ class SharedSupportGradMP(Method):
     def __post_init__(self) -> None:
         settle_integer(self, "sparsity")
         settle_integer(self, "seed", at_least=0)
-        check_identify(self.identify)
-        check_option("pruning", self.pruning, ("elimination", "largest"))
         settle_number(self, "radius", optional=True, above=0)
-        check_support_solver(self.solver)
-        check_dictionary(self.dictionary)
+        expected = "CountSketch(rows, columns) or LargestEntries(count)"
+        check_kind("identify", self.identify, (CountSketch, LargestEntries), expected)
+        check_option("pruning", self.pruning, ("elimination", "largest"))
         check_selection(self.selection)
+        solver = replace(check_support_solver(self.solver), dictionary=self.dictionary, radius=self.radius)
+        object.__setattr__(self, "solver", solver)
 
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
@@ -121,14 +260,9 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        step = Exchange(
-            lambda state: self.solver.ask(state.point),
-            lambda client, message, rng: self.solver.answer(client, message, rng, self.atoms),
-            self.step,
-            lambda state: self.solver.form(state.point),
-        )
         first = Exchange(self.ask, self.at_client, self.merge, self.form)
-        return (first, *[step] * (self.solver.n_exchanges - 1), step._replace(update=self.last_step))
+        *steps, last = self.solver.exchanges()
+        return (first, *steps, last._replace(update=self.last_step))
 
     def ask(self, state: Shared) -> tuple[SparseModel, int]:
         """x_t, and the number of the round, on which hashes depend."""
@@ -145,7 +279,7 @@ class SharedSupportGradMP(Method):
 
     def question(self, rounds: int) -> Question:
         """What clients and server know alike after so many rounds."""
-        return Question(self.sparsity, self.selection, self.dictionary.normalised, self.seed, rounds)
+        return Question(self.sparsity, self.atoms, self.seed, rounds)
 
     def merge(self, state: Shared, mean: Array) -> Shared:
         """Gamma-hat = approx_{2 tau}(r) u supp(x_t), and x_t as a point on it."""
@@ -154,22 +288,17 @@ class SharedSupportGradMP(Method):
         gamma = self.atoms.approximate(r, 2 * self.sparsity)
         gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = self.selection.with_always(union(gamma, x.support, r.size), r.shape)
-        return state._replace(point=Point(SparseModel(merged, x.on(merged), x.shape)))
-
-    def step(self, state: Shared, mean: Array) -> Shared:
-        """A better point on the support."""
-        return state._replace(point=self.solver.update(state.point, mean, self.atoms, self.radius))
+        return Shared(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        point = self.step(state, mean).point
-        b, hessian = point.model, point.curvature
-        if self.pruning == "elimination" and hessian is not None and np.isfinite(b.values).all():
-            kept = eliminated(b, hessian, state.model.support, self.sparsity, self.selection)
+        end = self.solver.update(state, mean)
+        if self.pruning == "elimination" and end.curvature is not None:
+            kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:
-            kept = self.atoms.project(b, self.atoms.approximate_model(b, self.sparsity))
-        return Shared(self.atoms.into_ball(kept, self.radius), state.rounds + 1)
+            kept = self.atoms.project(end.model, self.atoms.approximate_model(end.model, self.sparsity))
+        return Shared(self.atoms.into_ball(kept, self.radius), rounds=state.rounds + 1)
 
     def coefficients(self, state: Shared) -> SparseModel:
-        """x_t, also while a round is under way."""
+        """x_t."""
         return state.model

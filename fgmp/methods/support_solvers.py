@@ -2,85 +2,97 @@
 
 What the sums reveal: a Hessian on 3 tau features holds, for the squared loss, their second moments, and the gradient
 their correlations with the residual; nothing about other features. Without secure sums a client with fewer rows than
-features gives away its rows on the support up to a rotation, so this is not a privacy mechanism.
+features gives away its rows on the support up to a rotation, so this is not a privacy mechanism. Backward elimination,
+which leaves tau atoms of a minimiser, needs no further message.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+from typing import Any
 
 import numpy as np
 
-from ..checks import check_protocol, settle_integer, settle_number
-from ..dictionaries import StandardBasis
+from ..checks import check_kind, settle_integer, settle_number
+from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
-from ..models import Array, SparseModel
+from ..models import Array, SparseModel, Support
 from ..restricted import RestrictedProblem, inner
-from ..rounds import Form
+from ..rounds import Exchange, Form, Method
+from ..selection import Selection
 from ..shapes import Shape
 from ..solvers import Solver, check_solver, minimise_on
 
-# Each is an exchange.
-_MOST = 100_000
+_MOST = 100_000  # each is an exchange
+_RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
 
 
-class Point(NamedTuple):
-    """Where the server is on a support: model, what the solver remembers, at the end the Hessian if known.
+@dataclass(frozen=True, eq=False)
+class Point:
+    """Where the server is on a support: the model that clients are asked about, and what Newton steps remember.
 
-    At the end, `missed` is what the last step missed of what it promised, as a share of f; None where it converged.
+    That is the best model so far with its objective, `value`, the step that is tried from there and its Hessian,
+    `curvature`, None where the solver knows none; how many exchanges are done, and whether one was at the zero model;
+    at the end by how much the last step `missed` the decrease that it promised.
     """
 
     model: SparseModel
-    memory: Any = None
-    curvature: Array | None = None
-    missed: float | None = None
+    best: Any = None
+    value: float = inf
+    step: Any = 0.0
+    curvature: Any = None
+    done: int = 0
+    tried_zero: bool = False
+    missed: float = 0.0
 
 
-class SupportSolver(Protocol):
-    """What `SharedSupportGradMP` and `polish` need of a way to minimise on a shared support."""
+@dataclass(frozen=True, kw_only=True)
+class SupportSolver(Method):
+    """A method of one round that keeps the support of its state, a `Point`: a step of `SharedSupportGradMP`, or alone.
 
-    @property
-    def n_exchanges(self) -> int:
-        """How many exchanges it takes."""
+    `SharedSupportGradMP` and `polish` give it their dictionary and their radius.
+    """
 
-    def check(self, shape: Shape) -> None:
-        """Raise a ValueError where it does not fit the federation."""
+    dictionary: StandardBasis = field(default_factory=StandardBasis, repr=False)
+    radius: float | None = field(default=None, repr=False)
 
-    def ask(self, point: Point) -> Any:
-        """What the server sends."""
+    def __post_init__(self) -> None:
+        check_dictionary(self.dictionary)
+        settle_number(self, "radius", optional=True, above=0)
 
-    def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
+    def exchanges(self) -> Sequence[Exchange]:
+        """One, as far as a solver does not say more."""
+        return [Exchange(self.ask, self.answer, self.update, self.form)]
+
+    def ask(self, point: Any) -> Any:
+        """What the server sends: by default the model."""
+        return point.model
+
+    def form(self, point: Any) -> Form:
+        """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
+        return Form(point.model.values.shape, point.model.values.dtype, near=point.model.values)
+
+    def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """What a client sends: one vector."""
+        raise NotImplementedError(f"{type(self).__name__} has no answer")
 
-    def form(self, point: Point) -> Form:
-        """What that looks like."""
+    def update(self, point: Any, mean: Array) -> Any:
+        """What the server makes of the mean: by default the point with these coefficients, in the ball."""
+        return replace(point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius))
 
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
-        """What the server makes of the mean."""
+    def coefficients(self, state: Point) -> SparseModel:
+        """The model of the point, in the ball: one that a run started from need not be."""
+        return self.dictionary.into_ball(state.model, self.radius)
 
 
-def check_support_solver(solver: Any) -> None:
-    """Raise a ValueError where a solver is not one on a shared support."""
+def check_support_solver(solver: Any) -> Any:
+    """Return a solver on a shared support, or raise a ValueError."""
     expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
-    check_protocol("solver", solver, ("ask", "answer", "update"), expected)
-
-
-class Best(NamedTuple):
-    """The best model so far and the step tried from it, for the squared loss without one.
-
-    Also what the quadratic model promised of the step, f at the very start, whether zero was tried, the Hessian.
-    """
-
-    model: SparseModel
-    objective: float
-    direction: Array
-    promised: float
-    first: float
-    zero_tried: bool
-    hessian: Array
+    return check_kind("solver", solver, SupportSolver, expected)
 
 
 class Separated(ValueError):
@@ -88,15 +100,15 @@ class Separated(ValueError):
 
 
 @dataclass(frozen=True)
-class NewtonOnSupport:
+class NewtonOnSupport(SupportSolver):
     """Aggregated Newton steps, one exchange for each: one step is exact for the squared loss, the normal equations.
 
     Client i sends the upper half of its Hessian H on the support and its gradient g, and with several steps f_i and the
-    share w of its rows on the wrong side, in one vector; the server goes to the minimiser of the quadratic
-    model of f(x) + (ridge/2) ||alpha||^2, of minimum norm where it is not unique. With several steps, one that raised
-    the objective is halved, and a last exchange compares objectives. Before the first is halved, the zero model on the
-    support is tried in its place, once: from a point that ran away, where a loss has hardly any curvature, no step
-    leads back, and from zero they converge.
+    share of its rows on the wrong side, in one vector; the server goes to the minimiser of the quadratic model of
+    f(x) + (ridge/2) ||alpha||^2. Where it is not unique, one step ends at the one of minimum norm, several take the
+    shortest way. With several, a step that raised the objective is halved, and a last exchange compares objectives.
+    Before the first is halved, the zero model on the support is tried in its place, once: from a point that ran away,
+    where a loss has hardly any curvature, no step leads back, and from zero they converge.
 
     Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that change all classes of a
     feature alike, where it has none of its own, and no step moves along them.
@@ -116,22 +128,17 @@ class NewtonOnSupport:
 
     Notes
     -----
-    Units of the features do not matter. The error of a step, relative to the step, is about the machine precision times
-    the square of the condition number of the pooled columns, scaled to length one: so every further round on the same
-    support leaves the same fraction of the error.
+    Units of the features do not matter. A step leaves a fraction of the error: about the machine precision times the
+    square of the condition number of the pooled columns, scaled to length one.
     """
 
     steps: int = 1
     ridge: float = 0.0
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         settle_integer(self, "steps", at_most=_MOST)
         settle_number(self, "ridge", at_least=0)
-
-    @property
-    def n_exchanges(self) -> int:
-        """`steps`, and one that compares where these are several."""
-        return self.steps + (self.steps > 1)
 
     def check(self, shape: Shape) -> None:
         """One step is for the squared loss."""
@@ -141,22 +148,24 @@ class NewtonOnSupport:
                 "NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
 
+    def exchanges(self) -> Sequence[Exchange]:
+        """`steps`, and one that compares where these are several."""
+        return [*super().exchanges()] * (self.steps + (self.steps > 1))
+
     def ask(self, point: Point) -> tuple[SparseModel, int]:
         """The model of the point, and whether it is the last, of which values are enough."""
-        return point.model, int(self._is_last(point))
+        return point.model, int(point.done == self.steps)
 
     def form(self, point: Point) -> Form:
-        """The upper half of H and g, and with several steps f_i and w; at the end these two."""
-        k, several = len(point.model.support), 2 * (self.steps > 1)
-        size = several if self._is_last(point) else k * (k + 1) // 2 + k + several
-        return Form((size,), point.model.values.dtype)
+        """The upper half of H and g, and with several steps f_i and the share; at the end these two."""
+        k, values = len(point.model.support), 2 * (self.steps > 1)
+        return Form((values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype)
 
-    def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
+    def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""
         model, is_last = message
-        problem = RestrictedProblem.of(client, model.support, atoms, orthonormal=False)
-        predictions = problem.predictions(model.values)
-        parts = []
+        problem = RestrictedProblem.of(client, model.support, self.dictionary, orthonormal=False)
+        predictions, parts = problem.predictions(model.values), []
         if not is_last:
             hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
             if self.ridge == 0:
@@ -168,88 +177,52 @@ class NewtonOnSupport:
             parts.append(np.array([problem.value(predictions), wrong], predictions.dtype))
         return np.concatenate(parts)
 
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
+    def update(self, point: Any, mean: Array) -> Any:
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
-        k, trial = len(point.model.support), point.model
-        memory: Any = point.memory or (0, None)
-        done, best = memory
-        if self._is_last(point):
-            return self._better(trial, float(mean[0]), best, radius)
-        hessian = np.zeros((k, k), mean.dtype)
-        half = k * (k + 1) // 2
-        hessian[np.triu_indices(k)] = mean[:half]
-        hessian, gradient = hessian + np.triu(hessian, 1).T, mean[half : half + k]
-        if self.steps == 1:
-            return self._solved(trial, hessian, gradient, atoms, radius)
-        value, wrong = mean[half + k :]
-        if wrong == 0 and self.ridge == 0 and radius is None:
+        x, several = point.model.values, self.steps > 1
+        value, wrong = mean[-2:] if several else (0.0, 1.0)
+        value = float(value) + self.ridge / 2 * inner(x, x)
+        rounding = 16 * float(np.finfo(x.dtype).eps) * abs(point.value)  # of what the clients sent
+        is_worse = several and value > point.value + rounding
+        if point.done == self.steps:
+            decrease = 0.0 if is_worse else point.value - value
+            missed = abs(inner(point.step, point.curvature @ point.step) / 2 - decrease)
+            model = point.best if is_worse else point.model
+            return replace(point, model=model, value=inf, done=0, tried_zero=False, missed=missed)
+        if wrong == 0 and self.ridge == 0 and self.radius is None:
             raise Separated(
-                f"the clients' rows are separated without error on the {k} coefficients of the support, so the loss "
-                "has no minimiser there; expected a ridge above 0 or a radius"
+                f"the clients' rows are separated without error on the {len(x)} coefficients of the support, so the "
+                "loss has no minimiser there; expected a ridge above 0 or a radius"
             )
-        best = self._next(trial, float(value), gradient, hessian, best)
-        values = np.zeros_like(trial.values) if best.promised < 0 else best.model.values + best.direction
-        moved = replace(trial, values=values)
-        best = best._replace(zero_tried=True, promised=0.0) if best.promised < 0 else best
-        return Point(atoms.into_ball(moved, radius), (done + 1, best))
+        is_lost, tried_zero = is_worse, point.tried_zero or not x.any()
+        if not is_worse:
+            hessian, step = self._newton(point.model, mean)
+            is_lost = not np.isfinite(step).all()  # no curvature to speak of: a saturated loss
+            step = np.zeros_like(x) if is_lost else step
+            point = replace(point, best=point.model, value=value, step=step, curvature=hessian)
+        elif tried_zero:
+            point = replace(point, step=point.step / 2)
+        values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
+        return super().update(replace(point, done=point.done + several, tried_zero=tried_zero), values)
 
-    def _is_last(self, point: Point) -> bool:
-        return self.steps > 1 and point.memory is not None and point.memory[0] == self.steps
-
-    def _solved(
-        self, model: SparseModel, hessian: Array, gradient: Array, atoms: StandardBasis, radius: float | None
-    ) -> Point:
-        """One step from the normal equations H d = -g; of minimum norm as a signal where d is not unique."""
-        ridged = hessian + self.ridge * np.eye(len(gradient), dtype=hessian.dtype)
-        pull = -(gradient + self.ridge * model.values)
-        solved = solve_definite(ridged, pull)
-        if solved is not None:
-            values = model.values + solved[1]
-        else:
-            metric = None if atoms.orthonormal else atoms.inner_products(model.support)
-            values = solve_semidefinite(ridged, ridged @ model.values + pull, metric)
-        return Point(atoms.into_ball(replace(model, values=values), radius), None, ridged)
-
-    def _next(self, trial: SparseModel, value: float, gradient: Array, hessian: Array, best: Best | None) -> Best:
-        """The best model after a trial, and the step from it; a promise below zero asks for the zero model."""
-        objective = value + self.ridge / 2 * inner(trial.values, trial.values)
-        if best is not None and not _is_no_worse(objective, best):
-            halved = best._replace(direction=best.direction / 2)
-            return halved if best.zero_tried else best._replace(promised=-1.0)
-        gradient = gradient + self.ridge * trial.values
-        hessian = hessian + self.ridge * np.eye(len(gradient), dtype=gradient.dtype)
-        direction = newton_direction(hessian, gradient)
-        first, zero_tried = (objective, not trial.values.any()) if best is None else (best.first, best.zero_tried)
-        if not np.isfinite(direction).all():  # no curvature to speak of: a saturated loss
-            return Best(trial, objective, 0 * gradient, 0.0 if zero_tried else -1.0, first, zero_tried, hessian)
-        promised = -inner(gradient, direction) / 2
-        return Best(trial, objective, direction, promised, first, zero_tried, hessian)
-
-    def _better(self, trial: SparseModel, value: float, best: Best, radius: float | None) -> Point:
-        """The last trial, or the best model where the trial is worse."""
-        objective = value + self.ridge / 2 * inner(trial.values, trial.values)
-        better = _is_no_worse(objective, best)
-        missed = abs(best.promised - (best.objective - objective if better else 0.0))
-        scale = max(abs(min(objective, best.objective)), 1e-6 * abs(best.first))
-        close = radius is not None or missed <= _CLOSE * scale
-        return Point(trial if better else best.model, None, best.hessian, None if close else missed / scale)
-
-
-# A Newton step has converged where the objective fell by what the quadratic model promised, but for this share of it.
-_CLOSE = 1e-4
-
-
-def _is_no_worse(objective: float, best: Best) -> bool:
-    """Whether an objective is at most the best so far, but for the rounding of what the clients sent."""
-    rounding = 16 * float(np.finfo(best.model.values.dtype).eps) * abs(best.objective)
-    return bool(objective <= best.objective + rounding)
+    def _newton(self, model: SparseModel, mean: Array) -> tuple[Array, Array]:
+        """The Hessian, and the step to the minimiser of the quadratic model: the only one to that of minimum norm."""
+        x, k = model.values, len(model.values)
+        hessian, half = np.zeros((k, k), mean.dtype), k * (k + 1) // 2
+        hessian[np.triu_indices(k)] = mean[:half]
+        hessian = hessian + np.triu(hessian, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
+        gradient = mean[half : half + k] + self.ridge * x
+        if self.steps > 1 or solve_definite(hessian, gradient) is not None:
+            return hessian, newton_direction(hessian, gradient)
+        metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
+        return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
 
 
 @dataclass(frozen=True)
-class LocalSteps:
+class LocalSteps(SupportSolver):
     """Any loss, one exchange: every client minimises f_i on the support with a solver of its own, the server averages.
 
-    Unlike the others it does not approach the minimiser of f where the clients differ.
+    Unlike Newton steps it does not approach the minimiser of f where the clients differ.
 
     Parameters
     ----------
@@ -258,26 +231,64 @@ class LocalSteps:
     """
 
     solver: Solver
-    n_exchanges = 1
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         check_solver(self.solver)
 
-    def check(self, shape: Shape) -> None:
-        """Every loss fits."""
-
-    def ask(self, point: Point) -> SparseModel:
-        """The model of the point."""
-        return point.model
-
-    def form(self, point: Point) -> Form:
-        """A coefficient for each of the support, near those of the model."""
-        return Form(point.model.values.shape, point.model.values.dtype, near=point.model.values)
-
-    def answer(self, client: Client, message: SparseModel, rng: np.random.Generator, atoms: StandardBasis) -> Array:
+    def answer(self, client: Client, message: SparseModel, rng: np.random.Generator) -> Array:
         """Where the client's own steps end."""
-        return minimise_on(message.support, client, atoms, self.solver, message, rng).values
+        return minimise_on(message.support, client, self.dictionary, self.solver, message, rng).values
 
-    def update(self, point: Point, mean: Array, atoms: StandardBasis, radius: float | None) -> Point:
-        """Their mean, in the ball."""
-        return Point(atoms.into_ball(replace(point.model, values=mean), radius))
+
+def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int, selection: Selection) -> SparseModel:
+    """The minimiser on tau of the atoms of b by backward elimination in (x - b)' H (x - b), H the `curvature`.
+
+    One atom after another goes whose loss raises the quadratic least, b_j^2 / (H^-1)_jj; b and H^-1 follow. Units of
+    the features do not matter. Where the atoms of the last model, `before`, can do better than those left, they stay:
+    so a run cannot go in circles.
+
+    References
+    ----------
+    S. J. Reeves, An efficient implementation of the backward greedy algorithm for sparse signal reconstruction, IEEE
+    Signal Processing Letters 6(10), 1999; B. Hassibi, D. G. Stork, Second order derivatives for network pruning, 1993.
+    """
+    hessian = curvature.astype(np.float64)
+    *_, (_, left, _) = backwards(b, hessian, selection, sparsity)
+    height, values = _on(left, b, hessian)
+    if len(before) and selection.holds(before, b.shape, sparsity):
+        was = np.flatnonzero(np.isin(b.support, before, assume_unique=True))
+        other, others = _on(was, b, hessian)
+        left, values = (was, others) if other < height else (left, values)
+    return replace(b, support=b.support[left], values=values.astype(b.values.dtype, copy=False))
+
+
+def backwards(
+    b: SparseModel, hessian: Array, selection: Selection, least: int = 1
+) -> Iterator[tuple[int, Support, Array]]:
+    """The whole path: how many atoms are left, which positions of b these are, and the minimiser on them.
+
+    It begins with one atom less than b has, or with `least`, and ends there.
+    """
+    scale = np.sqrt(np.maximum(hessian.diagonal(), 0))
+    scale[scale == 0] = 1
+    inverse = np.linalg.inv(hessian / scale[:, None] / scale + _RIDGE * np.eye(len(scale)))
+    values, left = b.values.astype(np.float64) * scale, np.arange(len(scale))
+    for count in range(max(selection.counted(b.support, b.shape) - 1, least), least - 1, -1):
+        sizes = SparseModel(b.support[left], np.abs(values) / np.sqrt(inverse.diagonal()), b.shape)
+        stays = np.isin(sizes.support, selection.choose_of(sizes, count), assume_unique=True)
+        gone, stay = np.flatnonzero(~stays), np.flatnonzero(stays)
+        if gone.size:
+            across = np.linalg.solve(inverse[np.ix_(gone, gone)], inverse[np.ix_(gone, stay)])
+            values = values[stay] - values[gone] @ across
+            inverse = inverse[np.ix_(stay, stay)] - inverse[np.ix_(stay, gone)] @ across
+            left = left[stay]
+        yield count, left, values / scale[left]
+
+
+def _on(kept: Support, b: SparseModel, hessian: Array) -> tuple[float, Array]:
+    """How far the minimiser on some positions of b lies above the minimum, and its values, a correction of b's."""
+    move = -b.values.astype(np.float64)
+    dropped = np.setdiff1d(np.arange(len(move)), kept)
+    move[kept] = newton_direction(hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped])
+    return float(move @ hessian @ move), b.values[kept] + move[kept]

@@ -11,14 +11,13 @@ import numpy as np
 from scipy import sparse
 
 import fgmp
+from fgmp import polishing
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods import polishing
-from fgmp.methods.polishing import OnSupport
 from fgmp.methods.support_solvers import LocalSteps
 from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
-from fgmp.simulation import Result
+from fgmp.simulation import Result, simulate
 from fgmp.wire import to_wire
 
 from .options import FIRST_ORDER, Case
@@ -192,7 +191,9 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     if case.method != "polish":
         return Run(case, problem, result, ledger)
     closing = Ledger()
-    with patch.object(polishing, "OnSupport", lambda *given: recorded(OnSupport(*given), closing)):
+    with patch.object(
+        polishing, "simulate", lambda given, *rest, **how: simulate(recorded(given, closing), *rest, **how)
+    ):
         closed = fgmp.polish(
             result,
             federation,

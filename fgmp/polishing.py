@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from ..advice import quiet
-from ..checks import Seed, check_kind, settle_number
-from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Federation, check_federation
-from ..losses import SquaredLoss
-from ..models import Array, SparseModel
-from ..rounds import Exchange, Method, Reducer
-from ..shapes import Shape
-from ..simulation import Result, simulate, whole
-from ..watching import History
-from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
+from .advice import quiet
+from .checks import Seed, check_kind
+from .dictionaries import StandardBasis
+from .federation import Federation, check_federation
+from .losses import SquaredLoss
+from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
+from .models import Array, SparseModel
+from .rounds import Reducer
+from .simulation import Estimate, Result, simulate, whole
+from .watching import History
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+_CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it
 
 
 def polish(
@@ -66,8 +65,8 @@ def polish(
     Raises
     ------
     ValueError
-        Where the support is empty, or something does not fit the federation; where the result is of a run with noise,
-        for the sums of a closing exchange are exact, or of one that asked nobody for an objective.
+        Where the support is empty, or something does not fit the federation; where the run recorded no objective, as
+        one with noise, for the sums of a closing exchange are exact.
 
     Warns
     -----
@@ -96,74 +95,40 @@ def polish(
     if "objective" not in result.history:
         found = "result is of a run with noise, or with objective_on=0"
         raise ValueError(f"{found}; expected one that recorded objectives, for polish adds exact sums")
-    objective = result.history["objective"]
-    ended = result if objective[-1] <= objective[0] else result.best
-    start = SparseModel.of(np.asarray(ended.coefficients))
-    if not start.support.size:
-        last = SparseModel.of(np.asarray(result.coefficients))
-        start = replace(last, values=np.zeros_like(last.values))
+    objective, start = result.history["objective"], SparseModel.of(result.coefficients)
+    if not objective[-1] <= objective[0]:
+        lowest = SparseModel.of(result.best.coefficients)
+        start = lowest if lowest.support.size else replace(start, values=np.zeros_like(start.values))
     if not start.support.size:
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
-    default = NewtonOnSupport(1 if isinstance(federation.loss, SquaredLoss) else 5)
-    basis = StandardBasis() if dictionary is None else check_dictionary(dictionary)
-    method = OnSupport(start, default if solver is None else solver, basis, radius)
-    recorded = History(metrics={} if history is None else history.metrics, objective_on=result.objective_on.tolist())
+    if solver is None:
+        solver = NewtonOnSupport(1 if isinstance(federation.loss, SquaredLoss) else 5)
+    basis = StandardBasis() if dictionary is None else dictionary
+    method = replace(check_support_solver(solver), dictionary=basis, radius=radius)
+    shape = federation.loss.model_shape(basis.n_atoms(federation.n_features))
+    if start.shape != shape:
+        raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
+    metrics = {} if history is None else history.metrics
+    recorded = History(metrics=metrics, objective_on=result.objective_on.tolist())
     with quiet():  # the run itself has said what there was to say
-        closed = whole(simulate(method, federation, 1, cohort_size, rng, reduce=reduce, history=recorded))
-    if closed.state.missed is not None:
+        run = simulate(method, federation, 1, cohort_size, rng, reduce=reduce, history=recorded, state=Point(start))
+    closed = whole(run)
+    before, after = closed.history["objective"]
+    missed, scale = closed.state.missed, max(abs(after), 1e-6 * abs(before))
+    if missed > _CLOSE * scale and radius is None:
         from sklearn.exceptions import ConvergenceWarning
 
         warnings.warn(
-            f"polish ended with {method.solver!r} before it had converged: the last step missed what it promised by "
-            f"{closed.state.missed:.2g} of the objective; try solver=NewtonOnSupport(steps=20), or a ridge or a radius "
+            f"polish ended with {solver!r} before it had converged: the last step missed what it promised by "
+            f"{missed / scale:.2g} of the objective; try solver=NewtonOnSupport(steps=20), or a ridge or a radius "
             "where rows can be separated",
             ConvergenceWarning,
             stacklevel=2,
         )
-    joined = with_closing_round(result.history, closed.history)
-    value, number = float(closed.history["objective"][-1]), int(joined["round"][-1])
-    best = result.best
-    if value < best.value or not best.value == best.value:
-        best = type(best)(closed.x, closed.support, closed.coefficients, number, value)
+    joined, best = with_closing_round(result.history, closed.history), result.best
+    if after < best.value or np.isnan(best.value):
+        best = Estimate(closed.x, closed.support, closed.coefficients, int(joined["round"][-1]), float(after))
     return replace(closed, history=joined, seed=result.seed, best=best)
-
-
-@dataclass(frozen=True)
-class OnSupport(Method):
-    """A method of one round that keeps its support, which may hold coefficients that are zero at the start."""
-
-    model: SparseModel
-    solver: SupportSolver
-    dictionary: StandardBasis
-    radius: float | None = None
-
-    def __post_init__(self) -> None:
-        settle_number(self, "radius", optional=True, above=0)
-        check_support_solver(self.solver)
-
-    def check(self, shape: Shape) -> None:
-        """The coefficients fit the federation."""
-        if self.model.shape != shape.model_shape:
-            raise ValueError(f"result has coefficients of shape {self.model.shape}; expected {shape.model_shape}")
-        self.solver.check(shape)
-
-    def start(self, shape: Shape) -> Point:
-        """The model of the result."""
-        return Point(self.model)
-
-    def exchanges(self) -> Sequence[Exchange]:
-        """Those of `solver`."""
-        step = Exchange(
-            self.solver.ask,
-            lambda client, message, rng: self.solver.answer(client, message, rng, self.atoms),
-            lambda point, mean: self.solver.update(point, mean, self.atoms, self.radius),
-            self.solver.form,
-        )
-        return [step] * self.solver.n_exchanges
-
-    def coefficients(self, state: Point) -> SparseModel:
-        """alpha."""
-        return self.dictionary.into_ball(state.model, self.radius)
 
 
 def with_closing_round(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
