@@ -24,18 +24,13 @@ def some_matrix(rng, shape, density=0.3):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.integers(1, 8), st.integers(1, 12), st.sampled_from([None, "all", "some"]), st.integers(0, 2**32 - 1))
+@given(st.integers(1, 8), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
 def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
     rng = np.random.default_rng(seed)
-    S, u, at = some_matrix(rng, (m, n)), rng.standard_normal(m), rng.permutation(n)[: rng.integers(n + 1)]
-    c = rng.standard_normal(n)
-    if centred is None:
-        features, A = SparseFeatures(sparse.csc_matrix(S)), S
-    elif centred == "all":
+    S, u, c = some_matrix(rng, (m, n)), rng.standard_normal(m), rng.standard_normal(n)
+    features, A = SparseFeatures(sparse.csc_matrix(S)), S
+    if centred:
         features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
-    else:
-        features, A = SparseFeatures(sparse.csr_array(S), u, c[at], at), S.copy()
-        A[:, at] -= np.outer(u, c[at])
     x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
     rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
     close = {"rtol": 1e-12, "atol": 1e-12}
@@ -46,7 +41,6 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
     np.testing.assert_allclose(features.take(columns, axis=1), A[:, columns], **close)
     np.testing.assert_allclose(features.take(rows, axis=0).toarray(), A[rows], **close)
     np.testing.assert_allclose(features.times_rows(w).toarray(), w[:, None] * A, **close)
-    np.testing.assert_allclose((3.0 * features).toarray(), 3 * A, **close)
     single = features.astype(np.float32)
     np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
     assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (m, n)

@@ -158,12 +158,11 @@ def _thin(X: Any, centre: Array, factors: Array, roots: Array, units: Mapping[st
     stored = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
     shift = (centre * factors).astype(precision)
     if units["own"]:
-        at = np.flatnonzero(shift)
-        return SparseFeatures(stored, roots, shift[at], at)
+        return SparseFeatures(stored, roots, shift)
     if not ones:
         return SparseFeatures(stored)
     column = sparse.csr_array(ones * roots[:, None])
-    return SparseFeatures(sparse.hstack([column, stored], format="csr"), roots, shift, slice(1, None))
+    return SparseFeatures(sparse.hstack([column, stored], format="csr"), roots, np.append(shift[:0], [0, *shift]))
 
 
 class Table:
