@@ -1,23 +1,23 @@
-"""The two estimators: sparse linear regression, and sparse logistic or softmax regression, over groups."""
+"""The two estimators, sparse linear regression and sparse logistic or softmax regression, and their bootstrap."""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
-from scipy.special import log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..advice import advise, check_batches, check_rows
+from ..advice import advise, check_batches, check_rows, quiet
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..frames import check_columns
@@ -27,31 +27,82 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.support_solvers import Separated
 from ..models import Array
 from ..rounds import Reducer
-from ..shapes import Shape
-from .fitting import ENOUGH, Fit, Recipe, Sites
-from .resampling import Bootstrap, bootstrapped
+from .fitting import ENOUGH, Fit, SparsityPath
 from .sites import Table, groups_of, some_of
 
-__all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
+__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparseLinear", "SparsityPath"]
 
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+_TRIES = 100
 
 
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """What the resamples found.
+
+    Attributes
+    ----------
+    coef, estimate : ndarray, shape (n_resamples, n_outputs, n_features), and (n_outputs, n_features)
+        The coefficients of the resamples, and of the fit itself, in the units of the data.
+    names : tuple of str
+        Of the features.
+    """
+
+    coef: Array
+    estimate: Array
+    names: tuple[str, ...]
+
+    @property
+    def inclusion(self) -> Array:
+        """The share of resamples that hold each feature, shape (n_features,)."""
+        held: Array = np.any(self.coef != 0, axis=1).mean(axis=0)
+        return held
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Percentiles of the coefficients, where a feature that was not taken counts as zero; shape as `estimate`."""
+        level = check_number("level", level, above=0, at_most=1)
+        low, high = np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+    def plot(self, ax: Any = None, most: int = 20) -> Any:
+        """Inclusion frequencies of the `most` frequent features, those of the fit filled; returns matplotlib's axes.
+
+        Features that no resample holds are not drawn.
+        """
+        import matplotlib.pyplot as plt
+
+        most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
+        ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * most), layout="constrained")[1] if ax is None else ax
+        order = np.argsort(-self.inclusion, kind="stable")[:most][::-1]
+        colors = np.where(np.any(self.estimate != 0, axis=0)[order], "#0072B2", "white")
+        ax.barh(np.arange(len(order)), self.inclusion[order], color=colors, edgecolor="#0072B2")
+        ax.set_yticks(np.arange(len(order)), [self.names[j] for j in order])
+        ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
+        return ax
+
+
+@dataclass(eq=False, repr=False)
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
-    """Fitting, predictions on a linear scale, and the bootstrap."""
+    """Fitting, and the bootstrap; parameters as `FedGradMPRegressor` has them."""
 
-    def __init__(
-        self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool | str = True,
-        standardize: bool | str = "auto", polish: bool = True, C: float = np.inf, rounds: int = 20, tol: float = 1e-2,
-        cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
-        private: GaussianNoise | None = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        self.sparsity, self.method, self.fit_intercept, self.standardize = sparsity, method, fit_intercept, standardize
-        self.polish, self.C, self.rounds, self.tol, self.cohort_size = polish, C, rounds, tol, cohort_size
-        self.local_iterations, self.batch_size, self.random_state = local_iterations, batch_size, random_state
-        self.sparsities, self.n_folds, self.min_rows = sparsities, n_folds, min_rows
-        self.secure, self.private = secure, private
+    sparsity: int | str | None = None
+    _: KW_ONLY
+    method: str = "auto"
+    fit_intercept: bool | str = True
+    standardize: bool | str = "auto"
+    polish: bool = True
+    C: float = np.inf
+    rounds: int = 20
+    tol: float = 1e-2
+    cohort_size: int | None = None
+    local_iterations: int = 3
+    batch_size: int | None = None
+    sparsities: Sequence[int] | None = None
+    n_folds: int = 5
+    min_rows: int = 5
+    secure: bool = False
+    private: GaussianNoise | None = None
+    random_state: Any = None
 
     def _check(self) -> None:
         """Every parameter by itself; the sparsities wait for the features."""
@@ -71,99 +122,95 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_kind("private", self.private, (GaussianNoise, type(None)), "a GaussianNoise or None")
 
     def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
-        """Fit, with `coef_` of shape (n_outputs, n_features) and `intercept_` of shape (n_outputs,)."""
+        """Fit to a table."""
         self._check()
         check_columns(X)
         given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
         except ValueError as error:
-            raise _naming(error, X) from None
+            raise ValueError(f"{error}{self._missing_in(X)}" if "X contains NaN" in str(error) else error) from None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        labels, codes, weights = groups_of(X, groups, weights, self.min_rows)
-        targets, loss = self._targets(y, weights > 0)
-        sites = Table(X, targets, weights * self._class_weights(y, weights > 0), codes, loss)
+        if not weights.any():
+            raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
+        labels, codes, weights = groups_of(len(y), groups, weights, self.min_rows)
+        targets, loss, weighed = self._targets(y, weights)
         self.groups_ = labels[np.unique(codes[weights > 0])]
-        self._fit_over(sites)
+        self._fit_over(Table(X, targets, weighed, codes, loss))
         self._given = *given, weights, np.where(weights > 0, codes, -1)
 
-    def _fit_over(self, sites: Sites, say: Any = None) -> None:
-        """The same of sites, whoever they are, whose groups are known."""
-        shape, rows = sites.shape, list(sites.shape.rows)
-        check_cohort(self.cohort_size, len(rows))
-        grid = self._grid(shape.n_features, sum(rows))
-        recipe = Recipe(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer())
-        recipe = recipe if say is None else replace(recipe, say=say)
-        try:
-            fit = recipe.fit(self.sparsity if isinstance(self.sparsity, str) else grid[0], grid)
-        except Separated:
-            found = "The classes are separated without error on the features taken, so that their coefficients have no"
-            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
-        self._say_of(fit, shape)
-        self.method_, self.sparsity_, self.n_iter_, self.history_ = fit.method, fit.sparsity, fit.n_rounds, fit.history
-        if fit.path is not None:
-            self.cv_ = fit.path
-        model = fit.model.reshape(len(fit.model), -1)
-        self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
-        if fit.intercepts is not None:
-            self.intercepts_ = dict(zip(self.groups_.tolist(), fit.intercepts.tolist(), strict=True))
-        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
-        if not len(self.support_):
-            advise("no feature is in the model: none that was tried lowers the loss on all rows")
-        if isinstance(shape.loss, SquaredLoss):
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-        if self.method_ == "fedgradmp":
-            check_batches(self.batch_size, rows)
-            if isinstance(shape.loss, SquaredLoss):
-                columns = recipe.columns(self.sparsity_)
-                check_rows(columns, rows, ENOUGH * columns)
-
-    def fit_sites(self, sites: Sites, groups: Any, names: Any = None, classes: Any = None, say: Any = None) -> Any:
+    def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Any:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
         self._check()
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
-        self.groups_, self.n_features_in_ = np.asarray(groups), sites.shape.n_features
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, object)
+        self.groups_, self.n_features_in_ = np.asarray(groups), len(names)
+        self.feature_names_in_ = np.asarray(names, object)
         if classes is not None:
             self.classes_ = np.asarray(classes)
         self._fit_over(sites, say)
         return self
 
+    def _fit_over(self, sites: Any, say: Callable[..., Any] = lambda *told: None) -> None:
+        """Fit to sites, whoever they are, whose groups and classes are known."""
+        shape, rows = sites.shape, list(sites.shape.rows)
+        check_cohort(self.cohort_size, len(rows))
+        grid = self._grid(shape.n_features, sum(rows))
+        for of_the_last_fit in ("cv_", "intercepts_"):
+            self.__dict__.pop(of_the_last_fit, None)
+        fit = Fit(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
+        try:
+            table, constant = fit.fit(self.sparsity if isinstance(self.sparsity, str) else grid[0], grid)
+        except Separated:
+            found = "The classes are separated without error on the features taken, so that their coefficients have no"
+            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
+        model = table.reshape(len(table), -1)
+        self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
+        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
+        if not is_classifier(self):
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self._advise(constant, rows, fit.columns(self.sparsity_))
+
+    def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
+        """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
+        if constant.any():
+            names = some_of(self._names(np.flatnonzero(constant)), 20)
+            advise(f"Features [{names}] are constant: their coefficients are zero.")
+        objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
+        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
+        if self.n_iter_ == self.rounds > 1 and (last > self.tol * all_of_them).any():
+            did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
+            advise(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
+        if not len(self.support_):
+            advise("no feature is in the model: none that was tried lowers the loss on all rows")
+        if self.method_ == "fedgradmp":
+            check_batches(self.batch_size, rows)
+            if not is_classifier(self):
+                check_rows(columns, rows, ENOUGH * columns)
+
+    def _names(self, places: Array) -> list[Any]:
+        """Of columns; their places, where they have none."""
+        return list(self.feature_names_in_[places] if hasattr(self, "feature_names_in_") else places.tolist())
+
+    def _missing_in(self, X: Any) -> str:
+        """Which columns hold NaN."""
+        X = check_array(X, accept_sparse="csc", ensure_all_finite=False)
+        where = some_of(self._names(np.flatnonzero((X != X).sum(axis=0))), 10)
+        return f"\nIt is in the columns [{where}]; expected numbers there."
+
     def _reducer(self) -> Reducer | None:
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
         if self.private is None:
             return SecureSum() if self.secure else None
-        exact = {"sparsity": isinstance(self.sparsity, str), "polish": self.polish, "secure": self.secure}
-        exact |= {"method": self.method == "shared"}
-        exact |= {"standardize": self.standardize is not False, "fit_intercept": self.fit_intercept is not False}
-        if wrong := [name for name, given in exact.items() if given]:
-            found = ", ".join(f"{name}={getattr(self, name)!r}" for name in wrong)
+        exact = {name: getattr(self, name) for name in ("standardize", "fit_intercept", "polish", "secure")}
+        exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
+        if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
             raise ValueError(
-                f"private is given with {found}: units, paths, masks and closing exchanges are exact sums, outside of "
+                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact sums, outside of "
                 "epsilon; expected an integer sparsity, another method than 'shared', and standardize, fit_intercept, "
                 "polish and secure False"
             )
         return self.private
-
-    def _say_of(self, fit: Fit, shape: Shape) -> None:
-        """Columns that have no part, and rounds that ran out."""
-        names = np.asarray(getattr(self, "feature_names_in_", np.arange(shape.n_features))).tolist()
-        if constant := [names[j] for j in np.flatnonzero(fit.units.constant)]:
-            advise(f"Features [{some_of(constant, 20)}] are constant: their coefficients are zero.")
-        objective = fit.history.get("objective", np.zeros(1))[: fit.n_rounds + 1]
-        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
-        if fit.n_rounds == self.rounds > 1 and (last > self.tol * all_of_them).any():
-            warnings.warn(
-                f"the rounds ran out: the last of {self.rounds} did more than tol={self.tol:g} of what all did to the "
-                "objective; with more rounds the features may be better",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _class_weights(self, y: Array, positive: Array) -> Any:
-        return 1.0
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
@@ -178,12 +225,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         given = check_sequence("sparsities", self.sparsities, "a sequence of integers, or None")
         check_integer("the number of sparsities", len(given))
         return sorted({check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about) for tau in given})
-
-    def _linear(self, X: Any) -> Array:
-        """X coef' + intercept."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
 
     def bootstrap(self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None) -> Bootstrap:
         """How often each feature is found again, and between which bounds its coefficient lies.
@@ -203,7 +244,32 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if not hasattr(self, "_given"):
             found = "the model is a copy, or from elsewhere, and the data did not travel with it"
             raise ValueError(f"{found}; expected a fit of its own")
-        return bootstrapped(self, *self._given, n_resamples, over, random_state)
+        n_resamples = check_integer("n_resamples", n_resamples)
+        check_option("over", over, ("groups", "rows"))
+        if over == "groups" and len(self.groups_) < 2:
+            raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
+        (X, y, groups, weights, codes), rng, fits = self._given, check_random_state(random_state), []
+        for _ in range(n_resamples):
+            drawn = weights * self._drawn(np.asarray(y), codes, over, rng)
+            again = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
+            if self.cohort_size is not None:
+                again.cohort_size = min(self.cohort_size, len(np.unique(codes[drawn > 0])))
+            with quiet():  # the fit has spoken
+                fits.append(np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=drawn).coef_))
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        return Bootstrap(np.array(fits), np.atleast_2d(self.coef_), tuple(map(str, names)))
+
+    def _drawn(self, y: Array, codes: Array, over: str, rng: Any) -> Array:
+        """How often each row was drawn, alone or with its group; a draw that misses a class is drawn again."""
+        groups, counts = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])], np.zeros(len(codes))
+        for _ in range(_TRIES):
+            sizes = [len(groups)] if over == "groups" else map(len, groups)
+            draws = [rng.multinomial(size, np.full(size, 1 / size)) for size in sizes]
+            for rows, times in zip(groups, draws[0] if over == "groups" else draws, strict=True):
+                counts[rows] = times
+            if np.isin(getattr(self, "classes_", []), y[counts > 0]).all():
+                return counts
+        raise ValueError(f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_given"}
@@ -225,20 +291,17 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     ----------
     sparsity : int, {"cv", "all"} or None
         tau, the number of features: from 0 to all. ``"cv"`` chooses it on rows that each group holds out. ``"all"`` is
-        the dense model beside it, least squares or ridge by the same sums, for up to 5,000 features. None is 10, or all
-        features where there are fewer.
+        the dense model, by the same sums, for up to 5,000 features. None is 10, or all where there are fewer.
     method : {"auto", "fedgradmp", "shared"}
         Who finds the features: ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group
         has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
-        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows. This is
-        settled once, for the path, its folds and the fit.
+        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows.
     fit_intercept : True, "per_group" or False
-        ``"per_group"`` gives each group an intercept of its own: each centres its own rows, as the within estimator
-        for panel data does. `intercepts_` holds them.
+        ``"per_group"`` gives each group one of its own: each centres its own rows, as the within estimator for panel
+        data does.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero, where there is no
-        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win. The
-        coefficients are in the units of the data in any case.
+        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win.
     polish : bool, default True
         Whether a closing exchange solves on the support that was found.
     C : float, default inf
@@ -253,8 +316,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         The sizes that ``"cv"`` chooses from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
         half the rows.
     n_folds : int, default 5
-        Into how many folds each group deals its rows for ``"cv"``. Units, features and models of a fold come from the
-        rows that train.
+        Into how many folds each group deals its rows for ``"cv"``: all that is fitted comes from the rows that train.
     min_rows : int, default 5
         Groups with fewer rows send nothing and take no part, which a warning says: the mean of few rows is nearly a
         row. Without groups it has no meaning.
@@ -270,8 +332,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     ----------
     coef_, intercept_ : ndarray, shape (n_features,), and float
         In the units of the data; with ``fit_intercept="per_group"`` also `intercepts_`, a dict of those of the groups.
-    support_ : ndarray of int
-        The features with a coefficient that is not zero.
+    support_, groups_ : ndarray
+        The features with a coefficient that is not zero, and the groups that take part.
     sparsity_, method_, n_iter_ : int, str, int
         tau and the method, as given or chosen; and its rounds.
     history_ : dict of ndarray
@@ -279,8 +341,6 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         closing exchange, and its rounds and bytes are those of everything that was sent, a choice of tau included.
     cv_ : SparsityPath
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
-    groups_ : ndarray
-        Those that take part.
     """
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPRegressor:
@@ -302,30 +362,28 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     def predict(self, X: Any, groups: Any = None) -> Array:
         """Predictions, shape (n_samples,).
 
-        Parameters
-        ----------
-        X : as in `fit`
-        groups : array_like, shape (n_samples,), optional
-            Whose row it is: with ``fit_intercept="per_group"`` the intercept is that of the group. Rows of groups that
-            took no part, and all rows where it is not given, get the mean intercept.
+        With ``fit_intercept="per_group"`` the intercept is that of the group that `groups`, shape (n_samples,), names
+        for each row; rows of groups that took no part, and all rows where it is not given, get the mean intercept.
         """
-        linear = self._linear(X)
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        linear = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
         if groups is None or not hasattr(self, "intercepts_"):
-            return linear
+            return np.asarray(linear)
         groups = np.asarray(groups).reshape(-1)
         check_consistent_length(linear, groups)
-        known = [group in self.intercepts_ for group in groups.tolist()]
-        if not all(known):
-            strange = np.unique(groups[~np.array(known)]).tolist()
+        if strange := sorted(set(groups.tolist()) - set(self.intercepts_)):
             advise(f"groups [{some_of(strange, 5)}] took no part in the fit: their rows get the mean intercept")
         own = [self.intercepts_.get(group, self.intercept_) for group in groups.tolist()]
-        return np.asarray(linear - self.intercept_ + np.array(own))
+        return np.asarray(linear - self.intercept_ + own)
 
-    def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
-        return y.astype(np.float64, copy=False), SquaredLoss()
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """As they are; the loss; and what rows weigh."""
+        return y.astype(np.float64, copy=False), SquaredLoss(), weights
 
 
-class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[misc]
     """Logistic regression on a few features (softmax for several classes), over groups that keep their rows.
 
     Parameters and attributes are those of `FedGradMPRegressor`, but for the ones below. A feature counts once, whatever
@@ -349,81 +407,34 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
     intercept_, classes_ : ndarray, shape (1,) or (n_classes,); and (n_classes,)
     """
 
-    def __init__(
-        self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool = True,
-        standardize: bool | str = "auto", polish: bool = True, C: float = 1.0, rounds: int = 20, tol: float = 1e-2,
-        cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
-        private: GaussianNoise | None = None, class_weight: Any = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            sparsity, method=method, fit_intercept=fit_intercept, standardize=standardize, polish=polish, C=C,
-            rounds=rounds, tol=tol, cohort_size=cohort_size, local_iterations=local_iterations, batch_size=batch_size,
-            sparsities=sparsities, n_folds=n_folds, min_rows=min_rows, secure=secure, private=private,
-            random_state=random_state,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    C: float = 1.0
+    class_weight: Any = None
 
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
         """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
         self._fit(X, y, groups, sample_weight)
         return self
 
-    def decision_function(self, X: Any) -> Array:
-        """Log-odds of ``classes_[1]``, shape (n_samples,), or a score for each class, shape (n_samples, n_classes)."""
-        linear = self._linear(X)
-        return linear.ravel() if len(self.classes_) == 2 else linear
-
     def predict_proba(self, X: Any) -> Array:
         """Probabilities, shape (n_samples, n_classes)."""
-        return np.asarray(softmax(self._scores(X), axis=1))
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`."""
-        return np.asarray(log_softmax(self._scores(X), axis=1))
+        scores = self.decision_function(X)
+        scores = scores if scores.ndim > 1 else np.column_stack([np.zeros_like(scores), scores])
+        return np.asarray(log_softmax(scores, axis=1))
 
-    def predict(self, X: Any) -> Array:
-        """The most likely class of each row."""
-        places = self._scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[places])
-
-    def _scores(self, X: Any) -> Array:
-        """A score for each class, also of two."""
-        linear = self._linear(X)
-        return linear if linear.shape[1] > 1 else np.column_stack([np.zeros_like(linear), linear])
-
-    def _class_weights(self, y: Array, positive: Array) -> Any:
-        if self.class_weight is None:
-            return 1.0
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])
-        places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        return weights[places]
-
-    def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """Signs, or codes from 0 for several classes; the loss; and what rows weigh with their classes."""
         check_classification_targets(y)
+        positive = weights > 0
         self.classes_ = np.unique(y[positive])  # a class of which every row has weight zero is not there
-        if len(self.classes_) < 2:
+        n_classes = len(self.classes_)
+        if n_classes < 2:
             found = f"the data contains only one class: {self.classes_[0]!r}"
             raise ValueError(f"This solver needs samples of at least 2 classes in the data, but {found}")
-        codes = np.searchsorted(self.classes_, y)
-        if len(self.classes_) == 2:
-            return np.where(codes == 1, 1.0, -1.0), LogisticLoss()
-        return codes, SoftmaxLoss(len(self.classes_))
-
-
-def _naming(error: ValueError, X: Any) -> ValueError:
-    """An error about values that are no numbers, with the columns that hold them."""
-    if "contains NaN" not in str(error) or "X contains" not in str(error):
-        return error
-    columns = getattr(X, "columns", None)
-    bad = [j for j in range(np.shape(X)[1]) if _holds_nan(X[columns[j]] if columns is not None else X[:, j])]
-    names = [columns[j] if columns is not None else j for j in bad]
-    where = f"It is in the columns [{some_of(names, 10)}]; expected numbers there."
-    return ValueError(f"{error}\n{where}") if bad else error
-
-
-def _holds_nan(column: Any) -> bool:
-    try:
-        return bool(np.isnan(np.asarray(column.todense() if hasattr(column, "todense") else column, float)).any())
-    except (TypeError, ValueError):
-        return False
+        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
+        if self.class_weight is not None:
+            weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])[codes]
+        return (codes, SoftmaxLoss(n_classes), weights) if n_classes > 2 else (2.0 * codes - 1, LogisticLoss(), weights)
