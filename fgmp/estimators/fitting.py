@@ -25,7 +25,7 @@ from ..rounds import Method, Reducer
 from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate, whole
 from ..watching import History, stop_when_stalled
-from .sites import HeldOut, Intercepts, Moments, OneStep, Solve
+from .sites import OneStep, Solve, Sums
 
 _PASSES, _STEPS, _GAIN = 12, 4, 0.01
 _ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
@@ -104,34 +104,34 @@ class Fit:
             raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
         return result
 
-    def sums(self, method: Method, channel: Any, known: tuple[Any, ...] = ()) -> Any:
-        """What is known after an exchange that leaves no model."""
-        return self.run(method, channel, state=known, history=History(objective_on=0)).state
+    def told(self, method: Method, channel: Any, state: Any = ()) -> Any:
+        """The state after exchanges whose objective nobody is asked for."""
+        return self.run(method, channel, state=state, history=History(objective_on=0)).state
 
-    def fit(self, sparsity: int | str, grid: Sequence[int]) -> tuple[Array, Array]:
+    def fit(self, grid: Sequence[int]) -> tuple[Array, Array]:
         """The model in the units of the table, its first row the intercept, and which columns are constant.
 
-        It has so many features, ``"all"``, or as many as ``"cv"`` chooses on the grid; how it was found is set. With
-        noise these are FedGradMP's rounds alone, on the table as it is: all else that a fit asks for are exact sums.
+        The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set. With noise
+        it is of FedGradMP's rounds alone, on the table as it is: all else that a fit asks for are exact sums.
         """
-        given, p, private = self.given, self.shape.n_features, self.given.private is not None
+        given, p, private, sparsity = self.given, self.shape.n_features, self.given.private is not None, grid[0]
         units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
-        if sparsity == "all":
+        if given.sparsity == "all":
             if p > _DENSE:
                 expected = f'expected at most {_DENSE} with sparsity="all", which adds up their products'
                 raise ValueError(f"X has {p} features; {expected}")
-            sparsity, start = p, self.base(units).dense()
+            start = self.base(units).dense()
             model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
         else:
-            most, method = how = (int(sparsity), "fedgradmp") if private else self.beyond(grid)
+            most, method = how = (sparsity, "fedgradmp") if private else self.beyond(grid)
             model, result = self.forward(units, None, how, given.rounds)
             n_rounds = int(result.history["round"][-1])
             history = result.history | {name: result.history[name] + before[name] for name in _TOTALS}
             models = {most: model} if private else self.path(units, None, model)
-            if sparsity == "cv":
+            if given.sparsity == "cv":
                 given.cv_ = self.by_cross_validation(grid, how, units["unit"])
                 sparsity = given.cv_.chosen
-            model = models[min(int(sparsity), max(models))]
+            model = models[min(sparsity, max(models))]
         if not private:
             closed = self.closed(units, model, given.polish or method == "all")
             model, history = closed.state.model, history or {name: row[:1] for name, row in closed.history.items()}
@@ -141,7 +141,7 @@ class Fit:
             history["objective"] = objective = history["objective"] * units["unit"] ** 2
             if objective[0] - objective[-1] <= 4 * float(np.finfo(self.shape.dtype).eps) * objective[0]:
                 model = self.base(units)  # what lowers the objective by rounding only
-        given.method_, given.sparsity_, given.n_iter_, given.history_ = method, int(sparsity), n_rounds, history
+        given.method_, given.sparsity_, given.n_iter_, given.history_ = method, sparsity, n_rounds, history
         table = self.in_the_table(units, model)
         if self.own:
             intercepts = self.intercepts(table)
@@ -175,7 +175,7 @@ class Fit:
         size = p + getattr(self.loss, "n_classes", 1 if self.squared else 2)
         unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
         if given.private is None:
-            unit, mean, square = self.sums(Moments((size,), about), self.sites.channel(fold=fold))
+            unit, mean, square = self.told(Sums("moments", (size,), (about,)), self.sites.channel(fold=fold))
         rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
         constant = (square <= rounding * (square + mean**2 * (about != "zero")))[:p]
         standardised = not self.sites.sparse if given.standardize == "auto" else given.standardize
@@ -232,7 +232,7 @@ class Fit:
         models, lead = {0: self.base(units)}, self.first * self.n_outputs
         if len(found.atoms) > self.first:
             solve = Solve(NewtonOnSupport(self.steps, self.forward_ridge))
-            end = self.sums(solve, self.sites.channel(units, fold), self.point(found))
+            end = self.told(solve, self.sites.channel(units, fold), self.point(found))
             b, curvature = end.model, end.curvature.astype(np.float64)
             models[self.selection.counted(b.support[b.support >= lead], b.shape)] = b
             for left, positions, values in backwards(b, curvature, self.selection):
@@ -260,8 +260,8 @@ class Fit:
 
     def intercepts(self, table: Array) -> Array:
         """Of each site its own; the mean of the others' for one that does not say."""
-        method, coef = Intercepts((2, len(self.shape.rows))), SparseModel.of(table[1:])
-        _, (sums, said) = self.sums(method, self.sites.channel(), (coef,))
+        question, coef = Sums("intercepts", (2, len(self.shape.rows))), SparseModel.of(table[1:])
+        _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
         found: Array = sums / np.where(said > 0, said, 1)
         return np.where(said > 0, found, sums.sum() / said.sum())
 
@@ -281,8 +281,8 @@ class Fit:
                 f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more folds or rows"
             )
         known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
-        judge = HeldOut((2 + n_folds, len(grid)), self.seed, self.own, unit**2)
-        score, squares, *by_fold = self.sums(judge, self.sites.channel(), known)[-1]
+        question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, self.own, unit**2))
+        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1]
         shares = self.shape.weights
         if len(shares) > 1:
             spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from scipy.special import log_softmax
@@ -109,27 +109,42 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_option("method", self.method, ("auto", "fedgradmp", "shared"))
         check_truth("standardize", self.standardize, "auto")
         check_truth("fit_intercept", self.fit_intercept, *["per_group"] * (not is_classifier(self)))
-        for name in ("polish", "secure"):
-            check_truth(name, getattr(self, name))
-        for name in ("rounds", "local_iterations", "min_rows", "n_folds"):
-            check_integer(name, getattr(self, name), at_least=1 + (name == "n_folds"))
-        for name in ("cohort_size", "batch_size"):
-            if getattr(self, name) is not None:
+        check_truth("polish", self.polish)
+        check_truth("secure", self.secure)
+        check_integer("n_folds", self.n_folds, at_least=2)
+        for name in ("rounds", "local_iterations", "min_rows", "cohort_size", "batch_size"):
+            if getattr(self, name) is not None or name not in ("cohort_size", "batch_size"):
                 check_integer(name, getattr(self, name))
         check_number("tol", self.tol, at_least=0)
         if not (isinstance(self.C, float) and self.C == np.inf):
             check_number("C", self.C, above=0)
         check_kind("private", self.private, (GaussianNoise, type(None)), "a GaussianNoise or None")
 
-    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
-        """Fit to a table."""
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table, shape (n_samples, n_features)
+            Of a sparse one nothing is made dense but the columns of the support.
+        y : array_like, shape (n_samples,)
+            Numbers; of a classifier labels of any kind.
+        groups : array_like, shape (n_samples,), optional
+            Whose row it is; all rows are one group's by default.
+        sample_weight : array_like, shape (n_samples,), optional
+            A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
+        """
         self._check()
         check_columns(X)
         given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
         except ValueError as error:
-            raise ValueError(f"{error}{self._missing_in(X)}" if "X contains NaN" in str(error) else error) from None
+            if "X contains NaN" not in str(error):
+                raise
+            X = check_array(X, accept_sparse="csc", ensure_all_finite=False)
+            where = self._named(np.asarray((X != X).sum(axis=0)) > 0, 10)
+            raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
         if not weights.any():
             raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
@@ -138,8 +153,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self.groups_ = labels[np.unique(codes[weights > 0])]
         self._fit_over(Table(X, targets, weighed, codes, loss))
         self._given = *given, weights, np.where(weights > 0, codes, -1)
+        return self
 
-    def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Any:
+    def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Self:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
         self._check()
         if getattr(self, "class_weight", None) is not None:
@@ -160,7 +176,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             self.__dict__.pop(of_the_last_fit, None)
         fit = Fit(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
         try:
-            table, constant = fit.fit(self.sparsity if isinstance(self.sparsity, str) else grid[0], grid)
+            table, constant = fit.fit(grid)
         except Separated:
             found = "The classes are separated without error on the features taken, so that their coefficients have no"
             raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
@@ -174,8 +190,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
         if constant.any():
-            names = some_of(self._names(np.flatnonzero(constant)), 20)
-            advise(f"Features [{names}] are constant: their coefficients are zero.")
+            advise(f"Features {self._named(constant, 20)} are constant: their coefficients are zero.")
         objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
         last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
         if self.n_iter_ == self.rounds > 1 and (last > self.tol * all_of_them).any():
@@ -188,15 +203,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if not is_classifier(self):
                 check_rows(columns, rows, ENOUGH * columns)
 
-    def _names(self, places: Array) -> list[Any]:
-        """Of columns; their places, where they have none."""
-        return list(self.feature_names_in_[places] if hasattr(self, "feature_names_in_") else places.tolist())
-
-    def _missing_in(self, X: Any) -> str:
-        """Which columns hold NaN."""
-        X = check_array(X, accept_sparse="csc", ensure_all_finite=False)
-        where = some_of(self._names(np.flatnonzero((X != X).sum(axis=0))), 10)
-        return f"\nIt is in the columns [{where}]; expected numbers there."
+    def _named(self, columns: Array, most: int) -> str:
+        """Some columns by name, or place."""
+        names = getattr(self, "feature_names_in_", np.arange(len(columns)))
+        return f"[{some_of(names[columns].tolist(), most)}]"
 
     def _reducer(self) -> Reducer | None:
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
@@ -206,9 +216,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
         if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
             raise ValueError(
-                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact sums, outside of "
-                "epsilon; expected an integer sparsity, another method than 'shared', and standardize, fit_intercept, "
-                "polish and secure False"
+                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact sums; expected an "
+                "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
             )
         return self.private
 
@@ -343,22 +352,6 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
     """
 
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPRegressor:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like, sparse matrix or table, shape (n_samples, n_features)
-            Of a sparse one nothing is made dense but the columns of the support.
-        y : array_like, shape (n_samples,)
-        groups : array_like, shape (n_samples,), optional
-            Whose row it is; all rows are one group's by default.
-        sample_weight : array_like, shape (n_samples,), optional
-            A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
-        """
-        self._fit(X, y, groups, sample_weight)
-        return self
-
     def predict(self, X: Any, groups: Any = None) -> Array:
         """Predictions, shape (n_samples,).
 
@@ -409,11 +402,6 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
 
     C: float = 1.0
     class_weight: Any = None
-
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
-        """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
-        self._fit(X, y, groups, sample_weight)
-        return self
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities, shape (n_samples, n_classes)."""

@@ -38,10 +38,9 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
         raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")
     try:
         labels, codes = np.unique(values.reshape(-1), return_inverse=True)
-        whole = np.array_equal(labels, labels)  # what is missing equals nothing, or cannot be sorted
     except TypeError:
-        whole = False
-    if not whole:
+        labels = np.array([np.nan])
+    if not np.array_equal(labels, labels):  # what is missing equals nothing, or cannot be sorted
         raise ValueError("groups holds missing values, or several kinds; expected a group in every row, all of a kind")
     counts = np.bincount(codes[weights > 0], minlength=len(labels))
     small = (counts > 0) & (counts < least)
@@ -133,16 +132,8 @@ def _in_units(X: Any, factors: Array, centre: Array, ones: float) -> Any:
 class Table:
     """The sites of a table, each with its rows; those of weight zero are as if they were not there.
 
-    Who fits needs no more of sites than these names, wherever the rows are (`fgmp.flower.fit_over` has another such).
-
-    Attributes
-    ----------
-    shape : Shape
-        What a server knows of the sites: rows, features, loss, and p_i, what the rows of each weigh.
-    weight : float
-        What all rows weigh.
-    sparse : bool
-        Whether the features are.
+    A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `channel`; `shape`,
+    with p_i, what the rows of each weigh; `weight`, what all rows weigh; and whether features are `sparse`.
     """
 
     def __init__(self, features: Any, targets: Array, weights: Array, groups: Support, loss: Loss) -> None:
@@ -190,127 +181,104 @@ class WeightedLoss:
     values, derivative, curvature = map(_weighted, ("values", "derivative", "curvature"))
 
 
+@dataclass(frozen=True)
 class Sums(Method):
-    """Sums over sites as they are, and no model: a site is told all that is known, and each sum adds an array to it.
+    """Sums over sites as they are, and no model: a site is told all that is `known`, and each sum adds an array to it.
 
-    A subclass is a dataclass with `size`, the shape of a sum, and an `answer` to what is known (0 is nothing).
+    The `question` is one of `moments`, `held_out` and `intercepts`, which say what a site adds; `size` is the shape of
+    a sum, and `given` what else they take.
     """
 
+    question: str
     size: tuple[int, ...]
-    answer: Any
-    n_sums = 1
+    given: tuple[Any, ...] = ()
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One for each sum."""
+        """One, but for moments."""
         form = Form(self.size)
-        return [Exchange(lambda known: known or 0, self.answer, self.step, lambda known: form)] * self.n_sums
+        one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: form)
+        return [one] * (3 if self.question == "moments" else 1)
+
+    def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
+        """What the rows of a site say."""
+        answer: Array = _QUESTIONS[self.question](client, known, self.size, *self.given)
+        return answer
 
     def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
-        """What is known then."""
-        return (*known, mean)
+        """What is known then: of logarithms, with which moments begin, the powers of two."""
+        return (*known, 2.0 ** np.round(mean) if self.question == "moments" and not known else mean)
 
     def coefficients(self, state: Any) -> SparseModel:
         """None."""
         return SparseModel.zero((1,))
 
 
-@dataclass(frozen=True)
-class Moments(Sums):
-    """Of each column, then of the targets (of classes: their shares), a power of two, and in its units the rest.
+def moments(client: Client, known: Any, size: tuple[int, ...], about: str) -> Array:
+    """Of each column, then of the targets (of classes: their shares), the size, the mean, and the mean square.
 
-    That is the mean over everybody's rows, and then the mean square, about the mean, each site's own, or zero. First
-    each site sends how large its numbers are, as logarithms; in units of their mean no sum is large or small.
+    The size is log2 of the root mean square, 0 for a column that is zero: in units of what all say of it no other sum
+    is large or small. Squares are about the mean of all, each site's own, or zero.
     """
+    (y, w, loss), X = _parts(client), client.features
+    X = (X.stored if isinstance(X, SparseFeatures) else X).astype(np.float64, copy=False)
+    labels = np.arange(loss.n_classes) if isinstance(loss, SoftmaxLoss) else np.array([-1, 1])
+    targets = y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
+    if not known:
+        squares = np.append(_mean(X**2, w), _mean(targets**2, w))
+        return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
+    unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
+    if len(known) == 1:
+        return np.asarray(mean / unit)
+    centre, rest = np.split(mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]])
+    if sparse.issparse(X):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
 
-    size: tuple[int, ...]
-    about: str = "mean"
-    n_sums = 3
-
-    def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
-        """The logarithms make a power of two."""
-        return (*known, mean) if known else (2.0 ** np.round(mean),)
-
-    def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
-        """log2 of the root mean square of each column, 0 for one that is zero; its mean; its mean square."""
-        X, y, w, loss = _parts(client)
-        labels = np.arange(loss.n_classes) if isinstance(loss, SoftmaxLoss) else np.array([-1, 1])
-        targets = y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
-        if not known:
-            squares = np.append(_mean(X**2, w), _mean(targets**2, w))
-            return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
-        unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
-        if len(known) == 1:
-            return np.asarray(mean / unit)
-        about = mean if self.about == "own" else known[1] * unit * (self.about == "mean")
-        centre, rest = np.split(about, [X.shape[1]])
-        if sparse.issparse(X):
-            from sklearn.utils.sparsefuncs import mean_variance_axis
-
-            own, variance = mean_variance_axis(X, 0, weights=w)
-            squares = variance + (own - centre) ** 2
-        else:
-            squares = _mean((X - centre) ** 2, w)
-        return np.asarray(np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2)
+        own, variance = mean_variance_axis(X, 0, weights=w)
+        squares = variance + (own - centre) ** 2
+    else:
+        squares = _mean((X - centre) ** 2, w)
+    return np.asarray(np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2)
 
 
-@dataclass(frozen=True)
-class HeldOut(Sums):
-    """The mean loss l of each site on rows that it held out, of models in the units of the table; l^2, and l by fold.
+def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: bool, unit: float) -> Array:
+    """The mean loss l on rows that this site held out, of models in the units of the table; l^2, and l by fold.
 
     Known are intercepts and models, of each fold as many, one after another. A site with an intercept of its `own`
-    takes the mean of what a model leaves of its rows that train. Losses are sent in a `unit`; `seed` is of the folds.
+    takes the mean of what a model leaves of its rows that train. Losses are sent in a unit; the seed is of the folds.
     """
-
-    size: tuple[int, ...]
-    seed: int
-    own: bool = False
-    unit: float = 1.0
-
-    def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
-        """Of l, l^2, and what each fold adds to l, for each size."""
-        (intercepts, *models), (X, y, w, loss) = known, _parts(client)
-        n_folds, n_sizes = self.size[0] - 2, self.size[1]
-        folds, total = folds_of(y, client.key, n_folds, self.seed), np.zeros((n_folds, n_sizes))
-        for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
-            held = folds == place // n_sizes
-            z = _columns(X, model.atoms) @ model.dense()[model.atoms] + intercept.reshape(model.shape[1:])
-            if self.own and not held.all():
-                z = z + w[~held] @ (y - z)[~held] / w[~held].sum()
-            total.flat[place] = w[held] @ loss.values(z[held], y[held]) / (len(y) * self.unit)
-        mean = total.sum(axis=0)
-        return np.stack([mean, mean**2, *total])
+    (intercepts, *models), (y, w, loss), n_folds = known, _parts(client), size[0] - 2
+    folds, total = folds_of(y, client.key, n_folds, seed), np.zeros((n_folds, size[1]))
+    for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
+        held = folds == place // size[1]
+        z = client.predictions(model) + intercept.reshape(model.shape[1:])
+        if own and not held.all():
+            z = z + w[~held] @ (y - z)[~held] / w[~held].sum()
+        total.flat[place] = w[held] @ loss.values(z[held], y[held]) / (len(y) * unit)
+    mean = total.sum(axis=0)
+    return np.stack([mean, mean**2, *total])
 
 
-@dataclass(frozen=True)
-class Intercepts(Sums):
-    """The intercept of each site that takes its own means off: the mean of what a model leaves of its targets."""
-
-    size: tuple[int, ...]
-
-    def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
-        """At the place of the site its intercept, and a one, which tells its share."""
-        (model,), (X, y, w, _), found = known, _parts(client), np.zeros(self.size)
-        found[:, client.key] = w @ (y - _columns(X, model.support) @ model.values) / len(y), 1
-        return found
+def intercepts(client: Client, known: Any, size: tuple[int, ...]) -> Array:
+    """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share."""
+    (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
+    found[:, client.key] = w @ (y - client.predictions(model)) / len(y), 1
+    return found
 
 
-def _parts(client: Client) -> tuple[Any, Array, Array, Any]:
-    """Features and targets of a site as it is, the weights of its rows, which have mean one, and the plain loss."""
-    X, y, w, loss = client.features, client.targets, np.ones(len(client.targets)), client.loss
+_QUESTIONS: dict[str, Any] = {"moments": moments, "held_out": held_out, "intercepts": intercepts}
+
+
+def _parts(client: Client) -> tuple[Array, Array, Any]:
+    """Targets of a site as it is, the weights of its rows, which have mean one, and the plain loss."""
+    y, w, loss = client.targets, np.ones(len(client.targets)), client.loss
     if isinstance(loss, WeightedLoss):
         (y, w), loss = y.T, loss.loss
-    X = (X.stored if isinstance(X, SparseFeatures) else X).astype(np.float64, copy=False)
-    return X, y.astype(np.intp if isinstance(loss, SoftmaxLoss) else np.float64, copy=False), w, loss
+    return y.astype(np.intp if isinstance(loss, SoftmaxLoss) else np.float64, copy=False), w, loss
 
 
 def _mean(columns: Any, weights: Array) -> Array:
     mean: Array = columns.T @ weights / len(weights)
     return mean
-
-
-def _columns(X: Any, places: Support) -> Array:
-    columns: Array = X[:, places].toarray() if sparse.issparse(X) else X[:, places]
-    return columns
 
 
 @dataclass(frozen=True)
@@ -343,4 +311,4 @@ class Solve(Method):
         return state.model
 
 
-KINDS = (HeldOut, Intercepts, Moments, OneStep, Solve)
+KINDS = (Sums, OneStep, Solve)
