@@ -177,6 +177,8 @@ def test_groups_are_predicted_with_their_own_intercepts():
     own = model.predict(X, groups=groups)
     np.testing.assert_allclose(own - model.predict(X), [model.intercepts_[g] - model.intercept_ for g in groups])
     assert np.mean((own - y) ** 2) < 0.1 * np.mean((model.predict(X) - y) ** 2)
+    assert not hasattr(model.set_params(fit_intercept=True).fit(X, y, groups), "intercepts_")
+    model.set_params(fit_intercept="per_group").fit(X, y, groups)
     with pytest.warns(fgmp.AdviceWarning, match=r"groups \[99\] took no part"):
         np.testing.assert_array_equal(model.predict(X[:1], groups=[99]), model.predict(X[:1]))
 

@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
-from fgmp.estimators.fitting import SparsityPath
+from fgmp.estimators import SparsityPath
 from fgmp.estimators.sites import folds_of
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

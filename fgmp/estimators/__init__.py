@@ -1,7 +1,7 @@
 """Estimators with scikit-learn's manners: tables in, one client per group, coefficients in the units of the table out.
 
-`linear` holds the two estimators and their bootstrap, `fitting` a fit, and the path that chooses tau, `sites` the rows
-of each site, what it shows, and sums. ``joblib.dump(model, path)`` keeps a fitted one: load only your own files.
+`linear` holds the two estimators and what fits them, `sites` the rows of each site, what it shows, and what it adds up.
+``joblib.dump(model, path)`` keeps a fitted one: load only your own files.
 May import: the ground floor, layers, methods.
 """
 

@@ -1,9 +1,15 @@
-"""The two estimators, sparse linear regression and sparse logistic or softmax regression, and their bootstrap."""
+"""The two estimators, sparse linear regression and sparse logistic or softmax regression, and how they are fitted.
+
+A fit is exchanges with sites: common units, rounds that find features, a path by elimination, a choice, a closing. All
+of it goes through `simulate`, over a table at hand or over Flower, and sees sums over the sites alone.
+"""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
+from math import ceil, prod
 from typing import Any, Self
 
 import numpy as np
@@ -24,16 +30,64 @@ from ..frames import check_columns
 from ..layers.privacy import GaussianNoise
 from ..layers.secure_sums import SecureSum
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from ..methods.support_solvers import Separated
-from ..models import Array
-from ..rounds import Reducer
-from .fitting import ENOUGH, Fit, SparsityPath
-from .sites import Table, groups_of, some_of
-
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparseLinear", "SparsityPath"]
+from ..methods.elimination import backwards
+from ..methods.fedgradmp import FedGradMP
+from ..methods.shared_support import Shared, SharedSupportGradMP
+from ..methods.support_solvers import NewtonOnSupport, Point, Separated
+from ..models import Array, SparseModel
+from ..rounds import Method, Reducer
+from ..selection import PerAtom, PerOutput, Selection
+from ..simulation import Result, simulate, whole
+from ..watching import History, stop_when_stalled
+from .sites import OneStep, Solve, Sums, Table, groups_of, some_of
 
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
+_PASSES, _STEPS, _GAIN = 12, 4, 0.01
+_ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
+_FORWARD_RIDGE, _LEAST_RIDGE = 4, 1e-4  # while features are sought: merged supports are separable more often
+_BEYOND = 20  # a path begins at so many features
+# Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
+# Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
+_ENOUGH = 2  # rows for a coefficient
+_FOLD_ROUNDS = 5
+_DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+
+Units = dict[str, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class SparsityPath:
+    """What was found along the path.
+
+    Attributes
+    ----------
+    table : dict of ndarray
+        One entry per sparsity, as columns: ``sparsity``; ``score``, the mean held-out loss over the sites (lower is
+        better); and its ``standard_error`` over the sites, or over the folds of a single one.
+    """
+
+    table: dict[str, Array]
+
+    @property
+    def chosen(self) -> int:
+        """The smallest sparsity whose score is within half a standard error of the best."""
+        sparsities, score, errors = self.table.values()
+        best = np.argmin(score)
+        return int(sparsities[score <= score[best] + errors[best] / 2][0])
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score against the sparsity, with the choice marked; returns matplotlib's axes."""
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+        ax.errorbar(*self.table.values(), fmt="o-", ms=4, capsize=2)
+        ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
+        ax.set(xlabel="sparsity", ylabel="held-out loss and its\nstandard error over the sites")
+        ax.set_yscale("log" if np.all(self.table["score"] > 0) else "linear")
+        ax.legend()
+        return ax
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +97,7 @@ class Bootstrap:
     Attributes
     ----------
     coef, estimate : ndarray, shape (n_resamples, n_outputs, n_features), and (n_outputs, n_features)
-        The coefficients of the resamples, and of the fit itself, in the units of the data.
-    names : tuple of str
-        Of the features.
+        The coefficients of the resamples, and of the fit itself, in the units of the data; `names` of the features.
     """
 
     coef: Array
@@ -55,8 +107,7 @@ class Bootstrap:
     @property
     def inclusion(self) -> Array:
         """The share of resamples that hold each feature, shape (n_features,)."""
-        held: Array = np.any(self.coef != 0, axis=1).mean(axis=0)
-        return held
+        return np.asarray(np.any(self.coef != 0, axis=1).mean(axis=0))
 
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Percentiles of the coefficients, where a feature that was not taken counts as zero; shape as `estimate`."""
@@ -65,10 +116,7 @@ class Bootstrap:
         return low, high
 
     def plot(self, ax: Any = None, most: int = 20) -> Any:
-        """Inclusion frequencies of the `most` frequent features, those of the fit filled; returns matplotlib's axes.
-
-        Features that no resample holds are not drawn.
-        """
+        """Inclusion frequencies of the `most` frequent that were found, those of the fit filled; matplotlib's axes."""
         import matplotlib.pyplot as plt
 
         most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
@@ -79,6 +127,213 @@ class Bootstrap:
         ax.set_yticks(np.arange(len(order)), [self.names[j] for j in order])
         ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
         return ax
+
+
+class Fit:
+    """A fit under way: an estimator, for its parameters, the sites, and what is the same in every exchange with them.
+
+    `ridge` is the weight of half the squared norm of the coefficients beside the mean loss, 1 / (C W); `first` whether
+    a column for the intercept leads; `own` whether each site has an intercept of its own; `spent` adds up what every
+    exchange cost; `say` is told where the fit is, every round of the method, and the unit of its objective.
+    """
+
+    def __init__(self, given: Any, sites: Any, seed: int, reduce: Reducer | None, say: Callable[..., Any]) -> None:
+        self.given, self.sites, self.seed, self.reduce, self.say = given, sites, seed, reduce, say
+        self.shape, self.loss, self.spent = sites.shape, sites.shape.loss, Counter[str]()
+        self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
+        self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
+        self.first = int(bool(given.fit_intercept) and not self.own)
+        always = (0,) * self.first  # which does not count
+        self.selection: Selection = PerAtom(always) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always)
+        self.ridge = float(1 / (given.C * sites.weight))
+        self.forward_ridge = max(_FORWARD_RIDGE * self.ridge, 0 if self.squared else _LEAST_RIDGE)
+
+    def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
+        """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
+        with quiet():
+            result = whole(simulate(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options))
+        self.spent.update({name: result.history[name][-1] for name in _TOTALS})
+        if result.history["round"][-1] and not result.history["clients"][-1]:
+            raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
+        return result
+
+    def told(self, method: Method, channel: Any, state: Any = ()) -> Any:
+        """The state after exchanges whose objective nobody is asked for."""
+        return self.run(method, channel, state=state, history=History(objective_on=0)).state
+
+    def fit(self, grid: Sequence[int]) -> tuple[Array, Array]:
+        """The model in the units of the table, its first row the intercept, and which columns are constant.
+
+        The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set. With noise
+        it is of FedGradMP's rounds alone, on the table as it is: all else that a fit asks for are exact sums.
+        """
+        given, private, sparsity = self.given, self.given.private is not None, grid[0]
+        units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
+        if given.sparsity == "all":
+            start = self.base(units).dense()
+            model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+        else:
+            most, method = how = (sparsity, "fedgradmp") if private else self.beyond(grid)
+            model, result = self.forward(units, None, how, given.rounds)
+            n_rounds = int(result.history["round"][-1])
+            history = result.history | {name: result.history[name] + before[name] for name in _TOTALS}
+            models = {most: model} if private else self.path(units, None, model)
+            if given.sparsity == "cv":
+                given.cv_ = self.by_cross_validation(grid, how, units["unit"])
+                sparsity = given.cv_.chosen
+            model = models[min(sparsity, max(models))]
+        if not private:
+            closed = self.closed(units, model, given.polish or method == "all")
+            model, history = closed.state.model, history or {name: row[:1] for name, row in closed.history.items()}
+            last = closed.history | {name: [float(self.spent[name])] for name in _TOTALS}
+            history = {name: np.append(column, last[name][-1]) for name, column in history.items()}
+            history["objective"] = objective = history["objective"] * units["unit"] ** 2
+            if objective[0] - objective[-1] <= 4 * float(np.finfo(self.shape.dtype).eps) * objective[0]:
+                model = self.base(units)  # what lowers the objective by rounding only
+        given.method_, given.sparsity_, given.n_iter_, given.history_ = method, sparsity, n_rounds, history
+        table = self.in_the_table(units, model)
+        if self.own:
+            intercepts = self.intercepts(table)
+            table[0] = self.shape.weights @ intercepts
+            given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
+        return table, units["factors"] == 0
+
+    def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
+        """At how many features the path begins, and the method: one for the path, the folds and the fit."""
+        p, weight, method, largest = self.shape.n_features, self.sites.weight, self.given.method, grid[-1]
+        least = round(weight * min(self.shape.weights))  # a row of weight 2 counts as two rows
+        most = max(min(p, max(_BEYOND, ceil(2.5 * largest)), round(weight) // 3), largest, 1)
+        if method == "auto":
+            method = "fedgradmp" if least > _ENOUGH * self.columns(most) else "shared"
+        elif method == "fedgradmp":  # as far as the rows of the smallest site reach
+            most = max(min(most, (least // _ENOUGH - 1) // 3), largest, 1)
+        return most, method
+
+    def columns(self, sparsity: int) -> int:
+        """The most that a client of FedGradMP solves for: 2 tau and tau features, or all, and the intercept."""
+        return min(3 * sparsity, int(self.shape.n_features)) + bool(self.given.fit_intercept)
+
+    def agree(self, fold: Any = None) -> Units:
+        """Units as `seen` takes them, and where intercepts `start`: by sums over the sites, of the rows that train.
+
+        Rows are never put together. A constant column has the factor 0. With noise the units are those of the table.
+        """
+        given, shape, p = self.given, self.shape, self.shape.n_features
+        about = "own" if self.own else "mean" if self.first else "zero"
+        size = p + getattr(self.loss, "n_classes", 1 if self.squared else 2)
+        unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
+        if given.private is None:
+            unit, mean, square = self.told(Sums("moments", (size,), (about,)), self.sites.channel(fold=fold))
+        rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
+        constant = (square <= rounding * (square + mean**2 * (about != "zero")))[:p]
+        standardised = not self.sites.sparse if given.standardize == "auto" else given.standardize
+        scales = np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if standardised else np.ones(p)
+        means, spread = mean * unit, float(np.sqrt(square[p]) * unit[p])
+        logs = np.log(np.maximum(means[p:], 1 / (2 * sum(shape.rows))))  # no row of a class is half a row
+        return {
+            "factors": np.where(constant, 0, 1 / scales),
+            "centre": means[:p] * self.first,
+            "level": float(means[p]) if self.squared and self.first else 0.0,
+            "unit": 2.0 ** round(np.log2(spread)) if self.squared and spread else 1.0,  # so that no sum is large
+            "own": self.own,
+            "ones": _ONES * self.first,
+            "start": np.zeros(1) if self.squared else logs - logs.mean() if self.n_outputs > 1 else np.diff(logs),
+        }
+
+    def base(self, units: Units) -> SparseModel:
+        """The model without features: zero, or the intercept that gives every class its share of the rows."""
+        values = (units["start"] / (units["ones"] or 1))[: self.first * self.n_outputs].astype(self.shape.dtype)
+        return SparseModel(np.arange(len(values)), values, self.loss.model_shape(self.first + self.shape.n_features))
+
+    def forward(self, units: Units, fold: Any, how: tuple[int, str], rounds: int) -> tuple[SparseModel, Result]:
+        """The rounds of the method, from the model without features: the best model on record."""
+        given, ones, most = self.given, units["ones"], how[0]
+        if how[1] == "fedgradmp":
+            units = units | {"ones": float(self.first)}
+            method: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
+            state: Any = self.base(units)
+        else:
+            solver = OneStep(ridge=self.forward_ridge)
+            method = SharedSupportGradMP(most, solver=solver, selection=self.selection, pruning="largest")
+            state = Shared(self.base(units))
+        channel = self.sites.channel(units, fold)
+        cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
+        where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
+        watch: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
+        watch += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
+        result = self.run(method, channel, rounds, cohort_size=cohort, state=state, watch=watch)
+        # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
+        goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
+        found = np.array(result.coefficients if goes_on else result.best.coefficients)
+        found[: self.first] *= units["ones"] / (ones or 1)
+        return SparseModel.of(found), result
+
+    def point(self, model: SparseModel) -> Point:
+        """A model with all outputs of its atoms, and the intercept."""
+        positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(-1)
+        support = self.selection.with_always(positions, model.shape)
+        return Point(SparseModel(support, model.on(support), model.shape))
+
+    def path(self, units: Units, fold: Any, found: SparseModel) -> dict[int, SparseModel]:
+        """The minimiser on the features that were found, and from its Hessian one feature after another less."""
+        models = {0: self.base(units)}
+        if len(found.atoms) > self.first:
+            solve = Solve(NewtonOnSupport(self.steps, self.forward_ridge))
+            end = self.told(solve, self.sites.channel(units, fold), self.point(found))
+            b, curvature = end.model, end.curvature.astype(np.float64)
+            models[len(b.atoms) - self.first] = b
+            for left, positions, values in backwards(b, curvature, self.selection):
+                models[left] = SparseModel(b.support[positions], values.astype(b.values.dtype), b.shape)
+        return models
+
+    def closed(self, units: Units, model: SparseModel, polish: bool) -> Result:
+        """A run to the minimiser on the features of a model; of no round, where it is to stay as it is."""
+        rounds = (1 if self.squared else _PASSES) if polish and len(model.atoms) > self.first else 0
+        # Four Newton steps that gain less than a hundredth end at rounding: what is left is squared by each.
+        solve, watch = Solve(NewtonOnSupport(self.steps, self.ridge)), stop_when_stalled(1, improvement=_GAIN)
+        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=watch)
+        objective = result.history["objective"]
+        if len(objective) > _PASSES and objective[-2] - objective[-1] > _GAIN * objective[-2]:
+            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms)} features"
+            advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
+        return result
+
+    def in_the_table(self, units: Units, model: SparseModel) -> Array:
+        """Intercept and coefficients in the units of the table, shape (1 + n_features, ...), in float64."""
+        standard, unit, first = model.dense().astype(np.float64), units["unit"], self.first
+        coef = (standard[first:].T * units["factors"]).T * unit
+        lead = standard[:first].sum(axis=0) * units["ones"] * unit + units["level"] - units["centre"] @ coef
+        return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
+
+    def intercepts(self, table: Array) -> Array:
+        """Of each site its own; the mean of the others' for one that does not say."""
+        question, coef = Sums("intercepts", (2, len(self.shape.rows))), SparseModel.of(table[1:])
+        _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
+        return np.asarray(np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum()))
+
+    def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
+        """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
+        n_folds, tables, learnt = self.given.n_folds, [], 0
+        for number in range(n_folds):
+            fold = (number, n_folds, self.seed)
+            units = self.agree(fold)
+            along = {0: self.base(units)}
+            if units["factors"].any():
+                found, _ = self.forward(units, fold, how, min(_FOLD_ROUNDS, self.given.rounds))
+                along, learnt = self.path(units, fold, found), learnt + 1
+            tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
+        if not learnt:
+            raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either")
+        known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
+        question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, self.own, unit**2))
+        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1]
+        shares = self.shape.weights
+        if len(shares) > 1:
+            spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
+        else:  # one site: over its folds
+            spread = n_folds * np.var(by_fold, axis=0, ddof=1)
+        errors = np.sqrt(spread) * unit**2
+        return SparsityPath({"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors})
 
 
 @dataclass(eq=False, repr=False)
@@ -127,10 +382,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         ----------
         X : array_like, sparse matrix or table, shape (n_samples, n_features)
             Of a sparse one nothing is made dense but the columns of the support.
-        y : array_like, shape (n_samples,)
-            Numbers; of a classifier labels of any kind.
-        groups : array_like, shape (n_samples,), optional
-            Whose row it is; all rows are one group's by default.
+        y, groups : array_like, shape (n_samples,)
+            Numbers, or of a classifier labels of any kind; and whose row it is, by default all of one group.
         sample_weight : array_like, shape (n_samples,), optional
             A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
         """
@@ -146,8 +399,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             where = self._named(np.asarray((X != X).sum(axis=0)) > 0, 10)
             raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        if not weights.any():
-            raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
         labels, codes, weights = groups_of(len(y), groups, weights, self.min_rows)
         targets, loss, weighed = self._targets(y, weights)
         self.groups_ = labels[np.unique(codes[weights > 0])]
@@ -160,8 +411,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         self._check()
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
-        self.groups_, self.n_features_in_ = np.asarray(groups), len(names)
-        self.feature_names_in_ = np.asarray(names, object)
+        self.groups_ = np.asarray(groups)
+        self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, object)
         if classes is not None:
             self.classes_ = np.asarray(classes)
         self._fit_over(sites, say)
@@ -201,7 +452,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if self.method_ == "fedgradmp":
             check_batches(self.batch_size, rows)
             if not is_classifier(self):
-                check_rows(columns, rows, ENOUGH * columns)
+                check_rows(columns, rows, _ENOUGH * columns)
 
     def _named(self, columns: Array, most: int) -> str:
         """Some columns by name, or place."""
@@ -216,14 +467,16 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
         if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
             raise ValueError(
-                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact sums; expected an "
-                "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
+                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact, outside of epsilon; "
+                "expected an integer sparsity, no method 'shared', and standardize, fit_intercept, polish, secure False"
             )
         return self.private
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
         about, word = "the number of features", self.sparsity if isinstance(self.sparsity, str) else None
+        if word == "all" and n_features > _DENSE:
+            raise ValueError(f'X has {n_features} features; expected at most {_DENSE} with sparsity="all"')
         if self.sparsity is None or word == "all":
             return [min(10, n_features) if word is None else n_features]
         if word != "cv":
@@ -251,14 +504,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not hasattr(self, "_given"):
-            found = "the model is a copy, or from elsewhere, and the data did not travel with it"
-            raise ValueError(f"{found}; expected a fit of its own")
-        n_resamples = check_integer("n_resamples", n_resamples)
+            raise ValueError("the model is a copy, and the data did not travel with it; expected a fit of its own")
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
             raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
         (X, y, groups, weights, codes), rng, fits = self._given, check_random_state(random_state), []
-        for _ in range(n_resamples):
+        for _ in range(check_integer("n_resamples", n_resamples)):
             drawn = weights * self._drawn(np.asarray(y), codes, over, rng)
             again = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
             if self.cohort_size is not None:
@@ -306,8 +557,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
         intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows.
     fit_intercept : True, "per_group" or False
-        ``"per_group"`` gives each group one of its own: each centres its own rows, as the within estimator for panel
-        data does.
+        ``"per_group"`` lets each group centre its own rows, as the within estimator for panel data does.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero, where there is no
         intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win.
@@ -321,19 +571,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         ConvergenceWarning says where the last of them still did more than this fraction of all.
     cohort_size, local_iterations, batch_size
         As in `fgmp.simulate` and `fgmp.FedGradMP`, in the rounds.
-    sparsities : sequence of int, optional
-        The sizes that ``"cv"`` chooses from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
-        half the rows.
-    n_folds : int, default 5
-        Into how many folds each group deals its rows for ``"cv"``: all that is fitted comes from the rows that train.
+    sparsities, n_folds : sequence of int, optional, and int, default 5
+        The sizes that ``"cv"`` chooses from, by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
+        half the rows; and into how many folds each group deals its rows.
     min_rows : int, default 5
-        Groups with fewer rows send nothing and take no part, which a warning says: the mean of few rows is nearly a
-        row. Without groups it has no meaning.
+        Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a row.
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
     private : GaussianNoise, optional
-        FedGradMP's rounds alone, with this noise. Everything else that a fit asks for are exact sums, so that
-        `standardize`, `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
+        FedGradMP's rounds alone, with this noise: all else that a fit asks for are exact sums, so that `standardize`,
+        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -355,8 +602,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     def predict(self, X: Any, groups: Any = None) -> Array:
         """Predictions, shape (n_samples,).
 
-        With ``fit_intercept="per_group"`` the intercept is that of the group that `groups`, shape (n_samples,), names
-        for each row; rows of groups that took no part, and all rows where it is not given, get the mean intercept.
+        With ``fit_intercept="per_group"`` the intercept of a row is that of its group, of shape (n_samples,); the mean
+        intercept, where the group took no part, and where no groups are given.
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -409,9 +656,8 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`."""
-        scores = self.decision_function(X)
-        scores = scores if scores.ndim > 1 else np.column_stack([np.zeros_like(scores), scores])
-        return np.asarray(log_softmax(scores, axis=1))
+        z = self.decision_function(X)
+        return np.asarray(log_softmax(z if z.ndim > 1 else np.column_stack([np.zeros_like(z), z]), axis=1))
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Signs, or codes from 0 for several classes; the loss; and what rows weigh with their classes."""

@@ -1,14 +1,14 @@
 """The sites of a fit: the rows of each, what it shows of them, and the sums that a fit asks for beside its rounds.
 
-A site shows a view: the rows that train where a fold is held out, in units that all agreed on. Both are numbers that
-JSON holds, and `seen` makes the view of a site's own rows: here for all sites of a table, over Flower at each site, to
-the same bits.
+A site shows the rows that train where a fold is held out, in units that all agreed on; JSON holds both. `seen` makes
+this view of a site's own rows: here for all sites of a table, over Flower at each site, to the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,8 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
     Groups with fewer than `least` rows that weigh get weight zero, and a warning names them; where there are no groups,
     all rows are of one, of any size.
     """
+    if not weights.any():
+        raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
     if groups is None:
         return np.zeros(1, np.intp), np.zeros(n_rows, np.intp), weights
     values = as_array("groups", groups)
@@ -71,14 +73,11 @@ def folds_of(targets: Array, place: int, n_folds: int, seed: int) -> Support:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SiteRows:
-    """What one site holds: features, targets as the loss takes them, weights above zero; and its place.
-
-    `uneven` says whether rows weigh differently, at this site or another.
-    """
+    """What one site holds, and its place; `uneven` says whether rows weigh differently, at this site or another."""
 
     features: Any
-    targets: Array
-    weights: Array
+    targets: Array  # as the loss takes them
+    weights: Array  # above zero
     place: int = 0
     uneven: bool = False
 
@@ -167,10 +166,7 @@ def _weighted(name: str) -> Any:
 
 @dataclass(frozen=True)
 class WeightedLoss:
-    """w_j l(z_j, y_j), for sample weights where rows cannot be scaled: each row of the targets holds y_j and w_j.
-
-    Weights have mean one.
-    """
+    """w_j l(z_j, y_j), for sample weights of mean one where rows cannot be scaled: targets hold y_j and w_j."""
 
     loss: Any
 
@@ -185,8 +181,7 @@ class WeightedLoss:
 class Sums(Method):
     """Sums over sites as they are, and no model: a site is told all that is `known`, and each sum adds an array to it.
 
-    The `question` is one of `moments`, `held_out` and `intercepts`, which say what a site adds; `size` is the shape of
-    a sum, and `given` what else they take.
+    The `question` is one of `moments`, `held_out`, `intercepts`, which take `given`; `size` is the shape of a sum.
     """
 
     question: str
@@ -297,14 +292,9 @@ class Solve(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Those of the solver."""
-        solver, atoms = self.solver, self.atoms
-        one = Exchange(
-            solver.ask,
-            lambda client, message, rng: solver.answer(client, message, rng, atoms),
-            lambda point, mean: solver.update(point, mean, atoms, None),
-            solver.form,
-        )
-        return [one] * solver.n_exchanges
+        solver, answer = self.solver, partial(self.solver.answer, atoms=self.atoms)
+        update = partial(solver.update, atoms=self.atoms, radius=None)
+        return [Exchange(solver.ask, answer, update, solver.form)] * solver.n_exchanges
 
     def coefficients(self, state: Point) -> SparseModel:
         """The model of the point."""
