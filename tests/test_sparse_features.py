@@ -33,14 +33,10 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
         features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
     x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
     rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
-    close = {"rtol": 1e-12, "atol": 1e-12}
-    np.testing.assert_allclose(features @ x, A @ x, **close)
-    np.testing.assert_allclose(features @ X, A @ X, **close)
-    np.testing.assert_allclose(w @ features, w @ A, **close)
-    np.testing.assert_allclose(W @ features, W @ A, **close)
-    np.testing.assert_allclose(features.take(columns, axis=1), A[:, columns], **close)
-    np.testing.assert_allclose(features.take(rows, axis=0).toarray(), A[rows], **close)
-    np.testing.assert_allclose(features.times_rows(w).toarray(), w[:, None] * A, **close)
+    pairs = [(features @ x, A @ x), (features @ X, A @ X), (w @ features, w @ A), (W @ features, W @ A)]
+    pairs += [(features.take(columns, axis=1), A[:, columns]), (features.take(rows, axis=0).toarray(), A[rows])]
+    for found, expected in [*pairs, (features.times_rows(w).toarray(), w[:, None] * A)]:
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     single = features.astype(np.float32)
     np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
     assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (m, n)
@@ -109,9 +105,7 @@ def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apar
 def test_no_dense_matrix_is_made(loss, method):
     X, y, groups = wide()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)
-    federation = Federation.from_arrays(
-        [X[groups == g] for g in range(6)], [labels[groups == g] for g in range(6)], loss
-    )
+    federation = Federation.from_arrays(*([A[groups == g] for g in range(6)] for A in (X, labels)), loss)
     models = 8 * int(np.prod(federation.model_shape))
     fgmp.simulate(method, federation, 1, rng=0)
     tracemalloc.start()

@@ -66,8 +66,7 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
 def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
     score, errors = np.array([9, 3 + distance, 3, 3.1]), np.array([9.0, 9.0, 1.0, 9.0])
-    table = {"sparsity": np.array([1, 2, 5, 6]), "score": score, "standard_error": errors}
-    assert SparsityPath(table).chosen == tau
+    assert SparsityPath(dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)).chosen == tau
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

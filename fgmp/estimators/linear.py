@@ -467,8 +467,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
         if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
             raise ValueError(
-                f"private is given with {wrong}: units, paths, masks and closing exchanges are exact, outside of epsilon; "
-                "expected an integer sparsity, no method 'shared', and standardize, fit_intercept, polish, secure False"
+                f"private is given with {wrong}: units, paths, masks and closing exchanges have no noise; expected an "
+                "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
             )
         return self.private
 
