@@ -28,14 +28,14 @@ class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
 
 
-def advise(message: str) -> None:
+def advise(message: str, category: type[Warning] = AdviceWarning) -> None:
     """Warn whoever called the module, however deep inside of it; not in a worker process."""
     if multiprocessing.current_process().name != "MainProcess":
         return
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):
         depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, AdviceWarning, stacklevel=depth)
+    warnings.warn(message, category, stacklevel=depth)
 
 
 @contextmanager

@@ -412,7 +412,7 @@ def _numbers(features: Any) -> Any:
     """What features hold, without what they keep besides; of those that are streamed the shape."""
     if isinstance(features, SparseFeatures):
         S = features.stored
-        return S.shape, S.data, S.indices, S.indptr, features.left, features.centre, features.at
+        return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
     return features.shape if isinstance(features, LinearOperator) else features
 
 
@@ -458,7 +458,7 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
     if isinstance(x, SparseModel) and not isinstance(A, LinearOperator):
         few = 4 * len(x.atoms) <= A.shape[1]
         if isinstance(A, SparseFeatures):
-            few = A.shape[0] * len(x.atoms) <= A.n_stored
+            few = A.shape[0] * len(x.atoms) <= A.stored.nnz
         if few:
             A, x = A.take(x.atoms, axis=1), x.values if len(x.shape) == 1 else x.dense()[x.atoms]
     x = dense(x)

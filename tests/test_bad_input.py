@@ -126,9 +126,9 @@ ESTIMATORS = {
     r"fit_intercept is 'per_group'; expected True or False$": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
     r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(groups=[0, 1] * 4),
     r"one class: .*1": lambda: fit(CLASSIFIER, weights=(SIGNS > 0).astype(float)),
-    r"Input groups contains NaN": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
-    r"Input groups contains <NA>": lambda: fit(groups=pd.Series(["Smith"] * 7 + [pd.NA], dtype="string")),
-    r"groups should be a 1d array, got .* of shape \(8, 5\) instead": lambda: fit(groups=X),
+    r"groups holds missing values, .*; expected a group": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
+    r"groups holds missing values": lambda: fit(groups=pd.Series(["Smith"] * 7 + [pd.NA], dtype="string")),
+    r"groups has shape \(8, 5\); expected one group for each of 8": lambda: fit(groups=X),
     r"could not convert column 'y' of X to float: it is [a-zA-Z]+. Drop": lambda: fit(X=COLUMNS.assign(y=NAMES)),
     r"X contains NaN(.|\n)*It is in the columns \['u'\]": lambda: fit(X=COLUMNS.assign(u=changed(Y, 2, np.nan))),
     r"no bound with C=inf; a finite C gives them one": lambda: fit(

@@ -59,7 +59,8 @@ def test_few_features_are_found_and_the_others_are_zero(make):
         assert own.intercept_ == pytest.approx(np.average(levels, weights=np.bincount(groups)))
     else:  # a class of weight zero is not there
         weights = (y != "top").astype(float)
-        assert make(3).fit(X, np.where(groups == 1, "other", y), groups, weights).classes_.tolist() == ["mid", "other"]
+        three, balanced = np.where(groups == 1, "other", y), make(3, class_weight="balanced")
+        assert balanced.fit(X, three, groups, weights).classes_.tolist() == ["mid", "other"]
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -145,6 +146,13 @@ def test_classes_weigh_as_in_scikit_learn():
         np.testing.assert_allclose(ours.coef_[:, ours.support_], expected, rtol=1e-4)
 
 
+def test_closing_exchanges_go_on_until_newton_steps_gain_nothing():
+    X, z, groups, rng = table(n_features=8)
+    X, y = X / X.std(axis=0), z + 0.02 * rng.logistic(size=len(z)) > 0  # nearly separated: four steps are too few
+    model = fgmp.FedGradMPClassifier("all", C=1e4).fit(X, y, groups)
+    np.testing.assert_allclose(1e4 * (y - model.predict_proba(X)[:, 1]) @ X, model.coef_[0], rtol=0, atol=0.05)
+
+
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_sums_under_masks_give_the_same_model(make):
     X, y, groups = DATA[make]()
@@ -179,6 +187,7 @@ def test_groups_are_predicted_with_their_own_intercepts():
     assert np.mean((own - y) ** 2) < 0.1 * np.mean((model.predict(X) - y) ** 2)
     with pytest.warns(fgmp.AdviceWarning, match=r"groups \[99\] took no part"):
         np.testing.assert_array_equal(model.predict(X[:1], groups=[99]), model.predict(X[:1]))
+    assert not hasattr(model.set_params(fit_intercept=True).fit(X, y, groups), "intercepts_")
 
 
 def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):

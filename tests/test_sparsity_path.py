@@ -10,7 +10,7 @@ from sklearn.metrics import log_loss
 from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
-from fgmp.estimators.fitting import chosen
+from fgmp.estimators import SparsityPath
 from fgmp.estimators.sites import folds_of
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -66,7 +66,7 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
 def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
     score, errors = np.array([9, 3 + distance, 3, 3.1]), np.array([9.0, 9.0, 1.0, 9.0])
-    assert chosen(np.array([1, 2, 5, 6]), score, errors).chosen == tau
+    assert SparsityPath(dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)).chosen == tau
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)

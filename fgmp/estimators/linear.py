@@ -1,173 +1,481 @@
-"""The two estimators: sparse linear regression, and sparse logistic or softmax regression, over groups."""
+"""The two estimators, sparse linear regression and sparse logistic or softmax regression, and how they are fitted.
+
+A fit is exchanges with sites: common units, rounds that find features, a path by elimination, a choice, a closing. All
+of it goes through `simulate`, over a table at hand or over Flower, and sees sums over the sites alone.
+"""
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
+from math import ceil, prod
+from typing import Any, Self
 
 import numpy as np
-from scipy.special import log_softmax, softmax
-from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, is_classifier
+from scipy.special import log_softmax
+from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_consistent_length, check_random_state
+from sklearn.linear_model._base import LinearClassifierMixin
+from sklearn.utils import check_array, check_consistent_length, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..advice import advise, check_batches, check_rows
+from ..advice import advise, check_batches, check_rows, quiet
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
 from ..layers.secure_sums import SecureSum
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from ..methods.support_solvers import Separated
-from ..models import Array
-from ..rounds import Reducer
-from ..shapes import Shape
+from ..methods.fedgradmp import FedGradMP
+from ..methods.shared_support import Shared, SharedSupportGradMP
+from ..methods.support_solvers import NewtonOnSupport, Point, Separated, backwards
+from ..models import Array, SparseModel
+from ..rounds import Method, Reducer
+from ..selection import PerAtom, PerOutput, Selection
+from ..simulation import Result, simulate, whole
 from ..tables import check_columns
-from .fitting import ENOUGH, Fit, Recipe, Sites
-from .resampling import Bootstrap, bootstrapped
-from .sites import Table, groups_of, some_of
-
-__all__ = ["FedGradMPClassifier", "FedGradMPRegressor"]
+from ..watching import History, stop_when_stalled
+from .sites import OneStep, Sums, Table, groups_of, some_of
 
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+_TRIES = 100
+_PASSES, _STEPS, _GAIN = 12, 4, 0.01
+_ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
+_FORWARD_RIDGE, _LEAST_RIDGE = 4, 1e-4  # while features are sought: merged supports are separable more often
+_BEYOND = 20  # a path begins at so many features
+# Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
+# Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
+_ENOUGH = 2  # rows for a coefficient
+_FOLD_ROUNDS = 5
+_DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+
+Units = dict[str, Any]
 
 
+@dataclass(frozen=True, eq=False)
+class SparsityPath:
+    """What was found along the path.
+
+    Attributes
+    ----------
+    table : dict of ndarray
+        One entry per sparsity, as columns: ``sparsity``; ``score``, the mean held-out loss over the sites (lower is
+        better); and its ``standard_error`` over the sites, or over the folds of a single one.
+    """
+
+    table: dict[str, Array]
+
+    @property
+    def chosen(self) -> int:
+        """The smallest sparsity whose score is within half a standard error of the best."""
+        sparsities, score, errors = self.table.values()
+        best = np.argmin(score)
+        return int(sparsities[score <= score[best] + errors[best] / 2][0])
+
+    def plot(self, ax: Any = None) -> Any:
+        """The score against the sparsity, with the choice marked; returns matplotlib's axes."""
+        import matplotlib.pyplot as plt
+
+        ax = plt.subplots(layout="constrained")[1] if ax is None else ax
+        ax.errorbar(*self.table.values(), fmt="o-", ms=4, capsize=2)
+        ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
+        ax.set(xlabel="sparsity", ylabel="held-out loss and its\nstandard error over the sites")
+        ax.set_yscale("log" if np.all(self.table["score"] > 0) else "linear")
+        ax.legend()
+        return ax
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """What the resamples found.
+
+    Attributes
+    ----------
+    coef, estimate : ndarray, shape (n_resamples, n_outputs, n_features), and (n_outputs, n_features)
+        The coefficients of the resamples, and of the fit itself, in the units of the data; `names` of the features.
+    """
+
+    coef: Array
+    estimate: Array
+    names: tuple[str, ...]
+
+    @property
+    def inclusion(self) -> Array:
+        """The share of resamples that hold each feature, shape (n_features,)."""
+        return np.asarray(np.any(self.coef != 0, axis=1).mean(axis=0))
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Percentiles of the coefficients, where a feature that was not taken counts as zero; shape as `estimate`."""
+        level = check_number("level", level, above=0, at_most=1)
+        low, high = np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+    def plot(self, ax: Any = None, most: int = 20) -> Any:
+        """Inclusion frequencies of the `most` frequent that were found, those of the fit filled; matplotlib's axes."""
+        import matplotlib.pyplot as plt
+
+        most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
+        ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * most), layout="constrained")[1] if ax is None else ax
+        order = np.argsort(-self.inclusion, kind="stable")[:most][::-1]
+        colors = np.where(np.any(self.estimate != 0, axis=0)[order], "#0072B2", "white")
+        ax.barh(np.arange(len(order)), self.inclusion[order], color=colors, edgecolor="#0072B2")
+        ax.set_yticks(np.arange(len(order)), [self.names[j] for j in order])
+        ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
+        return ax
+
+
+class Fit:
+    """A fit under way: an estimator, for its parameters, the sites, and what is the same in every exchange with them.
+
+    `ridge` is the weight of half the squared norm of the coefficients beside the mean loss, 1 / (C W); `first` whether
+    a column for the intercept leads; `own` whether each site has an intercept of its own; `spent` adds up what every
+    exchange cost; `say` is told where the fit is, every round of the method, and the unit of its objective.
+    """
+
+    def __init__(self, given: Any, sites: Any, seed: int, reduce: Reducer | None, say: Callable[..., Any]) -> None:
+        self.given, self.sites, self.seed, self.reduce, self.say = given, sites, seed, reduce, say
+        self.shape, self.loss, self.spent = sites.shape, sites.shape.loss, Counter[str]()
+        self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
+        self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
+        self.first = int(bool(given.fit_intercept) and not self.own)
+        always = (0,) * self.first  # which does not count
+        self.selection: Selection = PerAtom(always) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always)
+        self.ridge = float(1 / (given.C * sites.weight))
+        self.forward_ridge = max(_FORWARD_RIDGE * self.ridge, 0 if self.squared else _LEAST_RIDGE)
+
+    def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
+        """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
+        with quiet():
+            result = whole(simulate(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options))
+        self.spent.update({name: result.history[name][-1] for name in _TOTALS})
+        if result.history["round"][-1] and not result.history["clients"][-1]:
+            raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
+        return result
+
+    def told(self, method: Method, channel: Any, state: Any = ()) -> Any:
+        """The state after exchanges whose objective nobody is asked for."""
+        return self.run(method, channel, state=state, history=History(objective_on=0)).state
+
+    def fit(self, grid: Sequence[int]) -> tuple[Array, Array]:
+        """The model in the units of the table, its first row the intercept, and which columns are constant.
+
+        The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set. With noise
+        it is of FedGradMP's rounds alone, on the table as it is: all else that a fit asks for are exact sums.
+        """
+        given, private, sparsity = self.given, self.given.private is not None, grid[0]
+        units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
+        if given.sparsity == "all":
+            start = self.base(units).dense()
+            model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+        else:
+            most, method = how = (sparsity, "fedgradmp") if private else self.beyond(grid)
+            model, result = self.forward(units, None, how, given.rounds)
+            n_rounds = int(result.history["round"][-1])
+            history = result.history | {name: result.history[name] + before[name] for name in _TOTALS}
+            models = {most: model} if private else self.path(units, None, model)
+            if given.sparsity == "cv":
+                given.cv_ = self.by_cross_validation(grid, how, units["unit"])
+                sparsity = given.cv_.chosen
+            model = models[min(sparsity, max(models))]
+        if not private:
+            closed = self.closed(units, model, given.polish or method == "all")
+            model, history = closed.state.model, history or {name: row[:1] for name, row in closed.history.items()}
+            last = closed.history | {name: [float(self.spent[name])] for name in _TOTALS}
+            history = {name: np.append(column, last[name][-1]) for name, column in history.items()}
+            history["objective"] = objective = history["objective"] * units["unit"] ** 2
+            if objective[0] - objective[-1] <= 4 * float(np.finfo(self.shape.dtype).eps) * objective[0]:
+                model = self.base(units)  # what lowers the objective by rounding only
+        given.method_, given.sparsity_, given.n_iter_, given.history_ = method, sparsity, n_rounds, history
+        table = self.in_the_table(units, model)
+        if self.own:
+            intercepts = self.intercepts(table)
+            table[0] = self.shape.weights @ intercepts
+            given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
+        return table, units["factors"] == 0
+
+    def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
+        """At how many features the path begins, and the method: one for the path, the folds and the fit."""
+        p, weight, method, largest = self.shape.n_features, self.sites.weight, self.given.method, grid[-1]
+        least = round(weight * min(self.shape.weights))  # a row of weight 2 counts as two rows
+        most = max(min(p, max(_BEYOND, ceil(2.5 * largest)), round(weight) // 3), largest, 1)
+        if method == "auto":
+            method = "fedgradmp" if least > _ENOUGH * self.columns(most) else "shared"
+        elif method == "fedgradmp":  # as far as the rows of the smallest site reach
+            most = max(min(most, (least // _ENOUGH - 1) // 3), largest, 1)
+        return most, method
+
+    def columns(self, sparsity: int) -> int:
+        """The most that a client of FedGradMP solves for: 2 tau and tau features, or all, and the intercept."""
+        return min(3 * sparsity, int(self.shape.n_features)) + bool(self.given.fit_intercept)
+
+    def agree(self, fold: Any = None) -> Units:
+        """Units as `seen` takes them, and where intercepts `start`: by sums over the sites, of the rows that train.
+
+        Rows are never put together. A constant column has the factor 0. With noise the units are those of the table.
+        """
+        given, shape, p = self.given, self.shape, self.shape.n_features
+        about = "own" if self.own else "mean" if self.first else "zero"
+        size = p + getattr(self.loss, "n_classes", 1 if self.squared else 2)
+        unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
+        if given.private is None:
+            unit, mean, square = self.told(Sums("moments", (size,), (about,)), self.sites.channel(fold=fold))
+        rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
+        constant = (square <= rounding * (square + mean**2 * (about != "zero")))[:p]
+        standardised = not self.sites.sparse if given.standardize == "auto" else given.standardize
+        scales = np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if standardised else np.ones(p)
+        means, spread = mean * unit, float(np.sqrt(square[p]) * unit[p])
+        logs = np.log(np.maximum(means[p:], 1 / (2 * sum(shape.rows))))  # no row of a class is half a row
+        return {
+            "factors": np.where(constant, 0, 1 / scales),
+            "centre": means[:p] * self.first,
+            "level": float(means[p]) if self.squared and self.first else 0.0,
+            "unit": 2.0 ** round(np.log2(spread)) if self.squared and spread else 1.0,  # so that no sum is large
+            "own": self.own,
+            "ones": _ONES * self.first,
+            "start": np.zeros(1) if self.squared else logs - logs.mean() if self.n_outputs > 1 else np.diff(logs),
+        }
+
+    def base(self, units: Units) -> SparseModel:
+        """The model without features: zero, or the intercept that gives every class its share of the rows."""
+        values = (units["start"] / (units["ones"] or 1))[: self.first * self.n_outputs].astype(self.shape.dtype)
+        return SparseModel(np.arange(len(values)), values, self.loss.model_shape(self.first + self.shape.n_features))
+
+    def forward(self, units: Units, fold: Any, how: tuple[int, str], rounds: int) -> tuple[SparseModel, Result]:
+        """The rounds of the method, from the model without features: the best model on record."""
+        given, ones, most = self.given, units["ones"], how[0]
+        if how[1] == "fedgradmp":
+            units = units | {"ones": float(self.first)}
+            method: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
+            state: Any = self.base(units)
+        else:
+            solver = OneStep(ridge=self.forward_ridge)
+            method = SharedSupportGradMP(most, solver=solver, selection=self.selection, pruning="largest")
+            state = Shared(self.base(units))
+        channel = self.sites.channel(units, fold)
+        cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
+        where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
+        watch: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
+        watch += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
+        result = self.run(method, channel, rounds, cohort_size=cohort, state=state, watch=watch)
+        # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
+        goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
+        found = np.array(result.coefficients if goes_on else result.best.coefficients)
+        found[: self.first] *= units["ones"] / (ones or 1)
+        return SparseModel.of(found), result
+
+    def point(self, model: SparseModel) -> Point:
+        """A model with all outputs of its atoms, and the intercept."""
+        positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(-1)
+        support = self.selection.with_always(positions, model.shape)
+        return Point(SparseModel(support, model.on(support), model.shape))
+
+    def path(self, units: Units, fold: Any, found: SparseModel) -> dict[int, SparseModel]:
+        """The minimiser on the features that were found, and from its Hessian one feature after another less."""
+        models = {0: self.base(units)}
+        if len(found.atoms) > self.first:
+            solve = NewtonOnSupport(self.steps, self.forward_ridge)
+            end = self.told(solve, self.sites.channel(units, fold), self.point(found))
+            b, curvature = end.model, end.curvature.astype(np.float64)
+            models[len(b.atoms) - self.first] = b
+            for left, positions, values in backwards(b, curvature, self.selection):
+                models[left] = SparseModel(b.support[positions], values.astype(b.values.dtype), b.shape)
+        return models
+
+    def closed(self, units: Units, model: SparseModel, polish: bool) -> Result:
+        """A run to the minimiser on the features of a model; of no round, where it is to stay as it is."""
+        rounds = (1 if self.squared else _PASSES) if polish and len(model.atoms) > self.first else 0
+        # Four Newton steps that gain less than a hundredth end at rounding: what is left is squared by each.
+        solve, watch = NewtonOnSupport(self.steps, self.ridge), stop_when_stalled(1, improvement=_GAIN)
+        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=watch)
+        objective = result.history["objective"]
+        if len(objective) > _PASSES and objective[-2] - objective[-1] > _GAIN * objective[-2]:
+            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms)} features"
+            advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
+        return result
+
+    def in_the_table(self, units: Units, model: SparseModel) -> Array:
+        """Intercept and coefficients in the units of the table, shape (1 + n_features, ...), in float64."""
+        standard, unit, first = model.dense().astype(np.float64), units["unit"], self.first
+        coef = (standard[first:].T * units["factors"]).T * unit
+        lead = standard[:first].sum(axis=0) * units["ones"] * unit + units["level"] - units["centre"] @ coef
+        return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
+
+    def intercepts(self, table: Array) -> Array:
+        """Of each site its own; the mean of the others' for one that does not say."""
+        question, coef = Sums("intercepts", (2, len(self.shape.rows))), SparseModel.of(table[1:])
+        _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
+        return np.asarray(np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum()))
+
+    def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
+        """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
+        n_folds, tables, learnt = self.given.n_folds, [], 0
+        for number in range(n_folds):
+            fold = (number, n_folds, self.seed)
+            units = self.agree(fold)
+            along = {0: self.base(units)}
+            if units["factors"].any():
+                found, _ = self.forward(units, fold, how, min(_FOLD_ROUNDS, self.given.rounds))
+                along, learnt = self.path(units, fold, found), learnt + 1
+            tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
+        if not learnt:
+            raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either")
+        known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
+        question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, self.own, unit**2))
+        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1]
+        shares = self.shape.weights
+        if len(shares) > 1:
+            spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
+        else:  # one site: over its folds
+            spread = n_folds * np.var(by_fold, axis=0, ddof=1)
+        errors = np.sqrt(spread) * unit**2
+        return SparsityPath({"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors})
+
+
+@dataclass(eq=False, repr=False)
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
-    """Fitting, predictions on a linear scale, and the bootstrap."""
+    """Fitting, and the bootstrap; parameters as `FedGradMPRegressor` has them."""
 
-    def __init__(
-        self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool | str = True,
-        standardize: bool | str = "auto", polish: bool = True, C: float = np.inf, rounds: int = 20, tol: float = 1e-2,
-        cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
-        private: GaussianNoise | None = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        self.sparsity, self.method, self.fit_intercept, self.standardize = sparsity, method, fit_intercept, standardize
-        self.polish, self.C, self.rounds, self.tol, self.cohort_size = polish, C, rounds, tol, cohort_size
-        self.local_iterations, self.batch_size, self.random_state = local_iterations, batch_size, random_state
-        self.sparsities, self.n_folds, self.min_rows = sparsities, n_folds, min_rows
-        self.secure, self.private = secure, private
+    sparsity: int | str | None = None
+    _: KW_ONLY
+    method: str = "auto"
+    fit_intercept: bool | str = True
+    standardize: bool | str = "auto"
+    polish: bool = True
+    C: float = np.inf
+    rounds: int = 20
+    tol: float = 1e-2
+    cohort_size: int | None = None
+    local_iterations: int = 3
+    batch_size: int | None = None
+    sparsities: Sequence[int] | None = None
+    n_folds: int = 5
+    min_rows: int = 5
+    secure: bool = False
+    private: GaussianNoise | None = None
+    random_state: Any = None
 
     def _check(self) -> None:
         """Every parameter by itself; the sparsities wait for the features."""
         check_option("method", self.method, ("auto", "fedgradmp", "shared"))
         check_truth("standardize", self.standardize, "auto")
         check_truth("fit_intercept", self.fit_intercept, *["per_group"] * (not is_classifier(self)))
-        for name in ("polish", "secure"):
-            check_truth(name, getattr(self, name))
-        for name in ("rounds", "local_iterations", "min_rows", "n_folds"):
-            check_integer(name, getattr(self, name), at_least=1 + (name == "n_folds"))
-        for name in ("cohort_size", "batch_size"):
-            if getattr(self, name) is not None:
+        check_truth("polish", self.polish)
+        check_truth("secure", self.secure)
+        check_integer("n_folds", self.n_folds, at_least=2)
+        for name in ("rounds", "local_iterations", "min_rows", "cohort_size", "batch_size"):
+            if getattr(self, name) is not None or name not in ("cohort_size", "batch_size"):
                 check_integer(name, getattr(self, name))
         check_number("tol", self.tol, at_least=0)
         if not (isinstance(self.C, float) and self.C == np.inf):
             check_number("C", self.C, above=0)
         check_kind("private", self.private, (GaussianNoise, type(None)), "a GaussianNoise or None")
 
-    def _fit(self, X: Any, y: Any, groups: Any, sample_weight: Any) -> None:
-        """Fit, with `coef_` of shape (n_outputs, n_features) and `intercept_` of shape (n_outputs,)."""
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Fit the model.
+
+        Parameters
+        ----------
+        X : array_like, sparse matrix or table, shape (n_samples, n_features)
+            Of a sparse one nothing is made dense but the columns of the support.
+        y, groups : array_like, shape (n_samples,)
+            Numbers, or of a classifier labels of any kind; and whose row it is, by default all of one group.
+        sample_weight : array_like, shape (n_samples,), optional
+            A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
+        """
         self._check()
         check_columns(X)
         given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
         try:
             X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
         except ValueError as error:
-            raise _naming(error, X) from None
+            if "X contains NaN" not in str(error):
+                raise
+            X = check_array(X, accept_sparse="csc", ensure_all_finite=False)
+            where = self._named(np.asarray((X != X).sum(axis=0)) > 0, 10)
+            raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
-        labels, codes, weights = groups_of(X, groups, weights, self.min_rows)
-        targets, loss = self._targets(y, weights > 0)
-        sites = Table(X, targets, weights * self._class_weights(y, weights > 0), codes, loss)
+        labels, codes, weights = groups_of(len(y), groups, weights, self.min_rows)
+        targets, loss, weighed = self._targets(y, weights)
         self.groups_ = labels[np.unique(codes[weights > 0])]
-        self._fit_over(sites)
+        self._fit_over(Table(X, targets, weighed, codes, loss))
         self._given = *given, weights, np.where(weights > 0, codes, -1)
+        return self
 
-    def _fit_over(self, sites: Sites, say: Any = None) -> None:
-        """The same of sites, whoever they are, whose groups are known."""
-        shape, rows = sites.shape, list(sites.shape.rows)
-        check_cohort(self.cohort_size, len(rows))
-        grid = self._grid(shape.n_features, sum(rows))
-        recipe = Recipe(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer())
-        recipe = recipe if say is None else replace(recipe, say=say)
-        try:
-            fit = recipe.fit(self.sparsity if isinstance(self.sparsity, str) else grid[0], grid)
-        except Separated:
-            found = "The classes are separated without error on the features taken, so that their coefficients have no"
-            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
-        self._say_of(fit, shape)
-        self.method_, self.sparsity_, self.n_iter_, self.history_ = fit.method, fit.sparsity, fit.n_rounds, fit.history
-        if fit.path is not None:
-            self.cv_ = fit.path
-        model = fit.model.reshape(len(fit.model), -1)
-        self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
-        if fit.intercepts is not None:
-            self.intercepts_ = dict(zip(self.groups_.tolist(), fit.intercepts.tolist(), strict=True))
-        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
-        if not len(self.support_):
-            advise("no feature is in the model: none that was tried lowers the loss on all rows")
-        if isinstance(shape.loss, SquaredLoss):
-            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
-        if self.method_ == "fedgradmp":
-            check_batches(self.batch_size, rows)
-            if isinstance(shape.loss, SquaredLoss):
-                columns = recipe.columns(self.sparsity_)
-                check_rows(columns, rows, ENOUGH * columns)
-
-    def fit_sites(self, sites: Sites, groups: Any, names: Any = None, classes: Any = None, say: Any = None) -> Any:
+    def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Self:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
         self._check()
         if getattr(self, "class_weight", None) is not None:
             raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
-        self.groups_, self.n_features_in_ = np.asarray(groups), sites.shape.n_features
-        if names is not None:
-            self.feature_names_in_ = np.asarray(names, object)
+        self.groups_ = np.asarray(groups)
+        self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, object)
         if classes is not None:
             self.classes_ = np.asarray(classes)
         self._fit_over(sites, say)
         return self
 
+    def _fit_over(self, sites: Any, say: Callable[..., Any] = lambda *told: None) -> None:
+        """Fit to sites, whoever they are, whose groups and classes are known."""
+        shape, rows = sites.shape, list(sites.shape.rows)
+        check_cohort(self.cohort_size, len(rows))
+        grid = self._grid(shape.n_features, sum(rows))
+        for of_the_last_fit in ("cv_", "intercepts_"):
+            self.__dict__.pop(of_the_last_fit, None)
+        fit = Fit(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
+        try:
+            table, constant = fit.fit(grid)
+        except Separated:
+            found = "The classes are separated without error on the features taken, so that their coefficients have no"
+            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
+        model = table.reshape(len(table), -1)
+        self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
+        self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
+        if not is_classifier(self):
+            self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
+        self._advise(constant, rows, fit.columns(self.sparsity_))
+
+    def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
+        """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
+        if constant.any():
+            advise(f"Features {self._named(constant, 20)} are constant: their coefficients are zero.")
+        objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
+        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
+        if self.n_iter_ == self.rounds > 1 and (last > self.tol * all_of_them).any():
+            did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
+            advise(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
+        if not len(self.support_):
+            advise("no feature is in the model: none that was tried lowers the loss on all rows")
+        if self.method_ == "fedgradmp":
+            check_batches(self.batch_size, rows)
+            if not is_classifier(self):
+                check_rows(columns, rows, _ENOUGH * columns)
+
+    def _named(self, columns: Array, most: int) -> str:
+        """Some columns by name, or place."""
+        names = getattr(self, "feature_names_in_", np.arange(len(columns)))
+        return f"[{some_of(names[columns].tolist(), most)}]"
+
     def _reducer(self) -> Reducer | None:
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
         if self.private is None:
             return SecureSum() if self.secure else None
-        exact = {"sparsity": isinstance(self.sparsity, str), "polish": self.polish, "secure": self.secure}
-        exact |= {"method": self.method == "shared"}
-        exact |= {"standardize": self.standardize is not False, "fit_intercept": self.fit_intercept is not False}
-        if wrong := [name for name, given in exact.items() if given]:
-            found = ", ".join(f"{name}={getattr(self, name)!r}" for name in wrong)
+        exact = {name: getattr(self, name) for name in ("standardize", "fit_intercept", "polish", "secure")}
+        exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
+        if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
             raise ValueError(
-                f"private is given with {found}: units, paths, masks and closing exchanges are exact sums, outside of "
-                "epsilon; expected an integer sparsity, another method than 'shared', and standardize, fit_intercept, "
-                "polish and secure False"
+                f"private is given with {wrong}: units, paths, masks and closing exchanges have no noise; expected an "
+                "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
             )
         return self.private
-
-    def _say_of(self, fit: Fit, shape: Shape) -> None:
-        """Columns that have no part, and rounds that ran out."""
-        names = np.asarray(getattr(self, "feature_names_in_", np.arange(shape.n_features))).tolist()
-        if constant := [names[j] for j in np.flatnonzero(fit.units.constant)]:
-            advise(f"Features [{some_of(constant, 20)}] are constant: their coefficients are zero.")
-        objective = fit.history.get("objective", np.zeros(1))[: fit.n_rounds + 1]
-        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
-        if fit.n_rounds == self.rounds > 1 and (last > self.tol * all_of_them).any():
-            warnings.warn(
-                f"the rounds ran out: the last of {self.rounds} did more than tol={self.tol:g} of what all did to the "
-                "objective; with more rounds the features may be better",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-
-    def _class_weights(self, y: Array, positive: Array) -> Any:
-        return 1.0
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
         about, word = "the number of features", self.sparsity if isinstance(self.sparsity, str) else None
+        if word == "all" and n_features > _DENSE:
+            raise ValueError(f'X has {n_features} features; expected at most {_DENSE} with sparsity="all"')
         if self.sparsity is None or word == "all":
             return [min(10, n_features) if word is None else n_features]
         if word != "cv":
@@ -178,12 +486,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         given = check_sequence("sparsities", self.sparsities, "a sequence of integers, or None")
         check_integer("the number of sparsities", len(given))
         return sorted({check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about) for tau in given})
-
-    def _linear(self, X: Any) -> Array:
-        """X coef' + intercept."""
-        check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
-        return np.asarray(safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_)
 
     def bootstrap(self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None) -> Bootstrap:
         """How often each feature is found again, and between which bounds its coefficient lies.
@@ -201,9 +503,32 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not hasattr(self, "_given"):
-            found = "the model is a copy, or from elsewhere, and the data did not travel with it"
-            raise ValueError(f"{found}; expected a fit of its own")
-        return bootstrapped(self, *self._given, n_resamples, over, random_state)
+            raise ValueError("the model is a copy, and the data did not travel with it; expected a fit of its own")
+        check_option("over", over, ("groups", "rows"))
+        if over == "groups" and len(self.groups_) < 2:
+            raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
+        (X, y, groups, weights, codes), rng, fits = self._given, check_random_state(random_state), []
+        for _ in range(check_integer("n_resamples", n_resamples)):
+            drawn = weights * self._drawn(np.asarray(y), codes, over, rng)
+            again = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
+            if self.cohort_size is not None:
+                again.cohort_size = min(self.cohort_size, len(np.unique(codes[drawn > 0])))
+            with quiet():  # the fit has spoken
+                fits.append(np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=drawn).coef_))
+        names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
+        return Bootstrap(np.array(fits), np.atleast_2d(self.coef_), tuple(map(str, names)))
+
+    def _drawn(self, y: Array, codes: Array, over: str, rng: Any) -> Array:
+        """How often each row was drawn, alone or with its group; a draw that misses a class is drawn again."""
+        groups, counts = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])], np.zeros(len(codes))
+        for _ in range(_TRIES):
+            sizes = [len(groups)] if over == "groups" else map(len, groups)
+            draws = [rng.multinomial(size, np.full(size, 1 / size)) for size in sizes]
+            for rows, times in zip(groups, draws[0] if over == "groups" else draws, strict=True):
+                counts[rows] = times
+            if np.isin(getattr(self, "classes_", []), y[counts > 0]).all():
+                return counts
+        raise ValueError(f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')")
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_given"}
@@ -225,20 +550,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     ----------
     sparsity : int, {"cv", "all"} or None
         tau, the number of features: from 0 to all. ``"cv"`` chooses it on rows that each group holds out. ``"all"`` is
-        the dense model beside it, least squares or ridge by the same sums, for up to 5,000 features. None is 10, or all
-        features where there are fewer.
+        the dense model, by the same sums, for up to 5,000 features. None is 10, or all where there are fewer.
     method : {"auto", "fedgradmp", "shared"}
         Who finds the features: ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group
         has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
-        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows. This is
-        settled once, for the path, its folds and the fit.
+        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows.
     fit_intercept : True, "per_group" or False
-        ``"per_group"`` gives each group an intercept of its own: each centres its own rows, as the within estimator
-        for panel data does. `intercepts_` holds them.
+        ``"per_group"`` lets each group centre its own rows, as the within estimator for panel data does.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero, where there is no
-        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win. The
-        coefficients are in the units of the data in any case.
+        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win.
     polish : bool, default True
         Whether a closing exchange solves on the support that was found.
     C : float, default inf
@@ -249,20 +570,16 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         ConvergenceWarning says where the last of them still did more than this fraction of all.
     cohort_size, local_iterations, batch_size
         As in `fgmp.simulate` and `fgmp.FedGradMP`, in the rounds.
-    sparsities : sequence of int, optional
-        The sizes that ``"cv"`` chooses from; by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
-        half the rows.
-    n_folds : int, default 5
-        Into how many folds each group deals its rows for ``"cv"``. Units, features and models of a fold come from the
-        rows that train.
+    sparsities, n_folds : sequence of int, optional, and int, default 5
+        The sizes that ``"cv"`` chooses from, by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
+        half the rows; and into how many folds each group deals its rows.
     min_rows : int, default 5
-        Groups with fewer rows send nothing and take no part, which a warning says: the mean of few rows is nearly a
-        row. Without groups it has no meaning.
+        Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a row.
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
     private : GaussianNoise, optional
-        FedGradMP's rounds alone, with this noise. Everything else that a fit asks for are exact sums, so that
-        `standardize`, `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
+        FedGradMP's rounds alone, with this noise: all else that a fit asks for are exact sums, so that `standardize`,
+        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -270,8 +587,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     ----------
     coef_, intercept_ : ndarray, shape (n_features,), and float
         In the units of the data; with ``fit_intercept="per_group"`` also `intercepts_`, a dict of those of the groups.
-    support_ : ndarray of int
-        The features with a coefficient that is not zero.
+    support_, groups_ : ndarray
+        The features with a coefficient that is not zero, and the groups that take part.
     sparsity_, method_, n_iter_ : int, str, int
         tau and the method, as given or chosen; and its rounds.
     history_ : dict of ndarray
@@ -279,53 +596,33 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         closing exchange, and its rounds and bytes are those of everything that was sent, a choice of tau included.
     cv_ : SparsityPath
         Where the sparsity was chosen: `table`, `chosen`, `plot`.
-    groups_ : ndarray
-        Those that take part.
     """
-
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPRegressor:
-        """Fit the model.
-
-        Parameters
-        ----------
-        X : array_like, sparse matrix or table, shape (n_samples, n_features)
-            Of a sparse one nothing is made dense but the columns of the support.
-        y : array_like, shape (n_samples,)
-        groups : array_like, shape (n_samples,), optional
-            Whose row it is; all rows are one group's by default.
-        sample_weight : array_like, shape (n_samples,), optional
-            A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
-        """
-        self._fit(X, y, groups, sample_weight)
-        return self
 
     def predict(self, X: Any, groups: Any = None) -> Array:
         """Predictions, shape (n_samples,).
 
-        Parameters
-        ----------
-        X : as in `fit`
-        groups : array_like, shape (n_samples,), optional
-            Whose row it is: with ``fit_intercept="per_group"`` the intercept is that of the group. Rows of groups that
-            took no part, and all rows where it is not given, get the mean intercept.
+        With ``fit_intercept="per_group"`` the intercept of a row is that of its group, of shape (n_samples,); the mean
+        intercept, where the group took no part, and where no groups are given.
         """
-        linear = self._linear(X)
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        linear = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
         if groups is None or not hasattr(self, "intercepts_"):
-            return linear
+            return np.asarray(linear)
         groups = np.asarray(groups).reshape(-1)
         check_consistent_length(linear, groups)
-        known = [group in self.intercepts_ for group in groups.tolist()]
-        if not all(known):
-            strange = np.unique(groups[~np.array(known)]).tolist()
+        if strange := sorted(set(groups.tolist()) - set(self.intercepts_)):
             advise(f"groups [{some_of(strange, 5)}] took no part in the fit: their rows get the mean intercept")
         own = [self.intercepts_.get(group, self.intercept_) for group in groups.tolist()]
-        return np.asarray(linear - self.intercept_ + np.array(own))
+        return np.asarray(linear - self.intercept_ + own)
 
-    def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
-        return y.astype(np.float64, copy=False), SquaredLoss()
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """As they are; the loss; and what rows weigh."""
+        return y.astype(np.float64, copy=False), SquaredLoss(), weights
 
 
-class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[misc]
     """Logistic regression on a few features (softmax for several classes), over groups that keep their rows.
 
     Parameters and attributes are those of `FedGradMPRegressor`, but for the ones below. A feature counts once, whatever
@@ -349,81 +646,28 @@ class FedGradMPClassifier(ClassifierMixin, SparseLinear):  # type: ignore[misc]
     intercept_, classes_ : ndarray, shape (1,) or (n_classes,); and (n_classes,)
     """
 
-    def __init__(
-        self, sparsity: int | str | None = None, *, method: str = "auto", fit_intercept: bool = True,
-        standardize: bool | str = "auto", polish: bool = True, C: float = 1.0, rounds: int = 20, tol: float = 1e-2,
-        cohort_size: int | None = None, local_iterations: int = 3, batch_size: int | None = None,
-        sparsities: Sequence[int] | None = None, n_folds: int = 5, min_rows: int = 5, secure: bool = False,
-        private: GaussianNoise | None = None, class_weight: Any = None, random_state: Any = None,
-    ) -> None:  # fmt: skip
-        super().__init__(
-            sparsity, method=method, fit_intercept=fit_intercept, standardize=standardize, polish=polish, C=C,
-            rounds=rounds, tol=tol, cohort_size=cohort_size, local_iterations=local_iterations, batch_size=batch_size,
-            sparsities=sparsities, n_folds=n_folds, min_rows=min_rows, secure=secure, private=private,
-            random_state=random_state,
-        )  # fmt: skip
-        self.class_weight = class_weight
-
-    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> FedGradMPClassifier:
-        """Fit the model; as `FedGradMPRegressor.fit`, with labels of any kind for y."""
-        self._fit(X, y, groups, sample_weight)
-        return self
-
-    def decision_function(self, X: Any) -> Array:
-        """Log-odds of ``classes_[1]``, shape (n_samples,), or a score for each class, shape (n_samples, n_classes)."""
-        linear = self._linear(X)
-        return linear.ravel() if len(self.classes_) == 2 else linear
+    C: float = 1.0
+    class_weight: Any = None
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities, shape (n_samples, n_classes)."""
-        return np.asarray(softmax(self._scores(X), axis=1))
+        return np.exp(self.predict_log_proba(X))
 
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`."""
-        return np.asarray(log_softmax(self._scores(X), axis=1))
+        z = self.decision_function(X)
+        return np.asarray(log_softmax(z if z.ndim > 1 else np.column_stack([np.zeros_like(z), z]), axis=1))
 
-    def predict(self, X: Any) -> Array:
-        """The most likely class of each row."""
-        places = self._scores(X).argmax(axis=1)
-        return np.asarray(self.classes_[places])
-
-    def _scores(self, X: Any) -> Array:
-        """A score for each class, also of two."""
-        linear = self._linear(X)
-        return linear if linear.shape[1] > 1 else np.column_stack([np.zeros_like(linear), linear])
-
-    def _class_weights(self, y: Array, positive: Array) -> Any:
-        if self.class_weight is None:
-            return 1.0
-        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])
-        places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
-        return weights[places]
-
-    def _targets(self, y: Array, positive: Array) -> tuple[Array, Loss]:
+    def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
+        """Signs, or codes from 0 for several classes; the loss; and what rows weigh with their classes."""
         check_classification_targets(y)
+        positive = weights > 0
         self.classes_ = np.unique(y[positive])  # a class of which every row has weight zero is not there
-        if len(self.classes_) < 2:
+        n_classes = len(self.classes_)
+        if n_classes < 2:
             found = f"the data contains only one class: {self.classes_[0]!r}"
             raise ValueError(f"This solver needs samples of at least 2 classes in the data, but {found}")
-        codes = np.searchsorted(self.classes_, y)
-        if len(self.classes_) == 2:
-            return np.where(codes == 1, 1.0, -1.0), LogisticLoss()
-        return codes, SoftmaxLoss(len(self.classes_))
-
-
-def _naming(error: ValueError, X: Any) -> ValueError:
-    """An error about values that are no numbers, with the columns that hold them."""
-    if "contains NaN" not in str(error) or "X contains" not in str(error):
-        return error
-    columns = getattr(X, "columns", None)
-    bad = [j for j in range(np.shape(X)[1]) if _holds_nan(X[columns[j]] if columns is not None else X[:, j])]
-    names = [columns[j] if columns is not None else j for j in bad]
-    where = f"It is in the columns [{some_of(names, 10)}]; expected numbers there."
-    return ValueError(f"{error}\n{where}") if bad else error
-
-
-def _holds_nan(column: Any) -> bool:
-    try:
-        return bool(np.isnan(np.asarray(column.todense() if hasattr(column, "todense") else column, float)).any())
-    except (TypeError, ValueError):
-        return False
+        codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
+        if self.class_weight is not None:
+            weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])[codes]
+        return (codes, SoftmaxLoss(n_classes), weights) if n_classes > 2 else (2.0 * codes - 1, LogisticLoss(), weights)

@@ -1,54 +1,47 @@
-"""The rows of several sites, and what each of them shows to a run: some of its rows, in units that all agreed on.
+"""The sites of a fit: the rows of each, what it shows of them, and the sums that a fit asks for beside its rounds.
 
-A view says which rows and which units, in numbers that JSON holds, and `seen` makes it of a site's own rows: here for
-all sites of a table, over Flower at each site, to the same bits.
+A site shows the rows that train where a fold is held out, in units that all agreed on; JSON holds both. `seen` makes
+this view of a site's own rows: here for all sites of a table, over Flower at each site, to the same bits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from ..advice import advise
-from ..checks import as_array, shown
-from ..federation import Federation
+from ..checks import as_array
+from ..federation import Client, Federation, Shape
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
-from ..models import Array, Support
-from ..shapes import Shape
-from ..sparse_features import SparseFeatures, stacked
+from ..methods.support_solvers import NewtonOnSupport
+from ..models import Array, SparseModel, Support
+from ..rounds import Exchange, Form, Method
+from ..sparse_features import SparseFeatures
 
-__all__ = ["SiteRows", "Table", "WeightedLoss", "folds_of", "groups_of", "seen", "some_of", "view_of"]
 
-
-def groups_of(X: Any, groups: Any, weights: Array, least: int) -> tuple[Array, Support, Array]:
+def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Array, Support, Array]:
     """The distinct groups, sorted, the place of each row's group among them, and the weights of those that take part.
 
     Groups with fewer than `least` rows that weigh get weight zero, and a warning names them; where there are no groups,
     all rows are of one, of any size.
     """
-    from sklearn.utils import check_consistent_length
-
-    if not np.any(weights > 0):
+    if not weights.any():
         raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
     if groups is None:
-        return np.zeros(1, np.intp), np.zeros(len(weights), np.intp), weights
+        return np.zeros(1, np.intp), np.zeros(n_rows, np.intp), weights
     values = as_array("groups", groups)
-    if values.ndim != 1 and values.shape[1:] != (1,):
-        raise ValueError(f"groups should be a 1d array, got {shown(groups)} of shape {values.shape} instead.")
-    values = values.reshape(-1)
-    check_consistent_length(X, values)
-    for value in values.tolist() if values.dtype.kind in "fO" else ():
-        if not isinstance(value, str) and str(value) in ("nan", "None", "<NA>", "NaT"):
-            found = "NaN" if isinstance(value, float) else value
-            raise ValueError(f"Input groups contains {found}: every row needs a group.")
+    if values.shape not in ((n_rows,), (n_rows, 1)):
+        raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")
     try:
-        labels, codes = np.unique(values, return_inverse=True)
+        labels, codes = np.unique(values.reshape(-1), return_inverse=True)
     except TypeError:
-        raise ValueError(f"groups is {shown(groups)}; expected values of one kind, that can be sorted") from None
+        labels = np.array([np.nan])
+    if not np.array_equal(labels, labels):  # what is missing equals nothing, or cannot be sorted
+        raise ValueError("groups holds missing values, or several kinds; expected a group in every row, all of a kind")
     counts = np.bincount(codes[weights > 0], minlength=len(labels))
     small = (counts > 0) & (counts < least)
     if small.any():
@@ -65,34 +58,6 @@ def some_of(names: Sequence[Any], most: int) -> str:
     return ", ".join(map(repr, names[:most])) + f" and {len(names) - most} more" * (len(names) > most)
 
 
-class SiteRows(NamedTuple):
-    """What one site holds: features, targets as the loss takes them, weights above zero; and its place.
-
-    `uneven` says whether rows weigh differently, at this site or another.
-    """
-
-    features: Any
-    targets: Array
-    weights: Array
-    place: int = 0
-    uneven: bool = False
-
-    def __repr__(self) -> str:
-        return f"SiteRows(place {self.place}, {len(self.targets)} rows)"
-
-    def training(self, fold: Sequence[int] | None) -> SiteRows:
-        """The rows that train where a fold is held out."""
-        if fold is None:
-            return self
-        train = _training(self.targets, self.place, fold)
-        return self._replace(features=self.features[train], targets=self.targets[train], weights=self.weights[train])
-
-
-def view_of(units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> dict[str, Any]:
-    """A view: rows that train where `fold` (its number, how many there are, the seed) is held out, in some units."""
-    return {"units": units, "fold": fold}
-
-
 def folds_of(targets: Array, place: int, n_folds: int, seed: int) -> Support:
     """The fold of each row of a site, dealt at random, class by class where targets repeat, evenly."""
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, place)))
@@ -104,116 +69,102 @@ def folds_of(targets: Array, place: int, n_folds: int, seed: int) -> Support:
     return folds
 
 
-def _training(targets: Array, place: int, fold: Sequence[int]) -> Array:
-    number, n_folds, seed = fold
-    train: Array = folds_of(targets, place, n_folds, seed) != number
-    return train
+@dataclass(frozen=True, eq=False, repr=False)
+class SiteRows:
+    """What one site holds, and its place; `uneven` says whether rows weigh differently, at this site or another."""
 
+    features: Any
+    targets: Array  # as the loss takes them
+    weights: Array  # above zero
+    place: int = 0
+    uneven: bool = False
 
-def training_rows(count: int, place: int, fold: Sequence[int]) -> int:
-    """How many of a site's rows train, as a server knows without seeing them."""
-    return int(np.count_nonzero(_training(np.arange(count), place, fold)))
+    def training(self, fold: Sequence[int] | None) -> SiteRows:
+        """The rows that train where a fold (its number, how many there are, the seed) is held out."""
+        if fold is None:
+            return self
+        train = folds_of(self.targets, self.place, *fold[1:]) != fold[0]
+        return SiteRows(self.features[train], self.targets[train], self.weights[train], self.place, self.uneven)
 
 
 def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[Any, Array, Any]:
     """Features, targets and loss of rows in some units.
 
     Column j becomes (x_j - centre_j) factor_j, the centre that of the site where each has an intercept of its own; and
-    one of the number ``ones`` leads where all share an intercept. Sparse features stay sparse: the centre is
-    subtracted from products with them. Targets of the squared loss lose the level and are counted in a unit. Without
-    units, rows are as they are. Weights have mean one: of the squared loss they scale rows in units, in other cases
-    `WeightedLoss` has them.
+    one of the number ``ones`` leads where all share an intercept. Targets of the squared loss lose the level and are
+    counted in a unit. Without units, rows are as they are, in float64. Weights have mean one: of the squared loss they
+    scale rows in units, in other cases `WeightedLoss` has them.
     """
-    X, y, w, _, uneven = rows
-    w = w / w.mean() if len(w) else w
-    if units is None or not len(y):
-        return (X, np.column_stack([y, w]), WeightedLoss(loss)) if uneven else (X, y, loss)
-    precision, squared = X.dtype, isinstance(loss, SquaredLoss)
-    roots = np.sqrt(w).astype(precision) if squared else np.ones(len(y), precision)
-    factors = np.asarray(units["factors"], np.float64)
-    centre, level = (
-        (w @ X / len(y), float(w @ y) / len(y) if squared else 0.0)
-        if units["own"]
-        else (np.asarray(units["centre"], np.float64), units["level"])
-    )
-    if sparse.issparse(X):
-        made: Any = _thin(X, centre, factors.astype(precision), roots, units)
+    X, y, w = rows.features, rows.targets, rows.weights / rows.weights.mean()
+    if units is None:
+        made = SparseFeatures(X.astype(float, copy=False)) if sparse.issparse(X) else X.astype(float, copy=False)
     else:
-        first = int(units["ones"] > 0)
-        made = np.full((len(y), first + len(factors)), units["ones"], precision)
+        centre, level = np.asarray(units["centre"]), units["level"]
+        if units["own"]:
+            centre, level = w @ X / len(y), w @ y / len(y)
+        made = _in_units(X, np.asarray(units["factors"]), centre, units["ones"])
+        if not isinstance(loss, SoftmaxLoss):
+            y = ((y - level) / units["unit"]).astype(X.dtype)
+        if rows.uneven and isinstance(loss, SquaredLoss):
+            roots = np.sqrt(w).astype(X.dtype)
+            return made.times_rows(roots) if sparse.issparse(X) else made * roots[:, None], y * roots, loss
+    return (made, np.column_stack([y, w]), WeightedLoss(loss)) if rows.uneven else (made, y, loss)
+
+
+def _in_units(X: Any, factors: Array, centre: Array, ones: float) -> Any:
+    """The columns (x_j - centre_j) factor_j behind one of ones, where there is to be one; sparse where X is."""
+    first, precision = int(ones > 0), X.dtype
+    if not sparse.issparse(X):
+        made = np.full((len(X), first + len(factors)), ones, precision)
         np.subtract(X, centre.astype(precision), out=made[:, first:])
         made[:, first:] *= factors.astype(precision)
-        made *= roots[:, None]
-    if not isinstance(loss, SoftmaxLoss):
-        y = ((y - level) / units["unit"]).astype(precision) * (roots if squared else 1)
-    if uneven and not squared:
-        return made, np.column_stack([y.astype(precision), w.astype(precision)]), WeightedLoss(loss)
-    return made, y, loss
-
-
-def _thin(X: Any, centre: Array, factors: Array, roots: Array, units: Mapping[str, Any]) -> SparseFeatures:
-    """The same of sparse features."""
-    precision, ones = X.dtype, units["ones"]
-    data = X.data * factors[X.indices] * np.repeat(roots, np.diff(X.indptr))
-    stored = sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)
-    shift = (centre * factors).astype(precision)
-    if units["own"]:
-        at = np.flatnonzero(shift)
-        return SparseFeatures(stored, roots, shift[at], at)
-    if not ones:
-        return SparseFeatures(stored)
-    column = sparse.csr_array(ones * roots[:, None])
-    return SparseFeatures(sparse.hstack([column, stored], format="csr"), roots, shift, slice(1, None))
+        return made
+    data = X.data * factors.astype(precision)[X.indices]
+    lead = sparse.csr_array(np.full((X.shape[0], first), ones, precision))
+    stored = sparse.hstack([lead, sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)], format="csr")
+    shift = np.append(np.zeros(first), centre * factors).astype(precision)
+    return SparseFeatures(stored, np.ones(X.shape[0], precision), shift)
 
 
 class Table:
     """The sites of a table, each with its rows; those of weight zero are as if they were not there.
 
-    Attributes
-    ----------
-    shape : Shape
-        What a server knows of the sites: rows, features, loss, and p_i, what the rows of each weigh.
-    weight : float
-        What all rows weigh.
-    sparse : bool
-        Whether the features are.
+    A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `channel`; `shape`,
+    with p_i, what the rows of each weigh; `weight`, what all rows weigh; and whether features are `sparse`.
     """
 
     def __init__(self, features: Any, targets: Array, weights: Array, groups: Support, loss: Loss) -> None:
-        kept = np.flatnonzero(weights > 0)
+        self.sparse = sparse.issparse(features)
+        X, w = SparseFeatures(features).stored if self.sparse else features, weights.astype(np.float64)
+        kept = np.flatnonzero(w > 0)
         kept = kept[np.argsort(groups[kept], kind="stable")]
-        _, starts = np.unique(groups[kept], return_index=True)
-        features = SparseFeatures(features).stored if sparse.issparse(features) else features
-        features, targets, weights = features[kept], targets[kept], weights[kept].astype(np.float64)
-        parts, uneven = map(slice, starts, [*starts[1:], len(kept)]), bool(np.ptp(weights))
-        self.sites = [SiteRows(features[p], targets[p], weights[p], k, uneven) for k, p in enumerate(parts)]
+        parts, uneven = np.split(kept, np.flatnonzero(np.diff(groups[kept])) + 1), bool(np.ptp(w[kept]))
+        self.sites = [SiteRows(X[rows], targets[rows], w[rows], k, uneven) for k, rows in enumerate(parts)]
         totals = np.array([site.weights.sum() for site in self.sites])
-        self.weight, self.loss, self.sparse = float(totals.sum()), loss, sparse.issparse(features)
-        rows = [len(site.targets) for site in self.sites]
-        self.shape = Shape(features.shape[1], loss, rows, range(len(rows)), totals / totals.sum(), features.dtype)
+        self.weight = float(totals.sum())
+        self.shape = Shape(X.shape[1], loss, list(map(len, parts)), range(len(parts)), totals / self.weight, X.dtype)
 
-    def channel(self, view: Mapping[str, Any]) -> Federation:
-        """The federation of the sites in a view; one without rows has no part."""
-        training = [part for site in self.sites if len((part := site.training(view["fold"])).targets)]
-        keys = np.array([part.place for part in training], np.intp)
-        features, targets, losses = zip(*(seen(part, view["units"], self.loss) for part in training), strict=True)
-        offsets = np.append(0, np.cumsum([len(y) for y in targets]))
-        table = stacked(features) if isinstance(features[0], SparseFeatures) else _joined(features)
-        p = np.array([part.weights.sum() for part in training])
-        return Federation(table, np.concatenate(targets), offsets, losses[0], p / p.sum(), keys=keys)
+    def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
+        """The federation of the sites in a view, by default as they are; one without rows has no part."""
+        training = [part for site in self.sites if len((part := site.training(fold)).targets)]
+        clients = [Client(*seen(part, units, self.shape.loss), part.place) for part in training]
+        return Federation.of(clients, [part.weights.sum() for part in training])
 
 
-def _joined(parts: Sequence[Any]) -> Any:
-    thin = sparse.issparse(parts[0])
-    return SparseFeatures(sparse.vstack(parts, format="csr")) if thin else np.concatenate(parts)
+def _weighted(name: str) -> Any:
+    """A function of a loss, row by row, times the weights of the rows."""
+
+    def function(self: WeightedLoss, predictions: Array, targets: Array, *direction: Array) -> Array:
+        y, weights = targets.T
+        y = y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y
+        return np.asarray((weights * getattr(self.loss, name)(predictions, y, *direction).T).T)
+
+    return function
 
 
 @dataclass(frozen=True)
 class WeightedLoss:
-    """w_j l(z_j, y_j), for sample weights where rows cannot be scaled: each row of the targets holds y_j and w_j.
-
-    Weights have mean one.
-    """
+    """w_j l(z_j, y_j), for sample weights of mean one where rows cannot be scaled: targets hold y_j and w_j."""
 
     loss: Any
 
@@ -221,19 +172,114 @@ class WeightedLoss:
         for name in ("shift_invariant", "local_solver", "row_weight", "model_shape", "check_targets"):
             object.__setattr__(self, name, getattr(self.loss, name))
 
-    def values(self, predictions: Array, targets: Array) -> Array:
-        """w l(z, y)."""
-        return self._weighted(self.loss.values, predictions, targets)
+    values, derivative, curvature = map(_weighted, ("values", "derivative", "curvature"))
 
-    def derivative(self, predictions: Array, targets: Array) -> Array:
-        """w l'(z, y)."""
-        return self._weighted(self.loss.derivative, predictions, targets)
 
-    def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """w l''(z, y) applied to `direction`."""
-        return self._weighted(self.loss.curvature, predictions, targets, direction)
+@dataclass(frozen=True)
+class Sums(Method):
+    """Sums over sites as they are, and no model: a site is told all that is `known`, and each sum adds an array to it.
 
-    def _weighted(self, each: Any, predictions: Array, targets: Array, *direction: Array) -> Array:
-        y, weights = targets.T
-        rows = each(predictions, y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y, *direction)
-        return np.asarray((weights * rows.T).T)
+    The `question` is one of `moments`, `held_out`, `intercepts`, which take `given`; `size` is the shape of a sum.
+    """
+
+    question: str
+    size: tuple[int, ...]
+    given: tuple[Any, ...] = ()
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """One, but for moments."""
+        form = Form(self.size)
+        one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: form)
+        return [one] * (3 if self.question == "moments" else 1)
+
+    def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
+        """What the rows of a site say."""
+        answer: Array = _QUESTIONS[self.question](client, known, self.size, *self.given)
+        return answer
+
+    def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
+        """What is known then: of logarithms, with which moments begin, the powers of two."""
+        return (*known, 2.0 ** np.round(mean) if self.question == "moments" and not known else mean)
+
+    def coefficients(self, state: Any) -> SparseModel:
+        """None."""
+        return SparseModel.zero((1,))
+
+
+def moments(client: Client, known: Any, size: tuple[int, ...], about: str) -> Array:
+    """Of each column, then of the targets (of classes: their shares), the size, the mean, and the mean square.
+
+    The size is log2 of the root mean square, 0 for a column that is zero: in units of what all say of it no other sum
+    is large or small. Squares are about the mean of all, each site's own, or zero.
+    """
+    (y, w, loss), X = _parts(client), client.features
+    X = (X.stored if isinstance(X, SparseFeatures) else X).astype(np.float64, copy=False)
+    labels = np.arange(loss.n_classes) if isinstance(loss, SoftmaxLoss) else np.array([-1, 1])
+    targets = y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
+    if not known:
+        squares = np.append(_mean(X**2, w), _mean(targets**2, w))
+        return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
+    unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
+    if len(known) == 1:
+        return np.asarray(mean / unit)
+    centre, rest = np.split(mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]])
+    if sparse.issparse(X):
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        own, variance = mean_variance_axis(X, 0, weights=w)
+        squares = variance + (own - centre) ** 2
+    else:
+        squares = _mean((X - centre) ** 2, w)
+    return np.asarray(np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2)
+
+
+def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: bool, unit: float) -> Array:
+    """The mean loss l on rows that this site held out, of models in the units of the table; l^2, and l by fold.
+
+    Known are intercepts and models, of each fold as many, one after another. A site with an intercept of its `own`
+    takes the mean of what a model leaves of its rows that train. Losses are sent in a unit; the seed is of the folds.
+    """
+    (intercepts, *models), (y, w, loss), n_folds = known, _parts(client), size[0] - 2
+    folds, total = folds_of(y, client.key, n_folds, seed), np.zeros((n_folds, size[1]))
+    for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
+        held = folds == place // size[1]
+        z = client.predictions(model) + intercept.reshape(model.shape[1:])
+        if own and not held.all():
+            z = z + w[~held] @ (y - z)[~held] / w[~held].sum()
+        total.flat[place] = w[held] @ loss.values(z[held], y[held]) / (len(y) * unit)
+    mean = total.sum(axis=0)
+    return np.stack([mean, mean**2, *total])
+
+
+def intercepts(client: Client, known: Any, size: tuple[int, ...]) -> Array:
+    """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share."""
+    (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
+    found[:, client.key] = w @ (y - client.predictions(model)) / len(y), 1
+    return found
+
+
+_QUESTIONS: dict[str, Any] = {"moments": moments, "held_out": held_out, "intercepts": intercepts}
+
+
+def _parts(client: Client) -> tuple[Array, Array, Any]:
+    """Targets of a site as it is, the weights of its rows, which have mean one, and the plain loss."""
+    y, w, loss = client.targets, np.ones(len(client.targets)), client.loss
+    if isinstance(loss, WeightedLoss):
+        (y, w), loss = y.T, loss.loss
+    return y.astype(np.intp if isinstance(loss, SoftmaxLoss) else np.float64, copy=False), w, loss
+
+
+def _mean(columns: Any, weights: Array) -> Array:
+    mean: Array = columns.T @ weights / len(weights)
+    return mean
+
+
+@dataclass(frozen=True)
+class OneStep(NewtonOnSupport):
+    """One Newton step in each round, for any loss: the rounds go on, and the best model on record counts."""
+
+    def check(self, shape: Shape) -> None:
+        """Every loss fits."""
+
+
+KINDS = (Sums, OneStep)

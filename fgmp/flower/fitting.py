@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_sequence
-from ..estimators.sites import SiteRows, seen, training_rows
-from ..estimators.sums import KINDS
+from ..estimators.sites import KINDS, SiteRows, folds_of, seen
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..models import Array
 from ..watching import Run
@@ -50,8 +49,7 @@ def table_app(
             y = np.where(places == 1, 1.0, -1.0) if len(classes) == 2 else places
         X = X if hasattr(X, "tocsr") else np.ascontiguousarray(X, np.result_type(np.asarray(X).dtype, np.float32))
         rows = SiteRows(X, y if classes else y.astype(np.float64), np.ones(len(y)), context.node_config["partition-id"])
-        view = settings["view"]
-        features, targets, _ = seen(rows.training(view["fold"]), view["units"], loss)
+        features, targets, _ = seen(rows.training(settings["fold"]), settings["units"], loss)
         return features, targets
 
     return client_app(load, masked_only=masked_only, mods=mods, kinds=KINDS)
@@ -112,12 +110,7 @@ def fit_over(
         expected = "at least two labels for a classifier, and None for a regressor"
         raise ValueError(f"classes is {classes!r}, and the estimator {type(estimator).__name__}; expected {expected}")
     labels = None if classes is None else np.unique(np.asarray(classes)).tolist()
-    settings = {
-        "features": names,
-        "classes": labels,
-        "min_rows": estimator.min_rows,
-        "view": {"units": None, "fold": None},
-    }
+    settings = {"features": names, "classes": labels, "min_rows": estimator.min_rows, "units": None, "fold": None}
     channel = OverFlower(grid, _loss_of(labels), n_clients, settings=settings, kinds=KINDS, **options)
     if channel.shape.n_features != len(names):
         raise ValueError(f"features has {len(names)} names; the sites have {channel.shape.n_features} columns")
@@ -137,17 +130,13 @@ class _Sites:
         self.everybody, self.settings, self.sparse = channel, settings, sparse
         self.shape, self.weight = channel.shape, float(sum(channel.shape.rows))
 
-    def channel(self, view: Mapping[str, Any]) -> OverFlower:
-        """The same clients, who show what the view says."""
-        units, fold = view["units"], view["fold"]
+    def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
+        """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
         plain = units and {name: value.tolist() if hasattr(value, "tolist") else value for name, value in units.items()}
-        said = {**self.settings, "view": {"units": plain, "fold": fold}}
-        rows = (
-            list(self.shape.rows)
-            if fold is None
-            else [training_rows(m, k, fold) for k, m in enumerate(self.shape.rows)]
-        )
-        other = self.everybody.again(said)
+        other = self.everybody.again({**self.settings, "units": plain, "fold": fold})
+        rows = list(self.shape.rows)
+        if fold is not None:
+            rows = [int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum()) for k, m in enumerate(rows)]
         n_features = self.shape.n_features + bool(units and units["ones"])
         weights = np.array(rows) / sum(rows)
         other.shape = replace(self.shape, n_features=n_features, rows=[max(m, 1) for m in rows], weights=weights)

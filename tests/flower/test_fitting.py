@@ -18,7 +18,7 @@ CASES = [
     (fgmp.FedGradMPClassifier(4, method="fedgradmp", batch_size=30, random_state=1), *CANCER),
     (fgmp.FedGradMPClassifier(2, fit_intercept=False), *IRIS),
     (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
-    (fgmp.FedGradMPRegressor("cv", secure=True), DIABETES[0], 1e5 * DIABETES[1]),
+    (fgmp.FedGradMPRegressor("cv", secure=True, random_state=0), DIABETES[0], 1e5 * DIABETES[1]),
     (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
     (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
 ]
@@ -50,6 +50,8 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
     assert (there.sparsity_, there.method_, there.n_iter_) == (here.sparsity_, here.method_, here.n_iter_)
     for name in ("round", "bytes_up", "bytes_down"):
         np.testing.assert_array_equal(there.history_[name], here.history_[name], err_msg=name)
+    if hasattr(here, "cv_"):
+        np.testing.assert_array_equal(there.cv_.table["score"], here.cv_.table["score"])
     if hasattr(here, "intercepts_"):
         assert list(there.intercepts_.values()) == list(here.intercepts_.values())
     assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [f"client {k}" for k in range(4)]
