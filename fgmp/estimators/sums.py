@@ -17,7 +17,7 @@ from ..rounds import Exchange, Form, Method
 from ..shapes import Shape
 from .sites import WeightedLoss, folds_of
 
-__all__ = ["KINDS", "HeldOut", "Intercepts", "Moments", "OneStep", "Sums", "Solve"]
+__all__ = ["HeldOut", "Intercepts", "Moments", "OneStep", "Sums", "Solve"]
 
 
 class Sums(NamedTuple):
@@ -253,6 +253,3 @@ class Intercepts(Method):
     def coefficients(self, state: tuple[SparseModel, Array]) -> SparseModel:
         """None."""
         return SparseModel.zero((1,))
-
-
-KINDS = (HeldOut, Intercepts, Moments, OneStep, Solve)

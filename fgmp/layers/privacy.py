@@ -22,7 +22,7 @@ from scipy.special import ndtri
 from ..advice import advise
 from ..checks import check_number, settle_integer, settle_number
 from ..models import Array, SparseModel, Support
-from ..rounds import Answers, Call, Channel, Mean, Message, Reduced, Reducer, Streams
+from ..rounds import Call, Channel, Mean, Message, Reduced, Reducer, Streams
 from ..shapes import Shape
 from ..wire import to_wire
 from .secure_sums import SecureSum
@@ -164,9 +164,8 @@ class Fitted(Reducer):
         clipped = np.array([self.clipped(row, call.place) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
-            everybody = Answers(form, np.ones(L), np.arange(L), None, clipped, Counter())
-            outcome = self.noise.then.masked(everybody, np.full(L, 1 / L))
-            added, up, down = self.noise.then.decoded(outcome.total), outcome.bytes_up, outcome.bytes_down
+            total, _, up, down, _ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
+            added = self.noise.then.decoded(total)
         question = b"".join(array.tobytes() for array in to_wire(message).values())
         question += answered.tobytes()
         added = added + self.noise_on_sum(len(added), L, call.round, call.place, question)

@@ -1,5 +1,6 @@
 """A grid that hands each message to the ClientApp at once, as bytes: Flower's own classes, and no engine."""
 
+import time
 from itertools import count
 from uuid import uuid4
 
@@ -25,7 +26,7 @@ class Here:
 
     def __init__(self, apps, fresh=False):
         self.apps, self.fresh, self.gone, self.restarted, self.asked = list(apps), fresh, set(), set(), []
-        self.run, self.wire, self.replies = next(RUNS), [], {}
+        self.run, self.wire, self.replies, self.open = next(RUNS), [], {}, {}
         self.contexts = [self.context(place) for place in range(len(self.apps))]
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, self.run, SUPERLINK_NODE_ID
 
@@ -42,7 +43,9 @@ class Here:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             place = message.metadata.dst_node_id - 100
             self.asked.append((place, message.content.config_records["fgmp"]))
-            if place not in self.gone:
+            if place in self.gone:
+                self.open[message.metadata.message_id] = time.monotonic() + message.metadata.ttl, message
+            else:
                 self.replies[message.metadata.message_id] = self.reply(place, self.carried(place, message))
         return [message.metadata.message_id for message in messages]
 
@@ -66,6 +69,8 @@ class Here:
         return self.carried(place, reply, dict(message.content.config_records["fgmp"]))
 
     def pull_messages(self, ids):
+        for name in set(ids) & {name for name, (ends, _) in self.open.items() if ends < time.monotonic()}:
+            self.replies[name] = Message(Error(1, "its time is over"), reply_to=self.open.pop(name)[1])
         return [self.replies.pop(name) for name in list(ids) if name in self.replies]
 
 

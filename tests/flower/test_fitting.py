@@ -1,5 +1,8 @@
 """The estimators over Flower: the model of one process, bit for bit, from sites that show what they are asked for."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 from here import Here
@@ -7,7 +10,9 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
+from fgmp.estimators.sums import Moments
 from fgmp.flower import fit_over, table_app
+from fgmp.wire import to_json
 
 CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
@@ -38,10 +43,8 @@ def sites_of(X, y, groups, kind=Here, **options):
 @quiet
 @pytest.mark.parametrize("estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else "")
 def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
-    groups, classes = np.random.default_rng(0).permutation(len(y)) % 4, None
-    if isinstance(estimator, fgmp.FedGradMPClassifier):
-        classes = np.unique(y).tolist()
-    told = []
+    groups, told = np.random.default_rng(0).permutation(len(y)) % 4, []
+    classes = np.unique(y).tolist() if isinstance(estimator, fgmp.FedGradMPClassifier) else None
     grid = sites_of(X, y, groups, masked_only=estimator.secure)
     there = fit_over(estimator, grid, 4, [f"x{j}" for j in range(X.shape[1])], classes=classes, report=told.append)
     here = estimator.fit(X, y, groups=groups)
@@ -54,6 +57,11 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
         assert list(there.intercepts_.values()) == list(here.intercepts_.values())
     assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [f"client {k}" for k in range(4)]
     assert len(told) == (here.sparsity_ < X.shape[1]) * len(told) >= (estimator.sparsity != "all") * here.n_iter_
+
+
+def test_a_process_of_a_site_knows_the_methods_of_a_fit():
+    code = f"import fgmp.flower, fgmp.wire as wire; print(wire.from_json({to_json(Moments())[0]!r}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{Moments()}\n"
 
 
 @quiet

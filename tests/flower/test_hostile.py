@@ -20,8 +20,6 @@ METHOD = fgmp.FedGradMP(3, batch_size=10)
 DENSE = fgmp.FedAvg(learning_rate=0.1)
 LIAR = 2
 SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LIAR]))
-
-
 FAULTS = [
     ("not_finite", DENSE, not_finite),
     ("malformed", DENSE, of_values(lambda v: v.astype(np.float32))),
@@ -115,29 +113,29 @@ def test_an_objective_that_no_loss_has_is_left_out(value):
 
 def test_who_is_silent_is_late_and_waited_for_once():
     channel = over(FED, deadline=3.0)
-    channel.post.grid.gone.add(LIAR)
+    channel.grid.gone.add(LIAR)
     there = fgmp.simulate(METHOD, channel, 4, rng=0)
     assert_left_out(there, "late", 4)
-    assert channel.post.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
-    assert [place for place, _ in channel.post.grid.asked].count(LIAR) == 2  # who it is, and the one open question
+    assert channel.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
+    assert [place for place, _ in channel.grid.asked].count(LIAR) == 2  # who it is, and the one open question
     later = over(FED, deadline=3.0)
-    later.post.grid.gone.add(LIAR)
-    later.post.silent.add(100 + LIAR)  # and its open question has expired
+    later.grid.gone.add(LIAR)
+    later.silent.add(100 + LIAR)  # and its open question has expired
     assert fgmp.simulate(METHOD, later, 1, rng=0).history["seconds"][-1] < 3.0
 
 
 def test_who_comes_back_is_waited_for_again():
     channel = over(FED, deadline=1.0)
-    channel.post.grid.gone.add(LIAR)
+    channel.grid.gone.add(LIAR)
 
     def back(run):
         if run.step.round == 2:
-            channel.post.grid.gone.discard(LIAR)
+            channel.grid.gone.discard(LIAR)
         return run.step.round > 2 and run.step.clients == 6
 
     there = fgmp.simulate(METHOD, channel, 10_000, rng=0, watch=back)
     assert there.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]
-    assert not channel.post.silent
+    assert not channel.silent
 
 
 def is_answer_of_liar(reply):
