@@ -63,7 +63,7 @@ def test_what_is_not_known_is_named(text, words):
 
 
 NO_PARTS = """os:system builtins:eval subprocess:Popen FedFuture fgmp.checks:check_integer fgmp.watching:Checkpoint
-fgmp.layers.masking:Member fgmp.flower.channel:OverFlower fgmp.flower:fit_over fgmp.wire:json fgmp.rounds:FedGradMP
+fgmp.layers.masking:Member fgmp.flower.channel:OverFlower fgmp.flower:fit_over fgmp.wire:json fgmp.rounds:StandardBasis
 fgmp:FedGradMP fgmp.federation:replace fgmp.cli:main test_wire:Mine Mine"""
 
 

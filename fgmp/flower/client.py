@@ -3,11 +3,10 @@
 The method, the loss and the settings come once in a run and stay in the run's state of the node, where a process of its
 own for each message finds them again. What was made of the rows stays in the process.
 
-Under masks a question is one of the four trips of `fgmp.layers.masking`, and what a client has to keep between trips
-stays in that state. It opens its shares once, and never both of one client. Public keys go through the server: one that
-follows the protocol learns the sum only; one that hands out its own is not defended against. Nobody looks under masks:
-a client that lies by a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all of it
-is left out and counted.
+Under masks a question is a trip of `fgmp.layers.masking`, and what a client keeps between trips stays in that state. It
+opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
+learns the sum only; one that hands out its own is not defended against. Nobody looks under masks: a client that lies by
+a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all is left out and counted.
 
 =====================================================  =======================================================
 what leaves a client with ``reduce=SecureSum()``       who can read it
