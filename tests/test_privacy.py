@@ -169,8 +169,6 @@ ADDITIVE = {
     "FastFedDualAvg": fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0.01),
     "SharedSupportGradMP": METHOD,
 }
-
-
 FAULTS = {
     "dropped": lambda keys: fgmp.DropOut(clients=keys),
     "not finite": lambda keys: Changed(not_finite, clients=keys),

@@ -83,8 +83,7 @@ def test_every_method_ends_where_it_does_without(name):
 
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
-    faults = [fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4])]
-    faulty = fgmp.Faulty(FED, *faults)
+    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
     plain = fgmp.simulate(SKETCH, faulty, 3, rng=0)
     secure = fgmp.simulate(SKETCH, faulty, 3, rng=0, reduce=fgmp.SecureSum())
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)

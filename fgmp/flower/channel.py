@@ -62,8 +62,8 @@ class OverFlower:
         Those of the clients, in the order of the ``partition-id`` that they say: their keys are 0, 1, ...
     refused : dict of int to str
         Nodes turned away, and what they said.
-    silent : set of int
-        Nodes that missed a deadline, and are not waited for until they reply.
+    missing, silent : set of int
+        Nodes that had no answer when last asked; those that missed a deadline, and are not waited for until they reply.
     """
 
     truth: Array | None = None
@@ -85,7 +85,8 @@ class OverFlower:
         self.deadline, self.kinds = check_number("deadline", deadline, above=0), tuple(kinds)
         n_clients, most_rows = check_integer("n_clients", n_clients), check_integer("most_rows", most_rows)
         by_rows = check_option("weights", weights, ("rows", "equal")) == "rows"
-        self.grid, self.silent, self._told, self._run, self._arrays = grid, set(), set(), {}, {}  # type: ignore[var-annotated]
+        self.grid, self._told, self._run, self._arrays = grid, set(), {}, {}  # type: ignore[var-annotated]
+        self.missing, self.silent = set(), set()  # type: ignore[var-annotated]
         self._open: dict[int, Future[Any]] = {}  # of each node the question without a reply
         ends = time.monotonic() + check_number("wait_for", wait_for, at_least=0)
         while len(nodes := sorted(self.grid.get_node_ids())) < n_clients:
@@ -97,9 +98,8 @@ class OverFlower:
         said = {node: said_in(reply) for node, reply in replies.items()}
 
         def fits(who: Mapping[str, Any]) -> bool:
-            numbers = (who.get("rows"), most_rows), (who.get("features"), 2**31 - 1)
-            whole = all(type(number) is int and 1 <= number <= most for number, most in numbers)
-            return whole and who.get("dtype") in ("float32", "float64")
+            whole = all(type(who.get(name)) is int and who[name] >= 1 for name in ("rows", "features"))
+            return whole and who["rows"] <= most_rows and who.get("dtype") in ("float32", "float64")
 
         features = [who["features"] for who in said.values() if fits(who)]
         usual = max(sorted(set(features)), key=features.count, default=0)
@@ -148,13 +148,12 @@ class OverFlower:
         ]
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
-        """Who says its objective, a number that a loss can have, and these."""
+        """Who says its objective, a number that a loss can have, and these; infinite or nan where everybody's is."""
         asked = np.arange(len(self.nodes)) if places is None else places
         replies = self.ask_each(None, x, dict.fromkeys(asked.tolist(), {}))
         said = [said_in(replies[place]).get("objective") for place in asked.tolist()]
         values = np.array([value if type(value) is float else -1.0 for value in said])
         told = np.isfinite(values) & (values >= 0)
-        # Where a model has diverged everybody says so; where one client does, it is the client.
         told = told if told.any() else ~(values < 0)
         return asked[told], values[told]
 
@@ -226,7 +225,10 @@ class OverFlower:
         found = {node: reply for node, reply in self._arrived().items() if node in asked}
         self.silent |= set(contents) - set(found)
         late = content_of({"refused": "late", "words": f"no reply in {deadline:g} seconds"})
-        return {node: found.get(node, late) for node in contents}
+        replies = {node: found.get(node, late) for node in contents}
+        self.missing -= set(contents)
+        self.missing |= {node for node in contents if said_in(replies[node]).get("refused") in ("late", "missing")}
+        return replies
 
     def _arrived(self) -> dict[int, Any]:
         """The replies since the last look, by node, whose question is open no longer."""

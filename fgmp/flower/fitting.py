@@ -95,7 +95,7 @@ def fit_over(
         raise ValueError(f"features has {len(names)} names; the sites have {sites.shape.n_features} columns")
 
     def say(words: str, run: Run, unit: float) -> None:
-        gone = ", ".join(name for node, name in zip(sites.nodes, sites.names, strict=True) if node in sites.silent)
+        gone = ", ".join(name for node, name in zip(sites.nodes, sites.names, strict=True) if node in sites.missing)
         found = f"{words}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
         report(found + f"; missing: {gone}" * bool(gone))
 

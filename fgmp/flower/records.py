@@ -53,8 +53,6 @@ def arrays_of(record: Any) -> dict[str, Array]:
     try:
         for name, carried in record.items():
             dtype, shape = np.dtype(carried.dtype), tuple(carried.shape)
-            if dtype.kind not in "fiu" or any(type(size) is not int or size < 0 for size in shape):
-                raise ValueError(f"an array of {dtype} and shape {shape}")
             numbers = np.frombuffer(carried.data, dtype).reshape(shape, order=orders[carried.stype])
             arrays[name] = numbers.astype(dtype.newbyteorder("="), order="K", copy=True)
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:

@@ -26,7 +26,7 @@ class Here:
 
     def __init__(self, apps, fresh=False):
         self.apps, self.fresh, self.gone, self.restarted, self.asked = list(apps), fresh, set(), set(), []
-        self.run, self.wire, self.replies, self.open = next(RUNS), [], {}, {}
+        self.run, self.wire, self.replies = next(RUNS), [], {}
         self.contexts = [self.context(place) for place in range(len(self.apps))]
         TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, self.run, SUPERLINK_NODE_ID
 
@@ -43,10 +43,9 @@ class Here:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             place = message.metadata.dst_node_id - 100
             self.asked.append((place, message.content.config_records["fgmp"]))
-            if place in self.gone:
-                self.open[message.metadata.message_id] = time.monotonic() + message.metadata.ttl, message
-            else:
-                self.replies[message.metadata.message_id] = self.reply(place, self.carried(place, message))
+            over, gone = Message(Error(1, "its time is over"), reply_to=message), place in self.gone
+            reply = over if gone else self.reply(place, self.carried(place, message))
+            self.replies[message.metadata.message_id] = time.monotonic() + gone * message.metadata.ttl, reply
         return [message.metadata.message_id for message in messages]
 
     def carried(self, place, message, asked=None):
@@ -69,9 +68,8 @@ class Here:
         return self.carried(place, reply, dict(message.content.config_records["fgmp"]))
 
     def pull_messages(self, ids):
-        for name in set(ids) & {name for name, (ends, _) in self.open.items() if ends < time.monotonic()}:
-            self.replies[name] = Message(Error(1, "its time is over"), reply_to=self.open.pop(name)[1])
-        return [self.replies.pop(name) for name in list(ids) if name in self.replies]
+        now, there = time.monotonic(), set(ids) & set(self.replies)
+        return [self.replies.pop(name)[1] for name in there if self.replies[name][0] <= now]
 
 
 def loader(federation):

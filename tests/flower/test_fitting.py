@@ -30,14 +30,14 @@ CASES = [
 quiet = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 
 
-def sites_of(X, y, groups, kind=Here, **options):
+def sites_of(X, y, groups, **options):
     """A grid of nodes, each with a table of its own."""
 
     def read(context, columns):
         own = groups == context.node_config["partition-id"]
         return X[own], y[own]
 
-    return kind([table_app(read, **options) for _ in np.unique(groups)])
+    return Here([table_app(read, **options) for _ in np.unique(groups)])
 
 
 @quiet
@@ -76,14 +76,9 @@ def test_a_sparse_table_stays_sparse():
 def test_who_is_missing_is_said_by_name():
     X, y = CANCER
     groups, told = np.arange(len(y)) % 3, []
-
-    class Named(Here):
-        def context(self, place):
-            made = super().context(place)
-            made.node_config["name"] = ("north", "coast", "valley")[place]
-            return made
-
-    grid = sites_of(X, y, groups, Named)
+    grid = sites_of(X, y, groups)
+    for context, name in zip(grid.contexts, ("north", "coast", "valley"), strict=True):
+        context.node_config["name"] = name
 
     def report(line):
         told.append(line)
@@ -98,13 +93,12 @@ def test_who_is_missing_is_said_by_name():
 def test_what_does_not_fit_is_said():
     X, y = CANCER
     groups, names, some = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)], fgmp.FedGradMPClassifier(3)
-    balanced = fgmp.FedGradMPClassifier(3, class_weight="balanced")
     for estimator, features, classes, words in (
         (some, names, None, "expected at least two labels for a classifier"),
         (fgmp.FedGradMPRegressor(3), names, [0, 1], "and None for a regressor"),
         (fgmp.FedGradMP(3), names, None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
         (some, names[1:], [0, 1], "features has 29 names; the sites have 30 columns"),
-        (balanced, names, [0, 1], "class_weight is 'balanced'"),
+        (fgmp.FedGradMPClassifier(3, class_weight="balanced"), names, [0, 1], "class_weight is 'balanced'"),
     ):
         with pytest.raises(ValueError, match=words):
             fit_over(estimator, sites_of(X, y, groups), 3, features, classes=classes)
