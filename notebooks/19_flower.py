@@ -51,10 +51,10 @@ import tempfile
 import numpy as np
 
 import fgmp
-from fgmp.methods.method_json import to_json
 from book import BLUE, WINE, claim, panels
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.flower.records import arrays_of, record_of
+from fgmp.wire import to_json
 
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)
@@ -68,7 +68,7 @@ fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2
 known = fed.shape
 print(f"{len(known.rows)} clients with {known.rows} rows of {known.n_features} features, {known.loss}")
 method = fgmp.FedGradMP(sparsity, local_iterations=2, batch_size=n_samples // 2)
-print(json.dumps(json.loads(to_json(method).text), indent=1)[:230], "...")
+print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
 
 # %% [markdown]
 # The client makes the same method of it: classes that it has, numbers, and arrays under their checksum; no pickles. A
@@ -109,12 +109,35 @@ def lying(message, context, call_next):
 
 
 # %%
+class Counted:
+    """A grid, and the bytes of exchanges: with names, frames and the method, before encryption."""
+
+    def __init__(self, grid):
+        self.grid, self.down, self.up = grid, [], []
+        self.get_node_ids = grid.get_node_ids
+
+    def counted(self, messages, sizes):
+        from flwr.common.serde import recorddict_to_proto
+
+        read = [m.content for m in messages if m.metadata.message_type == "train" and m.has_content()]
+        sizes += [recorddict_to_proto(content).ByteSize() for content in read]
+        return messages
+
+    def push_messages(self, messages):
+        return self.grid.push_messages(self.counted(messages, self.down))
+
+    def pull_messages(self, names):
+        return self.counted(list(self.grid.pull_messages(names)), self.up)
+
+
+# %%
 def serve(grid):
+    grid = Counted(grid)
     clients = OverFlower(grid, fed.loss, n_clients, settings={"folder": folder})
     runs, sent = {}, [(0, 0)]
     for name, each in runners.items():
         runs[name] = fgmp.simulate(each, clients, **plan)
-        sent.append((clients.post.down, clients.post.up))
+        sent.append((sum(grid.down), sum(grid.up)))
     runs["liar"] = fgmp.simulate(method, clients, rounds, rng=99)
     runs["secure"] = fgmp.simulate(runners["FedAvg"], clients, rounds, rng=seed, reduce=secure)
     return runs, np.diff(sent, axis=0)

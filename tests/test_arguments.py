@@ -8,7 +8,7 @@ from operator import attrgetter
 import numpy as np
 import pytest
 from sklearn.base import clone
-from test_method_json import THINGS
+from test_wire import THINGS
 
 import fgmp
 from fgmp import theory

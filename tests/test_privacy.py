@@ -17,7 +17,6 @@ from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
-from fgmp import Faulty
 from fgmp.federation import Client
 from fgmp.layers.faults import Changed
 from fgmp.layers.privacy import Fitted, spent
@@ -51,7 +50,7 @@ def fitted(noise, multiplier, n_clients, secret=SECRET):
 
 
 def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **options):
-    return fgmp.simulate(method, Faulty(federation, *faults), rounds, cohort_size, reduce=private, **options)
+    return fgmp.simulate(method, fgmp.Faulty(federation, *faults), rounds, cohort_size, reduce=private, **options)
 
 
 @pytest.fixture
@@ -76,13 +75,10 @@ def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(mult
     assert exact_delta(together, epsilon) <= 1e-5 <= exact_delta(together, 0.75 * epsilon)
 
 
-def test_a_cohort_spends_less_and_more_rounds_spend_more():
+def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_that_keeps_to_the_budget():
     everybody, some = (spent(3.0, 1000, size, 2, 4, 1e-5) for size in (1000, 50))
     assert 0 < some < everybody / 4
     assert spent(3.0, 1000, 50, 2, 8, 1e-5) > some and spent(3.0, 1000, 50, 2, 0, 1e-5) == 0
-
-
-def test_the_noise_is_the_least_that_keeps_to_the_budget():
     multiplier = accounted(NOISE, 40, 40, 2, 3).multiplier
     assert spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
 
@@ -178,8 +174,6 @@ ADDITIVE = {
     "FastFedDualAvg": fgmp.FastFedDualAvg(learning_rate=0.1, l1_weight=0.01),
     "SharedSupportGradMP": METHOD,
 }
-
-
 FAULTS = {
     "dropped": lambda keys: fgmp.DropOut(clients=keys),
     "not finite": lambda keys: Changed(not_finite, clients=keys),

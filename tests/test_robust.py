@@ -9,12 +9,6 @@ import fgmp
 from fgmp.models import SparseModel
 from fgmp.rounds import Form
 
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-
-
-def alike(count):
-    return np.full(count, 1 / count)
-
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32 - 1), st.integers(0, 9))
 def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
@@ -47,4 +41,4 @@ def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
     """Rounding leaves no crumb of a liar's weight inside."""
     liars = (count - 1) // 3
     values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
-    assert 0 <= fgmp.TrimmedMean(liars / count).of_columns(values, alike(count))[0] <= 1
+    assert 0 <= fgmp.TrimmedMean(liars / count).of_columns(values, np.full(count, 1 / count))[0] <= 1

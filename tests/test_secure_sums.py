@@ -11,7 +11,6 @@ from scipy.stats import chisquare
 from test_simulate import ALL
 
 import fgmp
-from fgmp import Faulty
 from fgmp.layers.faults import Changed
 from fgmp.layers.masking import TRIPS, masked_sum
 
@@ -34,7 +33,7 @@ def test_the_unmasked_total_is_the_plain_one_with_clients_lost_between_the_trips
     outcome = masked_sum(vectors, threshold, lost)
     there = [place for place in range(n_clients) if lost.get(place, "opened") == "opened"]
     np.testing.assert_array_equal(outcome.total, np.sum([vectors[place] for place in there], axis=0))
-    assert np.flatnonzero(outcome.uploaded).tolist() == there
+    assert outcome.uploaded.tolist() == there
     np.testing.assert_array_equal(vectors, before)
 
 
@@ -84,8 +83,7 @@ def test_every_method_ends_where_it_does_without(name):
 
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
-    faults = [fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4])]
-    faulty = Faulty(FED, *faults)
+    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
     plain = fgmp.simulate(SKETCH, faulty, 3, rng=0)
     secure = fgmp.simulate(SKETCH, faulty, 3, rng=0, reduce=fgmp.SecureSum())
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)

@@ -280,6 +280,3 @@ class OneStep(NewtonOnSupport):
 
     def check(self, shape: Shape) -> None:
         """Every loss fits."""
-
-
-KINDS = (Sums, OneStep)

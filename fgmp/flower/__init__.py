@@ -11,20 +11,12 @@
 
 The estimators have halves of their own: `table_app` at a site, and `fit_over`, which fits one as it is fitted in one
 process. `on_engine` runs both halves on Flower's simulation engine. It needs `pip install "fgmp[flower]"`; importing
-this room imports nothing of Flower. May import: the ground floor, layers, methods, estimators.
+this room imports nothing of Flower. May import: the ground floor, layers, estimators.
 """
 
 from .channel import OverFlower
 from .client import client_app
 from .engine import on_engine
+from .fitting import fit_over, table_app
 
 __all__ = ["OverFlower", "client_app", "fit_over", "on_engine", "table_app"]
-
-
-def __getattr__(name: str) -> object:
-    """What concerns the estimators, at first use: they import scikit-learn."""
-    if name in ("fit_over", "table_app"):
-        from . import fitting
-
-        return getattr(fitting, name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -2,9 +2,30 @@
 
 The method, the loss and the settings come once in a run and stay in the run's state of the node, where a process of its
 own for each message finds them again. What was made of the rows stays in the process.
-"""
 
-from __future__ import annotations
+Under masks a question is a trip of `fgmp.layers.masking`, and what a client keeps between trips stays in that state. It
+opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
+learns the sum only; one that hands out its own is not defended against. Nobody looks under masks: a client that lies by
+a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all is left out and counted.
+
+=====================================================  =======================================================
+what leaves a client with ``reduce=SecureSum()``       who can read it
+=====================================================  =======================================================
+once: number of rows, of features, precision, key      the server, which makes weights of the rows by default
+its answer to an exchange, times its weight's share    nobody: under masks; the server learns the cohort's sum
+its objective at a record, times its share             nobody: under masks; the history holds the sum
+the length of what is under masks                      the server: dense, and alike for all clients
+public keys, and the shares that open the masks        the server, which opens the masks of the sum alone
+shares of its own two secrets, sealed                  the one client that a letter is for
+that it has no answer: late, not finite, out of range  the server
+the class of an error, whose words stay in its log     the server
+=====================================================  =======================================================
+
+Nothing else does. To a client go the method, settings, seed, models and other sums over clients, its own share of the
+weight, and the cohort's places, public keys and letters. `weights="equal"` makes no use of the rows, which are said all
+the same. Whoever asks twice, the second time with one client less, has that client's. A client answers in the open too,
+unless its app is ``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol.
+"""
 
 import json
 import logging
@@ -15,17 +36,15 @@ from typing import Any
 import numpy as np
 
 from ..federation import Federation
-from ..methods.method_json import from_json
+from ..layers.masking import TRIPS, Member
+from ..layers.secure_sums import SecureSum
+from ..models import dense
 from ..rounds import Call, Method, Missing, Streams
-from ..wire import from_wire, to_wire
+from ..wire import from_json, from_wire, to_wire
 from .records import arrays_of, content_of, said_in
-from .secure import reply_to_trip
-
-__all__ = ["client_app"]
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
-
-_kept: dict[tuple[Any, ...], tuple[str, Federation]] = {}  # of each node what it did last
+_kept: dict[tuple[int, ...], tuple[str, Method, Federation]] = {}  # of each node what it did last
 
 
 def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()) -> Any:
@@ -44,18 +63,18 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
     mods : sequence of callable, optional
         Flower's mods, around every message.
     kinds : iterable of type
-        Dataclasses of your own that methods are made of: nothing else is made of what a server sends.
+        Dataclasses of your own that methods are made of; of what a server sends nothing is made but these and fgmp's.
     """
     try:
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
     except ImportError:
         raise ImportError('federation on Flower needs flwr: pip install "fgmp[flower]"') from None
-    app = ClientApp(mods=list(mods))
+    app, kinds = ClientApp(mods=list(mods)), tuple(kinds)
 
     def reply(message: Any, context: Any) -> Any:
         try:
-            return FlowerMessage(_reply_to(message, context, load, masked_only, kinds), reply_to=message)
+            return FlowerMessage(_reply_to(message.content, context, load, masked_only, kinds), reply_to=message)
         except Exception as error:
             logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
             raised = f"{type(error).__name__} at the client; its log says more"
@@ -66,66 +85,80 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
     return app
 
 
-def _reply_to(message: Any, context: Any, load: Load, masked_only: bool, kinds: Iterable[type]) -> Any:
+def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: Iterable[type]) -> Any:
     """The content of the reply to a question: ``who``, ``answer``, ``objective``, or a ``trip`` of a secure sum."""
-    asked = said_in(message.content)
-    question = str(asked["ask"])
-    if question == "who":
-        rows = _loaded(context, load, asked)
-        who: dict[str, Any] = {"rows": len(rows.targets), "features": rows.n_features, "dtype": rows.dtype.name}
-        said = {"key": (context.node_config.get("partition-id"), int), "name": (context.node_config.get("name"), str)}
-        return content_of(who | {name: value for name, (value, kind) in said.items() if isinstance(value, kind)})
+    asked: Mapping[str, Any] = said_in(content)
+    if asked["ask"] == "who":
+        rows, config = _rows(load, context, asked, kinds), context.node_config
+        who = {"rows": len(rows.targets), "features": rows.n_features, "dtype": rows.dtype.name}
+        named = {"key": "partition-id", "name": "name"}
+        return content_of(who | {name: config[own] for name, own in named.items() if own in config})
     if masked_only and "trip" not in asked:
         raise PermissionError("the server asks in the open; this client answers under masks only")
-    told = _told(message, context)
-    if told is None:
-        return content_of({"unknown": str(asked["run"])})
-    method = from_json(str(told["method"]), arrays_of(context.state.array_records["fgmp.arrays"]), kinds)
-    mine = _serving(context, load, told, method, int(asked["key"]), np.dtype(str(asked["dtype"])))
+    if "method" in asked:
+        said = {name: asked[name] for name in ("run", "method", "loss", "settings", "dtype")}
+        context.state["fgmp"], context.state["arrays"] = content_of(said)["fgmp"], content["arrays"]
+    if said_in(context.state).get("run") != asked["run"]:
+        return content_of({"unknown": asked["run"]})
+    method, mine = _serving(load, context, int(asked["key"]), kinds)
 
     def found() -> Any:
-        received = from_wire(arrays_of(message.content.array_records["message"]), mine.model_shape)
+        received = from_wire(arrays_of(content["message"]), mine.model_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; the server leaves its answer out
-            if question == "objective":
+            if asked["ask"] == "objective":
                 return mine.objectives(received)[1]
-            index, form = int(asked["exchange"]), None  # of the form only the server knows
-            streams = Streams(int(str(asked["seed"])))
+            index, streams, form = int(asked["exchange"]), Streams(int(asked["seed"])), None  # which a server knows
             call = Call(method.exchanges()[index], form, index, int(asked["round"]), streams)  # type: ignore[arg-type]
             return mine.ask(call, received, np.array([0]))[0]
 
     if "trip" in asked:
-        return reply_to_trip(asked, context, found)
+        return _reply_to_trip(asked, context, found)
     answer = found()
-    if question == "objective":
+    if asked["ask"] == "objective":
         return content_of({"objective": float(answer[0])})
     if isinstance(answer, Missing):
         return content_of({"refused": answer.reason})
     return content_of({}, message=to_wire(answer))
 
 
-def _told(message: Any, context: Any) -> Mapping[str, Any] | None:
-    """What the server says of the run, or has said before; None where it has not."""
-    asked, state = said_in(message.content), context.state
-    if "method" in asked:
-        state["fgmp"] = content_of({name: asked[name] for name in ("run", "method", "loss", "settings")})["fgmp"]
-        state["fgmp.arrays"] = message.content.array_records["arrays"]
-    said = said_in(state)
-    return said if said.get("run") == asked["run"] else None
+def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
+    """What a client replies in one of the trips; what it keeps for the next is in the state of the run."""
+    trip, told = asked["trip"], {name: asked[name] for name in TRIPS[asked["trip"]]}
+    kept: dict[str, Any] = {"session": asked["session"], "place": int(asked["place"])}
+    if trip != "public":
+        kept = dict(context.state.config_records.get("fgmp.secure", {}))
+    if kept.get("session") != asked["session"]:
+        raise ValueError("session is one that this client has no part in")
+    member = Member(kept["place"], kept=kept)
+    if trip == "split":
+        size, least = len(set(told["places"])), int(told["threshold"])
+        if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:
+            raise ValueError(f"threshold is {least} of {told['places']}; expected more than half, of two at least")
+    if trip == "masked":
+        secure, found = SecureSum(float(asked["resolution"])), answer()
+        row = np.full(1, np.nan) if isinstance(found, Missing) else dense(found).reshape(-1)
+        if not np.abs(row).max(initial=0) <= secure.range:
+            return content_of({"refused": "not_finite"})
+        member.vector = secure.encoded(row, float(asked["weight"]))
+    reply = getattr(member, trip)(**told)
+    context.state["fgmp.secure"] = content_of(member.kept)["fgmp"]
+    return content_of({}, message={"masked": reply}) if trip == "masked" else content_of({"texts": reply})
 
 
-def _serving(
-    context: Any, load: Load, told: Mapping[str, Any], method: Method, key: int, dtype: np.dtype[Any]
-) -> Federation:
-    """A federation of this one client, in the precision of the run and the coordinates of the method."""
-    node, name = (context.run_id, context.node_id, key), str(told["run"])
-    if node not in _kept or _kept[node][0] != name:
-        rows = _loaded(context, load, told)
+def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple[Method, Federation]:
+    """The method of the run, and a federation of this one client in its precision and the method's coordinates."""
+    told: Mapping[str, Any] = said_in(context.state)
+    node = context.run_id, context.node_id, key
+    if node not in _kept or _kept[node][0] != told["run"]:
+        method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
+        rows, dtype = _rows(load, context, told, kinds), told["dtype"]
         targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
-        features = rows.features.astype(dtype, copy=False)
-        _kept[node] = name, replace(rows, features=features, targets=targets, keys=np.array([key])).serving(method)
-    return _kept[node][1]
+        mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, keys=np.array([key]))
+        _kept[node] = told["run"], method, mine.serving(method)
+    return _kept[node][1:]
 
 
-def _loaded(context: Any, load: Load, said: Mapping[str, Any]) -> Federation:
-    features, targets = load(context, json.loads(str(said["settings"])))
-    return Federation.from_arrays([features], [targets], from_json(str(said["loss"])))
+def _rows(load: Load, context: Any, said: Mapping[str, Any], kinds: Iterable[type]) -> Federation:
+    """A federation of the client's own rows."""
+    features, targets = load(context, json.loads(said["settings"]))
+    return Federation.from_arrays([features], [targets], from_json(said["loss"], kinds=kinds))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_integer, check_number, check_sequence, settle_number, shown
+from ..checks import check_integer, check_sequence, settle_number, shown
 from ..models import Support
 from ..rounds import Call, Channel, Message, Method, Streams
 
@@ -31,25 +31,11 @@ class DropOut:
 
     def __post_init__(self) -> None:
         settle_number(self, "probability", at_least=0, at_most=1)
-        if self.clients is None:
-            return
         if isinstance(self.clients, (int, float, np.number)):
-            settled: Any = check_number("clients", self.clients, at_least=0, at_most=1)
-        else:
+            settle_number(self, "clients", at_least=0, at_most=1)
+        elif self.clients is not None:
             keys = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
-            settled = tuple(check_integer("clients", key, at_least=0) for key in keys)
-        object.__setattr__(self, "clients", settled)
-
-    def may_strike(self, keys: Sequence[int], streams: Streams, place: int) -> Support:
-        """The keys of those whom it may strike."""
-        if self.clients is None:
-            return np.array(keys)
-        if isinstance(self.clients, float):
-            count = round(self.clients * len(keys))
-            return np.array(keys)[streams.sample(Streams.FAULT, (1 << 40) + place, len(keys), count) if count else []]
-        if strange := sorted(set(self.clients) - set(keys)):
-            raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {keys[0]}")
-        return np.array(self.clients)
+            object.__setattr__(self, "clients", tuple(check_integer("clients", key, at_least=0) for key in keys))
 
 
 @dataclass(frozen=True)
@@ -116,12 +102,13 @@ class Faulty:
     def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What arrives."""
         keys = np.asarray(self.over.shape.keys)[cohort]
-        struck = [self._struck(place, call, keys) for place in range(len(self.faults))]
-        absent = [hit for fault, hit in zip(self.faults, struck, strict=True) if not isinstance(fault, Changed)]
-        present = ~np.logical_or.reduce([np.zeros(len(cohort), bool), *absent])
+        struck = [(fault, self._struck(place, call, keys)) for place, fault in enumerate(self.faults)]
+        present = np.ones(len(cohort), bool)
+        for fault, hit in struck:
+            present &= ~hit | isinstance(fault, Changed)
         sent = iter(self.over.ask(call, message, cohort[present]))
         arrived = [next(sent) if there else None for there in present]
-        for fault, hit in zip(self.faults, struck, strict=True):
+        for fault, hit in struck:
             if isinstance(fault, Changed):
                 for i in np.flatnonzero(hit & present):
                     arrived[i] = fault.change(arrived[i], int(keys[i]))
@@ -129,7 +116,13 @@ class Faulty:
 
     def _struck(self, place: int, call: Call, keys: Support) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
-        fault = self.faults[place]
-        may = np.isin(keys, fault.may_strike(self.over.shape.keys, call.streams, place))
+        fault, everybody = self.faults[place], np.asarray(self.over.shape.keys)
+        may: Any = everybody if fault.clients is None else fault.clients
+        if isinstance(may, float):
+            count = round(may * len(everybody))
+            may = everybody[call.streams.sample(Streams.FAULT, (1 << 40) + place, len(everybody), count)]
+        elif strange := sorted(set(may) - set(everybody.tolist())):
+            raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}")
         draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
-        return may & (np.array(draws) < fault.probability)
+        hit: Any = np.isin(keys, may) & (np.array(draws) < fault.probability)
+        return hit

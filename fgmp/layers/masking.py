@@ -2,8 +2,9 @@
 
 Four trips, after Bonawitz et al. (2017): the clients publish keys; each splits two secrets among all; each sends its
 vector under masks that cancel in the sum; those still there open what is needed to take the rest of the masks away.
-The cryptography is that of a library (`fgmp.layers.primitives`). The masks come from the system's random numbers and
-leave no trace in the sum. `masked_sum` carries the messages on this machine, `fgmp.flower` between machines.
+`masked_sum` carries the messages on this machine, `fgmp.flower` between machines. The masks come from the system's
+random numbers and leave no trace in the sum. The cryptography is that of `cryptography` and `pycryptodome`: keys are
+X25519, letters ChaCha20-Poly1305, secrets are split by Shamir's scheme, masks are the stream of ChaCha20.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..models import Array
-from .primitives import SECRET, agreed, joined, opened, public_key, sealed, shared, stream
+from ..models import Array, Support
+
+SECRET = 16  # bytes of a seed, which stands for a private key: Shamir's scheme is in GF(2^128)
 
 # The methods of a `Member`, in their order, and what each of them is told.
 TRIPS = {
@@ -36,7 +38,7 @@ class Unmasked(NamedTuple):
     """The sum of what was uploaded, whose that is, bytes of all four trips, and what the server held of each vector."""
 
     total: Array
-    uploaded: Array
+    uploaded: Support
     bytes_up: int
     bytes_down: int
     masked: dict[int, Array]
@@ -63,50 +65,43 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
     ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
     those return who are still there, by place.
     """
+    from Crypto.Protocol.SecretSharing import Shamir
 
     def left(name: str, told: Told) -> dict[int, Any]:
-        replies = trip(name, told)
-        if len(replies) < threshold:
-            raise TooFew(
-                f"a secure sum has {len(replies)} of {n_clients} clients left; expected at least {threshold}, the "
-                "threshold"
-            )
+        if len(replies := trip(name, told)) < threshold:
+            found = f"a secure sum has {len(replies)} of {n_clients} clients left"
+            raise TooFew(f"{found}; expected at least {threshold}, the threshold")
         return replies
+
+    def size(texts: dict[int, list[bytes]]) -> int:
+        return sum(len(text) for of_one in texts.values() for text in of_one)
 
     public = left("public", {i: {} for i in range(n_clients)})
     there = sorted(public)
-    number = {place: i + 1 for i, place in enumerate(there)}  # of its shares
     keys = [key for place in there for key in public[place]]
-    up = sum(map(len, keys))
-    down = len(there) * up
-
     letters = left("split", dict.fromkeys(there, {"places": there, "keys": keys, "threshold": threshold}))
     split = sorted(letters)
-    moved = sum(len(letter) for of_one in letters.values() for letter in of_one)
-    up, down = up + moved, down + moved
-
-    masked = left(
-        "masked", {i: {"split": split, "received": [letters[u][number[i] - 1] for u in split]} for i in split}
-    )
+    received = {i: [letters[sender][there.index(i)] for sender in split] for i in split}
+    masked = left("masked", {i: {"split": split, "received": received[i]} for i in split})
     uploaded = sorted(masked)
     shares = left("opened", dict.fromkeys(uploaded, {"uploaded": uploaded}))
-    up += sum(vector.nbytes for vector in masked.values())
-    up += sum(len(share) for of_one in shares.values() for share in of_one)
-    down += len(shares) * 4 * len(uploaded)
 
     def secret(place: int) -> bytes:
-        of_one = [(number[i], opened_by[split.index(place)]) for i, opened_by in shares.items()]
-        return joined(of_one[:threshold])
+        of_one = [(there.index(i) + 1, opened[split.index(place)]) for i, opened in shares.items()]
+        found: bytes = Shamir.combine(of_one[:threshold], False)
+        return found
 
     total = np.zeros_like(masked[uploaded[0]])
     for place, vector in masked.items():
-        total += vector - stream(secret(place), total)
+        total += vector - _stream(secret(place), total)
     for place in set(split) - set(uploaded):
         seed = secret(place)
         for other in uploaded:
-            mask = stream(agreed(seed, public[other][1], b"mask"), total)
+            mask = _stream(agreed(seed, public[other][1], b"mask"), total)
             total += mask if other > place else -mask
-    return Unmasked(total, np.isin(np.arange(n_clients), uploaded), up, down, masked)
+    up = size(public) + size(letters) + size(shares) + sum(vector.nbytes for vector in masked.values())
+    down = len(there) * size(public) + size(letters) + len(shares) * 4 * len(uploaded)
+    return Unmasked(total, np.array(uploaded), up, down, masked)
 
 
 class Member:
@@ -115,25 +110,30 @@ class Member:
     A method for each trip. `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
-    def __init__(self, place: int, vector: Any = None, kept: dict[str, Any] | None = None) -> None:
+    def __init__(self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None) -> None:
         self.place, self.vector = place, vector
-        self.kept = kept or {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)]}
+        self.kept = {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)], **(kept or {})}
         self.letters, self.seed, self.own = self.kept["secrets"]
 
     def public(self) -> list[bytes]:
         """The public keys: one for letters to other clients, one that masks are agreed on with."""
-        return [public_key(self.letters), public_key(self.seed)]
+        return [_key_of(seed).public_key().public_bytes_raw() for seed in (self.letters, self.seed)]
 
     def split(self, places: list[int], keys: list[bytes], threshold: int) -> list[bytes]:
         """A sealed letter for each other client with its shares of the two secrets; its own stay here."""
+        from Crypto.Protocol.SecretSharing import Shamir
+
         if "share" in self.kept or self.place not in places:
             raise ValueError(f"places is {places}; expected this client among them, and once")
-        parts = (shared(secret, threshold, len(places)) for secret in (self.seed, self.own))
-        shares = [b"".join(both) for both in zip(*parts, strict=True)]
+        parts = (Shamir.split(threshold, len(places), secret, False) for secret in (self.seed, self.own))
+        shares = [bytes(of_seed) + bytes(of_own) for (_, of_seed), (_, of_own) in zip(*parts, strict=True)]
         self.kept |= {"places": places, "keys": keys, "threshold": threshold}
         self.kept["share"] = shares[places.index(self.place)]
-        others = zip(places, shares, strict=True)
-        return [b"" if p == self.place else sealed(self._with(p, self.place, p), share) for p, share in others]
+        # Each key seals one letter, so that its nonce may be zero.
+        return [
+            b"" if to == self.place else self._cipher(to, self.place, to).encrypt(bytes(12), share, None)
+            for to, share in zip(places, shares, strict=True)
+        ]
 
     def masked(self, split: list[int], received: list[bytes]) -> Array:
         """The vector, with its own mask, plus those it has with later clients, minus those with earlier ones."""
@@ -141,10 +141,10 @@ class Member:
             raise ValueError(f"split is {split}; expected this client among them, and one upload")
         self._check("split", split, self.kept["places"])
         self.kept |= {"split": split, "received": received}
-        total: Array = self.vector + stream(self.own, self.vector)
+        total: Array = self.vector + _stream(self.own, self.vector)
         for place in split:
             if place != self.place:
-                mask = stream(agreed(self.seed, self._keys_of(place)[1], b"mask"), total)
+                mask = _stream(agreed(self.seed, self._key_of(place, 1), b"mask"), total)
                 total += mask if place > self.place else -mask
         return total
 
@@ -156,8 +156,9 @@ class Member:
         self.kept["opened"] = True
         shares = []
         for place, letter in zip(self.kept["split"], self.kept["received"], strict=True):
-            mine = place == self.place
-            share = self.kept["share"] if mine else opened(self._with(place, place, self.place), letter)
+            share = self.kept["share"]
+            if place != self.place:
+                share = self._cipher(place, place, self.place).decrypt(bytes(12), letter, None)
             shares.append(share[SECRET:] if place in uploaded else share[:SECRET])
         return shares
 
@@ -165,10 +166,47 @@ class Member:
         if not set(places) <= set(of) or len(set(places)) < self.kept["threshold"]:
             raise ValueError(f"{name} is {places}; expected at least {self.kept['threshold']} of {of}")
 
-    def _keys_of(self, place: int) -> list[bytes]:
-        first = 2 * self.kept["places"].index(place)
-        keys: list[bytes] = self.kept["keys"][first : first + 2]
-        return keys
+    def _key_of(self, place: int, which: int) -> bytes:
+        key: bytes = self.kept["keys"][2 * self.kept["places"].index(place) + which]
+        return key
 
-    def _with(self, other: int, sender: int, receiver: int) -> bytes:
-        return agreed(self.letters, self._keys_of(other)[0], b"letter %d %d" % (sender, receiver))
+    def _cipher(self, other: int, sender: int, receiver: int) -> Any:
+        """What seals and opens a letter, which is 16 bytes longer, between this client and another."""
+        from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+        purpose = b"letter %d %d" % (sender, receiver)
+        return ChaCha20Poly1305(agreed(self.letters, self._key_of(other, 0), purpose))
+
+
+def agreed(seed: bytes, public: bytes, purpose: bytes) -> bytes:
+    """The 32 bytes that two clients derive alike from one seed and the other public key, for one purpose.
+
+    A ValueError where that is no key.
+    """
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+
+    return _derived(_key_of(seed).exchange(X25519PublicKey.from_public_bytes(public)), purpose)
+
+
+def _key_of(seed: bytes) -> Any:
+    """The private key that a seed stands for."""
+    from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+
+    return X25519PrivateKey.from_private_bytes(_derived(seed, b"key"))
+
+
+def _derived(secret: bytes, purpose: bytes) -> bytes:
+    """32 bytes (HKDF, SHA-256)."""
+    from cryptography.hazmat.primitives.hashes import SHA256
+    from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+    return HKDF(algorithm=SHA256(), length=32, salt=None, info=purpose).derive(secret)
+
+
+def _stream(seed: bytes, like: Array) -> Array:
+    """Numbers that nobody tells from uniform ones without the seed (ChaCha20)."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
+
+    key = seed if len(seed) == 32 else _derived(seed, b"own mask")
+    numbers = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(like.nbytes))
+    return np.frombuffer(numbers, like.dtype).copy()

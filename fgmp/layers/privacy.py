@@ -1,7 +1,6 @@
 """Differential privacy for clients: bounded contributions, Gaussian noise on their sum, and what has been spent.
 
-Central: clients trust the server, which adds the noise. Noise and cohorts come from a secret of 256 bits that the
-server draws for each run, and that is in its memory and in its own checkpoint only. `dp-accounting` keeps accounts.
+Central: clients trust the server, which adds the noise. `dp-accounting` keeps accounts.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from scipy.special import ndtri
 from ..advice import advise
 from ..checks import check_number, settle_integer, settle_number
 from ..models import Array, SparseModel, Support
-from ..rounds import Answers, Call, Channel, Mean, Message, Reduced, Reducer, Streams
+from ..rounds import Call, Channel, Mean, Message, Reduced, Reducer, Streams
 from ..shapes import Shape
 from ..wire import to_wire
 from .secure_sums import SecureSum
@@ -51,25 +50,24 @@ class GaussianNoise(Reducer):
         How what was clipped is added up. Over machines the noise is the server's, and goes with Mean only.
     rehearsal_seed : int or None
         Noise and cohorts that repeat themselves, for tests and studies of data that are public anyway: who guesses the
-        seed takes the noise off, so that such a run protects nobody, and says so. Runs with the same seed have the same
-        noise. None is a secret of 256 bits from the operating system.
+        seed takes the noise off, so that such a run protects nobody, and says so. None is a secret of 256 bits from the
+        operating system, for each run, which is in the memory of the server and in its own checkpoint only.
 
     Notes
     -----
     Neighbours are federations in which one client has any other data. The exchanges of a round are one Gaussian
     mechanism of z / sqrt(exchanges); a cohort, drawn without replacement, amplifies it. Accounting in Renyi divergence.
 
-    Epsilon covers the models and the history. Nothing in the history is computed of the clients' data in the clear:
-    there is no objective, so that `result.best` is the last model, ``clients`` are
-    those who were asked, ``bytes_up`` those of the arrays that are added up, and nobody is said to have been left out;
-    methods warn of no client with few rows. Not covered: ``seconds``, which may depend on data as all running times do;
-    metrics, which are yours and must not read data that need protection; how you chose C and the method: use data that
-    need no protection; a round in which no client of the cohort answers, which leaves the model as it was.
+    Epsilon covers the models and the history, in which nothing is computed of the clients' data in the clear: there is
+    no objective, so that `result.best` is the last model, ``clients`` are those who were asked, ``bytes_up`` those of
+    the arrays that are added up, and nobody is said to have been left out; methods warn of no client with few rows. Not
+    covered: ``seconds``, which may depend on data as all running times do; metrics, which are yours, and the choice of
+    C and the method: use data that need no protection; a round in which no client of the cohort answers, which leaves
+    the model as it was.
 
-    The checkpoint of such a run holds the secret: it is the server's, and nobody else's to read. It is written after
-    every round, and a round that is played again with the same answers repeats its noise, so that it releases nothing
-    twice; where others answer the second time, the noise is new, and epsilon has not counted that. It needs
-    `pip install "fgmp[privacy]"`.
+    The checkpoint is the server's, and nobody else's to read. It is written after every round, and a round that is
+    played again with the same answers repeats its noise, so that it releases nothing twice; where others answer the
+    second time, the noise is new, and epsilon has not counted that. It needs `pip install "fgmp[privacy]"`.
 
     References
     ----------
@@ -100,13 +98,11 @@ class GaussianNoise(Reducer):
             raise ImportError('differential privacy needs dp-accounting: pip install "fgmp[privacy]"')
         n_clients, clips = len(shape.keys), tuple(self.clip)  # type: ignore[arg-type]
         if self.delta > 1 / n_clients:
-            raise ValueError(
-                f"delta is {self.delta:g}; expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
-            )
+            expected = f"expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
+            raise ValueError(f"delta is {self.delta:g}; {expected}")
         if len(clips) not in (1, exchanges):
-            raise ValueError(
-                f"clip has {len(clips)} values; expected one, or one for each of the {exchanges} exchanges"
-            )
+            expected = f"expected one, or one for each of the {exchanges} exchanges"
+            raise ValueError(f"clip has {len(clips)} values; {expected}")
         self.then.fitted(shape, cohort_size, exchanges, rounds)
 
         def is_enough(z: float) -> bool:  # the bound without sampling first, which takes no time
@@ -119,14 +115,11 @@ class GaussianNoise(Reducer):
         while high - low > 1e-3 * high:
             middle = (low + high) / 2
             low, high = (low, middle) if is_enough(middle) else (middle, high)
-        if self.rehearsal_seed is None:
-            secret = secrets.token_bytes(32)
-        else:
+        secret = secrets.token_bytes(32)
+        if self.rehearsal_seed is not None:
             secret = hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
-            advise(
-                f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off, and this run protects "
-                "nobody; leave it out where data need protection"
-            )
+            found = f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off"
+            advise(f"{found}, and this run protects nobody; leave it out where data need protection")
         return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
 
 
@@ -164,13 +157,11 @@ class Fitted(Reducer):
         clipped = np.array([self.clipped(row, call.place) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
-            everybody = Answers(form, np.ones(L), np.arange(L), None, clipped, Counter())
-            outcome = self.noise.then.masked(everybody, np.full(L, 1 / L))
-            added, up, down = self.noise.then.decoded(outcome.total), outcome.bytes_up, outcome.bytes_down
-        question = b"".join(array.tobytes() for array in to_wire(message).values())
-        question += answered.tobytes()
-        added = added + self.noise_on_sum(len(added), L, call.round, call.place, question)
-        return Reduced(form.centre + added, np.arange(L), up, down, Counter())
+            total, _, up, down, _ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
+            added = self.noise.then.decoded(total)
+        question = b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
+        noise = self.noise_on_sum(len(added), L, call.round, call.place, question)
+        return Reduced(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
     def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> None:
         """None: nothing is computed of the data without noise."""

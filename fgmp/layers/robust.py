@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -15,22 +16,19 @@ _ROUNDING = 1e-12
 
 
 class _ByCoordinate(Reducer):
+    of_columns: Any  # (values, weights) -> one number for each column of the values; the weights of rows sum to one
+
     def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
         """As `Reducer`, of answers near something: a median of Hessians is no Hessian."""
         if call.form.near is None:
-            raise ValueError(
-                f"reduce is {self!r}, and the answers of exchange {call.place + 1} are no models near one another; "
-                "expected Mean(), SecureSum() or GaussianNoise(...)"
-            )
+            found = f"reduce is {self!r}, and the answers of exchange {call.place + 1} are no models near one another"
+            raise ValueError(f"{found}; expected Mean(), SecureSum() or GaussianNoise(...)")
         return super().over(channel, call, message, cohort)
 
     def __call__(self, answers: Answers) -> Array:
         """Of a sparse model, coordinates that it does not have are zero."""
-        return self.of_columns(answers.rows(), answers.shares)
-
-    def of_columns(self, values: Array, weights: Array) -> Array:
-        """One number for each column of `values`, whose rows have weights that sum to one."""
-        raise NotImplementedError(f"{type(self).__name__} has no of_columns")
+        found: Array = self.of_columns(answers.rows(), answers.shares)
+        return found
 
 
 @dataclass(frozen=True)
@@ -39,11 +37,7 @@ class Median(_ByCoordinate):
 
     With equal weights this is `numpy.median`. Of sparse models a coordinate is kept only where clients with at least
     half of the weight have it: a vote on the support. Where honest clients choose different atoms it keeps too few.
-
-    References
-    ----------
-    D. Yin, Y. Chen, K. Ramchandran, P. Bartlett, Byzantine-robust distributed learning: towards optimal statistical
-    rates, ICML 2018.
+    D. Yin et al., Byzantine-robust distributed learning: towards optimal statistical rates, ICML 2018.
 
     Examples
     --------

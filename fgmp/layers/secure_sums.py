@@ -12,7 +12,7 @@ import numpy as np
 
 from ..checks import check_integer, settle_integer, settle_number
 from ..models import Array, SparseModel, Support
-from ..rounds import Answers, Call, Channel, Message, Reduced, Reducer
+from ..rounds import Call, Channel, Message, Reduced, Reducer
 from ..shapes import Shape
 from .masking import TooFew, Unmasked, masked_sum
 
@@ -22,8 +22,8 @@ class SecureSum(Reducer):
     """The mean, of which the server learns the sum alone: ``simulate(..., reduce=SecureSum())``.
 
     Each client multiplies its answer by its weight within the cohort, rounds it to whole multiples of the resolution,
-    and sends it under masks modulo 2^64 (`fgmp.layers.masking`). The server learns the sum over those who answered,
-    and divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
+    and sends it under masks modulo 2^64 (`fgmp.layers.masking`). The server learns the sum over those who answered, and
+    divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
     not arrive counts as lost after it agreed on masks. The objective of the history is summed alike, one number of each
     client, and nan where one is beyond the range of it.
 
@@ -81,20 +81,19 @@ class SecureSum(Reducer):
         if hasattr(channel, "masked"):
             total, here, up, down, left_out = channel.masked(call, message, cohort, shares, self)
         else:
-            answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
-            outcome = self.masked(answers, shares) if len(answers.here) else None
-            total, here, left_out = outcome and outcome.total, answers.here, answers.left_out
-            up, down = (outcome.bytes_up, outcome.bytes_down) if outcome else (0, 0)
+            answers = call.form.table(channel.ask(call, message, cohort), shares)
+            total, here, up, down, left_out = None, answers.here, 0, 0, answers.left_out
+            if len(here):
+                total, _, up, down, _ = self.masked(answers.rows(), here, shares)
         weight = float(shares[here].sum())
         return Reduced(self.decoded(total) / weight if weight > 0 else None, here, up, down, Counter(left_out))
 
-    def masked(self, answers: Answers, shares: Array) -> Unmasked:
-        """Every message of the protocol, on this machine."""
-        rows = answers.rows()
+    def masked(self, rows: Array, here: Support, shares: Array) -> Unmasked:
+        """Every message of the protocol, on this machine: the rows of those who are here, and everybody's shares."""
         vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
-        for row, place in zip(rows, answers.here, strict=True):
+        for row, place in zip(rows, here.tolist(), strict=True):
             vectors[place] = self.encoded(row, shares[place])
-        lost = dict.fromkeys(set(range(len(shares))) - set(answers.here.tolist()), "masked")
+        lost = dict.fromkeys(set(range(len(shares))) - set(here.tolist()), "masked")
         return masked_sum(vectors, self.needed(len(vectors)), lost)
 
     def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> float:
@@ -106,14 +105,13 @@ class SecureSum(Reducer):
                 total, here, *_ = channel.masked(None, x, places, weights, least)
             except TooFew:
                 return float("nan")
-            return float("nan") if total is None else float(self.decoded(total)[0] / weights[here].sum())
-        told, values = channel.objectives(x, places)
-        fine = np.abs(values) <= self.range
-        told, values = told[fine], values[fine]
-        if len(told) < least.needed(len(places)):
-            return float("nan")
-        shares = weights[np.isin(places, told)]
-        return float(self.decoded(np.sum(self.encoded(values, shares))) / shares.sum())
+        else:
+            told, values = channel.objectives(x, places)
+            fine = np.abs(values) <= self.range
+            here = np.flatnonzero(np.isin(places, told[fine]))
+            enough = len(here) >= least.needed(len(places))
+            total = self.encoded(values[fine], weights[here]).sum(keepdims=True) if enough else None
+        return float("nan") if total is None else float(self.decoded(total)[0] / weights[here].sum())
 
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""

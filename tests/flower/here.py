@@ -1,5 +1,6 @@
 """A grid that hands each message to the ClientApp at once, as bytes: Flower's own classes, and no engine."""
 
+import time
 from itertools import count
 from uuid import uuid4
 
@@ -42,8 +43,9 @@ class Here:
             message.metadata.__dict__["_message_id"] = str(uuid4())
             place = message.metadata.dst_node_id - 100
             self.asked.append((place, message.content.config_records["fgmp"]))
-            if place not in self.gone:
-                self.replies[message.metadata.message_id] = self.reply(place, self.carried(place, message))
+            over, gone = Message(Error(1, "its time is over"), reply_to=message), place in self.gone
+            reply = over if gone else self.reply(place, self.carried(place, message))
+            self.replies[message.metadata.message_id] = time.monotonic() + gone * message.metadata.ttl, reply
         return [message.metadata.message_id for message in messages]
 
     def carried(self, place, message, asked=None):
@@ -66,7 +68,8 @@ class Here:
         return self.carried(place, reply, dict(message.content.config_records["fgmp"]))
 
     def pull_messages(self, ids):
-        return [self.replies.pop(name) for name in list(ids) if name in self.replies]
+        now, there = time.monotonic(), set(ids) & set(self.replies)
+        return [self.replies.pop(name)[1] for name in there if self.replies[name][0] <= now]
 
 
 def loader(federation):

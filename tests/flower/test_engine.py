@@ -2,6 +2,7 @@
 
 import warnings
 
+from flwr.supercore import telemetry
 from here import assert_same_run, loader
 from test_channel import ANY, LOGISTIC, SOFTMAX, SQUARED
 
@@ -22,10 +23,12 @@ def serve(grid):
     return [fgmp.simulate(over=channel, **run, **PLAN) for channel in channels for run in RUNS]
 
 
-def test_the_same_bits_as_in_one_process():
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
+def test_the_same_bits_as_in_one_process_and_no_telemetry(monkeypatch):
+    monkeypatch.setattr(telemetry, "FLWR_TELEMETRY_ENABLED", "1")  # as where Flower was imported before
+    monkeypatch.setattr(telemetry, "TELEMETRY_EVENTS_URL", "http://127.0.0.1:9")
+    with warnings.catch_warnings(action="ignore"):
         there = on_engine(serve, client_app(load), 3)
         here = [fgmp.simulate(over=federation, **run, **PLAN) for federation in PROBLEMS.values() for run in RUNS]
     for one, other in zip(there, here, strict=True):
         assert_same_run(one, other)
+    assert telemetry.FLWR_TELEMETRY_ENABLED == "0"

@@ -1,13 +1,18 @@
 """The estimators over Flower: the model of one process, bit for bit, from sites that show what they are asked for."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
+from fgmp.estimators.sums import Moments
 from here import Here
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
 from fgmp.flower import fit_over, table_app
+from fgmp.wire import to_json
 
 CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
 IRIS = load_iris(return_X_y=True)
@@ -25,23 +30,21 @@ CASES = [
 quiet = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
 
 
-def sites_of(X, y, groups, kind=Here, **options):
+def sites_of(X, y, groups, **options):
     """A grid of nodes, each with a table of its own."""
 
     def read(context, columns):
         own = groups == context.node_config["partition-id"]
         return X[own], y[own]
 
-    return kind([table_app(read, **options) for _ in np.unique(groups)])
+    return Here([table_app(read, **options) for _ in np.unique(groups)])
 
 
 @quiet
 @pytest.mark.parametrize("estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else "")
 def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
-    groups, classes = np.random.default_rng(0).permutation(len(y)) % 4, None
-    if isinstance(estimator, fgmp.FedGradMPClassifier):
-        classes = np.unique(y).tolist()
-    told = []
+    groups, told = np.random.default_rng(0).permutation(len(y)) % 4, []
+    classes = np.unique(y).tolist() if isinstance(estimator, fgmp.FedGradMPClassifier) else None
     grid = sites_of(X, y, groups, masked_only=estimator.secure)
     there = fit_over(estimator, grid, 4, [f"x{j}" for j in range(X.shape[1])], classes=classes, report=told.append)
     here = estimator.fit(X, y, groups=groups)
@@ -58,6 +61,11 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
     assert len(told) == (here.sparsity_ < X.shape[1]) * len(told) >= (estimator.sparsity != "all") * here.n_iter_
 
 
+def test_a_process_of_a_site_knows_the_methods_of_a_fit():
+    code = f"import fgmp.flower, fgmp.wire as wire; print(wire.from_json({to_json(Moments())[0]!r}))"
+    assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{Moments()}\n"
+
+
 @quiet
 def test_a_sparse_table_stays_sparse():
     X, y = sparse.random_array((120, 300), density=0.05, rng=0, format="csr"), np.arange(120) % 2
@@ -70,14 +78,9 @@ def test_a_sparse_table_stays_sparse():
 def test_who_is_missing_is_said_by_name():
     X, y = CANCER
     groups, told = np.arange(len(y)) % 3, []
-
-    class Named(Here):
-        def context(self, place):
-            made = super().context(place)
-            made.node_config["name"] = ("north", "coast", "valley")[place]
-            return made
-
-    grid = sites_of(X, y, groups, Named)
+    grid = sites_of(X, y, groups)
+    for context, name in zip(grid.contexts, ("north", "coast", "valley"), strict=True):
+        context.node_config["name"] = name
 
     def report(line):
         told.append(line)
@@ -92,13 +95,12 @@ def test_who_is_missing_is_said_by_name():
 def test_what_does_not_fit_is_said():
     X, y = CANCER
     groups, names, some = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)], fgmp.FedGradMPClassifier(3)
-    balanced = fgmp.FedGradMPClassifier(3, class_weight="balanced")
     for estimator, features, classes, words in (
         (some, names, None, "expected at least two labels for a classifier"),
         (fgmp.FedGradMPRegressor(3), names, [0, 1], "and None for a regressor"),
         (fgmp.FedGradMP(3), names, None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
         (some, names[1:], [0, 1], "features has 29 names; the sites have 30 columns"),
-        (balanced, names, [0, 1], "class_weight is 'balanced'"),
+        (fgmp.FedGradMPClassifier(3, class_weight="balanced"), names, [0, 1], "class_weight is 'balanced'"),
     ):
         with pytest.raises(ValueError, match=words):
             fit_over(estimator, sites_of(X, y, groups), 3, features, classes=classes)

@@ -134,8 +134,7 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     stranger = lines["north"].replace("keys/north", "keys/stranger")
     refused = machine.start("stranger", stranger.replace("--port 9101", "--port 9104"))
 
-    # After a minute Flower itself says that a node is gone.
-    line = block("flwr run").strip().replace('--run-config "', '--run-config "deadline=45.0 ')
+    line = block("flwr run").strip()
     machine.start("run", line)
     machine.wait_for(lambda: "all rows, round 1: loss" in machine.log("run"))
     os.kill(machine.started["valley"].pid, signal.SIGKILL)

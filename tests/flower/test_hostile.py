@@ -1,5 +1,6 @@
 """Clients that lie over Flower: each is left out, counted by reason, and never averaged, as in one process."""
 
+import time
 from threading import Event
 
 import numpy as np
@@ -18,10 +19,9 @@ from fgmp.wire import from_wire, to_wire
 FED = fgmp.make_sparse_regression(6, 40, 30, 3, rng=0)
 METHOD = fgmp.FedGradMP(3, batch_size=10)
 DENSE = fgmp.FedAvg(learning_rate=0.1)
+UNHEARD = fgmp.History(objective_on=0)
 LIAR = 2
 SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LIAR]))
-
-
 FAULTS = [
     ("not_finite", DENSE, not_finite),
     ("malformed", DENSE, of_values(lambda v: v.astype(np.float32))),
@@ -77,6 +77,7 @@ WIRE = {
     "places that are no integers": (raw(support=f8(bytes(24)), values=f8(bytes(24))), "malformed"),
     "a table of places": (raw(support=f8(bytes(12), (3, 1), "<i4"), values=f8(bytes(24), (3, 1))), "malformed"),
     "an array of the size of a continent": (raw(at__99999999x99999999=SUPPORT, values=f8(bytes(24))), "malformed"),
+    "parts within parts": (raw(**{"0." * 2000 + "dense": f8(bytes(24))}), "malformed"),
     "a whole number": (raw(dense=f8(bytes(4), (1,), "<i4")), "malformed"),
 }
 
@@ -111,44 +112,46 @@ def test_an_objective_that_no_loss_has_is_left_out(value):
     there = fgmp.simulate(METHOD, over(FED, {LIAR: [spoiling(said(objective=value), "objective")]}), 2, rng=0)
     rest = [c.objective(np.zeros(30)) for c in FED.clients if c.key != LIAR]
     np.testing.assert_allclose(there.history["objective"][0], np.mean(rest), rtol=1e-12)
+    everybody = over(FED, dict.fromkeys(range(6), [spoiling(said(objective=np.inf), "objective")]))
+    assert np.isposinf(everybody.serving(METHOD).objectives(np.zeros(30))[1]).all()
 
 
 def test_who_is_silent_is_late_and_waited_for_once():
     channel = over(FED, deadline=3.0)
-    channel.post.grid.gone.add(LIAR)
+    channel.grid.gone.add(LIAR)
     there = fgmp.simulate(METHOD, channel, 4, rng=0)
     assert_left_out(there, "late", 4)
-    assert channel.post.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
-    assert [place for place, _ in channel.post.grid.asked].count(LIAR) == 2  # who it is, and the one open question
+    assert channel.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
+    assert [place for place, _ in channel.grid.asked].count(LIAR) == 2  # who it is, and the one open question
     later = over(FED, deadline=3.0)
-    later.post.grid.gone.add(LIAR)
-    later.post.silent.add(100 + LIAR)  # and its open question has expired
-    assert fgmp.simulate(METHOD, later, 1, rng=0).history["seconds"][-1] < 3.0
+    later.grid.gone, later.silent = {LIAR}, {100 + LIAR}  # and its open question has expired
+    assert fgmp.simulate(METHOD, later, 1, rng=0, history=UNHEARD).history["seconds"][-1] < 3.0
 
 
 def test_who_comes_back_is_waited_for_again():
     channel = over(FED, deadline=1.0)
-    channel.post.grid.gone.add(LIAR)
+    channel.grid.gone.add(LIAR)
 
     def back(run):
         if run.step.round == 2:
-            channel.post.grid.gone.discard(LIAR)
+            channel.grid.gone.discard(LIAR)
         return run.step.round > 2 and run.step.clients == 6
 
     there = fgmp.simulate(METHOD, channel, 10_000, rng=0, watch=back)
     assert there.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]
-    assert not channel.post.silent
+    assert not channel.silent
 
 
-def is_answer_of_liar(reply):
-    return reply.metadata.src_node_id == 100 + LIAR and reply.metadata.message_type == "train"
+def is_answer_of_liar(grid, name):
+    about = grid.replies[name][1].metadata if name in grid.replies else None
+    return about is not None and about.src_node_id == 100 + LIAR and about.message_type == "train"
 
 
 class Garbled(Here):
     """Flower cannot read what client 2 sent."""
 
     def pull_messages(self, ids):
-        if any(name in self.replies and is_answer_of_liar(self.replies[name]) for name in ids):
+        if any(is_answer_of_liar(self, name) for name in ids):
             raise ValueError("Unexpected set of children")
         return super().pull_messages(ids)
 
@@ -157,13 +160,27 @@ def test_bytes_that_flower_cannot_read_take_nobody_else_with_them():
     assert_left_out(fgmp.simulate(METHOD, over(FED, kind=Garbled), 3, rng=0), "malformed")
 
 
+class Slow(Here):
+    """Client 2 answers after the deadline, while the next question is under way."""
+
+    began = {}
+
+    def pull_messages(self, ids):
+        passed = time.monotonic() - self.began.setdefault(ids[0], time.monotonic())
+        return super().pull_messages(ids) if passed > (1.3 if is_answer_of_liar(self, ids[0]) else 0.6) else []
+
+
+def test_what_comes_too_late_is_thrown_away():
+    assert_left_out(fgmp.simulate(METHOD, over(FED, kind=Slow, deadline=1.0), 3, rng=0, history=UNHEARD), "late")
+
+
 class Halting(Here):
     """Client 2 is killed while it sends: Flower waits for the rest of its first answer."""
 
     ends, waited = Event(), []
 
     def pull_messages(self, ids):
-        if any(name in self.replies and is_answer_of_liar(self.replies[name]) for name in ids):
+        if any(is_answer_of_liar(self, name) for name in ids):
             self.waited.append(self.ends.wait(30))
             return []
         return super().pull_messages(ids)

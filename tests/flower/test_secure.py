@@ -51,7 +51,7 @@ class Killing(Here):
 def test_clients_killed_between_the_trips(trip, lost):
     """Fewer than the threshold are an error; where nobody is left the round is lost, as where nobody answers."""
     channel = over(FED, kind=Killing, deadline=1.0)
-    channel.post.grid.at, channel.post.grid.places = trip, lost
+    channel.grid.at, channel.grid.places = trip, lost
     if len(lost) == 2:
         with pytest.raises(ValueError, match="3 of 5 clients left; expected at least 4, the threshold"):
             fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
@@ -61,7 +61,7 @@ def test_clients_killed_between_the_trips(trip, lost):
     here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, reduce=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
     assert there.left_out == ({} if is_in else {"late": len(lost)})
-    assert {asked["ask"] for _, asked in channel.post.grid.asked} == {"who", "answer"}
+    assert {asked["ask"] for _, asked in channel.grid.asked} == {"who", "answer"}
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,12 @@ import warnings
 
 import numpy as np
 import pytest
+from flwr.common.serde import recorddict_to_proto
 from here import Here, loader, over
 
 import fgmp
 from fgmp.flower import OverFlower, client_app
-from fgmp.flower.records import content_bytes, said_in
+from fgmp.flower.records import said_in
 from fgmp.models import SparseModel
 
 ROWS = [10007, 10103, 10211, 10313, 10427]
@@ -40,7 +41,7 @@ class Played:
             for name in ("ask", "objectives"):
                 patch.setattr(fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name)))
             result = fgmp.simulate(method, channel, 1, rng=4, reduce=secure)
-        self.wire, self.history = channel.post.grid.wire, result.history
+        self.wire, self.history = channel.grid.wire, result.history
 
     def kept(self, name, honest):
         def listening(own, *given):
@@ -91,7 +92,8 @@ def test_a_run_in_the_open_shows_each_client(name):
 def test_with_secure_sums_no_byte_shows_a_client_and_no_size_depends_on_the_data(name):
     # What is found in two runs, whose masks and keys differ, is no accident.
     runs = [Played(METHODS[name], SECURE, seed) for seed in (0, 0, 1)]
-    sizes = [[content_bytes(content) for content in run.replies("answer", "objective")] for run in runs[1:]]
+    replies = [run.replies("answer", "objective") for run in runs[1:]]
+    sizes = [[recorddict_to_proto(content).ByteSize() for content in each] for each in replies]
     assert sizes[0] == sizes[1] and len(sizes[0]) >= 60
     kinds = {kind for kind, _ in runs[0].secrets}
     assert {f"{kind} {i}" for kind in ("loss", "answer", "rows") for i in range(5)} <= kinds
@@ -118,7 +120,7 @@ def test_a_run_that_ends_badly_asks_nobody_in_the_open():
     channel = over(federation())
     result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), channel, 3, rng=4, reduce=SECURE)
     assert result.history["objective"][-1] > result.history["objective"][0]
-    assert all("trip" in asked for _, asked in channel.post.grid.asked if asked["ask"] != "who")
+    assert all("trip" in asked for _, asked in channel.grid.asked if asked["ask"] != "who")
 
 
 WORDS = "could not convert '7345.25 Smith'"

@@ -1,0 +1,101 @@
+"""Methods, losses, dictionaries and solvers go to JSON and come back, and what is not known here is named."""
+
+import json
+import sys
+from dataclasses import dataclass, is_dataclass
+
+import numpy as np
+import pytest
+from test_simulate import ALL
+
+import fgmp
+from fgmp.dictionaries import StandardBasis
+from fgmp.selection import Overall
+from fgmp.wire import from_json, to_json
+
+RNG = np.random.default_rng(0)
+DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
+SOLVERS = [fgmp.GradientDescent(steps=5), fgmp.Exact(), fgmp.Newton(2)]
+THINGS = [
+    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(0.5, 3, 2), 4.5, fgmp.PerAtom((0, 3))),
+    *(fgmp.FedGradMP(2, solver=solver) for solver in SOLVERS),
+    fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3),
+    *ALL.values(),
+    *(fgmp.SquaredLoss(averaged=False), fgmp.LogisticLoss(margin=2.0), fgmp.SoftmaxLoss(3)),
+    *(StandardBasis(), DICTIONARY, fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.1), fgmp.SecureSum()),
+]
+
+
+@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
+def test_what_is_written_comes_back(thing):
+    """With the numbers of arrays, and their order in memory, under whose checksum they are named."""
+    text, arrays = to_json(thing)
+    again = from_json(text, arrays)
+    assert (to_json(again)[0], repr(again).split(" object at")[0]) == (text, repr(thing).split(" object at")[0])
+
+
+def test_every_public_method_and_part_is_tried():
+    texts = "".join(to_json(thing)[0] for thing in THINGS)
+    elsewhere = {"Changed", "DropOut", "Faulty", "Federation", "GaussianNoise", "History", "Result"}
+    public = {name for name in fgmp.__all__ if is_dataclass(vars(fgmp).get(name))} - elsewhere
+    assert {name for name in public if f':{name}"' not in texts} == set()
+
+
+def changed(**fields):
+    """The JSON of a method, with other fields."""
+    tree = json.loads(to_json(fgmp.FedGradMP(2))[0])
+    return json.dumps(tree | {"fields": {name: x for name, x in (tree["fields"] | fields).items() if x != "gone"}})
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (changed(momentum=0.9), "expected the JSON of a method of this fgmp .*momentum"),
+        (changed(sparsity="gone"), "expected the JSON of a method of this fgmp .*sparsity"),
+        (changed(sparsity=[1]), r"sparsity is \(1,\); expected"),
+        (changed(dictionary={"array": "0"}), "dictionary is array '0'; expected it among arrays"),
+        *((text, ".") for text in (changed(dictionary={"array": ["0"]}), '{"kind": 3}', "", "[" * 100_000, None)),
+    ],
+)
+def test_what_is_not_known_is_named(text, words):
+    with pytest.raises(ValueError, match=words):
+        from_json(text)
+
+
+NO_PARTS = """os:system builtins:eval subprocess:Popen FedFuture fgmp.checks:check_integer fgmp.watching:Checkpoint
+fgmp.layers.masking:Member fgmp.flower.channel:OverFlower fgmp.flower:fit_over fgmp.wire:json fgmp.rounds:StandardBasis
+fgmp:FedGradMP fgmp.federation:replace fgmp.cli:main test_wire:Mine Mine"""
+
+
+@pytest.mark.parametrize("name", NO_PARTS.split())
+def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name, monkeypatch):
+    monkeypatch.delitem(sys.modules, "fgmp.cli", raising=False)
+    for text in (json.dumps({"kind": name, "fields": {}}), changed(solver={"kind": name, "fields": {}})):
+        with pytest.raises(ValueError, match=f"is of kind '{name}'; expected one of fgmp here, or one of kinds"):
+            from_json(text)
+    assert "fgmp.cli" not in sys.modules
+
+
+def test_an_array_with_other_numbers_is_refused():
+    text, arrays = to_json(DICTIONARY)
+    (name,) = arrays
+    for other in (arrays[name] + 1e-16 * 8, arrays[name].astype(np.float32), np.ascontiguousarray(arrays[name]), None):
+        with pytest.raises(ValueError, match="expected it among arrays, as it was"):
+            from_json(text, {name: other})
+
+
+@dataclass(frozen=True)
+class Mine:
+    rate: float
+    dictionary: StandardBasis
+
+
+def test_a_class_of_ones_own_is_named():
+    mine = Mine(0.5, StandardBasis())
+    with pytest.raises(ValueError, match="name dataclasses of your own in kinds"):
+        to_json(mine)
+    text, _ = to_json(mine, [Mine])
+    assert from_json(text, kinds=[Mine]).rate == 0.5
+    for other in (object(), np.nan, [1], {"a": 1}, np.array([None])):
+        with pytest.raises(ValueError, match="rate is "):
+            to_json(Mine(other, StandardBasis()), [Mine])
