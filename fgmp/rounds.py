@@ -16,10 +16,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .answers import REASONS as REASONS
-from .answers import Answers as Answers
-from .answers import Form as Form
-from .answers import Missing as Missing
+from .answers import Answers, Form, Missing
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
 from .models import Array, SparseModel, Support

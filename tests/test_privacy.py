@@ -17,10 +17,9 @@ from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
-from fgmp.federation import Client
+from fgmp.federation import Client, Shape
 from fgmp.layers.faults import Changed
 from fgmp.layers.privacy import Fitted, spent
-from fgmp.shapes import Shape
 from fgmp.wire import to_wire
 
 pytest.importorskip("dp_accounting")

@@ -20,9 +20,9 @@ from scipy.special import ndtri
 
 from ..advice import advise
 from ..checks import check_number, settle_integer, settle_number
+from ..federation import Shape
 from ..models import Array, SparseModel, Support
 from ..rounds import Call, Channel, Mean, Message, Reduced, Reducer, Streams
-from ..shapes import Shape
 from ..wire import to_wire
 from .secure_sums import SecureSum
 

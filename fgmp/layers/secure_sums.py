@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_integer, settle_integer, settle_number
+from ..federation import Shape
 from ..models import Array, SparseModel, Support
 from ..rounds import Call, Channel, Message, Reduced, Reducer
-from ..shapes import Shape
 from .masking import TooFew, Unmasked, masked_sum
 
 

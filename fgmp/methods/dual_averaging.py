@@ -9,11 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..checks import settle_number
-from ..federation import Client
+from ..federation import Client, Shape
 from ..layers.compiled import descent_twin
 from ..models import Array
 from ..rounds import Exchange
-from ..shapes import Shape
 from .rivals import L1Penalised
 
 

@@ -15,16 +15,16 @@ from typing import Any
 
 import numpy as np
 
+from ..answers import Form
 from ..checks import check_kind, settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client
+from ..federation import Client, Shape
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
 from ..models import Array, SparseModel, Support
 from ..restricted import RestrictedProblem, inner
-from ..rounds import Exchange, Form, Method
+from ..rounds import Exchange, Method
 from ..selection import Selection
-from ..shapes import Shape
 from ..solvers import Solver, check_solver, minimise_on
 
 _MOST = 100_000  # each is an exchange

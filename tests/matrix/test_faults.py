@@ -7,11 +7,12 @@ import pytest
 
 import fgmp
 from fgmp import rounds
+from fgmp.answers import Answers
 from fgmp.dictionaries import StandardBasis
+from fgmp.federation import scaled
 from fgmp.losses import SquaredLoss
-from fgmp.rounds import Answers, Streams
+from fgmp.rounds import Streams
 from fgmp.selection import Selection
-from fgmp.shapes import scaled
 from fgmp.sparse_features import SparseFeatures
 
 from .agreement import disagreements
