@@ -46,6 +46,12 @@ class Client:
         return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
 
     @property
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: of the models and the features."""
+        found: np.dtype[Any] = np.dtype(self.features.dtype)
+        return found
+
+    @property
     def n_samples(self) -> int:
         """|D_i|."""
         return int(self.features.shape[0])

@@ -4,11 +4,14 @@ May import: the ground floor.
 """
 
 from .digits import digits_by_writer
+from .downloads import data_folder, fetch
 from .synthetic import make_conditioned_regression, make_sensing, make_sparse_regression
 from .video import load_video, photo_clip
 
 __all__ = [
+    "data_folder",
     "digits_by_writer",
+    "fetch",
     "load_video",
     "make_conditioned_regression",
     "make_sensing",

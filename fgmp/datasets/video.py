@@ -53,14 +53,17 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     return np.clip(clip, 0, 1, out=clip)
 
 
-def load_video(path: str | os.PathLike[str], n_frames: int, height: int, width: int) -> Grey:
-    """Read the first frames of a video file in grey, scaled to a size, with PyAV (FFmpeg).
+def load_video(
+    path: str | os.PathLike[str], n_frames: int | None = None, height: int | None = None, width: int | None = None
+) -> Grey:
+    """Read the frames of a video file in grey with PyAV (FFmpeg): the first `n_frames`, or all, scaled to a size.
 
-    The first video stream of any file that FFmpeg decodes, as an array of shape (n_frames, height, width): luma in
-    [0, 1], where a video in the limited range of television is stretched to the full one.
+    The first video stream of any file that FFmpeg decodes, as an array of shape (n_frames, height, width), in pixels of
+    the file by default: luma in [0, 1], where a video in the limited range of television is stretched to the full one.
     """
     for name, value in (("n_frames", n_frames), ("height", height), ("width", width)):
-        check_integer(name, value)
+        if value is not None:
+            check_integer(name, value)
     if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}; there is no such file")
     try:
@@ -78,7 +81,7 @@ def load_video(path: str | os.PathLike[str], n_frames: int, height: int, width: 
                     break
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"path is {str(path)!r}; expected a video file ({error})") from error
-    if len(frames) < n_frames:
+    if len(frames) < (n_frames or 1):
         raise ValueError(f"n_frames is {n_frames}; expected at most {len(frames)}, the frames of {str(path)!r}")
     return np.stack(frames) / 255
 
