@@ -18,7 +18,6 @@ pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
 
 FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
-SKETCH = ALL["SharedSupportGradMP"]
 
 
 @settings(deadline=None, max_examples=40)
@@ -84,9 +83,10 @@ def test_every_method_ends_where_it_does_without(name):
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
-    plain = fgmp.simulate(SKETCH, faulty, 3, rng=0)
-    secure = fgmp.simulate(SKETCH, faulty, 3, rng=0, reduce=fgmp.SecureSum())
-    np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
-    np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
+    for method in (ALL["SharedSupportGradMP"], ALL["FedAvg"]):
+        plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, reduce=r) for r in (None, fgmp.SecureSum()))
+        np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
+        np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
+    assert np.isnan(fgmp.SecureSum(1e-24).objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
     with pytest.raises(ValueError, match="a secure sum has 4 of 6 clients left; expected at least 5, the threshold"):
-        fgmp.simulate(SKETCH, faulty, 3, rng=0, reduce=fgmp.SecureSum(threshold=5))
+        fgmp.simulate(ALL["SharedSupportGradMP"], faulty, 3, rng=0, reduce=fgmp.SecureSum(threshold=5))
