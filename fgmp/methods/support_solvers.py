@@ -18,10 +18,9 @@ from ..federation import Client
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
 from ..models import Array, SparseModel
-from ..restricted import RestrictedProblem, inner
 from ..rounds import Form
 from ..shapes import Shape
-from ..solvers import Solver, check_solver, minimise_on
+from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
 
 # Each is an exchange.
 _MOST = 100_000
@@ -154,7 +153,7 @@ class NewtonOnSupport:
     def answer(self, client: Client, message: Any, rng: np.random.Generator, atoms: StandardBasis) -> Array:
         """f_i on the support to second order."""
         model, is_last = message
-        problem = RestrictedProblem.of(client, model.support, atoms, orthonormal=False)
+        problem = RestrictedProblem.of(client, model.support, atoms)
         predictions = problem.predictions(model.values)
         parts = []
         if not is_last:
