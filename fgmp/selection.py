@@ -1,4 +1,4 @@
-"""Selections: what counts as one of the tau, which entries are the largest, and the thresholds H_tau and S_t.
+"""Selections: what counts as one of the tau, which entries are the largest, thresholds H_tau and S_t, matching pursuit.
 
 A model has one row for each atom (in the standard basis: feature) and one column for each output; a vector is one
 column. `PerOutput` counts the entries of each column, as the paper does; `PerAtom` counts rows, an atom with all its
@@ -18,7 +18,8 @@ import numpy as np
 
 from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
-from .pursuit import matching_pursuit
+
+_ROUNDINGS = 64  # a residual below so many roundings of the signal is one
 
 
 @dataclass(frozen=True)
@@ -58,13 +59,15 @@ class Selection:
         """How many of the tau the entries of a support take, at most in any output where outputs count alone."""
         raise NotImplementedError(f"{type(self).__name__} has no counted")
 
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
+        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
+
     def kept(self, values: Array, count: int) -> Array:
         """Where the entries to keep stand: the largest that count, and those of `always`."""
         return self._kept(np.abs(values), count)
 
     def _kept(self, magnitudes: Array, count: int) -> Array:
-        if not self.always:
-            return self.mark(magnitudes, count)
         always = list(self.always)
         magnitudes[always] = -1
         marked = self.mark(magnitudes, count)
@@ -81,25 +84,17 @@ class Selection:
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
         return model.support[self._kept(magnitudes, count).reshape(-1)[model.support]]
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
-        """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
-        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
-
     def with_always(self, support: Support, shape: tuple[int, ...]) -> Support:
         """A support with the entries of `always` added."""
-        if not self.always:
-            return support
         n_outputs = math.prod(shape[1:])
-        positions = np.add.outer(np.array(self.always) * n_outputs, np.arange(n_outputs))
-        return np.union1d(support, positions.reshape(-1)).astype(np.intp)
+        positions = np.add.outer(np.array(self.always, np.intp) * n_outputs, np.arange(n_outputs))
+        return np.union1d(support, positions.reshape(-1)).astype(np.intp, copy=False)
 
     def holds(self, support: Support, shape: tuple[int, ...], count: int) -> bool:
         """Whether a support has at most `count` entries that count, those of `always` apart."""
         if support.size <= count:
             return True
-        if self.always:
-            support = support[~np.isin(support // math.prod(shape[1:]), self.always)]
-        return self.counted(support, shape) <= count
+        return self.counted(support[~np.isin(support // math.prod(shape[1:]), self.always)], shape) <= count
 
     def hard(self, v: Array, count: int) -> Array:
         """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
@@ -108,8 +103,7 @@ class Selection:
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
         clipped: Array = v.clip(-threshold, threshold)
-        if self.always:
-            clipped[list(self.always)] = 0
+        clipped[list(self.always)] = 0
         return np.subtract(v, clipped, out=clipped)
 
 
@@ -167,8 +161,7 @@ class PerAtom(Selection):
         """The `count` rows of largest norm."""
         rows = magnitudes.reshape(len(magnitudes), -1)
         sizes = np.where(rows.max(axis=1) < 0, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
-        marked = mark_largest(sizes[None], count)
-        return np.repeat(marked, rows.shape[1]).reshape(magnitudes.shape)
+        return np.repeat(mark_largest(sizes[None], count), rows.shape[1]).reshape(magnitudes.shape)
 
     def counted(self, support: Support, shape: tuple[int, ...]) -> int:
         """The atoms that some output uses."""
@@ -246,3 +239,84 @@ def mark_largest(rows: Array, count: int) -> Array:
         tied = marked & ~above
         marked = above | (tied & (np.cumsum(tied, axis=1) <= count - np.count_nonzero(above, axis=1)[:, None]))
     return marked
+
+
+def matching_pursuit(
+    gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = (), *, together: bool = False
+) -> Support:
+    """Support that orthogonal matching pursuit finds from Psi'w and the Gram matrix Psi'Psi alone, in float64.
+
+    Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
+    equals), and projects the signal onto the atoms taken so far: an atom orthonormalised against those before it is a
+    row of a pivoted Cholesky factor of the Gram matrix (Rubinstein, Zibulevsky and Elad, 2008, with the factor
+    continued over all columns). So a step costs k d multiplications for d atoms, whatever the length of a signal. A
+    signal that fewer atoms represent to rounding gets fewer.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (d, d)
+        Its diagonal is positive.
+    correlations : ndarray, shape (d,) or (d, n_outputs)
+        Psi'w. Several outputs are signals that share the count: a step takes one atom for one output.
+    sparsity : int
+        The most atoms to take.
+    first : tuple of int
+        Atoms taken before all others, for every output, which do not count.
+    together : bool, default False
+        A step takes an atom for all outputs at once, and counts it once: the one whose inner products with their
+        residuals have the largest norm (Tropp, Gilbert and Strauss, Algorithms for simultaneous sparse approximation,
+        Part I, 2006, with the Euclidean norm).
+
+    Returns
+    -------
+    ndarray of int
+        Positions in the flattened `correlations`, increasing.
+    """
+    norms = np.sqrt(gram.diagonal())  # once: in a large matrix its entries are far apart
+    residuals = (correlations.reshape(len(gram), -1).T / norms).astype(np.float64)
+    rounding = float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    outputs = np.arange(len(residuals)).reshape(1 if together else -1, len(residuals) if together else 1)
+    pursuits = [_Pursuit(gram, norms, residuals[own], first) for own in outputs]
+    left = min(sparsity, len(pursuits) * (len(gram) - len(first)))
+    while left > 0:
+        best = max(pursuits, key=lambda pursuit: pursuit.peak)
+        if not best.peak > rounding:
+            break
+        left -= best.take(int(best.sizes.argmax()))
+    each = zip(pursuits, outputs, strict=True)
+    chosen = [np.add.outer(np.array(found.atoms, np.intp) * outputs.size, own).reshape(-1) for found, own in each]
+    return np.sort(np.concatenate(chosen))
+
+
+class _Pursuit:
+    """The atoms taken so far for some outputs, orthonormalised by their inner products with all normalised atoms."""
+
+    def __init__(self, gram: Array, norms: Array, residuals: Array, first: tuple[int, ...]) -> None:
+        self.gram, self.norms, self.residuals = gram, norms, residuals
+        self.atoms, self.basis = list[int](), list[Array]()
+        self._measure()
+        for atom in first:
+            self.take(atom, whatever=True)
+
+    def _measure(self) -> None:
+        """The length of each atom's inner products with the residuals, and the largest."""
+        self.sizes = np.linalg.norm(self.residuals, axis=0)
+        self.peak = self.sizes.max()
+
+    def take(self, atom: int, whatever: bool = False) -> bool:
+        """Take an atom if it adds more than rounding to those before it, or whatever it adds; whether it does."""
+        direction: Array = self.gram[atom] / (self.norms[atom] * self.norms)
+        if self.basis:
+            before = np.array(self.basis)
+            direction = direction - before[:, atom] @ before
+        length = direction[atom]
+        adds = bool(length > _ROUNDINGS * np.finfo(np.float64).eps)
+        if adds:
+            direction /= np.sqrt(length)
+            self.residuals -= self.residuals[:, atom, None] * direction / direction[atom]
+            self.basis.append(direction)
+        if adds or whatever:
+            self.atoms.append(atom)
+        self.residuals[:, atom] = 0
+        self._measure()
+        return adds

@@ -7,8 +7,7 @@ from hypothesis.extra.numpy import arrays
 
 import fgmp
 from fgmp.models import SparseModel
-from fgmp.pursuit import matching_pursuit
-from fgmp.selection import Overall
+from fgmp.selection import Overall, matching_pursuit
 
 KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}
 
