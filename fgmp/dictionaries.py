@@ -184,24 +184,18 @@ class Dictionary(StandardBasis):
 
     def correlations(self, model: SparseModel) -> Array:
         """Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        if len(model.shape) == 1:
-            product: Array = model.values @ self.gram[model.support]
-        else:
-            product = self.gram @ model.dense()
+        product: Array = model.values @ self.gram[model.support] if len(model.shape) == 1 else self.gram @ model.dense()
         return product
 
     def approximate(self, correlations: Array, sparsity: int) -> Support:
         """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
-        if self.orthonormal:
-            return super().approximate(correlations, sparsity)
-        if self.approximation == "thresholding":
+        if self.orthonormal or self.approximation == "thresholding":
             return super().approximate(self.normalised(correlations), sparsity)
         return self.selection.pursue(self.gram, correlations, sparsity)
 
     def normalised(self, correlations: Array) -> Array:
         """Inner products with the atoms scaled to norm 1, from those with the atoms."""
-        scaled: Array = (correlations.T / self.norms).T
-        return scaled
+        return correlations if self.orthonormal else (correlations.T / self.norms).T
 
     def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""

@@ -91,8 +91,12 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     .. [2] R. Rubinstein, M. Zibulevsky, M. Elad, "Efficient implementation of the K-SVD algorithm using batch
        orthogonal matching pursuit", Technion, report CS-2008-08, 2008.
     """
-    signals = _as_columns(frames)
-    n_frames = signals.shape[1]
+    array = check_array("frames", frames)
+    if array.ndim not in (2, 3) or 0 in array.shape:
+        raise ValueError(
+            f"frames has shape {array.shape}; expected (n_frames, n_features) or (n_frames, height, width), none 0"
+        )
+    n_frames, signals = len(array), array.reshape(len(array), -1).T.astype(np.float64)
     n_atoms = check_integer("n_atoms", n_atoms, at_most=n_frames, why="the number of frames")
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
     iterations = check_integer("iterations", iterations, at_least=0)
@@ -104,15 +108,6 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
     codes, errors = _iterate(coordinates, atoms, sparsity, iterations)
     return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
-
-
-def _as_columns(frames: ArrayLike) -> Matrix:
-    array = check_array("frames", frames)
-    if array.ndim not in (2, 3) or 0 in array.shape:
-        raise ValueError(
-            f"frames has shape {array.shape}; expected (n_frames, n_features) or (n_frames, height, width), none 0"
-        )
-    return array.reshape(len(array), -1).T.astype(np.float64)
 
 
 def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsity: int) -> Matrix:
@@ -138,14 +133,11 @@ def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsi
 
 def _different(directions: Matrix, count: int) -> Matrix:
     """The first `count` directions that are not zero or multiples of one another."""
-    chosen, found = np.empty((len(directions), count), order="F"), 0
+    chosen: list[Matrix] = []
     for direction in directions.T:
-        if found == count:
-            break
-        if direction.any() and np.all(np.abs(direction @ chosen[:, :found]) <= _PARALLEL):
-            chosen[:, found] = direction
-            found += 1
-    return chosen[:, :found]
+        if len(chosen) < count and direction.any() and all(abs(direction @ other) <= _PARALLEL for other in chosen):
+            chosen.append(direction)
+    return np.array(chosen).reshape(-1, len(directions)).T
 
 
 def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, list[float]]:

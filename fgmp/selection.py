@@ -10,6 +10,7 @@ A selection of your own overrides `mark` and `counted`, and `pursue` if it is to
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -169,7 +170,9 @@ class PerAtom(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """Simultaneous pursuit: an atom is taken for all outputs at once."""
-        return matching_pursuit(gram, correlations, count, self.always, together=True)
+        atoms, n_outputs = matching_pursuit(gram, correlations, count, self.always), correlations[0].size
+        support: Support = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
+        return support
 
     def soft(self, v: Array, threshold: float) -> Array:
         """Rows shortened by the threshold, but for the atoms of `always`."""
@@ -209,7 +212,8 @@ class Overall(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """One pursuit over all outputs, which takes an atom for one output at a time."""
-        return matching_pursuit(gram, correlations, count, self.always)
+        first = self.with_always(np.empty(0, np.intp), correlations.shape)
+        return matching_pursuit(gram, correlations.reshape(-1), count, first.tolist(), correlations[0].size)
 
 
 PER_OUTPUT = PerOutput()
@@ -242,9 +246,9 @@ def mark_largest(rows: Array, count: int) -> Array:
 
 
 def matching_pursuit(
-    gram: Array, correlations: Array, sparsity: int, first: tuple[int, ...] = (), *, together: bool = False
+    gram: Array, correlations: Array, sparsity: int, first: Iterable[int] = (), n_outputs: int = 1
 ) -> Support:
-    """Support that orthogonal matching pursuit finds from Psi'w and the Gram matrix Psi'Psi alone, in float64.
+    """Atoms that orthogonal matching pursuit takes, from Psi'w and the Gram matrix Psi'Psi alone, in float64.
 
     Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
     equals), and projects the signal onto the atoms taken so far: an atom orthonormalised against those before it is a
@@ -256,67 +260,43 @@ def matching_pursuit(
     ----------
     gram : ndarray, shape (d, d)
         Its diagonal is positive.
-    correlations : ndarray, shape (d,) or (d, n_outputs)
-        Psi'w. Several outputs are signals that share the count: a step takes one atom for one output.
+    correlations : ndarray, shape (d,) or (d, n_signals)
+        Psi'w. For several signals an atom is taken at once: the one whose inner products with their residuals have the
+        largest norm (Tropp, Gilbert and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with
+        the Euclidean norm).
     sparsity : int
         The most atoms to take.
-    first : tuple of int
-        Atoms taken before all others, for every output, which do not count.
-    together : bool, default False
-        A step takes an atom for all outputs at once, and counts it once: the one whose inner products with their
-        residuals have the largest norm (Tropp, Gilbert and Strauss, Algorithms for simultaneous sparse approximation,
-        Part I, 2006, with the Euclidean norm).
+    first : iterable of int
+        Atoms taken before all others, which do not count.
+    n_outputs : int, default 1
+        With several, each atom stands for as many, one of each output, whose inner products are those of `gram` within
+        an output and zero across: position atom * n_outputs + output.
 
     Returns
     -------
     ndarray of int
-        Positions in the flattened `correlations`, increasing.
+        The atoms, increasing.
     """
-    norms = np.sqrt(gram.diagonal())  # once: in a large matrix its entries are far apart
-    residuals = (correlations.reshape(len(gram), -1).T / norms).astype(np.float64)
+    norms = np.sqrt(gram.diagonal()).repeat(n_outputs)
+    residuals = (correlations.reshape(len(norms), -1).T / norms).astype(np.float64)
     rounding = float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
-    outputs = np.arange(len(residuals)).reshape(1 if together else -1, len(residuals) if together else 1)
-    pursuits = [_Pursuit(gram, norms, residuals[own], first) for own in outputs]
-    left = min(sparsity, len(pursuits) * (len(gram) - len(first)))
-    while left > 0:
-        best = max(pursuits, key=lambda pursuit: pursuit.peak)
-        if not best.peak > rounding:
+    waiting, taken, found = list(first), set(first), 0
+    most = min(len(taken) + sparsity, len(norms))
+    basis = np.empty((most, len(norms)))
+    while waiting or len(taken) < most:
+        sizes = np.linalg.norm(residuals, axis=0)
+        atom = waiting.pop() if waiting else int(sizes.argmax())
+        if not sizes[atom] > rounding and atom not in taken:
             break
-        left -= best.take(int(best.sizes.argmax()))
-    each = zip(pursuits, outputs, strict=True)
-    chosen = [np.add.outer(np.array(found.atoms, np.intp) * outputs.size, own).reshape(-1) for found, own in each]
-    return np.sort(np.concatenate(chosen))
-
-
-class _Pursuit:
-    """The atoms taken so far for some outputs, orthonormalised by their inner products with all normalised atoms."""
-
-    def __init__(self, gram: Array, norms: Array, residuals: Array, first: tuple[int, ...]) -> None:
-        self.gram, self.norms, self.residuals = gram, norms, residuals
-        self.atoms, self.basis = list[int](), list[Array]()
-        self._measure()
-        for atom in first:
-            self.take(atom, whatever=True)
-
-    def _measure(self) -> None:
-        """The length of each atom's inner products with the residuals, and the largest."""
-        self.sizes = np.linalg.norm(self.residuals, axis=0)
-        self.peak = self.sizes.max()
-
-    def take(self, atom: int, whatever: bool = False) -> bool:
-        """Take an atom if it adds more than rounding to those before it, or whatever it adds; whether it does."""
-        direction: Array = self.gram[atom] / (self.norms[atom] * self.norms)
-        if self.basis:
-            before = np.array(self.basis)
-            direction = direction - before[:, atom] @ before
+        own, output = divmod(atom, n_outputs)
+        direction = np.multiply.outer(gram[own], np.arange(n_outputs) == output).reshape(-1) / (norms[atom] * norms)
+        direction -= basis[:found, atom] @ basis[:found]
         length = direction[atom]
-        adds = bool(length > _ROUNDINGS * np.finfo(np.float64).eps)
-        if adds:
+        if length > _ROUNDINGS * np.finfo(np.float64).eps:  # it adds to those before it
             direction /= np.sqrt(length)
-            self.residuals -= self.residuals[:, atom, None] * direction / direction[atom]
-            self.basis.append(direction)
-        if adds or whatever:
-            self.atoms.append(atom)
-        self.residuals[:, atom] = 0
-        self._measure()
-        return adds
+            residuals -= residuals[:, atom, None] * direction / direction[atom]
+            basis[found] = direction
+            found += 1
+            taken.add(atom)
+        residuals[:, atom] = 0
+    return np.sort(np.array(list(taken), np.intp))
