@@ -9,23 +9,16 @@ from __future__ import annotations
 import math
 from copy import copy
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .checks import Seed, check_array, check_integer, check_kind, check_option, check_seed
-from .linear_systems import SMALLEST_SHARE, solve_definite, solve_semidefinite
+from .linear_systems import solve_semidefinite
 from .models import Array, SparseModel, Support
 from .selection import PER_OUTPUT, Selection
-
-
-class Coordinates(NamedTuple):
-    """Orthonormal coordinates z of the span of some atoms: alpha = to_coefficients z, z = from_coefficients alpha."""
-
-    to_coefficients: Array
-    from_coefficients: Array
 
 
 class StandardBasis:
@@ -78,10 +71,6 @@ class StandardBasis:
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
         return SparseModel(support, model.on(support), model.shape)
-
-    def coordinates(self, support: Support) -> Coordinates | None:
-        """Orthonormal coordinates of the span of the atoms of `support`; None where they are the coefficients."""
-        return None
 
     def inner_products(self, atoms: Support) -> Array:
         """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
@@ -155,10 +144,15 @@ class Dictionary(StandardBasis):
             raise ValueError(
                 f"atoms[:, {zero[0]}] is zero, or {size:.3g} at most, and its squares are; expected a positive norm"
             )
-        precision = float(np.finfo(self.atoms.dtype).eps)
-        _refuse_duplicates(self.gram, self.norms, precision)
-        rounding = 16 * precision * np.sqrt(self.atoms.shape[0])
-        n_features, n_atoms = self.atoms.shape
+        (n_features, n_atoms), precision = self.atoms.shape, float(np.finfo(self.atoms.dtype).eps)
+        alike = 1 - (1e-10 if precision < 1e-10 else 1e-6)
+        twice = np.argwhere(np.triu(np.abs(self.gram) > alike * np.outer(self.norms, self.norms), 1))
+        if len(twice):
+            first, second = twice[0]
+            raise ValueError(
+                f"atoms[:, {first}] and atoms[:, {second}] are the same up to a factor; expected none twice"
+            )
+        rounding = 16 * precision * np.sqrt(n_features)
         self.orthonormal = n_atoms <= n_features and bool(np.abs(self.gram - np.eye(n_atoms)).max() <= rounding)
 
     def __repr__(self) -> str:
@@ -189,24 +183,18 @@ class Dictionary(StandardBasis):
 
     def correlations(self, model: SparseModel) -> Array:
         """Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        if len(model.shape) == 1:
-            product: Array = model.values @ self.gram[model.support]
-        else:
-            product = self.gram @ model.dense()
+        product: Array = model.values @ self.gram[model.support] if len(model.shape) == 1 else self.gram @ model.dense()
         return product
 
     def approximate(self, correlations: Array, sparsity: int) -> Support:
         """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
-        if self.orthonormal:
-            return super().approximate(correlations, sparsity)
-        if self.approximation == "thresholding":
+        if self.orthonormal or self.approximation == "thresholding":
             return super().approximate(self.normalised(correlations), sparsity)
         return self.selection.pursue(self.gram, correlations, sparsity)
 
     def normalised(self, correlations: Array) -> Array:
         """Inner products with the atoms scaled to norm 1, from those with the atoms."""
-        scaled: Array = (correlations.T / self.norms).T
-        return scaled
+        return correlations if self.orthonormal else (correlations.T / self.norms).T
 
     def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
         """approx_tau of a model, from its inner products with the atoms."""
@@ -215,35 +203,21 @@ class Dictionary(StandardBasis):
         return self.approximate(self.correlations(model), sparsity)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
-        """P_Lambda x: the coefficients solve (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output."""
+        """P_Lambda x: (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output; of dependent atoms the least."""
         if self.orthonormal:
             return super().project(model, support)
-        right = self.correlations(model).reshape(-1)[support]
+        right = self.correlations(model).reshape(-1)[support].astype(np.float64, copy=False)
         atoms, outputs = np.divmod(support, math.prod(model.shape[1:]))
-        values = np.empty_like(right)
+        values = np.empty(len(support), model.values.dtype)
         for output in np.unique(outputs):
-            members = outputs == output
-            values[members] = self._solve(atoms[members], right[members])
-        return SparseModel(support, values.astype(model.values.dtype, copy=False), model.shape)
-
-    def _solve(self, atoms: Support, right: Array) -> Array:
-        """(Psi_Lambda' Psi_Lambda)^+ right, of minimum norm as coefficients where the atoms are dependent."""
-        gram = self.inner_products(atoms)
-        solved = solve_definite(gram, right.astype(np.float64, copy=False))
-        return solve_semidefinite(gram, right) if solved is None else solved[1]
+            own = outputs == output
+            values[own] = solve_semidefinite(self.inner_products(atoms[own]), right[own])
+        return SparseModel(support, values, model.shape)
 
     def inner_products(self, atoms: Support) -> Array:
         """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
         products: Array = self.gram[atoms[:, None], atoms]
         return products
-
-    def coordinates(self, support: Support) -> Coordinates:
-        """Orthonormal coordinates of the span of some atoms, which may be dependent."""
-        norms = self.norms[support]
-        eigenvalues, vectors = np.linalg.eigh(self.inner_products(support) / np.outer(norms, norms))
-        kept = eigenvalues > SMALLEST_SHARE[eigenvalues.dtype] * eigenvalues.max(initial=0.0)
-        root, forth = np.sqrt(eigenvalues[kept]), vectors[:, kept]
-        return Coordinates(forth / root / norms[:, None], (forth * root * norms[:, None]).T)
 
     def norm(self, model: SparseModel) -> float:
         """||Psi alpha||_2 from the Gram matrix (Frobenius, where there are several outputs)."""
@@ -289,14 +263,3 @@ def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **optio
     n_atoms = check_integer("n_atoms", n_atoms)
     generator = np.random.default_rng(check_seed("rng", rng))
     return Dictionary(generator.standard_normal((n_features, n_atoms)) / np.sqrt(n_features), **options)
-
-
-def _refuse_duplicates(gram: Array, norms: Array, precision: float) -> None:
-    alike = 1 - (1e-10 if precision < 1e-10 else 1e-6)
-    for first, (row, norm) in enumerate(zip(gram, norms, strict=True)):
-        cosines = np.abs(row[first + 1 :]) / (norm * norms[first + 1 :])
-        if cosines.max(initial=0.0) > alike:
-            second = first + 1 + int(np.argmax(cosines > alike))
-            raise ValueError(
-                f"atoms[:, {first}] and atoms[:, {second}] are the same up to a factor; expected none twice"
-            )

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import eigh, qr
 
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
@@ -64,7 +63,8 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     drawn at random add to it (with one atom per frame, from the frames themselves). One iteration
 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
-       atoms leave of the frames that use it: exact, not the power step of approximate K-SVD [1]_;
+       atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
+       K-SVD) [1]_;
     2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
        improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
@@ -93,9 +93,10 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     """
     array = check_array("frames", frames)
     if array.ndim not in (2, 3) or 0 in array.shape:
-        expected = "(n_frames, n_features) or (n_frames, height, width), none 0"
-        raise ValueError(f"frames has shape {array.shape}; expected {expected}")
-    signals, n_frames = array.reshape(len(array), -1).T.astype(np.float64), len(array)
+        raise ValueError(
+            f"frames has shape {array.shape}; expected (n_frames, n_features) or (n_frames, height, width), none 0"
+        )
+    n_frames, signals = len(array), array.reshape(len(array), -1).T.astype(np.float64)
     n_atoms = check_integer("n_atoms", n_atoms, at_most=n_frames, why="the number of frames")
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="n_atoms")
     iterations = check_integer("iterations", iterations, at_least=0)
@@ -103,7 +104,7 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
 
     # Products of very large or very small numbers would leave the range of floats.
     unit = np.abs(signals).max() or 1.0
-    basis, coordinates = qr(signals / unit, mode="economic", overwrite_a=True, check_finite=False)
+    basis, coordinates = np.linalg.qr(signals / unit)
     atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
     codes, errors = _iterate(coordinates, atoms, sparsity, iterations)
     return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
@@ -132,28 +133,25 @@ def _first_atoms(signals: Matrix, order: NDArray[np.int64], n_atoms: int, sparsi
 
 def _different(directions: Matrix, count: int) -> Matrix:
     """The first `count` directions that are not zero or multiples of one another."""
-    chosen, found = np.empty((len(directions), count), order="F"), 0
+    chosen: list[Matrix] = []
     for direction in directions.T:
-        if found == count:
-            break
-        if direction.any() and np.all(np.abs(direction @ chosen[:, :found]) <= _PARALLEL):
-            chosen[:, found] = direction
-            found += 1
-    return chosen[:, :found]
+        if len(chosen) < count and direction.any() and all(abs(direction @ other) <= _PARALLEL for other in chosen):
+            chosen.append(direction)
+    return np.array(chosen).reshape(-1, len(directions)).T
 
 
 def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, list[float]]:
     """The codes in the end and the errors; the atoms change in place."""
     codes, size, rounding = _code(signals, atoms, sparsity), float(np.linalg.norm(signals)), _rounding(signals)
-    residuals = signals.T - codes.T @ atoms.T
+    residuals = signals - atoms @ codes
     errors = [float(np.linalg.norm(residuals)) / size]
     for _ in range(iterations):
         for j in np.flatnonzero(codes.any(axis=1)):
             _update_atom(residuals, atoms, codes, int(j), rounding)
         new = _code(signals, atoms, sparsity)
-        left = signals.T - new.T @ atoms.T
-        better = np.linalg.norm(left, axis=1) < np.linalg.norm(residuals, axis=1)
-        codes[:, better], residuals[better] = new[:, better], left[better]
+        left = signals - atoms @ new
+        better = np.linalg.norm(left, axis=0) < np.linalg.norm(residuals, axis=0)
+        codes[:, better], residuals[:, better] = new[:, better], left[:, better]
         _replace_unused(signals, atoms, codes, residuals)
         errors.append(float(np.linalg.norm(residuals)) / size)
     return codes, errors
@@ -165,9 +163,7 @@ def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # a signal that fewer atoms represent is no accident here
-        codes = orthogonal_mp_gram(
-            atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity, copy_Gram=False, copy_Xy=False
-        )
+        codes = orthogonal_mp_gram(atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity)
     scaled: Matrix = codes.reshape(atoms.shape[1], -1) * np.linalg.norm(signals, axis=0)
     return scaled
 
@@ -175,44 +171,30 @@ def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
 def _update_atom(residuals: Matrix, atoms: Matrix, codes: Matrix, j: int, rounding: float) -> None:
     """Step 1, in place: the best rank-1 approximation of what the other atoms leave of the users of atom j."""
     users = np.flatnonzero(codes[j])
-    left = residuals[users] + np.outer(codes[j, users], atoms[:, j])
-    atom, size = _leading_direction(left)
-    if size <= rounding:
-        codes[j] = 0
-        residuals[users] = left
+    left = residuals[:, users] + np.outer(atoms[:, j], codes[j, users])
+    directions, sizes, _ = np.linalg.svd(left, full_matrices=False)
+    if sizes[0] <= rounding:
+        codes[j], residuals[:, users] = 0, left
         return
-    if atom @ atoms[:, j] < 0:
-        atom = -atom
-    cosines = np.abs(atom @ atoms)
-    cosines[j] = 0
-    if cosines.max() <= _PARALLEL:
+    atom = directions[:, 0] if directions[:, 0] @ atoms[:, j] >= 0 else -directions[:, 0]
+    if np.delete(np.abs(atom @ atoms), j).max(initial=0.0) <= _PARALLEL:
         atoms[:, j] = atom
-    codes[j, users] = left @ atoms[:, j]
-    residuals[users] = left - np.outer(codes[j, users], atoms[:, j])
-
-
-def _leading_direction(rows: Matrix) -> tuple[Matrix, float]:
-    """The first right singular vector and its singular value, from the smaller of the two products of the matrix."""
-    n_rows, n_features = rows.shape
-    products = rows @ rows.T if n_rows < n_features else rows.T @ rows
-    last = len(products) - 1
-    value, vectors = eigh(products, subset_by_index=[last, last], check_finite=False)
-    direction = vectors[:, 0] @ rows if n_rows < n_features else vectors[:, 0]
-    return direction / (np.linalg.norm(direction) or 1.0), float(np.sqrt(max(value[0], 0.0)))
+    codes[j, users] = atoms[:, j] @ left
+    residuals[:, users] = left - np.outer(atoms[:, j], codes[j, users])
 
 
 def _replace_unused(signals: Matrix, atoms: Matrix, codes: Matrix, residuals: Matrix) -> None:
-    """Step 3, in place: atoms that no signal uses become the worst represented signals, none of them like an atom."""
+    """Step 3, in place: atoms that no signal uses become the worst represented signals that are like no atom."""
     directions = _normalised(signals)
-    while (unused := np.flatnonzero(~codes.any(axis=1))).size:
-        errors = np.linalg.norm(residuals, axis=1)
-        errors[(np.abs(atoms.T @ directions) > _PARALLEL).any(axis=0)] = 0
-        worst = int(errors.argmax())
+    while not (used := codes.any(axis=1)).all():
+        errors = np.linalg.norm(residuals, axis=0)
+        errors[np.abs(atoms.T @ directions).max(axis=0) > _PARALLEL] = 0
+        j, worst = int(used.argmin()), int(errors.argmax())
         if errors[worst] <= _rounding(signals):
             return
-        atoms[:, unused[0]] = directions[:, worst]
-        codes[:, worst], residuals[worst] = 0, 0
-        codes[unused[0], worst] = np.linalg.norm(signals[:, worst])
+        atoms[:, j] = directions[:, worst]
+        codes[:, worst], residuals[:, worst] = 0, 0
+        codes[j, worst] = np.linalg.norm(signals[:, worst])
 
 
 def _normalised(signals: Matrix) -> Matrix:

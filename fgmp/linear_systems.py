@@ -9,19 +9,17 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.linalg import lapack, solve_triangular
+from scipy.linalg import lapack
 
 from .models import Array
 
-_CHOLESKY = {
-    np.dtype(np.float64): (lapack.dposv, lapack.dpotrs),
-    np.dtype(np.float32): (lapack.sposv, lapack.spotrs),
-}
-_PRECISION = {np.dtype(kind): float(np.finfo(kind).eps) for kind in (np.float64, np.float32)}
+_DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
+_CHOLESKY = {_DOUBLE: (lapack.dposv, lapack.dpotrs), _SINGLE: (lapack.sposv, lapack.spotrs)}
+_PRECISION = {_DOUBLE: float(np.finfo(np.float64).eps), _SINGLE: float(np.finfo(np.float32).eps)}
 # The least share of a squared column that those before it may leave.
-SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
+_SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
 _REFINEMENTS = 3
-_FAR_APART, _ALIKE = 1e6, 100.0  # ratios of units
+_FAR_APART = 1e6  # ratio of units beyond which rounding decides what is shortest
 _OF_PRODUCTS = 64  # roundings in an entry of A_i Psi, relative to the length of its column
 
 
@@ -38,20 +36,16 @@ def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
     if failed:
         return None
     shares = factor.diagonal() ** 2 / matrix.diagonal()
-    return (factor, solution) if shares.min() > SMALLEST_SHARE[matrix.dtype] else None
+    return (factor, solution) if shares.min() > _SMALLEST_SHARE[matrix.dtype] else None
 
 
 def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
-    """Solution of minimum norm, x' metric x or x'x, of a semidefinite system with the right side in its range."""
-    wide, scale = matrix.astype(np.float64), np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
+    """Solution of a semidefinite system with the right side in its range, of minimum norm, x' metric x or x'x."""
+    if (solved := solve_definite(matrix, right)) is not None:
+        return solved[1]
+    scale = np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
     scale[scale == 0] = 1
-    eigenvalues, vectors = np.linalg.eigh(wide / scale[:, None] / scale)
-    kept = eigenvalues > len(right) * _PRECISION[matrix.dtype] * eigenvalues.max(initial=0.0)
-    range_ = vectors[:, kept]
-    scaled = range_ @ ((range_.T @ (right / scale)) / eigenvalues[kept])
-    if metric is not None:
-        return _shortest_in(metric, scaled, scale, range_, matrix.dtype)
-    return _of_minimum_norm(scaled, scale, range_).astype(matrix.dtype, copy=False)
+    return _shortest(matrix / scale[:, None], right / scale, scale, len(right), matrix.dtype, metric)
 
 
 def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
@@ -63,9 +57,15 @@ def least_squares(columns: Array, targets: Array, metric: Array | None = None) -
     factored is nearly singular, the singular value decomposition in float64. `metric` is the Gram matrix of the atoms,
     where columns are A_i Psi on some of them.
     """
-    by_products = columns.size and (metric is None or columns.shape[1] <= columns.shape[0])
-    solution = _by_products(columns, targets) if by_products else None
-    return _by_singular_values(columns, targets, metric) if solution is None else solution
+    if columns.size and (metric is None or columns.shape[1] <= columns.shape[0]):
+        if (solution := _by_products(columns, targets)) is not None:
+            return solution
+    largest = np.abs(columns).max(axis=0, initial=0.0).astype(np.float64)
+    largest[largest == 0] = 1
+    scale = largest * np.linalg.norm(columns / largest, axis=0)
+    scale[scale == 0] = 1
+    size = max(*columns.shape, 0 if metric is None else _OF_PRODUCTS)
+    return _shortest(columns, targets, scale, size, columns.dtype, metric)
 
 
 def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
@@ -83,13 +83,21 @@ def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, 
     return filled, gradient - shifts @ (shifts.T @ gradient)
 
 
+def orthonormal_combinations(gram: Array) -> Array:
+    """V, shape (k, s): combinations of k vectors that are an orthonormal basis of their span, V' gram V = 1."""
+    norms = np.sqrt(gram.diagonal())
+    eigenvalues, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
+    kept = eigenvalues > _SMALLEST_SHARE[gram.dtype] * eigenvalues.max(initial=0.0)
+    combinations: Array = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / norms[:, None]
+    return combinations
+
+
 def newton_direction(hessian: Array, gradient: Array) -> Array:
     """The direction d with H d = -g of minimum norm, for a positive semidefinite H with g in its range."""
-    solved = solve_definite(hessian, gradient)
-    return -(solve_semidefinite(hessian, gradient) if solved is None else solved[1])
+    return -solve_semidefinite(hessian, gradient)
 
 
-def _by_products(columns: Array, targets: Array) -> Any:
+def _by_products(columns: Array, targets: Array) -> Array | None:
     """From the products of the columns or, where these are more, the rows; None where refinements do not suffice.
 
     Sizes are those of the columns' contributions, which have no unit.
@@ -101,7 +109,7 @@ def _by_products(columns: Array, targets: Array) -> Any:
     if solved is None:
         return None
     (factor, z), (_, potrs) = solved, _CHOLESKY[columns.dtype]
-    solution = columns.T @ z if wide else z
+    solution: Array = columns.T @ z if wide else z
     squares = np.ones_like(solution) if wide else gram.diagonal()
     size, left, fraction = squares.dot(solution * solution), 0.0, 0.0
     for refinement in range(_REFINEMENTS):
@@ -117,41 +125,23 @@ def _by_products(columns: Array, targets: Array) -> Any:
     return None
 
 
-def _by_singular_values(columns: Array, targets: Array, metric: Array | None) -> Array:
-    size = max(columns.shape) if metric is None else max(*columns.shape, _OF_PRODUCTS)
-    wide, rounding = columns.astype(np.float64, copy=False), size * _PRECISION[columns.dtype]
-    squares = np.einsum("ij,ij->j", wide, wide)
-    alike = squares.max(initial=0.0) <= _ALIKE**2 * squares.min(initial=np.inf) < np.inf
-    if alike and metric is None:  # the same rank in any case
-        return np.linalg.lstsq(wide, targets, rcond=rounding)[0].astype(columns.dtype, copy=False)
-    largest = np.abs(wide).max(axis=0, initial=0.0)
-    largest[largest == 0] = 1
-    scale = largest * np.linalg.norm(wide / largest, axis=0)
-    scale[scale == 0] = 1
-    left, sizes, right = np.linalg.svd(wide / scale, full_matrices=False)
-    rank = np.count_nonzero(sizes > rounding * sizes.max(initial=0.0))
-    range_ = right[:rank].T
-    scaled = range_ @ ((left[:, :rank].T @ targets) / sizes[:rank])
-    if metric is not None:
-        return _shortest_in(metric, scaled, scale, range_, columns.dtype)
-    return _of_minimum_norm(scaled, scale, range_).astype(columns.dtype, copy=False)
+def _shortest(
+    matrix: Array, right: Array, scale: Array, size: int, dtype: np.dtype[Any], metric: Array | None
+) -> Array:
+    """The shortest x of those that leave least of matrix x - right, by the singular values of matrix / scale.
 
-
-def _shortest_in(metric: Array, scaled: Array, scale: Array, range_: Array, dtype: np.dtype[Any]) -> Array:
-    """As `_of_minimum_norm`, in a metric; directions that are null there as well are dependent atoms."""
-    energy, free = metric / scale[:, None] / scale, np.linalg.qr(range_, mode="complete")[0][:, range_.shape[1] :]
-    eigenvalues, vectors = np.linalg.eigh(free.T @ energy @ free)
-    kept = eigenvalues > SMALLEST_SHARE[dtype] * energy.trace()
-    basis = free @ vectors[:, kept]
-    shortest: Array = (scaled - basis @ ((basis.T @ (energy @ scaled)) / eigenvalues[kept])) / scale
-    return shortest.astype(dtype, copy=False)
-
-
-def _of_minimum_norm(scaled: Array, scale: Array, range_: Array) -> Array:
-    """The shortest x whose scale * x has the part of `scaled` in the range, where units let that be computed."""
-    if range_.shape[1] == len(scale) or scale.max() > _FAR_APART * scale.min():
-        unique: Array = scaled / scale
-        return unique
-    basis, triangle = np.linalg.qr(scale[:, None] * range_)
-    shortest: Array = basis @ solve_triangular(triangle, range_.T @ scaled, trans=1)
+    Singular values below `size` roundings of the largest are none. Directions that are null in the metric as well are
+    dependent atoms, along which no signal changes.
+    """
+    left, sizes, across = np.linalg.svd(matrix / scale, full_matrices=False)
+    rank = np.count_nonzero(sizes > size * _PRECISION[dtype] * sizes.max(initial=0.0))
+    scaled = across[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank])
+    if rank < len(scale) and (metric is not None or scale.max() <= _FAR_APART * scale.min()):
+        free = np.linalg.qr(across[:rank].T, mode="complete")[0][:, rank:]
+        energy = np.diag((scale.min() / scale) ** 2) if metric is None else metric / scale[:, None] / scale
+        eigenvalues, vectors = np.linalg.eigh(free.T @ energy @ free)
+        kept = eigenvalues > (0.0 if metric is None else _SMALLEST_SHARE[dtype] * energy.trace())
+        basis = free @ vectors[:, kept]
+        scaled = scaled - basis @ ((basis.T @ (energy @ scaled)) / eigenvalues[kept])
+    shortest: Array = (scaled / scale).astype(dtype, copy=False)
     return shortest

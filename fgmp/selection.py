@@ -1,4 +1,4 @@
-"""Selections: what counts as one of the tau, which entries are the largest, and the thresholds H_tau and S_t.
+"""Selections: what counts as one of the tau, which entries are the largest, thresholds H_tau and S_t, matching pursuit.
 
 A model has one row for each atom (in the standard basis: feature) and one column for each output; a vector is one
 column. `PerOutput` counts the entries of each column, as the paper does; `PerAtom` counts rows, an atom with all its
@@ -10,6 +10,7 @@ A selection of your own overrides `mark` and `counted`, and `pursue` if it is to
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any
@@ -18,7 +19,8 @@ import numpy as np
 
 from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
-from .pursuit import matching_pursuit
+
+_ROUNDINGS = 64  # a residual below so many roundings of the signal is one
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,15 @@ class Selection:
         """How many of the tau the entries of a support take, at most in any output where outputs count alone."""
         raise NotImplementedError(f"{type(self).__name__} has no counted")
 
+    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+        """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
+        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
+
     def kept(self, values: Array, count: int) -> Array:
         """Where the entries to keep stand: the largest that count, and those of `always`."""
         return self._kept(np.abs(values), count)
 
     def _kept(self, magnitudes: Array, count: int) -> Array:
-        if not self.always:
-            return self.mark(magnitudes, count)
         always = list(self.always)
         magnitudes[always] = -1
         marked = self.mark(magnitudes, count)
@@ -81,25 +85,17 @@ class Selection:
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
         return model.support[self._kept(magnitudes, count).reshape(-1)[model.support]]
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
-        """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
-        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
-
     def with_always(self, support: Support, shape: tuple[int, ...]) -> Support:
         """A support with the entries of `always` added."""
-        if not self.always:
-            return support
         n_outputs = math.prod(shape[1:])
-        positions = np.add.outer(np.array(self.always) * n_outputs, np.arange(n_outputs))
-        return np.union1d(support, positions.reshape(-1)).astype(np.intp)
+        positions = np.add.outer(np.array(self.always, np.intp) * n_outputs, np.arange(n_outputs))
+        return np.union1d(support, positions.reshape(-1)).astype(np.intp, copy=False)
 
     def holds(self, support: Support, shape: tuple[int, ...], count: int) -> bool:
         """Whether a support has at most `count` entries that count, those of `always` apart."""
         if support.size <= count:
             return True
-        if self.always:
-            support = support[~np.isin(support // math.prod(shape[1:]), self.always)]
-        return self.counted(support, shape) <= count
+        return self.counted(support[~np.isin(support // math.prod(shape[1:]), self.always)], shape) <= count
 
     def hard(self, v: Array, count: int) -> Array:
         """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
@@ -108,8 +104,7 @@ class Selection:
     def soft(self, v: Array, threshold: float) -> Array:
         """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
         clipped: Array = v.clip(-threshold, threshold)
-        if self.always:
-            clipped[list(self.always)] = 0
+        clipped[list(self.always)] = 0
         return np.subtract(v, clipped, out=clipped)
 
 
@@ -167,8 +162,7 @@ class PerAtom(Selection):
         """The `count` rows of largest norm."""
         rows = magnitudes.reshape(len(magnitudes), -1)
         sizes = np.where(rows.max(axis=1) < 0, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
-        marked = mark_largest(sizes[None], count)
-        return np.repeat(marked, rows.shape[1]).reshape(magnitudes.shape)
+        return np.repeat(mark_largest(sizes[None], count), rows.shape[1]).reshape(magnitudes.shape)
 
     def counted(self, support: Support, shape: tuple[int, ...]) -> int:
         """The atoms that some output uses."""
@@ -176,7 +170,9 @@ class PerAtom(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """Simultaneous pursuit: an atom is taken for all outputs at once."""
-        return matching_pursuit(gram, correlations, count, self.always, together=True)
+        atoms, n_outputs = matching_pursuit(gram, correlations, count, self.always), correlations[0].size
+        support: Support = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
+        return support
 
     def soft(self, v: Array, threshold: float) -> Array:
         """Rows shortened by the threshold, but for the atoms of `always`."""
@@ -216,7 +212,8 @@ class Overall(Selection):
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """One pursuit over all outputs, which takes an atom for one output at a time."""
-        return matching_pursuit(gram, correlations, count, self.always)
+        first = self.with_always(np.empty(0, np.intp), correlations.shape)
+        return matching_pursuit(gram, correlations.reshape(-1), count, first.tolist(), correlations[0].size)
 
 
 PER_OUTPUT = PerOutput()
@@ -246,3 +243,60 @@ def mark_largest(rows: Array, count: int) -> Array:
         tied = marked & ~above
         marked = above | (tied & (np.cumsum(tied, axis=1) <= count - np.count_nonzero(above, axis=1)[:, None]))
     return marked
+
+
+def matching_pursuit(
+    gram: Array, correlations: Array, sparsity: int, first: Iterable[int] = (), n_outputs: int = 1
+) -> Support:
+    """Atoms that orthogonal matching pursuit takes, from Psi'w and the Gram matrix Psi'Psi alone, in float64.
+
+    Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
+    equals), and projects the signal onto the atoms taken so far: an atom orthonormalised against those before it is a
+    row of a pivoted Cholesky factor of the Gram matrix (Rubinstein, Zibulevsky and Elad, 2008, with the factor
+    continued over all columns). So a step costs k d multiplications for d atoms, whatever the length of a signal. A
+    signal that fewer atoms represent to rounding gets fewer.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (d, d)
+        Its diagonal is positive.
+    correlations : ndarray, shape (d,) or (d, n_signals)
+        Psi'w. For several signals an atom is taken at once: the one whose inner products with their residuals have the
+        largest norm (Tropp, Gilbert and Strauss, Algorithms for simultaneous sparse approximation, Part I, 2006, with
+        the Euclidean norm).
+    sparsity : int
+        The most atoms to take.
+    first : iterable of int
+        Atoms taken before all others, which do not count.
+    n_outputs : int, default 1
+        With several, each atom stands for as many, one of each output, whose inner products are those of `gram` within
+        an output and zero across: position atom * n_outputs + output.
+
+    Returns
+    -------
+    ndarray of int
+        The atoms, increasing.
+    """
+    norms = np.sqrt(gram.diagonal()).repeat(n_outputs)
+    residuals = (correlations.reshape(len(norms), -1).T / norms).astype(np.float64)
+    rounding = float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    waiting, taken, found = list(first), set(first), 0
+    most = min(len(taken) + sparsity, len(norms))
+    basis = np.empty((most, len(norms)))
+    while waiting or len(taken) < most:
+        sizes = np.linalg.norm(residuals, axis=0)
+        atom = waiting.pop() if waiting else int(sizes.argmax())
+        if not sizes[atom] > rounding and atom not in taken:
+            break
+        own, output = divmod(atom, n_outputs)
+        direction = np.multiply.outer(gram[own], np.arange(n_outputs) == output).reshape(-1) / (norms[atom] * norms)
+        direction -= basis[:found, atom] @ basis[:found]
+        length = direction[atom]
+        if length > _ROUNDINGS * np.finfo(np.float64).eps:  # it adds to those before it
+            direction /= np.sqrt(length)
+            residuals -= residuals[:, atom, None] * direction / direction[atom]
+            basis[found] = direction
+            found += 1
+            taken.add(atom)
+        residuals[:, atom] = 0
+    return np.sort(np.array(list(taken), np.intp))

@@ -1,13 +1,14 @@
-"""Solvers of the restricted problem, argmin f_i(x) over the span of the merged atoms (Algorithms 1 and 2).
+"""One client: f_i over the span of the merged atoms, and the ways to minimise it there (Algorithms 1 and 2).
 
-They work in orthonormal coordinates z of the span, so that steps, norms and the accuracy delta are those of the
-paper's signals, whatever the dictionary; only `SGD` works on the coefficients, its steps being too cheap for more.
+A solver gets a `RestrictedProblem` and coefficients of the merged atoms, and returns others. Those whose steps, norms
+and accuracy are those of the paper's signals work in orthonormal coordinates of the span, whatever the dictionary.
 """
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -15,23 +16,204 @@ import numpy as np
 from .checks import check_protocol, settle_integer, settle_number
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
-from .linear_systems import fill_shifts, least_squares, newton_direction
+from .linear_systems import fill_shifts, least_squares, newton_direction, orthonormal_combinations
 from .losses import Loss, SquaredLoss
-from .models import Array, SparseModel, Support, unit_of
-from .restricted import RestrictedProblem, inner
+from .models import Array, SparseModel, Support, length_of, unit_of
+from .sparse_features import SparseFeatures
 
 _LIMIT = 10_000
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RestrictedProblem:
+    """h(z) = w sum_j l(predictions_j(z), y_j), linear predictions and the weight w of a row: 1/m, or 1 in a sum.
+
+    z are the coefficients of the k merged atoms or, after `orthonormalised`, s coordinates of their span.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, u)
+        The data on atoms that include all that some output uses; for one output, on the merged atoms.
+    targets : ndarray, shape (m,)
+    loss : Loss
+    dictionary : StandardBasis
+    merged, places : ndarray of int, shape (k,)
+        Where the coefficients stand in a flattened model, and in the (u, n_outputs) matrix that the columns multiply.
+    n_outputs : int
+    forth, back : ndarray, shapes (k, s) and (s, k), or None
+        Coefficients are `forth` z, and z is `back` times coefficients; None is the identity.
+    """
+
+    columns: Array
+    targets: Array
+    loss: Loss
+    dictionary: StandardBasis
+    merged: Support
+    places: Support
+    n_outputs: int
+    forth: Array | None = None
+    back: Array | None = None
+
+    @classmethod
+    def of(cls, client: Client, merged: Support, dictionary: StandardBasis) -> RestrictedProblem:
+        """The restricted problem of a client, whose features are A_i Psi, on merged positions."""
+        n_outputs, columns, places = client.n_outputs, client.features, merged
+        if n_outputs == 1:
+            columns, places = client.columns(merged), np.arange(len(merged))
+        else:
+            used, where = np.unique(merged // n_outputs, return_inverse=True)
+            if 2 * len(used) < client.n_features or isinstance(columns, SparseFeatures):
+                columns, places = client.columns(used), where * n_outputs + merged % n_outputs
+        return cls(columns, client.targets, client.loss, dictionary, merged, places, n_outputs)
+
+    def orthonormalised(self) -> RestrictedProblem:
+        """The same problem in orthonormal coordinates of the span, each output in those of its own atoms."""
+        if self.dictionary.orthonormal:
+            return self
+        atoms, outputs = np.divmod(self.merged, self.n_outputs)
+        members = [outputs == output for output in range(self.n_outputs)]
+        gram = self.dictionary.inner_products(atoms) * (outputs[:, None] == outputs)
+        blocks = [np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)]) for own in members]
+        forth = np.hstack(blocks)
+        back = forth.T @ gram
+        dtype = self.columns.dtype
+        return replace(self, forth=forth.astype(dtype, copy=False), back=back.astype(dtype, copy=False))
+
+    @property
+    def size(self) -> int:
+        """The number of entries of z."""
+        return len(self.merged) if self.back is None else len(self.back)
+
+    def coefficients(self, z: Array) -> Array:
+        """The coefficients of the merged atoms."""
+        return z if self.forth is None else self.forth @ z
+
+    def start(self, coefficients: Array) -> Array:
+        """The z of given coefficients."""
+        return coefficients if self.back is None else self.back @ coefficients
+
+    def predictions(self, z: Array) -> Array:
+        """The predictions on all rows, for several outputs one contiguous column for each."""
+        z = self.coefficients(z)
+        if self.n_outputs > 1:
+            matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
+            matrix.reshape(-1)[self.places] = z
+            z = matrix
+        product: Array = (z.T @ self.columns.T).T
+        return product
+
+    def pull_back(self, derivative: Array) -> Array:
+        """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
+        gradient: Array = self.columns.T @ derivative
+        if self.n_outputs > 1:
+            gradient = gradient.reshape(-1)[self.places]
+        return gradient if self.forth is None else self.forth.T @ gradient
+
+    @property
+    def row_weight(self) -> float:
+        """What each row counts: w."""
+        return self.loss.row_weight(len(self.targets))
+
+    def value(self, predictions: Array) -> float:
+        """The objective h, from the predictions."""
+        return float(np.sum(self.loss.values(predictions, self.targets)) * self.row_weight)
+
+    def derivative(self, predictions: Array) -> Array:
+        """The derivative of h in the predictions."""
+        derivative: Array = self.loss.derivative(predictions, self.targets) * self.row_weight
+        return derivative
+
+    def gradient(self, predictions: Array) -> Array:
+        """The gradient of h, from the predictions."""
+        return self.pull_back(self.derivative(predictions))
+
+    def hessian(self, predictions: Array) -> Array:
+        """The Hessian of h: blocks B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in c'."""
+        if self.n_outputs == 1:
+            bent = self.loss.curvature(predictions, self.targets, np.full_like(predictions, self.row_weight))
+            hessian: Array = self.columns.T @ (self.columns * bent[:, None])
+        else:
+            hessian = np.zeros((len(self.places), len(self.places)), self.columns.dtype)
+            atoms, outputs = np.divmod(self.places, self.n_outputs)
+            members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
+            parts = [self.columns[:, atoms[own]] for own in members]
+            for second, own in enumerate(members):
+                towards = np.zeros_like(predictions)
+                towards[:, second] = self.row_weight
+                bent = self.loss.curvature(predictions, self.targets, towards)
+                for first, others in enumerate(members[: second + 1]):
+                    block = parts[first].T @ (parts[second] * bent[:, first, None])
+                    hessian[np.ix_(others, own)] = block
+                    hessian[np.ix_(own, others)] = block.T
+        return hessian if self.forth is None else self.forth.T @ hessian @ self.forth
+
+    @property
+    def shifts(self) -> Array:
+        """Orthonormal directions of z, shape (k, s), that change all outputs alike, where the loss does not notice.
+
+        Of coefficients those of an atom that every output has. In coordinates of an output's own these are the z with
+        equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most.
+        """
+        if not self.loss.shift_invariant:
+            return np.zeros((self.size, 0))
+        atoms = self.merged // self.n_outputs
+        if self.forth is None:
+            every, count = np.unique(atoms, return_counts=True)
+            alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(self.n_outputs)
+            return alike
+        energies, directions = np.linalg.eigh(self.forth.T @ self.dictionary.inner_products(atoms) @ self.forth)
+        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
+        return found
+
+    @cached_property
+    def lengths(self) -> Array:
+        """The lengths of the columns."""
+        lengths: Array = np.linalg.norm(self.columns, axis=0)
+        return lengths
+
+    def line_search(
+        self, predictions: Array, derivative: Array, gradient: Array, direction: Array
+    ) -> tuple[float, Array]:
+        """How far to go along a direction d, 0 where that is no descent beyond rounding, and its image in predictions.
+
+        The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
+        until h decreases enough (Armijo), which the squared loss never needs.
+        """
+        image, slope = self.predictions(direction), inner(gradient, direction)
+        steps = self.lengths[self.places // self.n_outputs] * self.coefficients(direction)  # whatever the units
+        rounding = float(np.finfo(derivative.dtype).eps)
+        faint = rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
+        bend = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
+        if bend <= 0 or not slope < -faint:
+            return 0.0, image
+        length, before = -slope / bend, self.value(predictions)
+        for _ in range(60):
+            if self.value(predictions + length * image) <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
+                return length, image
+            length /= 2
+        return 0.0, image
+
+    def within(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
+        """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
+
+        Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
+        is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        """
+        curvatures = np.linalg.eigvalsh(self.hessian(predictions))
+        positive = curvatures[curvatures > len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]]
+        return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
+
+
+def inner(left: Array, right: Array) -> float:
+    """The inner product in float64, where products of float32 neither overflow nor vanish."""
+    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
 
 
 class Solver(Protocol):
     """What FedGradMP needs of a solver."""
 
-    @property
-    def orthonormal(self) -> bool:
-        """Whether it works in orthonormal coordinates of the span."""
-
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """A minimiser of the problem, or a point near one, from `start`."""
+        """Coefficients that minimise the problem, or nearly so, from those of `start`."""
 
 
 def check_solver(solver: Any) -> None:
@@ -41,62 +223,7 @@ def check_solver(solver: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Exact:
-    """The minimiser to machine precision: Algorithm 1.
-
-    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
-    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
-    finite, but as large as a hundred Newton steps make it.
-    """
-
-    orthonormal = True
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The minimiser; `start` matters only where the loss needs iterations."""
-        if isinstance(problem.loss, SquaredLoss):
-            return least_squares(problem.columns, problem.targets)
-        return _newton(problem, start, limit=100, accuracy=None)
-
-
-@dataclass(frozen=True)
-class _Iterative:
-    """Shared parameters of the iterative solvers: a number of steps, an accuracy delta, or both."""
-
-    steps: int | None = None
-    accuracy: float | None = None
-    orthonormal = True  # the accuracy is a distance between signals
-
-    def __post_init__(self) -> None:
-        if self.steps is None and self.accuracy is None:
-            raise ValueError("steps and accuracy are both None; expected at least one of them")
-        settle_integer(self, "steps", optional=True)
-        settle_number(self, "accuracy", optional=True, above=0)
-
-    @property
-    def limit(self) -> int:
-        """The largest number of steps."""
-        return _LIMIT if self.steps is None else self.steps
-
-    def _checked(self, problem: RestrictedProblem, z: Array) -> Array:
-        """The end of a run, with a warning where it was to reach an accuracy and did not."""
-        if self.accuracy is not None and self.steps is None:
-            predictions = problem.predictions(z)
-            if not problem.within(self.accuracy, predictions, problem.gradient(predictions)):
-                from sklearn.exceptions import ConvergenceWarning
-
-                name = type(self).__name__
-                advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
-                warnings.warn(
-                    f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
-                    f"{problem.size} coordinates and {len(problem.targets)} rows; try {advice}",
-                    ConvergenceWarning,
-                    stacklevel=2,
-                )
-        return z
-
-
-@dataclass(frozen=True)
-class GradientDescent(_Iterative):
+class GradientDescent:
     """Gradient descent with a line search that costs no extra product with the data (Algorithm 2).
 
     Parameters
@@ -118,36 +245,83 @@ class GradientDescent(_Iterative):
     halving (other losses). Its cost is two products with the m x k columns.
     """
 
+    steps: int | None = None
+    accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.steps is None and self.accuracy is None:
+            raise ValueError("steps and accuracy are both None; expected at least one of them")
+        settle_integer(self, "steps", optional=True)
+        settle_number(self, "accuracy", optional=True, above=0)
+
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The last iterate."""
-        z, predictions = start, problem.predictions(start)
-        for _ in range(self.limit):
-            derivative = problem.derivative(predictions)
-            gradient = problem.pull_back(derivative)
-            if problem.within(self.accuracy, predictions, gradient):
+        """The coefficients after the last step."""
+        inside = problem.orthonormalised()
+        z = inside.start(start)
+        predictions, certain = inside.predictions(z), False
+        for _ in range(_LIMIT if self.steps is None else self.steps):
+            derivative = inside.derivative(predictions)
+            gradient = inside.pull_back(derivative)
+            certain = self.accuracy is not None and inside.within(self.accuracy, predictions, gradient)
+            if certain:
                 break
-            direction = -gradient * unit_of(gradient)
-            slope = inner(gradient, direction)
-            if not problem.descends(slope, direction, derivative):
-                break
-            image = problem.predictions(direction)
-            length = problem.step_length(predictions, image, slope)
+            direction = self._direction(inside, predictions, gradient)
+            length, image = inside.line_search(predictions, derivative, gradient, direction)
             if length == 0:
                 break
             z, predictions = z + length * direction, predictions + length * image
-        return self._checked(problem, z)
+        if self.steps is None and not certain:
+            from sklearn.exceptions import ConvergenceWarning
+
+            name = type(self).__name__
+            advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
+            warnings.warn(
+                f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
+                f"{inside.size} coordinates and {len(inside.targets)} rows; try {advice}",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        return inside.coefficients(z)
+
+    def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
+        return -gradient * unit_of(gradient)
 
 
 @dataclass(frozen=True)
-class Newton(_Iterative):
-    """Newton's method with halving of the step; one step is exact for the squared loss.
+class Newton(GradientDescent):
+    """The same in Newton's direction, of which one step is exact for the squared loss; parameters as there.
 
-    Parameters as `GradientDescent`. A singular Hessian is inverted on its range.
+    A singular Hessian is inverted on its range, in float64 whatever the data: one of
+    float32 is too rough to divide by.
     """
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The last iterate."""
-        return self._checked(problem, _newton(problem, start, self.limit, self.accuracy))
+        """The coefficients after the last step."""
+        columns, targets = problem.columns.astype(np.float64, copy=False), problem.targets
+        targets = targets.astype(np.float64, copy=False) if targets.dtype.kind == "f" else targets
+        wide = replace(problem, columns=columns, targets=targets)
+        return super().minimise(wide, start.astype(np.float64), rng).astype(start.dtype, copy=False)
+
+    def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
+        return newton_direction(*fill_shifts(problem.hessian(predictions), gradient, problem.shifts))
+
+
+@dataclass(frozen=True)
+class Exact:
+    """The minimiser to machine precision: Algorithm 1.
+
+    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
+    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
+    finite, but as large as a hundred Newton steps make it.
+    """
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """The minimiser; `start` matters only where the loss needs iterations."""
+        if not isinstance(problem.loss, SquaredLoss):
+            return Newton(steps=100).minimise(problem, start, rng)
+        # The rank of the data decides, not that of the atoms.
+        metric = None if problem.dictionary.orthonormal else problem.dictionary.inner_products(problem.merged)
+        return least_squares(problem.columns, problem.targets, metric)
 
 
 @dataclass(frozen=True)
@@ -167,10 +341,9 @@ class SGD:
     Notes
     -----
     A step is alpha <- alpha - rate g on the coefficients of the merged atoms, which in the standard basis and for
-    orthonormal atoms is a step on the signal itself.
+    orthonormal atoms is a step on the signal itself; elsewhere it is too cheap to change coordinates for.
     """
 
-    orthonormal = False
     learning_rate: float
     steps: int = 2
     batch_size: int | None = None
@@ -181,10 +354,12 @@ class SGD:
         settle_integer(self, "batch_size", optional=True)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The last iterate."""
+        """The coefficients after the last step."""
         z = start
         for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
-            z = z - self.learning_rate * problem.gradient_on(slice(None) if rows is None else rows, z)
+            some = slice(None) if rows is None else rows
+            batch = replace(problem, columns=problem.columns[some], targets=problem.targets[some])
+            z = z - self.learning_rate * batch.gradient(batch.predictions(z))
         return z
 
 
@@ -205,68 +380,22 @@ def minimise_on(
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
-    if isinstance(solver, Exact) and isinstance(
-        client.loss, SquaredLoss
-    ):  # the rank of the data decides, not that of the atoms
-        metric = None if dictionary.orthonormal else dictionary.inner_products(merged)
-        b = least_squares(client.columns(merged), client.targets, metric)
-    else:
-        problem = RestrictedProblem.of(client, merged, dictionary, orthonormal=solver.orthonormal)
-        b = problem.coefficients(solver.minimise(problem, problem.start(start.on(merged)), rng))
+    b = solver.minimise(RestrictedProblem.of(client, merged, dictionary), start.on(merged), rng)
     if not np.isfinite(b).all():
         raise FloatingPointError(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
     return SparseModel(merged, b, start.shape)
-
-
-def _newton(problem: RestrictedProblem, start: Array, limit: int, accuracy: float | None) -> Array:
-    """In float64, because a Hessian of float32 is too rough to divide by."""
-    problem = problem.in_double_precision()
-    z, shifts = start.astype(np.float64), problem.shifts
-    predictions = problem.predictions(z)
-    for _ in range(limit):
-        derivative = problem.derivative(predictions)
-        gradient = problem.pull_back(derivative)
-        if problem.within(accuracy, predictions, gradient):
-            break
-        direction = newton_direction(*fill_shifts(problem.hessian(predictions), gradient, shifts))
-        image, slope = problem.predictions(direction), inner(gradient, direction)
-        if not problem.descends(slope, direction, derivative):
-            break
-        length = problem.step_length(predictions, image, slope)
-        if length == 0:
-            break
-        z, predictions = z + length * direction, predictions + length * image
-        if accuracy is None and -slope <= np.finfo(z.dtype).eps * problem.value(predictions):
-            break
-    return z.astype(start.dtype)
 
 
 _BY_NAME: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
 
 
 def solver_for(loss: Loss) -> Solver:
-    """The default local solver of a loss, by the name that the loss gives.
+    """The solver that FedGradMP takes where none is named; ``loss.local_solver`` has to be ``"exact"`` or ``"damped"``.
 
-    Parameters
-    ----------
-    loss : Loss
-        ``loss.local_solver`` is ``"exact"`` or ``"damped"``.
-
-    Returns
-    -------
-    Solver
-        `Exact()`, or `GradientDescent(steps=1)`: one step, with a line search, in each local iteration.
-
-    Raises
-    ------
-    ValueError
-        Where the loss asks for another.
-
-    Notes
-    -----
-    A step with a line search lowers f_i or stays, so that it never leaves the sublevel set of f_i where it starts, and
-    it needs no learning rate. `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms; more
-    steps gain where rows are many and pay for it where they are few. benchmarks/README.md has what was measured.
+    Damped is `GradientDescent(steps=1)`, one step in each local iteration: with a line search it lowers f_i or stays,
+    so that it never leaves the sublevel set of f_i where it starts, and it needs no learning rate. `Exact` and `Newton`
+    run away wherever a site can separate its rows on 3 tau atoms; more steps gain where rows are many and pay for it
+    where they are few. benchmarks/README.md has what was measured.
     """
     if loss.local_solver not in _BY_NAME:
         names = " or ".join(map(repr, _BY_NAME))

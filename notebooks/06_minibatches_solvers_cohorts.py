@@ -260,7 +260,6 @@ claim("theory-zero-residual", "the final error to x* is zero where zeta* and sig
 @dataclass(frozen=True)
 class OffBy:
     delta: float
-    orthonormal = True
 
     def minimise(self, problem, start, rng):
         b = fgmp.Exact().minimise(problem, start, rng)

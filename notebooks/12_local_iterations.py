@@ -61,7 +61,7 @@ import numpy as np
 import fgmp
 from book import BLUE, VERMILLION, claim, curve, each, falls, gradation, listed, name_lines, panels, with_interval
 from fgmp.dictionaries import StandardBasis
-from fgmp.restricted import RestrictedProblem
+from fgmp.solvers import RestrictedProblem
 
 seeds = range(1000, 1000 + n_seeds)
 
@@ -320,7 +320,7 @@ def problems(mean):
     options = dict(heterogeneity=mean, variance_decay=0.0, noise_variance=noise_variance)
     fed = fgmp.make_sparse_regression(1, 1000, 3 * max(taus), sparsity=1, **options, rng=0)
     columns, basis = [np.arange(3 * tau) for tau in taus], StandardBasis()
-    return [RestrictedProblem.of(fed.clients[0], merged, basis, orthonormal=True) for merged in columns]
+    return [RestrictedProblem.of(fed.clients[0], merged, basis) for merged in columns]
 
 
 # %%

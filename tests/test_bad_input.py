@@ -14,9 +14,10 @@ from scipy import sparse
 import fgmp
 import fgmp.metrics
 from fgmp.datasets.digits import DigitsByWriter
+from fgmp.dictionaries import StandardBasis
 from fgmp.estimators.sites import SiteRows
-from fgmp.restricted import RestrictedProblem
 from fgmp.selection import Overall
+from fgmp.solvers import RestrictedProblem
 from fgmp.theory import approx_tau
 
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
@@ -187,7 +188,7 @@ SHOWN = {
     "federation of a table": framed(),
     "sparse": (THIN, THIN.clients[0].features),
     "shape": FED.shape,
-    "restricted problem": RestrictedProblem(X, Y, fgmp.SquaredLoss()),
+    "restricted problem": RestrictedProblem.of(FED.clients[0], np.arange(5), StandardBasis()),
     "rows of sites": SiteRows(X, Y, Y),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
     "a dict of it all": {"truth": arrays(truth=X[0]), "labels": LABELLED, "pool": FED.pooled(), "all": FED.clients},

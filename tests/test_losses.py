@@ -10,9 +10,8 @@ from sklearn.metrics import log_loss, mean_squared_error
 import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.models import SparseModel
-from fgmp.restricted import RestrictedProblem
 from fgmp.selection import Overall
-from fgmp.solvers import minimise_on
+from fgmp.solvers import RestrictedProblem, minimise_on
 
 LOSSES = {
     "squared": fgmp.SquaredLoss(),
@@ -75,7 +74,7 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     inside = replace(client, features=D.products(client.features))
     merged = np.array([0, 2, 3]) if name != "softmax" else np.array([0, 1, 4, 6, 8, 11, 13])
-    problem = RestrictedProblem.of(inside, merged, D, orthonormal=True)
+    problem = RestrictedProblem.of(inside, merged, D).orthonormalised()
     z, d, step = rng.standard_normal(len(merged)), rng.standard_normal(len(merged)), 1e-6
     ahead, behind = (problem.gradient(problem.predictions(z + s * d)) for s in (step, -step))
     hessian = problem.hessian(problem.predictions(z))

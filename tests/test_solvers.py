@@ -12,8 +12,7 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
 from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
 from fgmp.models import SparseModel
-from fgmp.restricted import RestrictedProblem
-from fgmp.solvers import minimise_on
+from fgmp.solvers import RestrictedProblem, minimise_on
 
 BASIS = StandardBasis()
 
@@ -74,6 +73,17 @@ def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, av
     found = minimise(client, fgmp.SGD(rate, 1, batch_size), np.ones(3), 3, fgmp.Dictionary(atoms))
     pull = atoms.T @ A[rows].T @ (A[rows] @ atoms @ np.ones(3) - y[rows])
     np.testing.assert_allclose(found, 1 - rate * pull / (len(rows) if averaged else 1), rtol=1e-10)
+
+
+def test_gradient_descent_in_float32_takes_the_same_steps_in_any_unit():
+    """Also where squares of its directions leave float32; the units are powers of two, so not a bit may change."""
+    rng = np.random.default_rng(0)
+    A, y = rng.standard_normal((100, 200)), rng.standard_normal(100)
+    ends = []
+    for unit in (1, 2.0**40, 2.0**-40):
+        client = one_client(*((unit * array).astype(np.float32) for array in (A, y)))
+        ends.append(minimise(client, fgmp.GradientDescent(steps=5)))
+    assert ends[0].all() and np.array_equal(ends[0], ends[1]) and np.array_equal(ends[0], ends[2])
 
 
 def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
@@ -238,7 +248,7 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
         atoms = fgmp.Dictionary(rng.standard_normal((5, 8)))
         client = replace(client, features=atoms.products(A))
         merged = np.sort([3 * atom + c for c, first in enumerate((0, 1, 3)) for atom in range(first, first + 5)])
-    problem = RestrictedProblem.of(client, merged, atoms, orthonormal=True)
+    problem = RestrictedProblem.of(client, merged, atoms).orthonormalised()
     shifts = problem.shifts
     np.testing.assert_allclose(shifts.T @ shifts, np.eye(5), atol=1e-10)
     for alike in map(problem.predictions, shifts.T):

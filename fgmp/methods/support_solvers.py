@@ -22,10 +22,9 @@ from ..federation import Client, Shape
 from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
 from ..models import Array, SparseModel, Support
-from ..restricted import RestrictedProblem, inner
 from ..rounds import Exchange, Method
 from ..selection import Selection
-from ..solvers import Solver, check_solver, minimise_on
+from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
 
 _MOST = 100_000  # each is an exchange
 _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
@@ -164,7 +163,7 @@ class NewtonOnSupport(SupportSolver):
     def answer(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""
         model, is_last = message
-        problem = RestrictedProblem.of(client, model.support, self.dictionary, orthonormal=False)
+        problem = RestrictedProblem.of(client, model.support, self.dictionary)
         predictions, parts = problem.predictions(model.values), []
         if not is_last:
             hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
