@@ -17,46 +17,44 @@ import numpy as np
 
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from ..models import Array, SparseModel, SparseModels, Support
+from ..models import SparseModel, SparseModels, Support
 from ..selection import PerOutput
 from ..solvers import Exact
 
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 _SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
-_MOST = 256  # unknowns of a system, rows to draw, entries to keep: with more, NumPy is as fast
+_MOST = 100  # rows to draw or entries to keep: with more, NumPy is as fast
 _pool = cache(ThreadPoolExecutor)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
-def _as_printed(method: Any, *steps: str) -> bool:
-    """Whether the steps of a method are this package's, and it counts in each output, with none that always stays."""
+def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses: tuple[type, ...], count: int) -> bool:
+    """Whether a method's steps are this package's, with numbers that the loops read, and few of them to sort."""
     ours = all(getattr(type(method), name).__module__.startswith("fgmp.methods.") for name in steps)
-    return ours and type(method.selection) is PerOutput and not method.selection.always
-
-
-def _serves(federation: Federation, method: Any, count: int, *losses: type) -> bool:
-    """Whether loss and rows are what the loops read, with few numbers to sort, and nobody wants the printed form."""
+    ours = ours and type(method.selection) is PerOutput and not method.selection.always
     few = count <= _MOST and not _MOST < (method.batch_size or 0) < federation.rows.max()
     dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
-    return _NUMBA and os.environ.get("FGMP_READABLE") != "1" and dense and few and type(federation.loss) in losses
+    wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
+    return wanted and ours and few and dense and type(federation.loss) in losses
 
 
-def _run(loop: Any, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:
-    """Parts of a cohort, of about as many rows, on each of Numba's threads, unless it is soon done.
+def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:
+    """One of the loops, with parts of the cohort of about as many rows on each of Numba's threads, unless it is short.
 
     What a client answers depends on no other, so the bits are the same for any number of threads. `each` is the number
     of multiplications for a row, `batch` the size of a minibatch.
     """
-    from numba import config
+    from . import loops
 
+    loop = getattr(loops, name)
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
     batch = end - begin if batch is None else np.minimum(batch, end - begin)
     clients = np.array([begin, end, batch, federation.keys[cohort]], np.int64)
     stream = call.streams.key, call.streams.ANSWER, call.place, call.round
     asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
     rows = np.cumsum(end - begin)
-    threads = config.NUMBA_NUM_THREADS if each * rows[-1] >= _SMALL else 1  # type: ignore[attr-defined]
+    threads = loops.numba.config.NUMBA_NUM_THREADS if each * rows[-1] >= _SMALL else 1  # type: ignore[attr-defined]
     cuts = [0, *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"), len(rows)]
     others = [_pool(threads).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])]
     loop(*cuts[:2], asked, *given)
@@ -65,22 +63,18 @@ def _run(loop: Any, each: float, federation: Federation, call: Any, cohort: Supp
 
 
 def pursuit_twin(method: Any) -> Any:
-    """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms, or None."""
+    """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms; it answers None for anything else."""
     plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
     ours = type(method.dictionary).__module__ == "fgmp.dictionaries"  # and no class that selects in another way
-    if not plain or not ours or not _as_printed(method, "at_client", "pruned"):
-        return None
 
     def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Any:
-        n, tau = x.shape[0], min(method.sparsity, x.shape[0])
-        if not _serves(federation, method, min(3 * tau, n), SquaredLoss):
+        n, tau, steps = x.shape[0], min(method.sparsity, x.shape[0]), ("at_client", "pruned")
+        if not plain or not ours or not _serves(federation, method, steps, (SquaredLoss,), tau):
             return None
-        from .loops import cohort_pursuit
-
         L, K, model = len(cohort), method.local_iterations, (x.support.astype(np.int64), x.values)
         answers = np.zeros((L, tau), np.int64), np.zeros((L, tau), x.values.dtype), np.zeros(L, np.int64)
         given = K * (n + 9.0 * tau**2), federation, call, cohort, method.batch_size, K, model, answers
-        _run(cohort_pursuit, *given)
+        _run("cohort_pursuit", *given)
         models, solved = SparseModels(*answers, x.shape), answers[2] > 0
         if solved.all():
             return models
@@ -91,31 +85,29 @@ def pursuit_twin(method: Any) -> Any:
 
 
 def descent_twin(method: Any, step: str = "at_client") -> Any:
-    """The twin of the first-order steps of a client, `step`, for the three losses, or None."""
-    kind, eta = type(method).thresholded.__qualname__.partition(".")[0], method.learning_rate
-    if not _as_printed(method, step, "thresholded", "thresholds") or kind not in ("FirstOrder", "FedIterHT", "FedMid"):
-        return None
+    """The twin of the first-order steps of a client, `step`, for the three losses; None for anything else."""
+    kind, steps = type(method).thresholded.__qualname__.partition(".")[0], (step, "thresholded", "thresholds")
+    losses, eta = (SquaredLoss, LogisticLoss, SoftmaxLoss), method.learning_rate
 
     def together(federation: Federation, call: Any, message: Any, cohort: Support) -> Any:
         (w, rounds), loss = message if isinstance(message, tuple) else (message, 0), federation.loss
         keep = method.sparsity if kind == "FedIterHT" and method.sparsity < len(w) else 0
-        if not _serves(federation, method, keep, SquaredLoss, LogisticLoss, SoftmaxLoss):
+        known = kind in ("FirstOrder", "FedIterHT", "FedMid")
+        if not known or not _serves(federation, method, steps, losses, keep):
             return None
-        from .loops import cohort_descent
-
         after = eta * method.l1_weight if kind == "FedMid" else 0.0
         cuts = np.array([(before, after) for before in method.thresholds(rounds)], w.dtype)
         products = np.empty((0, 0), w.dtype) if keep or cuts.any() else _row_products(federation, method)
         ends = np.repeat(w.reshape(1, len(w), -1).transpose(0, 2, 1), len(cohort), axis=0)
         how = float(getattr(loss, "margin", 0)), eta, loss.row_weight(2) < 1, keep
         given = 2.0 * len(cuts) * w.size, federation, call, cohort, method.batch_size, how, cuts, products, ends
-        _run(cohort_descent, *given)
+        _run("cohort_descent", *given)
         return list(ends.transpose(0, 2, 1).reshape(len(cohort), *w.shape))
 
     return together
 
 
-def _row_products(federation: Federation, method: Any) -> Array:
+def _row_products(federation: Federation, method: Any) -> Any:
     """A_i A_i' of all clients, shape (M, most rows), made once; nothing where a round then multiplied more."""
     most, n, kept = int(federation.rows.max()), federation.n_features, vars(federation)
     seen = method.local_iterations * min(method.batch_size or most, most)
@@ -126,5 +118,4 @@ def _row_products(federation: Federation, method: Any) -> Array:
         for begin, end in pairwise(federation.offsets):
             rows = federation.features[begin:end]
             np.matmul(rows, rows.T, out=kept["row_products"][begin:end, : end - begin])
-    products: Array = kept["row_products"]
-    return products
+    return kept["row_products"]

@@ -169,8 +169,7 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
             _combine(r, A, rows, weights)
             if not _largest(r[0], gamma):
                 break
-            member[gamma] = True
-            member[support] = True
+            member[gamma] = member[support] = True
             merged = np.flatnonzero(member)
             b, kept = np.empty(len(merged), A.dtype), np.empty(min(tau, len(merged)), np.int64)
             solved = _least_squares(A[:, merged] if len(merged) > len(A) else A.T[merged], y, b)
@@ -204,12 +203,6 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
         scores[0] = weight * (scores[0] - y)
 
 
-@_jit
-def _soft(v: Array, threshold: Any) -> Array:
-    """S(v, threshold), entry by entry; what is not a number stays."""
-    return v - np.minimum(np.maximum(v, -threshold), threshold) if threshold > 0 else v
-
-
 @_loop
 def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array) -> None:
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at the clients of a cohort from `first` to `last`.
@@ -231,7 +224,8 @@ def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, pro
                     v[c, t] = _dot(A[begin + t], ends[i, c])
         weight, step = A.dtype.type(-eta / batch if mean else -eta), np.empty_like(v)
         for k, rows in enumerate(_minibatches(stream, client, len(cuts), end - begin, batch)):
-            point = _soft(v, cuts[k, 0])
+            before, after = cuts[k]
+            point = v - np.minimum(np.maximum(v, -before), before) if before > 0 else v
             step[:] = 0
             for t in range(0, batch, 4):
                 for s, row in enumerate(rows[t : t + 4]):
@@ -247,7 +241,7 @@ def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, pro
                     kept = v[c][chosen]
                     v[c] = 0
                     v[c][chosen] = kept
-            if cuts[k, 1] > 0:
-                v[:] = _soft(v, cuts[k, 1])
+            if after > 0:
+                v -= np.minimum(np.maximum(v, -after), after)
         if spanned:
             _combine(ends[i], A[begin:end], np.arange(end - begin), z)
