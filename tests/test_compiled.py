@@ -166,9 +166,8 @@ def test_in_the_span_of_the_rows(monkeypatch):
 @pytest.mark.parametrize("length", [1, 4, 23])
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
 def test_the_uniform_numbers_are_those_of_numpy(key, length):
-    key = np.array(key, np.uint64)
-    numbers = loops.keyed_uniforms((key, 3, 5, 11), 2**40, length)
-    bits = np.random.Philox(key=key)
+    numbers = loops.keyed_uniforms((np.array(key, np.uint64), 3, 5, 11), 2**40, length)
+    bits = np.random.Philox(key=np.array(key, np.uint64))
     state = bits.state
     state["state"]["counter"][:] = 0, 3 << 32 | 5, 2**40, 11
     bits.state = {**state, "buffer_pos": 4, "has_uint32": 0}
