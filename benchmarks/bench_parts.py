@@ -24,16 +24,13 @@ def drawing():
     """The minibatches of a round and nothing else, as the compiled loop draws them."""
     import numba
 
-    draw = loops._draw
+    minibatches = loops._minibatches
 
     @numba.njit
     def draws(cohort, steps, stream):
-        key, purpose, place, number = stream
         for i in range(cohort.shape[1]):
-            count = cohort[1, i] - cohort[0, i]
-            numbers, rows, sizes = np.empty(count), np.arange(count), np.empty(cohort[2, i])
-            for k in range(steps):
-                draw((key, purpose, place, cohort[3, i], number), k, cohort[2, i], numbers, rows, sizes)
+            begin, end, batch, client = cohort[:, i]
+            minibatches(stream, client, steps, end - begin, batch)
 
     return draws
 

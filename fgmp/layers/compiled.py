@@ -7,10 +7,10 @@ class that overrides one of them runs as printed, and so does everything with ``
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -18,155 +18,105 @@ import numpy as np
 from ..answers import SparseModels
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from ..models import Array, SparseModel, Support
-from ..selection import Overall, PerAtom, PerOutput
+from ..models import SparseModel, Support
+from ..selection import PerOutput
 from ..solvers import Exact
 
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
-Twin = Callable[..., "Sequence[Any] | None"]
-
 _SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
-
-
-def _as_printed(method: Any, *steps: str) -> bool:
-    """Whether the steps of a method are those of this package."""
-    return all(getattr(type(method), name).__module__.startswith("fgmp.methods.") for name in steps)
-
-
-def _table(federation: Federation) -> bool:
-    """Whether the rows are a dense table, Numba is installed, and nobody asked for the printed form."""
-    features, readable = federation.features, os.environ.get("FGMP_READABLE") == "1"
-    return _NUMBA and not readable and isinstance(features, np.ndarray) and features.flags.c_contiguous
-
-
-def _counts(selection: Any, n_outputs: int) -> bool:
-    """Whether a selection counts as the loops do: the entries of each output, none of which always stays."""
-    kinds = (PerOutput, PerAtom, Overall) if n_outputs == 1 else (PerOutput,)  # one output: all the same
-    return type(selection) in kinds and not selection.always
-
-
-def _cohort(federation: Federation, call: Any, cohort: Support, batch_size: int | None) -> tuple[Array, Any]:
-    """Rows, minibatches and random numbers of a cohort, as the loops read them."""
-    begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
-    batch = end - begin if batch_size is None else np.minimum(batch_size, end - begin)
-    stream = call.streams.key, call.streams.ANSWER, call.place, call.round
-    return np.array([begin, end, batch, federation.keys[cohort], np.arange(len(cohort))], np.int64), stream
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads)
-
-
+_MOST = 100  # rows to draw or entries to keep: with more, NumPy is as fast
+_pool = cache(ThreadPoolExecutor)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
-def _called(work: float, loop: Callable[..., Any], table: tuple[Array, Array], cohort: Array, *given: Any) -> Any:
-    """What a loop returns for a cohort: parts of about as many rows on each of Numba's threads, unless it is soon done.
+def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses: tuple[type, ...], count: int) -> bool:
+    """Whether a method's steps are this package's, with numbers that the loops read, and few of them to sort."""
+    ours = all(getattr(type(method), name).__module__.startswith("fgmp.methods.") for name in steps)
+    ours = ours and type(method.selection) is PerOutput and not method.selection.always
+    few = count <= _MOST and not _MOST < (method.batch_size or 0) < federation.rows.max()
+    dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
+    wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
+    return wanted and ours and few and dense and type(federation.loss) in losses
 
-    A part is what `loop` would return for a smaller cohort, so the bits are the same for any number of threads.
+
+def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:
+    """One of the loops, with parts of the cohort of about as many rows on each of Numba's threads, unless it is short.
+
+    What a client answers depends on no other, so the bits are the same for any number of threads. `each` is the number
+    of multiplications for a row, `batch` the size of a minibatch.
     """
-    from numba import config
+    from . import loops
 
-    threads = config.NUMBA_NUM_THREADS if work >= _SMALL else 1  # type: ignore[attr-defined]
-    last = np.cumsum(cohort[1] - cohort[0])
-    cuts = np.searchsorted(last, last[-1] * np.arange(1, threads) / threads, side="right")
-    parts = [np.ascontiguousarray(part) for part in np.split(cohort, cuts, axis=1) if part.size]
-    others = [_pool(threads).submit(loop, *table, part, *given) for part in parts[1:]]
-    found = [loop(*table, parts[0], *given), *(other.result() for other in others)]
-    return found[0] if len(found) == 1 else [np.concatenate(same) for same in zip(*found, strict=True)]
+    loop = getattr(loops, name)
+    begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
+    batch = end - begin if batch is None else np.minimum(batch, end - begin)
+    clients = np.array([begin, end, batch, federation.keys[cohort]], np.int64)
+    stream = call.streams.key, call.streams.ANSWER, call.place, call.round
+    asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
+    rows = np.cumsum(end - begin)
+    threads = loops.numba.config.NUMBA_NUM_THREADS if each * rows[-1] >= _SMALL else 1  # type: ignore[attr-defined]
+    cuts = [0, *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"), len(rows)]
+    others = [_pool(threads).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])]
+    loop(*cuts[:2], asked, *given)
+    for other in others:
+        other.result()
 
 
-def pursuit_twin(method: Any) -> Twin | None:
-    """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms."""
-    plain = method.radius is None and (method.solver is None or type(method.solver) is Exact)
+def pursuit_twin(method: Any) -> Any:
+    """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms; it answers None for anything else."""
+    plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
     ours = type(method.dictionary).__module__ == "fgmp.dictionaries"  # and no class that selects in another way
-    if not plain or not ours or not method.dictionary.orthonormal or not _as_printed(method, "at_client", "pruned"):
-        return None
 
-    def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Sequence[Any] | None:
-        squared = type(federation.loss) is SquaredLoss and _counts(method.selection, 1)
-        if not squared or not _table(federation):
+    def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Any:
+        n, tau, steps = x.shape[0], min(method.sparsity, x.shape[0]), ("at_client", "pruned")
+        if not plain or not ours or not _serves(federation, method, steps, (SquaredLoss,), tau):
             return None
-        from .loops import cohort_pursuit
-
-        rows, stream = _cohort(federation, call, cohort, method.batch_size)
-        model = x.support.astype(np.int64), x.values
-        loop = method.local_iterations, min(method.sparsity, len(federation.features[0]))
-        n, most = federation.features.shape[1], 3 * loop[1]
-        work = loop[0] * float((rows[2] * n + (rows[1] - rows[0]) * most**2).sum())
-        table = federation.features, federation.targets
-        supports, values, counts, solved = _called(work, cohort_pursuit, table, rows, stream, *loop, *model)
-        answers = SparseModels(supports, values, counts, x.shape)
+        L, K, model = len(cohort), method.local_iterations, (x.support.astype(np.int64), x.values)
+        answers = np.zeros((L, tau), np.int64), np.zeros((L, tau), x.values.dtype), np.zeros(L, np.int64)
+        given = K * (n + 9.0 * tau**2), federation, call, cohort, method.batch_size, K, model, answers
+        _run("cohort_pursuit", *given)
+        models, solved = SparseModels(*answers, x.shape), answers[2] > 0
         if solved.all():
-            return answers
-        clients = federation.clients
-        each = zip(answers, solved, cohort, strict=True)
-        return [answer if fine else call.answer_of(clients[i], x) for answer, fine, i in each]
+            return models
+        each = zip(models, solved, cohort, strict=True)
+        return [model if fine else call.answer_of(federation.clients[i], x) for model, fine, i in each]
 
     return together
 
 
-def descent_twin(method: Any, step: str = "at_client") -> Twin | None:
-    """The twin of the first-order steps of a client, `step`, for the three losses."""
-    threshold = type(method).thresholded.__qualname__
-    if not _as_printed(method, step, "thresholded", "thresholds") or not _counts(method.selection, 2):
-        return None
-    K, keep, cuts = method.local_iterations, 0, np.zeros((method.local_iterations, 2))
-    if threshold == "FedIterHT.thresholded":
-        keep = method.sparsity
-    elif threshold == "FedMid.thresholded":
-        cuts[:, 1] = method.learning_rate * method.l1_weight
-    elif threshold != "FirstOrder.thresholded":
-        return None
+def descent_twin(method: Any, step: str = "at_client") -> Any:
+    """The twin of the first-order steps of a client, `step`, for the three losses; None for anything else."""
+    kind, steps = type(method).thresholded.__qualname__.partition(".")[0], (step, "thresholded", "thresholds")
+    losses, eta = (SquaredLoss, LogisticLoss, SoftmaxLoss), method.learning_rate
 
-    def together(federation: Federation, call: Any, message: Any, cohort: Support) -> Sequence[Any] | None:
-        known = type(federation.loss) in (SquaredLoss, LogisticLoss, SoftmaxLoss)
-        if not known or not _table(federation):
+    def together(federation: Federation, call: Any, message: Any, cohort: Support) -> Any:
+        (w, rounds), loss = message if isinstance(message, tuple) else (message, 0), federation.loss
+        keep = method.sparsity if kind == "FedIterHT" and method.sparsity < len(w) else 0
+        known = kind in ("FirstOrder", "FedIterHT", "FedMid")
+        if not known or not _serves(federation, method, steps, losses, keep):
             return None
-        from .loops import cohort_descent
-
-        w, rounds = message if isinstance(message, tuple) else (message, 0)
-        rows, stream = _cohort(federation, call, cohort, method.batch_size)
-        shape, start = w.shape, np.ascontiguousarray(w.reshape(len(w), -1))
-        thresholds = cuts.copy()
-        thresholds[:, 0] = method.thresholds(rounds)
-        lengths = np.array([method.learning_rate * federation.loss.row_weight(int(b)) for b in rows[2]])
-        margin = float(getattr(federation.loss, "margin", 0.0))
-        plain = not keep and not thresholds.any()
-        span = _row_products(federation, cohort) if plain and _span_pays(federation, K, method.batch_size) else _NONE
-        targets = federation.targets.astype(federation.dtype, copy=False)
-        table, given = (federation.features, targets), (start, margin, lengths, min(keep, len(w)), thresholds, span)
-        work = 2.0 * K * rows[2].sum() * start.size
-        (ends,) = _called(work, cohort_descent, table, rows, stream, *given)
-        return list(ends.transpose(0, 2, 1).reshape(len(cohort), *shape))
+        after = eta * method.l1_weight if kind == "FedMid" else 0.0
+        cuts = np.array([(before, after) for before in method.thresholds(rounds)], w.dtype)
+        products = np.empty((0, 0), w.dtype) if keep or cuts.any() else _row_products(federation, method)
+        ends = np.repeat(w.reshape(1, len(w), -1).transpose(0, 2, 1), len(cohort), axis=0)
+        how = float(getattr(loss, "margin", 0)), eta, loss.row_weight(2) < 1, keep
+        given = 2.0 * len(cuts) * w.size, federation, call, cohort, method.batch_size, how, cuts, products, ends
+        _run("cohort_descent", *given)
+        return list(ends.transpose(0, 2, 1).reshape(len(cohort), *w.shape))
 
     return together
 
 
-_NONE = np.empty(0), np.empty(0, np.int64)
-
-
-def _span_pays(federation: Federation, n_steps: int, batch_size: int | None) -> bool:
-    """Whether steps of the softmax loss in the span of the rows take fewer multiplications, and little memory."""
-    if type(federation.loss) is not SoftmaxLoss:
-        return False
-    (_, n_features), n_outputs = federation.features.shape, federation.loss.n_classes
-    largest = int(federation.rows.max())
-    size = largest if batch_size is None else min(batch_size, largest)
-    plain = 2 * n_steps * size * n_features * n_outputs
-    in_the_span = (n_steps * size + n_features) * largest * n_outputs
-    return bool(4 * largest <= n_features and largest**2 * n_features / 2 <= 20 * (plain - in_the_span))
-
-
-def _row_products(federation: Federation, cohort: Support) -> tuple[Array, Support]:
-    """A_i A_i' of all clients in one vector, computed once for a federation, and where those of a cohort begin."""
-    from .loops import row_products
-
-    kept = vars(federation)
+def _row_products(federation: Federation, method: Any) -> Any:
+    """A_i A_i' of all clients, shape (M, most rows), made once; nothing where a round then multiplied more."""
+    most, n, kept = int(federation.rows.max()), federation.n_features, vars(federation)
+    seen = method.local_iterations * min(method.batch_size or most, most)
+    if type(federation.loss) is not SoftmaxLoss or most * (seen + 2 * n) > 2 * seen * n:
+        return np.empty((0, 0), federation.dtype)
     if "row_products" not in kept:
-        everybody = np.array([federation.offsets[:-1], federation.offsets[1:]], np.int64)
-        kept["row_products"] = row_products(federation.features, everybody)
-    products, where = kept["row_products"]
-    return products, where[cohort]
+        kept["row_products"] = np.zeros((len(federation.targets), most), federation.dtype)
+        for begin, end in pairwise(federation.offsets):
+            rows = federation.features[begin:end]
+            np.matmul(rows, rows.T, out=kept["row_products"][begin:end, : end - begin])
+    return kept["row_products"]
