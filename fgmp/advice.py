@@ -3,8 +3,6 @@
 ``warnings.simplefilter("ignore", fgmp.AdviceWarning)`` quiets them.
 """
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import sys

@@ -4,8 +4,6 @@
 dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `shown` a short line of any value.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 from numbers import Integral

@@ -1,7 +1,5 @@
 """The command line: ``fgmp data`` and ``fgmp predict``."""
 
-from __future__ import annotations
-
 import csv
 import sys
 import warnings

@@ -5,8 +5,6 @@ columns) all inner products and errors are those of the small matrix Y, so the a
 lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80. scikit-learn codes.
 """
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import dataclass
 

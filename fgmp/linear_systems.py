@@ -4,8 +4,6 @@ A unit is a factor on an unknown, so whether columns are dependent is asked of c
 left over where they are dependent is the solution of minimum norm, in the units that came or in a metric.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Losses of linear predictions: each is a function of z = A x and the targets, row by row."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol

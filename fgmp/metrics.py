@@ -1,7 +1,5 @@
 """Measures of a model for the history of a run, on the clients trained on or on others: `accuracy`, `accuracy_on`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import numpy as np

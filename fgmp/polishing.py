@@ -1,7 +1,5 @@
 """The closing exchange: solve once more on the support that a run has found, with all clients' data (ours)."""
 
-from __future__ import annotations
-
 import warnings
 from dataclasses import replace
 

@@ -7,8 +7,6 @@ outputs; `Overall` counts entries wherever they stand. Rows named in `always` st
 A selection of your own overrides `mark` and `counted`, and `pursue` if it is to serve matching pursuit.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """`simulate`: a run from its start to its result, and what it says at its end."""
 
-from __future__ import annotations
-
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field

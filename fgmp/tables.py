@@ -1,7 +1,5 @@
 """Data at the door: matrices, tables and labels as people have them, checked, and as a federation holds them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """A grid search that gives every method the same federations, seed and rounds, and keeps every curve."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Nothing is pickled. A client builds the method that its server runs of a text, i
 an array, which travels beside it, by its checksum.
 """
 
-from __future__ import annotations
-
 import hashlib
 import inspect
 import json

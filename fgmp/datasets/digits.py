@@ -1,7 +1,5 @@
 """Handwritten digits as a federation: one client for each writer, and writers that are held out for the test."""
 
-from __future__ import annotations
-
 import gzip
 import zlib
 from collections import Counter

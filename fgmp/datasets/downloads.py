@@ -3,8 +3,6 @@
 Only `fetch` goes to the network, and only when it is called. The environment variable ``FGMP_DATA`` names the folder.
 """
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import NamedTuple

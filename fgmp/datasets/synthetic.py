@@ -1,7 +1,5 @@
 """Synthetic federations: the paper's Gaussian model, of any signal too, and one with good condition numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

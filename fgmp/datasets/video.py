@@ -1,7 +1,5 @@
 """Clips to recover frames of: one made of scikit-learn's two embedded photographs, and any file that FFmpeg reads."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -4,8 +4,6 @@ A fit is exchanges with sites: common units, rounds that find features, a path b
 of it goes through `simulate`, over a table at hand or over Flower, and sees sums over the sites alone.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -4,8 +4,6 @@ A method names its twin in its exchange; the twin stands for the printed steps t
 class that overrides one of them runs as printed, and so does everything with ``FGMP_READABLE=1`` in the environment.
 """
 
-from __future__ import annotations
-
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache

@@ -4,8 +4,6 @@ What a client answers depends on no other, so parts of a cohort, `first` to `las
 to be installed; whoever imports this module asks `fgmp.layers.compiled` first.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

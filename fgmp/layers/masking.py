@@ -7,8 +7,6 @@ random numbers and leave no trace in the sum. The cryptography is that of `crypt
 X25519, letters ChaCha20-Poly1305, secrets are split by Shamir's scheme, masks are the stream of ChaCha20.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Reducers that a few liars cannot move far: coordinate by coordinate, with the weights p_i of those who answered."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Dual averaging, plain and fast: clients sum up gradients and threshold when they look at a model."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Federated gradient matching pursuit: Algorithms 1 and 2 of Jeong, Needell and Qin (2024), line by line."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

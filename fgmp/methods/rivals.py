@@ -4,8 +4,6 @@ In all of them k = 0..K-1 counts the local steps, g is the gradient of a minibat
 keeps the tau largest entries, and eta_c and eta_s are the learning rates of client and server.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 

@@ -3,8 +3,6 @@
 `CountSketch` and `LargestEntries` are how they tell the server where their gradients are large together.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache

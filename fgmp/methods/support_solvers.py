@@ -6,8 +6,6 @@ features gives away its rows on the support up to a rotation, so this is not a p
 which leaves tau atoms of a minimiser, needs no further message.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf

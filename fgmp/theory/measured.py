@@ -5,8 +5,6 @@ extreme eigenvalues of B_S'B_S / m over the supports S of size tau; in a diction
 (Psi_S' B'B Psi_S / m, Psi_S'Psi_S).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import combinations, islice
 from math import comb, log10, sqrt
