@@ -1,4 +1,4 @@
-"""What clients answer: the form of an answer, its check and its bytes, and the answers of a cohort as one table."""
+"""What clients answer: the form of it, the answers of a cohort as one table, and reducers, which make one of them."""
 
 from __future__ import annotations
 
@@ -168,3 +168,61 @@ class Answers(NamedTuple):
             return each * len(self.values)
         whole = self.values.itemsize * self.values.shape[1]
         return int(np.minimum(each * np.count_nonzero(self.values, axis=1), whole).sum())
+
+
+class Reduced(NamedTuple):
+    """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
+
+    mean: Array | None
+    here: Support
+    bytes_up: int
+    bytes_down: int
+    left_out: Counter[str]
+
+
+class Reducer:
+    """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
+
+    secret = b""
+
+    def fitted(self, shape: Any, cohort_size: int, exchanges: int, rounds: int) -> Reducer:
+        """The reducer for a run of this size; a ValueError where it does not fit."""
+        return self
+
+    def public(self, shape: Any) -> Any:
+        """What a method may know of the clients."""
+        return shape
+
+    def cohort(self, streams: Any, number: int, n_clients: int, size: int) -> Support:
+        """Who takes part in round `number`, increasing: uniformly without replacement."""
+        drawn: Support = streams.sample(streams.COHORT, number, n_clients, size)
+        return drawn
+
+    def over(self, channel: Any, call: Any, message: Any, cohort: Support) -> Reduced:
+        """Ask a cohort, and make one answer of what comes."""
+        answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
+        somebody = answers.weights[answers.here].sum() > 0
+        return Reduced(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
+
+    def __call__(self, answers: Answers) -> Array:
+        """One row of the table."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
+
+    def objective(self, channel: Any, x: Array | SparseModel, places: Support) -> float | None:
+        """The mean objective of some clients; None where there is to be none."""
+        told, values = channel.objectives(x, places)
+        weights = channel.weights[told]
+        return float(weights @ values / weights.sum()) if weights.sum() > 0 else float("nan")
+
+    def columns(self, number: int) -> dict[str, float]:
+        """More columns of the history, after `number` rounds."""
+        return {}
+
+
+@dataclass(frozen=True)
+class Mean(Reducer):
+    """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
+
+    def __call__(self, answers: Answers) -> Array:
+        """The weighted mean."""
+        return answers.mean()

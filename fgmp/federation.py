@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_array, check_integer, check_kind, check_shape, precision_of
+from .checks import as_array, check_integer, check_kind, check_shape, precision_of
 from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, dense
 from .sparse_features import SparseFeatures
-from .tables import Labels, checked, joined, rows_by_site
+from .tables import Labels, checked, joined, rows_by_site, scaled
 
 _MOST = 2**31 - 1
 
@@ -204,7 +204,7 @@ class Federation:
             x#, of the shape of a model.
         labels : sequence of two values, optional
             For the logistic loss: the label that becomes -1, and the one that becomes +1. By default the two that
-            occur, in increasing order. The federation keeps them, and `label` maps predictions back.
+            occur, in increasing order. The federation keeps them, as `labels`.
 
         Raises
         ------
@@ -348,14 +348,6 @@ class Federation:
         with np.errstate(over="ignore", invalid="ignore"):
             return float(self.weights @ self.objectives(x)[1])
 
-    def label(self, predictions: ArrayLike) -> Array:
-        """What the data call each prediction of the logistic loss: the second label where z > 0, else the first."""
-        if self.labels is None:
-            raise ValueError("labels is None; expected the two labels of a federation with the logistic loss")
-        both = np.array(self.labels, None if type(self.labels[0]) is type(self.labels[1]) else object)
-        behind: Array = both[(as_array("predictions", predictions) > 0).astype(np.intp)]
-        return behind
-
     def pooled(self) -> Federation:
         """One client that holds all rows and has the objective f: what an algorithm in one place would see.
 
@@ -433,21 +425,6 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
     if cohort_size is None:
         return n_clients
     return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
-
-
-def scaled(weights: Any, n_clients: int) -> Array:
-    """Weights p_i that sum to one: none negative, and one positive at least, or a ValueError says what is wrong."""
-    found = check_array("weights", weights, ndim=1).astype(np.float64)
-    if len(found) != n_clients:
-        raise ValueError(f"weights has {len(found)} entries; expected one for each of {n_clients} clients")
-    if found.min() < 0:
-        raise ValueError(f"weights[{found.argmin()}] is {found.min():g}; expected no negative weight")
-    with np.errstate(over="ignore"):
-        if not 0 < found.sum() < np.inf:
-            raise ValueError(f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum")
-    total = math.fsum(found)
-    scale: Array = found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
-    return scale
 
 
 def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .answers import Answers, Form, Missing
+from .answers import Form, Missing, Reducer
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
 from .models import Array, SparseModel, Support
@@ -160,63 +159,6 @@ class Channel(Protocol):
 
     def identity(self) -> dict[str, Any]:
         """What makes the data what they are, for checkpoints, by name."""
-
-
-class Reduced(NamedTuple):
-    """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
-
-    mean: Array | None
-    here: Support
-    bytes_up: int
-    bytes_down: int
-    left_out: Counter[str]
-
-
-class Reducer:
-    """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
-
-    secret = b""
-
-    def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Reducer:
-        """The reducer for a run of this size; a ValueError where it does not fit."""
-        return self
-
-    def public(self, shape: Shape) -> Shape:
-        """What a method may know of the clients."""
-        return shape
-
-    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
-        """Who takes part in round `number`, increasing: uniformly without replacement."""
-        return streams.sample(Streams.COHORT, number, n_clients, size)
-
-    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
-        """Ask a cohort, and make one answer of what comes."""
-        answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
-        somebody = answers.weights[answers.here].sum() > 0
-        return Reduced(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
-
-    def __call__(self, answers: Answers) -> Array:
-        """One row of the table."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
-
-    def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> float | None:
-        """The mean objective of some clients; None where there is to be none."""
-        told, values = channel.objectives(x, places)
-        weights = channel.weights[told]
-        return float(weights @ values / weights.sum()) if weights.sum() > 0 else float("nan")
-
-    def columns(self, number: int) -> dict[str, float]:
-        """More columns of the history, after `number` rounds."""
-        return {}
-
-
-@dataclass(frozen=True)
-class Mean(Reducer):
-    """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
-
-    def __call__(self, answers: Answers) -> Array:
-        """The weighted mean."""
-        return answers.mean()
 
 
 class Step(NamedTuple):

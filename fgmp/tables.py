@@ -1,5 +1,6 @@
 """Data at the door: matrices, tables and labels as people have them, checked, and as a federation holds them."""
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -64,6 +65,21 @@ def joined(matrices: Sequence[Any]) -> Any:
         return np.ascontiguousarray(matrices[0])
     table = np.empty((sum(map(len, matrices)), matrices[0].shape[1]), precision)  # by rows, however they came
     return np.concatenate(matrices, out=table)
+
+
+def scaled(weights: Any, n_clients: int) -> Array:
+    """Weights p_i that sum to one: none negative, and one positive at least, or a ValueError says what is wrong."""
+    found = check_array("weights", weights, ndim=1).astype(np.float64)
+    if len(found) != n_clients:
+        raise ValueError(f"weights has {len(found)} entries; expected one for each of {n_clients} clients")
+    if found.min() < 0:
+        raise ValueError(f"weights[{found.argmin()}] is {found.min():g}; expected no negative weight")
+    with np.errstate(over="ignore"):
+        if not 0 < found.sum() < np.inf:
+            raise ValueError(f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum")
+    total = math.fsum(found)
+    scale: Array = found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
+    return scale
 
 
 def _in_one_piece(block: Any) -> Array | None:

@@ -11,8 +11,9 @@ import pytest
 from scipy.sparse.linalg import LinearOperator
 
 import fgmp
+from fgmp.answers import Mean
 from fgmp.federation import Federation
-from fgmp.rounds import Mean, Step, Streams, iterate
+from fgmp.rounds import Step, Streams, iterate
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 

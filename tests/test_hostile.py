@@ -15,10 +15,10 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import DropOut, Faulty
-from fgmp.answers import Missing
+from fgmp.answers import Mean, Missing
 from fgmp.layers.faults import Changed
 from fgmp.models import SparseModel
-from fgmp.rounds import Call, Mean, Streams
+from fgmp.rounds import Call, Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 

@@ -16,7 +16,7 @@ HOUSE = Path(fgmp.__file__).parent
 ROOMS = sorted(path.parent.name for path in HOUSE.glob("*/__init__.py"))
 FILES = sorted(HOUSE.rglob("*.py"))
 GROUND = "the ground floor"
-PAPER = "federation losses models selection dictionaries pursuit dictionary_learning solvers linear_systems rounds"
+PAPER = "federation losses models selection dictionaries dictionary_learning solvers linear_systems rounds"
 PAPER += " simulation methods"  # what a reader of the paper reads: the problem, atoms, solvers, rounds, methods
 BUDGETS = {
     "fgmp": 9_500, "fgmp/estimators": 1_000, "fgmp/flower": 700, "notebooks/book": 900, "tests": 8_000, "tools": 600,

@@ -22,6 +22,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..advice import advise, check_batches, check_rows, quiet
+from ..answers import Reducer
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
@@ -31,7 +32,7 @@ from ..methods.fedgradmp import FedGradMP
 from ..methods.shared_support import Shared, SharedSupportGradMP
 from ..methods.support_solvers import NewtonOnSupport, Point, Separated, backwards
 from ..models import Array, SparseModel
-from ..rounds import Method, Reducer
+from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate, whole
 from ..tables import check_columns

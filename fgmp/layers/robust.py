@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Answers
+from ..answers import Answers, Reduced, Reducer
 from ..checks import settle_number
 from ..models import Array, Support
-from ..rounds import Call, Channel, Message, Reduced, Reducer
+from ..rounds import Call, Channel, Message
 
 # Cumulated weights are off by rounding: 0.1 + 0.2 + 0.2 is half of the clients.
 _ROUNDING = 1e-12
