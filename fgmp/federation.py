@@ -46,10 +46,9 @@ class Client:
         return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Any:
         """float32 or float64: of the models and the features."""
-        found: np.dtype[Any] = np.dtype(self.features.dtype)
-        return found
+        return self.features.dtype
 
     @property
     def n_samples(self) -> int:
@@ -249,10 +248,8 @@ class Federation:
 
         Raises
         ------
-        TypeError
-            Where `df` is not a table.
-        ValueError
-            Where a column is missing, or does not hold in every row what it is for; the message names it.
+        TypeError, ValueError
+            Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
         """
         table = rows_by_site(df, site, target, features, loss)
         built = cls.from_arrays(table.As, table.ys, loss, weights)
@@ -302,10 +299,9 @@ class Federation:
         return self.loss.model_shape(self.n_features)
 
     @property
-    def dtype(self) -> np.dtype[Any]:
+    def dtype(self) -> Any:
         """float32 or float64, as the data."""
-        found: np.dtype[Any] = np.dtype(self._first.dtype)
-        return found
+        return self._first.dtype
 
     @property
     def _first(self) -> Any:

@@ -110,10 +110,6 @@ def simulate(
     state : object, optional
         Where to start, such as ``result.state``; by default where the method starts.
 
-    Returns
-    -------
-    Result
-
     Raises
     ------
     ValueError
@@ -129,10 +125,8 @@ def simulate(
     -----
     An answer that is not finite, or not of the form asked for, is left out of the mean and counted, and the weights are
     scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. Ctrl-C
-    gives up the round under way and returns what there is.
-
-    With ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a debugger can step through,
-    instead of their compiled twins; the numbers are the same but for rounding.
+    gives up the round under way. With ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a
+    debugger can step through, and no compiled twins; the numbers are the same but for rounding.
 
     Examples
     --------
