@@ -53,7 +53,7 @@
 # FedGradMP is the only one without a learning rate.
 #
 # In code each rival is one line. **To add a method of your own**, write it as one dataclass in one file, as in
-# `fgmp/methods/baselines.py`, and add one line here:
+# `fgmp/methods/rivals.py`, and add one line here:
 
 # %%
 import fgmp
