@@ -41,8 +41,7 @@ def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses:
 def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:
     """One of the loops, with parts of the cohort of about as many rows on each of Numba's threads, unless it is short.
 
-    What a client answers depends on no other, so the bits are the same for any number of threads. `each` is the number
-    of multiplications for a row, `batch` the size of a minibatch.
+    `each` is the number of multiplications for a row, `batch` the size of a minibatch.
     """
     from . import loops
 
@@ -64,35 +63,33 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
 def pursuit_twin(method: Any) -> Any:
     """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms; it answers None for anything else."""
     plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
-    ours = type(method.dictionary).__module__ == "fgmp.dictionaries"  # and no class that selects in another way
+    plain = plain and type(method.dictionary).__module__ == "fgmp.dictionaries"  # no class that selects in another way
 
     def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Any:
-        n, tau, steps = x.shape[0], min(method.sparsity, x.shape[0]), ("at_client", "pruned")
-        if not plain or not ours or not _serves(federation, method, steps, (SquaredLoss,), tau):
+        K, tau = method.local_iterations, min(method.sparsity, x.shape[0])
+        if not plain or not _serves(federation, method, ("at_client", "pruned"), (SquaredLoss,), tau):
             return None
-        L, K, model = len(cohort), method.local_iterations, (x.support.astype(np.int64), x.values)
-        answers = np.zeros((L, tau), np.int64), np.zeros((L, tau), x.values.dtype), np.zeros(L, np.int64)
-        given = K * (n + 9.0 * tau**2), federation, call, cohort, method.batch_size, K, model, answers
-        _run("cohort_pursuit", *given)
-        models, solved = SparseModels(*answers, x.shape), answers[2] > 0
+        model, shape = (x.support.astype(np.int64), x.values), (len(cohort), tau)
+        answers = np.zeros(shape, np.int64), np.zeros(shape, x.values.dtype), np.zeros(len(cohort), np.int64)
+        each = K * (x.shape[0] + 9.0 * tau**2)
+        _run("cohort_pursuit", each, federation, call, cohort, method.batch_size, K, model, answers)
+        models, solved = SparseModels(*answers, x.shape), answers[2]
         if solved.all():
             return models
-        each = zip(models, solved, cohort, strict=True)
-        return [model if fine else call.answer_of(federation.clients[i], x) for model, fine, i in each]
+        return [models[k] if solved[k] else call.answer_of(federation.clients[i], x) for k, i in enumerate(cohort)]
 
     return together
 
 
 def descent_twin(method: Any, step: str = "at_client") -> Any:
     """The twin of the first-order steps of a client, `step`, for the three losses; None for anything else."""
-    kind, steps = type(method).thresholded.__qualname__.partition(".")[0], (step, "thresholded", "thresholds")
-    losses, eta = (SquaredLoss, LogisticLoss, SoftmaxLoss), method.learning_rate
+    kind, eta = type(method).thresholded.__qualname__.partition(".")[0], method.learning_rate
+    steps, losses = (step, "thresholded", "thresholds"), (SquaredLoss, LogisticLoss, SoftmaxLoss)
 
     def together(federation: Federation, call: Any, message: Any, cohort: Support) -> Any:
         (w, rounds), loss = message if isinstance(message, tuple) else (message, 0), federation.loss
         keep = method.sparsity if kind == "FedIterHT" and method.sparsity < len(w) else 0
-        known = kind in ("FirstOrder", "FedIterHT", "FedMid")
-        if not known or not _serves(federation, method, steps, losses, keep):
+        if kind not in ("FirstOrder", "FedIterHT", "FedMid") or not _serves(federation, method, steps, losses, keep):
             return None
         after = eta * method.l1_weight if kind == "FedMid" else 0.0
         cuts = np.array([(before, after) for before in method.thresholds(rounds)], w.dtype)
@@ -113,8 +110,6 @@ def _row_products(federation: Federation, method: Any) -> Any:
     if type(federation.loss) is not SoftmaxLoss or most * (seen + 2 * n) > 2 * seen * n:
         return np.empty((0, 0), federation.dtype)
     if "row_products" not in kept:
-        kept["row_products"] = np.zeros((len(federation.targets), most), federation.dtype)
-        for begin, end in pairwise(federation.offsets):
-            rows = federation.features[begin:end]
-            np.matmul(rows, rows.T, out=kept["row_products"][begin:end, : end - begin])
+        each = (federation.features[begin:end] for begin, end in pairwise(federation.offsets))
+        kept["row_products"] = np.concatenate([np.pad(A @ A.T, ((0, 0), (0, most - len(A)))) for A in each])
     return kept["row_products"]

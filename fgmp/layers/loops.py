@@ -1,7 +1,6 @@
 """A round of a cohort in one compiled call: one table of all rows, one client after another, keyed random numbers.
 
-What a client answers depends on no other, so parts of a cohort, `first` to `last`, may go to several threads. Numba has
-to be installed; whoever imports this module asks `fgmp.layers.compiled` first.
+What a client answers depends on no other, so parts of a cohort, `first` to `last`, may go to several threads.
 """
 
 import math
@@ -147,12 +146,11 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
 
 @_loop
 def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, answers: Any) -> None:
-    """Algorithm 1 with least squares at the clients of a cohort from `first` to `last`.
+    """Algorithm 1 with least squares: K `steps` from a `model`, its support and values, at each client.
 
-    `asked` are A, y, shapes (M, n) and (M,), the rows of all clients in one precision; the cohort, shape (4, L): where
-    the rows of each client begin and end, the size of its minibatches and its key; and the stream, ``(key, purpose,
-    place, number)``. `steps` is K, `model` support and values of what was sent. `answers` are increasing places and
-    values, shape (L, tau), and how many are filled, shape (L,): 0 where a system is nearly singular or no number.
+    `asked` are A, y, shapes (M, n) and (M,); the cohort, shape (4, L): where the rows of each client begin and end, the
+    size of its minibatches and its key; and the stream, ``(key, purpose, place, number)``. `answers` are increasing
+    places and values, shape (L, tau), and how many: 0 where a system is nearly singular or holds no number.
     """
     (A_, y_, cohort, stream), (places, values, counts), n = asked, answers, asked[0].shape[1]
     tau, gamma = places.shape[1], np.empty(min(2 * places.shape[1], n), np.int64)
@@ -203,12 +201,12 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
 
 @_loop
 def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array) -> None:
-    """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at the clients of a cohort from `first` to `last`.
+    """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client.
 
-    `asked` as in `cohort_pursuit`, labels of the softmax loss in the precision of A; `how` the margin of the logistic
-    loss, else 0, eta, whether the loss is a mean, and what H keeps of each output (0: all); `cuts`, shape (K, 2), the
-    thresholds. `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i
-    A_i' of all clients, shape (M, .), and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
+    `asked` as in `cohort_pursuit`; `how` the margin of the logistic loss, else 0, eta, whether the loss is a mean, and
+    what H keeps of each output (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers.
+    With `products`, the A_i A_i' of all clients, shape (M, .), and no H and S, steps are taken on predictions: v = A_i
+    w, until w + A_i'z.
     """
     (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = asked, how, ends.shape[1], len(products) > 0
     chosen, scores = np.empty(keep, np.int64), np.empty((4, C), A.dtype)
