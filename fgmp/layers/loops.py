@@ -69,8 +69,7 @@ def _largest(vector: Array, places: Array) -> bool:
 @_jit
 def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) -> Array:
     """As `fgmp.federation.Client.minibatches`: the rows of each step, shape (steps, batch)."""
-    rows = np.empty((steps, batch), np.int64)
-    rows[:] = np.arange(batch)
+    rows = np.zeros((steps, batch), np.int64) + np.arange(batch)
     if batch < n_rows:
         draws = 1 - keyed_uniforms(stream, client, steps * n_rows)  # exact; the largest are then the smallest
         for k in range(steps):
@@ -117,16 +116,15 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
         if not eps**0.75 * squares[i] < pivot < math.inf:
             return False
         factor[i, i] = 1 / math.sqrt(pivot)
-    x[:], size, fraction = 0, 0.0, 0.0
+    x[:], moved = 0, np.zeros(4)
     for turn in range(4):
-        moved = 0.0
         for i in range(count):
             z[i] = ((error[i] if wide else _dot(A[i], error)) - _dot(factor[i, :i], z[:i])) * factor[i, i]
         for i in range(count - 1, -1, -1):
             z[i] *= factor[i, i]
             for j in range(i):
                 z[j] -= z[i] * factor[i, j]
-            moved += float(z[i]) ** 2 * squares[i]
+            moved[turn] += float(z[i]) ** 2 * squares[i]
         error[:] = y
         if wide:
             _combine(x.reshape(1, -1), A, rows, z.reshape(-1, 1))
@@ -135,10 +133,7 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
         else:
             x += z
             _combine(error.reshape(1, -1), A, rows, -x.reshape(-1, 1))
-        if turn == 0:
-            size = moved
-        elif turn == 1:  # each correction leaves this fraction of the error
-            fraction = math.sqrt(moved / size) if size > 0 else 0.0
+        fraction = math.sqrt(moved[1] / moved[0]) if moved[0] > 0 else 0.0  # that a correction leaves of the error
         if turn > 0 and fraction ** (turn + 1) <= eps:
             return True
     return False
@@ -182,16 +177,12 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
 def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
     """The predictions of a row, shape (C,), become the derivative of its loss, times a weight."""
     if len(scores) > 1:
-        top, total = scores[0], scores.dtype.type(0)
+        top, total = scores.max(), scores.dtype.type(0)
         lowest = scores.dtype.type(0.7 * math.log(np.finfo(scores.dtype).tiny))  # as in `fgmp.losses`
-        for c in range(1, len(scores)):
-            top = max(top, scores[c])
         for c in range(len(scores)):
             scores[c] = math.exp(max(scores[c] - top, lowest))
             total += scores[c]
-        total = weight / total
-        for c in range(len(scores)):
-            scores[c] *= total
+        scores *= weight / total
         scores[int(y)] -= weight
     elif margin > 0:
         scores[0] = -margin * y * weight / (1 + math.exp(margin * y * scores[0]))
