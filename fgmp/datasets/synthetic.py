@@ -30,10 +30,8 @@ def make_sparse_regression(
 
     Parameters
     ----------
-    n_clients, n_samples, n_features : int, default 50, 100 and 1000
-        N, the rows |D_i| of each client, and n.
-    sparsity : int, default 10
-        tau, from 1 to n_features.
+    n_clients, n_samples, n_features, sparsity : int, default 50, 100, 1000 and 10
+        N, the rows |D_i| of each client, n, and tau, from 1 to n_features.
     heterogeneity, variance_decay, noise_variance : float, default 1.0, 1.1 and 0.0
         alpha, at least 0; p; and the variance of the entries of e_i, at least 0.
     rng : int, Generator or None

@@ -413,7 +413,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_over(self, sites: Any, say: Callable[..., Any] = lambda *told: None) -> None:
-        """Fit to sites, whoever they are, whose groups and classes are known."""
         shape, rows = sites.shape, list(sites.shape.rows)
         check_cohort(self.cohort_size, len(rows))
         grid = self._grid(shape.n_features, sum(rows))
@@ -588,7 +587,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         As that of `fgmp.simulation.Result`. The first entry includes the sums for the units; the last one is of the
         closing exchange, and its rounds and bytes are those of everything that was sent, a choice of tau included.
     cv_ : SparsityPath
-        Where the sparsity was chosen: `table`, `chosen`, `plot`.
+        Where the sparsity was chosen.
     """
 
     def predict(self, X: Any, groups: Any = None) -> Array:

@@ -85,7 +85,6 @@ class Faulty:
                 raise ValueError(f"faults has {shown(fault)}; expected faults such as fgmp.DropOut(probability=0.1)")
 
     def __getattr__(self, name: str) -> Any:
-        """What the channel inside has."""
         if name == "over" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.over, name)

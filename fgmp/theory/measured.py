@@ -228,7 +228,7 @@ def measure_constants(
         given = f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i"
         raise ValueError(f"{given}; expected averaged=True or the full batch")
     generator, order, found = np.random.default_rng(0), min(4 * sparsity, n), []
-    for client in federation.clients:
+    for client, weight in zip(federation.clients, federation.weights, strict=True):
         A, m, b = _stored(client), client.n_samples, batch_size or client.n_samples
         few = comb(m, b) <= n_minibatches
         batches: Any = combinations(range(m), b) if few else client.minibatches(generator, b, n_minibatches)
@@ -238,9 +238,8 @@ def measure_constants(
         upper = max(float(np.mean(uppers)), whole.upper)  # over all minibatches it is at least that of f_i
         smooth = np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts])
         gradient, variance = squares[largest(squares, order)].sum(), minibatch_variance(client, x, batch_size)
-        found.append((unit * whole.lower, unit * upper, unit**2 * smooth, gradient, squares.sum(), variance))
-    columns = [*np.array(found).T, federation.weights]
-    return ClientConstants(*columns)
+        found.append((unit * whole.lower, unit * upper, unit**2 * smooth, gradient, squares.sum(), variance, weight))
+    return ClientConstants(*np.array(found).T)
 
 
 def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> float:
@@ -254,13 +253,8 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     For a mean over the rows, w_b = 1/b, the second term is zero. For a sum, w_b = 1, it is the bias of g_ij, whose
     mean over j is b/m times f_i: such a loss does not meet the first half of Assumption 4.
 
-    Parameters
-    ----------
-    client : Client
-        Any loss; stored features. Sparse ones are made dense for as long as this takes.
-    x : array_like, of the client's model shape
-    batch_size : int or None
-        b; None is all rows, and gives zero.
+    Any loss; stored features, of which sparse ones are made dense for as long as this takes. `x` has the client's model
+    shape; `batch_size` is b, and None all rows, which gives zero.
     """
     check_kind("client", client, Client, "a Client, such as one of federation.clients")
     x, A, m = check_shape("x", x, client.model_shape), _stored(client), client.n_samples

@@ -151,14 +151,8 @@ def beta_2(
     Here s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The statement in the paper divides
     rho^+ + 1/theta^2 by eta_1^2; the proof does not.
 
-    Parameters
-    ----------
-    lower, upper : array_like
-        rho^- and rho^+ at sparsity 4 tau. Infinite comes back where rho^- is not positive.
-    theta, eta_1 : array_like, and float
-        As in `TheoremParameters`.
-    upper_squared : array_like, optional
-        E rho^{+2}, as `ClientConstants.upper_squared`; needed only where eta_1 > 1.
+    `lower`, `upper` are rho^- and rho^+ at sparsity 4 tau, `upper_squared` E rho^{+2}, needed only where eta_1 > 1: as
+    in `ClientConstants`. `theta` and `eta_1` as in `TheoremParameters`. Infinite where rho^- is not positive.
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
     if s > 0 and upper_squared is None:
@@ -192,10 +186,8 @@ class ConvergenceBound:
     ----------
     beta_1, beta_2, mu, nu : ndarray, shape (N,)
         Per client; nu(i) = (1 + eta_2)^2 (beta_1 xi_2 + xi_1) is what one local iteration adds.
-    kappa : float
-        The rate per round.
-    residual : float
-        The limit of the bound; infinite where kappa >= 1.
+    kappa, residual : float
+        The rate per round, and the limit of the bound, infinite where kappa >= 1.
     """
 
     beta_1: Array
