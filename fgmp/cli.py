@@ -77,7 +77,6 @@ def predict(model: Path, table: TextIO) -> None:
 
 @contextmanager
 def _clear_errors() -> Iterator[None]:
-    """One line for what the user can mend."""
     try:
         yield
     except (OSError, ValueError) as error:

@@ -20,10 +20,7 @@ def accuracy(federation: Federation, x: Array) -> float:
 
 
 def accuracy_on(federation: Federation) -> Callable[[Array], float]:
-    """`accuracy` on one federation, often not the one that is trained on, as a function of the model.
-
-    It serves as a metric, ``History(metrics={"accuracy": accuracy_on(test)})``.
-    """
+    """`accuracy` on a federation, as a function of the model: ``History(metrics={"unseen": accuracy_on(test)})``."""
     check_kind("federation", federation, Federation, "a Federation with SoftmaxLoss")
     if not isinstance(federation.loss, SoftmaxLoss):
         raise ValueError(f"federation has the loss {federation.loss!r}; expected SoftmaxLoss")

@@ -101,18 +101,16 @@ def tune(
     for name, given in check_mapping("grid", grid, "a mapping of names to sequences of values").items():
         several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
         values[name] = [value.item() if isinstance(value, np.generic) else value for value in several]
-    one = isinstance(federation, Federation)
-    feds = [federation] if one else check_sequence("federation", federation, "a Federation or several")
-    if not feds:
+    data = [federation] if isinstance(federation, Federation) else federation
+    if not (feds := check_sequence("federation", data, "a Federation or several")):
         raise ValueError("federation is an empty sequence; expected at least one federation")
     known = all(check_federation("federation", fed).truth is not None for fed in feds)
     column = column or ("relative_error" if known else "objective")
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
     options["rng"] = check_seed("rng", rng)
-    runs = Parallel(check_integer("workers", workers))(
-        delayed(_history)(method, fed, rounds, column, **options) for method in methods for fed in feds
-    )
+    runs = [delayed(_history)(method, fed, rounds, column, **options) for method in methods for fed in feds]
+    runs = Parallel(check_integer("workers", workers))(runs)
     trials = []
     for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
         histories = tuple(runs[i * len(feds) : (i + 1) * len(feds)])
@@ -124,9 +122,7 @@ def tune(
     return Tuning(tuple(trials), column)
 
 
-def _history(
-    method: Method, federation: Federation, rounds: int, column: str, watch: Any = (), **options: Any
-) -> dict[str, Array]:
+def _history(method: Method, federation: Federation, rounds: int, column: str, watch: Any = (), **options: Any) -> Any:
     """A run that ends early once it has diverged beyond return."""
 
     def beyond_return(run: Run) -> bool:

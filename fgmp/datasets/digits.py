@@ -47,8 +47,7 @@ class DigitsByWriter:
 
     def images(self, client: Client) -> Array:
         """The digits of a client as images, shape (n_samples, height, width)."""
-        images: Array = client.features.reshape(-1, *self.image_shape)
-        return images
+        return np.asarray(client.features.reshape(-1, *self.image_shape))
 
 
 def digits_by_writer(
@@ -104,10 +103,9 @@ def _dealt(n_train: int, n_test: int, n_samples: int, concentration: float, seed
     images, labels = load_digits(return_X_y=True)
     n_clients, generator = n_train + n_test, seeded(seed)
     if n_clients * n_samples > len(labels):
-        raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_clients} clients of n_samples={n_samples} digits; "
-            f"expected at most {len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
-        )
+        asked = f"{n_train=} and {n_test=} ask for {n_clients} clients of {n_samples=} digits"
+        enough = f"{len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
+        raise ValueError(f"{asked}; expected at most {enough}")
     piles = [generator.permutation(np.flatnonzero(labels == c)) for c in range(10)]
     left = np.array([len(pile) for pile in piles])
     shares = generator.dirichlet(np.full(10, concentration), n_clients)
@@ -136,10 +134,8 @@ def _drawn(writers: Writers, n_train: int, n_test: int, n_samples: int, seed: in
     """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
     able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
     if n_train + n_test > len(able):
-        raise ValueError(
-            f"n_train={n_train} and n_test={n_test} ask for {n_train + n_test} writers of n_samples={n_samples} "
-            f"digits; expected at most {len(able)}, of the {len(writers.counts)} writers there are"
-        )
+        asked = f"{n_train=} and {n_test=} ask for {n_train + n_test} writers of {n_samples=} digits"
+        raise ValueError(f"{asked}; expected at most {len(able)}, of the {len(writers.counts)} writers there are")
     hands = {}
     for i in seeded(seed, 0).permutation(len(able))[: n_test + n_train]:
         pixels, labels = writers.digits(able[i])
@@ -191,10 +187,9 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
 
 def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
     """A compressed IDX file: two zeros, type, number of dimensions, each as 32 bits, the values, all big-endian."""
-    codes = {">u1": 0x08, ">i4": 0x0C}
     with _damage_named(path):
         content = gzip.decompress(path.read_bytes())
-        if content[:4] != bytes((0, 0, codes[dtype], ndim)):
+        if content[:4] != bytes((0, 0, {">u1": 0x08, ">i4": 0x0C}[dtype], ndim)):
             raise ValueError(f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected")
         shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
         return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)

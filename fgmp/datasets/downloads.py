@@ -91,8 +91,7 @@ def locate(name: str) -> list[Path]:
     place = data_folder()
     for file in DOWNLOADS[name]:
         if not file.is_there(place):
-            raise FileNotFoundError(
-                f"{name} needs {' and '.join(file.members) or file.name}, not found in {place}; run `fgmp data fetch "
-                f"{name}`, or put {file.address} there and run it. FGMP_DATA names another folder"
-            )
+            needs = f"{name} needs {' and '.join(file.members) or file.name}, not found in {place}"
+            get = f"run `fgmp data fetch {name}`, or put {file.address} there and run it"
+            raise FileNotFoundError(f"{needs}; {get}. FGMP_DATA names another folder")
     return [path for file in DOWNLOADS[name] for path in file.paths(place)]

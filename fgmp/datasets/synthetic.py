@@ -30,14 +30,10 @@ def make_sparse_regression(
 
     Parameters
     ----------
-    n_clients, n_samples, n_features : int, default 50, 100 and 1000
-        N, the rows |D_i| of each client, and n.
-    sparsity : int, default 10
-        tau, from 1 to n_features.
-    heterogeneity, variance_decay : float, default 1.0 and 1.1
-        alpha, the variance of the means mu_i, at least 0, and p: client i has variance 1/i^p.
-    noise_variance : float, default 0.0
-        Variance of the entries of e_i, at least 0.
+    n_clients, n_samples, n_features, sparsity : int, default 50, 100, 1000 and 10
+        N, the rows |D_i| of each client, n, and tau, from 1 to n_features.
+    heterogeneity, variance_decay, noise_variance : float, default 1.0, 1.1 and 0.0
+        alpha, at least 0; p; and the variance of the entries of e_i, at least 0.
     rng : int, Generator or None
         The seed. Each client has random numbers of its own: a federation of more clients begins with the same ones.
 
@@ -113,9 +109,7 @@ def make_conditioned_regression(
     return _observed(As, truth, noise_variance, lambda i: generator)
 
 
-def _observed(
-    As: Any, truth: Array, noise_variance: float, generator: Callable[[int], np.random.Generator]
-) -> Federation:
+def _observed(As: Any, truth: Array, noise_variance: float, generator: Callable[[int], Any]) -> Federation:
     """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
     ys = [A @ truth + noise * generator(i).standard_normal(A.shape[0]) for i, A in enumerate(As)]
@@ -140,7 +134,6 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
         self.mean, self.scale, self.seed, self.key = mean, scale, seed, key
 
     def blocks(self) -> Iterator[Array]:
-        """The rows, eight at a time."""
         generator, (n_rows, n_features) = seeded(self.seed, 2, self.key), self.shape
         for first in range(0, n_rows, 8):
             block = generator.standard_normal((min(8, n_rows - first), n_features))
@@ -158,7 +151,6 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
 def _gaussian_rows(
     n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
 ) -> list[_GaussianRows]:
-    """The matrices A_i of the paper's model, streamed."""
     shape = check_integer("n_samples", n_samples), n_features
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
     decay, count = check_number("variance_decay", variance_decay), check_integer("n_clients", n_clients)

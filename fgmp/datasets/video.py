@@ -12,10 +12,8 @@ from ..checks import check_integer
 
 Grey = NDArray[np.float64]
 
-# Rec. 601, as Pillow and FFmpeg have it.
-_LUMA = np.array([0.299, 0.587, 0.114])
-# No multiple of this period is a whole number of frames, so no two frames are the same.
-_PERIOD = 10 * np.pi
+_LUMA = np.array([0.299, 0.587, 0.114])  # Rec. 601, as Pillow and FFmpeg have it
+_PERIOD = 10 * np.pi  # of which no multiple is a whole number of frames, so no two frames are the same
 
 
 def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey:
@@ -43,10 +41,8 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
         x, y = width * (0.5 + 0.32 * np.cos(angle)), height * (0.5 + 0.15 * np.sin(2 * angle))
         # Both on an empty canvas, their centres at a position between the pixels.
         move = (1, 0, size[0] / 2 - x, 0, 1, size[1] / 2 - y)
-        moved, covered = (
-            _pixels(part.transform((width, height), Image.Transform.AFFINE, move, Image.Resampling.BICUBIC))
-            for part in (flower, mask)
-        )
+        how = (width, height), Image.Transform.AFFINE, move, Image.Resampling.BICUBIC
+        moved, covered = (_pixels(part.transform(*how)) for part in (flower, mask))
         clip[t] = background * (1 - covered) + moved
     return np.clip(clip, 0, 1, out=clip)
 

@@ -1,6 +1,5 @@
 """Estimators with scikit-learn's manners: tables in, one client per group, coefficients in the units of the table out.
 
-`linear` holds the two estimators and what fits them, `sites` the rows of each site, what it shows, and what it adds up.
 ``joblib.dump(model, path)`` keeps a fitted one: load only your own files.
 May import: the ground floor, layers, methods.
 """

@@ -110,8 +110,7 @@ class Bootstrap:
     def interval(self, level: float = 0.95) -> tuple[Array, Array]:
         """Percentiles of the coefficients, where a feature that was not taken counts as zero; shape as `estimate`."""
         level = check_number("level", level, above=0, at_most=1)
-        low, high = np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0)
-        return low, high
+        return tuple(np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0))
 
     def plot(self, ax: Any = None, most: int = 20) -> Any:
         """Inclusion frequencies of the `most` frequent that were found, those of the fit filled; matplotlib's axes."""
@@ -162,8 +161,7 @@ class Fit:
     def fit(self, grid: Sequence[int]) -> tuple[Array, Array]:
         """The model in the units of the table, its first row the intercept, and which columns are constant.
 
-        The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set. With noise
-        it is of FedGradMP's rounds alone, on the table as it is: all else that a fit asks for are exact sums.
+        The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set.
         """
         given, private, sparsity = self.given, self.given.private is not None, grid[0]
         units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
@@ -325,11 +323,9 @@ class Fit:
         known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
         question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, self.own, unit**2))
         score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1]
-        shares = self.shape.weights
+        shares, spread = self.shape.weights, n_folds * np.var(by_fold, axis=0, ddof=1)  # of one site: over its folds
         if len(shares) > 1:
             spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
-        else:  # one site: over its folds
-            spread = n_folds * np.var(by_fold, axis=0, ddof=1)
         errors = np.sqrt(spread) * unit**2
         return SparsityPath({"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors})
 
@@ -417,7 +413,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _fit_over(self, sites: Any, say: Callable[..., Any] = lambda *told: None) -> None:
-        """Fit to sites, whoever they are, whose groups and classes are known."""
         shape, rows = sites.shape, list(sites.shape.rows)
         check_cohort(self.cohort_size, len(rows))
         grid = self._grid(shape.n_features, sum(rows))
@@ -441,8 +436,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if constant.any():
             advise(f"Features {self._named(constant, 20)} are constant: their coefficients are zero.")
         objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
-        last, all_of_them = -np.diff(objective)[-1:], objective[0] - objective[-1]
-        if self.n_iter_ == self.rounds > 1 and (last > self.tol * all_of_them).any():
+        enough = self.tol * (objective[0] - objective[-1])
+        if self.n_iter_ == self.rounds > 1 and (-np.diff(objective)[-1:] > enough).any():
             did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
             advise(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
         if not len(self.support_):
@@ -453,7 +448,6 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 check_rows(columns, rows, _ENOUGH * columns)
 
     def _named(self, columns: Array, most: int) -> str:
-        """Some columns by name, or place."""
         names = getattr(self, "feature_names_in_", np.arange(len(columns)))
         return f"[{some_of(names[columns].tolist(), most)}]"
 
@@ -464,10 +458,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         exact = {name: getattr(self, name) for name in ("standardize", "fit_intercept", "polish", "secure")}
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
         if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
-            raise ValueError(
-                f"private is given with {wrong}: units, paths, masks and closing exchanges have no noise; expected an "
-                "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
-            )
+            found = f"private is given with {wrong}: units, paths, masks and closing exchanges have no noise"
+            expected = "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
+            raise ValueError(f"{found}; expected an {expected}")
         return self.private
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
@@ -594,14 +587,14 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         As that of `fgmp.simulation.Result`. The first entry includes the sums for the units; the last one is of the
         closing exchange, and its rounds and bytes are those of everything that was sent, a choice of tau included.
     cv_ : SparsityPath
-        Where the sparsity was chosen: `table`, `chosen`, `plot`.
+        Where the sparsity was chosen.
     """
 
     def predict(self, X: Any, groups: Any = None) -> Array:
         """Predictions, shape (n_samples,).
 
-        With ``fit_intercept="per_group"`` the intercept of a row is that of its group, of shape (n_samples,); the mean
-        intercept, where the group took no part, and where no groups are given.
+        With ``fit_intercept="per_group"`` and groups, shape (n_samples,), a row has the intercept of its group, or the
+        mean one where that took no part.
         """
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
@@ -616,7 +609,6 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         return np.asarray(linear - self.intercept_ + own)
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
-        """As they are; the loss; and what rows weigh."""
         return y.astype(np.float64, copy=False), SquaredLoss(), weights
 
 

@@ -189,14 +189,12 @@ class Sums(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, but for moments."""
-        form = Form(self.size)
-        one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: form)
+        one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: Form(self.size))
         return [one] * (3 if self.question == "moments" else 1)
 
     def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
         """What the rows of a site say."""
-        answer: Array = _QUESTIONS[self.question](client, known, self.size, *self.given)
-        return answer
+        return np.asarray(_QUESTIONS[self.question](client, known, self.size, *self.given))
 
     def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
         """What is known then: of logarithms, with which moments begin, the powers of two."""
@@ -271,8 +269,7 @@ def _parts(client: Client) -> tuple[Array, Array, Any]:
 
 
 def _mean(columns: Any, weights: Array) -> Array:
-    mean: Array = columns.T @ weights / len(weights)
-    return mean
+    return np.asarray(columns.T @ weights / len(weights))
 
 
 @dataclass(frozen=True)

@@ -28,8 +28,7 @@ from ..rounds import Call, Message, Method
 from ..wire import from_wire, to_json, to_wire
 from .records import arrays_of, content_of, said_in, taken
 
-# Seconds between two looks for a reply: short at first, and longer where clients take long anyway.
-_SHORTEST, _LONGEST = 0.01, 0.25
+_SHORTEST, _LONGEST = 0.01, 0.25  # seconds between two looks for a reply, longer where clients take long anyway
 _KINDS = {"who": "query", "answer": "train", "objective": "evaluate"}
 
 
@@ -144,9 +143,7 @@ class OverFlower:
     def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What comes back of a cohort."""
         replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.form.shape
-        return [
-            taken(replies[k], lambda x: from_wire(arrays_of(x["message"]), shape, only=True)) for k in cohort.tolist()
-        ]
+        return [taken(x, lambda x: from_wire(arrays_of(x["message"]), shape, only=True)) for x in replies.values()]
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
         """Who says its objective, a number that a loss can have, and these; infinite or nan where everybody's is."""

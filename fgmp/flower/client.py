@@ -160,6 +160,5 @@ def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple
 
 
 def _rows(load: Load, context: Any, said: Mapping[str, Any], kinds: Iterable[type]) -> Federation:
-    """A federation of the client's own rows."""
     features, targets = load(context, json.loads(said["settings"]))
     return Federation.from_arrays([features], [targets], from_json(said["loss"], kinds=kinds))

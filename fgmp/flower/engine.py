@@ -11,12 +11,8 @@ from unittest.mock import patch
 
 from ..checks import check_integer
 
-_ENVIRONMENT = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "RAY_USAGE_STATS_ENABLED": "0",
-    "RAY_gcs_server_request_timeout_seconds": "300",  # of a busy machine
-    "RAY_raylet_start_wait_time_s": "300",
-}
+_BUSY = ("RAY_gcs_server_request_timeout_seconds", "RAY_raylet_start_wait_time_s")  # which a machine may be
+_ENVIRONMENT = {"FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0", **dict.fromkeys(_BUSY, "300")}
 
 
 def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: int = 2) -> Any:

@@ -1,7 +1,4 @@
-"""The estimators over Flower: a table at each site, which `table_app` reads, and a fit at the server, `fit_over`.
-
-The exchanges are those of `fit` in one process, to the same bits: units, rounds, path, folds and the closing one.
-"""
+"""The estimators over Flower: `table_app` at each site, `fit_over` at the server, and the bits of one process."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -62,7 +59,7 @@ def fit_over(
     Parameters
     ----------
     estimator : FedGradMPClassifier or FedGradMPRegressor
-        With its parameters; ``secure=True`` sends all sums under masks. It is not modified.
+        ``secure=True`` sends all sums under masks. It is not modified.
     grid, n_clients, **options
         As in `OverFlower`, with `wait_for`, `deadline` and `most_rows`; too few sites are a TimeoutError.
     features : sequence of str

@@ -45,9 +45,8 @@ class Changed(DropOut):
     Parameters
     ----------
     change : callable (answer, client) -> answer
-        Answers are arrays or sparse models; it returns whatever arrives. The client is given by its key.
-    **others
-        As in `DropOut`.
+        Answers are arrays or sparse models; it returns whatever arrives. The client is given by its key. For the
+        others, see `DropOut`.
     """
 
     change: Callable[[Any, int], Any]
@@ -62,7 +61,7 @@ class Faulty:
     """A channel around another, in which faults strike clients at random, by round and client.
 
     Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place:
-    not on who else takes part. The server is not told.
+    not on who else takes part.
 
     Parameters
     ----------
@@ -86,7 +85,6 @@ class Faulty:
                 raise ValueError(f"faults has {shown(fault)}; expected faults such as fgmp.DropOut(probability=0.1)")
 
     def __getattr__(self, name: str) -> Any:
-        """What the channel inside has."""
         if name == "over" or name.startswith("__"):
             raise AttributeError(name)
         return getattr(self.over, name)
@@ -124,5 +122,4 @@ class Faulty:
         elif strange := sorted(set(may) - set(everybody.tolist())):
             raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}")
         draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
-        hit: Any = np.isin(keys, may) & (np.array(draws) < fault.probability)
-        return hit
+        return np.isin(keys, may) & (np.array(draws) < fault.probability)

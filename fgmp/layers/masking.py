@@ -24,7 +24,6 @@ TRIPS = {
     "masked": ("split", "received"),
     "opened": ("uploaded",),
 }
-
 Told = Mapping[int, Mapping[str, Any]]
 
 
@@ -86,8 +85,7 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
 
     def secret(place: int) -> bytes:
         of_one = [(there.index(i) + 1, opened[split.index(place)]) for i, opened in shares.items()]
-        found: bytes = Shamir.combine(of_one[:threshold], False)
-        return found
+        return bytes(Shamir.combine(of_one[:threshold], False))
 
     total = np.zeros_like(masked[uploaded[0]])
     for place, vector in masked.items():
@@ -105,7 +103,7 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
 class Member:
     """One client: its vector, which only `masked` needs, its two keys, and the seed of its own mask.
 
-    A method for each trip. `kept` is what the member of an earlier process kept, of which nobody else may see any.
+    `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
     def __init__(self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None) -> None:
@@ -165,8 +163,7 @@ class Member:
             raise ValueError(f"{name} is {places}; expected at least {self.kept['threshold']} of {of}")
 
     def _key_of(self, place: int, which: int) -> bytes:
-        key: bytes = self.kept["keys"][2 * self.kept["places"].index(place) + which]
-        return key
+        return bytes(self.kept["keys"][2 * self.kept["places"].index(place) + which])
 
     def _cipher(self, other: int, sender: int, receiver: int) -> Any:
         """What seals and opens a letter, which is 16 bytes longer, between this client and another."""
@@ -187,7 +184,6 @@ def agreed(seed: bytes, public: bytes, purpose: bytes) -> bytes:
 
 
 def _key_of(seed: bytes) -> Any:
-    """The private key that a seed stands for."""
     from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
     return X25519PrivateKey.from_private_bytes(_derived(seed, b"key"))

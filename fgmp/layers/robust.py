@@ -10,8 +10,7 @@ from ..checks import settle_number
 from ..models import Array, Support
 from ..rounds import Call, Channel, Message
 
-# Cumulated weights are off by rounding: 0.1 + 0.2 + 0.2 is half of the clients.
-_ROUNDING = 1e-12
+_ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
 
 
 class _ByCoordinate(Reducer):
@@ -26,8 +25,7 @@ class _ByCoordinate(Reducer):
 
     def __call__(self, answers: Answers) -> Array:
         """Of a sparse model, coordinates that it does not have are zero."""
-        found: Array = self.of_columns(answers.rows(), answers.shares)
-        return found
+        return np.asarray(self.of_columns(answers.rows(), answers.shares))
 
 
 @dataclass(frozen=True)
@@ -52,8 +50,7 @@ class Median(_ByCoordinate):
         lower, upper = ((ends > 0.5 + step).argmax(axis=0) for step in (-_ROUNDING, _ROUNDING))
         columns = np.arange(ordered.shape[1])
         first, second = ordered[lower, columns], ordered[upper, columns]
-        middle: Array = first + (second - first) / 2
-        return middle
+        return np.asarray(first + (second - first) / 2)
 
 
 @dataclass(frozen=True)
@@ -67,13 +64,6 @@ class TrimmedMean(_ByCoordinate):
     ----------
     share : float, default 0.1
         Of the weight, cut at each end: at least 0 and below 0.5. It has to be at least the share of clients that lie.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> import numpy as np
-    >>> fgmp.TrimmedMean(0.25).of_columns(np.array([[1.0], [2.0], [3.0], [900.0]]), np.ones(4) / 4).tolist()
-    [2.5]
     """
 
     share: float = 0.1
@@ -88,8 +78,7 @@ class TrimmedMean(_ByCoordinate):
         ordered, begins, ends = _in_order(values, weights)
         inside = np.clip(np.minimum(ends, 1 - self.share) - np.maximum(begins, self.share), 0, None)
         inside[inside <= _ROUNDING] = 0  # what is cut has no say, however large
-        means: Array = np.einsum("ij,ij->j", inside / inside.sum(axis=0), ordered)
-        return means
+        return np.asarray(np.einsum("ij,ij->j", inside / inside.sum(axis=0), ordered))
 
 
 def _in_order(values: Array, weights: Array) -> tuple[Array, Array, Array]:

@@ -28,6 +28,9 @@ class SecureSum(Reducer):
     not arrive counts as lost after it agreed on masks. The objective of the history is summed alike, one number of each
     client, and nan where one is beyond the range of it.
 
+    The range is resolution * 2^62: a larger number in an answer is an error, and the sum cannot overflow. By
+    default it is 2^22, about four million. It needs `pip install "fgmp[secure]"`.
+
     Parameters
     ----------
     resolution : float, default 2^-40
@@ -36,17 +39,6 @@ class SecureSum(Reducer):
     threshold : int or None
         How many clients of a cohort must stay to the end, at least 2; None is two thirds, rounded up. Any fewer,
         together with the server, learn nothing of another client but the sum.
-
-    Notes
-    -----
-    The range is resolution * 2^62: a larger number in an answer is an error, and the sum cannot overflow. By
-    default it is 2^22, about four million. It needs `pip install "fgmp[secure]"`.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> fgmp.SecureSum().range
-    4194304.0
     """
 
     resolution: float = 2.0**-40
@@ -117,16 +109,14 @@ class SecureSum(Reducer):
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""
         if not np.abs(values).max(initial=0.0) <= self.range:
-            raise ValueError(
-                f"an answer holds larger numbers; expected magnitudes of at most {self.range:g}, the range of {self!r}"
-            )
+            expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"
+            raise ValueError(f"an answer holds larger numbers; {expected}")
         units: Array = np.rint(values.astype(np.float64) * (weight / self.resolution))
         return units.astype(np.int64).view(np.uint64)
 
     def decoded(self, total: Array) -> Array:
         """The values that a sum of unsigned integers stands for."""
-        whole: Array = total.view(np.int64)
-        return whole.astype(np.float64) * self.resolution
+        return total.view(np.int64).astype(np.float64) * self.resolution
 
 
 def _two_thirds(n_clients: int) -> int:

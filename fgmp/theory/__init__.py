@@ -1,7 +1,5 @@
 """Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data.
 
-`theorems` has the paper's formulas as its proofs give them, and what they take; `measured` how large that is.
-
 May import: the ground floor. Nothing else imports it.
 """
 

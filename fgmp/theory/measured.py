@@ -117,14 +117,6 @@ def sparse_minimiser(federation: Federation, sparsity: int) -> Array:
 
     For the squared loss and stored features, by enumeration of at most 200,000 supports. Where several are equally
     good, to rounding, it is the first in lexical order.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> from fgmp import theory
-    >>> federation = fgmp.make_sparse_regression(n_clients=4, n_samples=10, n_features=12, sparsity=2, rng=0)
-    >>> bool(abs(theory.sparse_minimiser(federation, 2) - federation.truth).max() < 1e-12)
-    True
     """
     n = _least_squares(federation).n_features
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of features")
@@ -233,30 +225,21 @@ def measure_constants(
         check_integer("batch_size", batch_size, at_most=smallest, why="the rows of the smallest client")
     loss, enough = federation.loss, batch_size is None or (federation.rows == batch_size).all()
     if not (loss.averaged or enough):  # type: ignore[attr-defined]
-        raise ValueError(
-            f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i; expected "
-            "averaged=True or the full batch"
-        )
+        given = f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i"
+        raise ValueError(f"{given}; expected averaged=True or the full batch")
     generator, order, found = np.random.default_rng(0), min(4 * sparsity, n), []
-    for client in federation.clients:
+    for client, weight in zip(federation.clients, federation.weights, strict=True):
         A, m, b = _stored(client), client.n_samples, batch_size or client.n_samples
         few = comb(m, b) <= n_minibatches
         batches: Any = combinations(range(m), b) if few else client.minibatches(generator, b, n_minibatches)
         parts = [A[list(batch)] for batch in batches]
         whole, uppers = restricted_constants(A, order), [restricted_constants(part, order).upper for part in parts]
         unit, squares = loss.row_weight(m) * m, client.gradient(x) ** 2
-        found.append(
-            (
-                unit * whole.lower,
-                unit * max(float(np.mean(uppers)), whole.upper),  # over all minibatches it is at least that of f_i
-                unit**2 * np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts]),
-                squares[largest(squares, order)].sum(),
-                squares.sum(),
-                minibatch_variance(client, x, batch_size),
-            )
-        )
-    lower, upper, squared, gradient, norms, variance = np.array(found).T
-    return ClientConstants(lower, upper, squared, gradient, norms, variance, federation.weights)
+        upper = max(float(np.mean(uppers)), whole.upper)  # over all minibatches it is at least that of f_i
+        smooth = np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts])
+        gradient, variance = squares[largest(squares, order)].sum(), minibatch_variance(client, x, batch_size)
+        found.append((unit * whole.lower, unit * upper, unit**2 * smooth, gradient, squares.sum(), variance, weight))
+    return ClientConstants(*np.array(found).T)
 
 
 def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> float:
@@ -270,13 +253,8 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     For a mean over the rows, w_b = 1/b, the second term is zero. For a sum, w_b = 1, it is the bias of g_ij, whose
     mean over j is b/m times f_i: such a loss does not meet the first half of Assumption 4.
 
-    Parameters
-    ----------
-    client : Client
-        Any loss; stored features. Sparse ones are made dense for as long as this takes.
-    x : array_like, of the client's model shape
-    batch_size : int or None
-        b; None is all rows, and gives zero.
+    Any loss; stored features, of which sparse ones are made dense for as long as this takes. `x` has the client's model
+    shape; `batch_size` is b, and None all rows, which gives zero.
     """
     check_kind("client", client, Client, "a Client, such as one of federation.clients")
     x, A, m = check_shape("x", x, client.model_shape), _stored(client), client.n_samples
@@ -310,7 +288,6 @@ def gaussian_width(n_features: int, sparsity: int) -> tuple[float, float]:
 
 
 def _least_squares(federation: Federation) -> Federation:
-    """The federation, or a ValueError where it has another loss than the squared one."""
     if not isinstance(check_federation("federation", federation).loss, SquaredLoss):
         raise ValueError(f"federation has the loss {federation.loss!r}; expected SquaredLoss")
     return federation
@@ -338,9 +315,8 @@ def _problem(
 def _all_supports(n: int, sparsity: int, most: int = MOST_SUPPORTS) -> Iterator[Any]:
     """All supports of a size, in lexical order, or a ValueError where there are too many."""
     if (count := comb(n, sparsity)) > most:
-        raise ValueError(
-            f"sparsity is {sparsity}, which has about 10^{log10(count):.1f} supports; expected at most {most}"
-        )
+        found = f"sparsity is {sparsity}, which has about 10^{log10(count):.1f} supports"
+        raise ValueError(f"{found}; expected at most {most}")
     return combinations(range(n), sparsity)
 
 
@@ -368,8 +344,7 @@ def _spectra(hessian: Array, gram: Array | None, supports: Array) -> Array:
             raise ValueError(f"dictionary has {size} linearly dependent atoms; expected a smaller sparsity than {size}")
         back = np.linalg.inv(factors)
         blocks = back @ blocks @ np.swapaxes(back, 1, 2)
-    eigenvalues: Array = np.linalg.eigvalsh(blocks)
-    return eigenvalues
+    return np.asarray(np.linalg.eigvalsh(blocks))
 
 
 def _raised(hessian: Array, gram: Array | None, support: Array) -> float:
@@ -399,7 +374,6 @@ def _greedy_support(matrix: Array, sparsity: int, start: int) -> Support:
 
 
 def _stored(client: Client) -> Array:
-    """The rows of a client, dense, or a ValueError where they are streamed."""
     if isinstance(client.features, LinearOperator):
         raise ValueError("client has streamed features; expected stored ones")
     return client.columns(np.arange(client.n_features))
@@ -408,6 +382,5 @@ def _stored(client: Client) -> Array:
 def _smoothness_squared(rows: Array, sparsity: int) -> float:
     """L^2, with ||H v|| <= L ||v|| for all sparse v and the Hessian H: the restricted upper constant of H'H."""
     n = rows.shape[1]
-    if comb(n, sparsity) > MOST_SUPPORTS:
-        return float("nan")
-    return restricted_constants(rows.T @ rows / len(rows) * sqrt(n), sparsity).upper
+    possible = comb(n, sparsity) <= MOST_SUPPORTS
+    return restricted_constants(rows.T @ rows / len(rows) * sqrt(n), sparsity).upper if possible else float("nan")

@@ -16,7 +16,6 @@ from ..models import Array
 
 
 def _theta(theta: ArrayLike) -> Array:
-    """theta as floats above 0, or infinite."""
     array = as_array("theta", theta)
     if array.dtype.kind not in "fiu" or not (array > 0).all():
         raise ValueError(f"theta is {shown(theta)}; expected numbers above 0, or infinity")
@@ -152,16 +151,8 @@ def beta_2(
     Here s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The statement in the paper divides
     rho^+ + 1/theta^2 by eta_1^2; the proof does not.
 
-    Parameters
-    ----------
-    lower, upper : array_like
-        rho^- and rho^+ at sparsity 4 tau. Infinite comes back where rho^- is not positive, and the lemma is void.
-    theta : array_like
-        Above 0; infinite is right for the full batch.
-    eta_1 : float
-        At least 1.
-    upper_squared : array_like, optional
-        E rho^{+2}, as `ClientConstants.upper_squared`; needed only where eta_1 > 1.
+    `lower`, `upper` are rho^- and rho^+ at sparsity 4 tau, `upper_squared` E rho^{+2}, needed only where eta_1 > 1: as
+    in `ClientConstants`. `theta` and `eta_1` as in `TheoremParameters`. Infinite where rho^- is not positive.
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
     if s > 0 and upper_squared is None:
@@ -184,8 +175,7 @@ def beta_2_unbounded_variance(
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
     with np.errstate(all="ignore"):
         spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
-    bound: Array = plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
-    return bound
+    return np.asarray(plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +186,8 @@ class ConvergenceBound:
     ----------
     beta_1, beta_2, mu, nu : ndarray, shape (N,)
         Per client; nu(i) = (1 + eta_2)^2 (beta_1 xi_2 + xi_1) is what one local iteration adds.
-    kappa : float
-        The rate per round.
-    residual : float
-        The limit of the bound; infinite where kappa >= 1.
+    kappa, residual : float
+        The rate per round, and the limit of the bound, infinite where kappa >= 1.
     """
 
     beta_1: Array
@@ -217,8 +205,7 @@ class ConvergenceBound:
     def after(self, rounds: ArrayLike, initial: float) -> Array:
         """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
         t, initial = _nonnegative("rounds", rounds), check_number("initial", initial, at_least=0)
-        bound: Array = self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf)
-        return bound
+        return np.asarray(self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf))
 
 
 def theorem1(
@@ -320,12 +307,10 @@ def objective_bound(
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
 
 
-def _with_rate(
-    bound: ConvergenceBound, weights: Array, local_iterations: int, parameters: TheoremParameters
-) -> ConvergenceBound:
+def _with_rate(bound: ConvergenceBound, weights: Array, K: int, parameters: TheoremParameters) -> ConvergenceBound:
     """The bound with the rate and the residual of its mu and nu; clients of weight zero do not count."""
     counted = weights > 0
-    p, nu, (powers, series) = weights[counted], bound.nu[counted], _powers(bound.mu[counted], local_iterations)
+    p, nu, (powers, series) = weights[counted], bound.nu[counted], _powers(bound.mu[counted], K)
     kappa, residual = parameters.server * float(p @ powers), np.inf
     if kappa < 1:
         added = min(float(p @ (nu * series)), float(p @ nu) * float(p @ series))
