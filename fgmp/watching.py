@@ -30,8 +30,7 @@ _PAUSE = 60.0
 class Run:
     """A run under way, as watchers see it: what `simulate` was given or has made, and its progress.
 
-    `step` is the whole progress, `rows` the history so far, `best` the lowest objective recorded, its round and the
-    state.
+    `step` is the whole progress, `rows` the history so far, `best` the lowest objective, its round and its state.
     """
 
     method: Method
@@ -71,15 +70,6 @@ class History:
         Whose objective is recorded: None is everybody's, which costs a product with all data; an int so many clients,
         drawn once for the run; a sequence these clients, by their place. The objective on a sample is another function
         than f: compare it only with itself. With 0 nobody is asked: there is no such column, and the best is the last.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> history = fgmp.History(every=5, metrics={"largest": lambda x: abs(x).max()})
-    >>> run = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=10, rng=0, history=history)
-    >>> run.history["round"].tolist(), "largest" in run.history
-    ([0, 5, 10], True)
     """
 
     every: int = 1
