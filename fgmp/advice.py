@@ -79,6 +79,8 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     if np.isnan(objective).all():  # nobody says it
         return
     first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
+    solver = getattr(run.method, "solver", None)
+    unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
         gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
         if gave_back:  # after a warm start what is rounding depends on the scale of the problem
@@ -92,24 +94,16 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
                 "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
                 "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
             )
-        elif len(objective) > 1 and _minimises(run.method) and _separates(run.channel, coefficients):
+        elif len(objective) > 1 and unbounded and _separates(run.channel, coefficients):
             advise(
                 f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
                 "grow with every round; a radius bounds them"
             )
 
 
-def _minimises(method: Any) -> bool:
-    """Whether neither a radius nor a ridge bounds the coefficients of a method that could have them."""
-    return getattr(method, "radius", 0.0) is None and not getattr(getattr(method, "solver", None), "ridge", 0.0)
-
-
 def _separates(channel: Any, coefficients: Array) -> bool:
     """Whether a model has every row of every client at hand on the right side; False for losses without sides."""
-    wrong = misclassified(channel.shape.loss)
-    clients = getattr(channel, "clients", ())
-    return (
-        wrong is not None
-        and bool(clients)
-        and not any(wrong(client.predictions(coefficients), client.targets).any() for client in clients)
-    )
+    wrong, clients = misclassified(channel.shape.loss), getattr(channel, "clients", ())
+    if wrong is None or not clients:
+        return False
+    return not any(wrong(client.predictions(coefficients), client.targets).any() for client in clients)

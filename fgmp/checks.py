@@ -5,7 +5,8 @@ dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -38,14 +39,10 @@ def _shape_of(value: Any) -> tuple[int, ...]:
 
 def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
     """Return `value` as an int within the bounds; `why` says what they are: ``"the number of clients"``."""
-    expected = f"an integer of at least {at_least}"
-    if at_most is not None:
-        expected = f"an integer from {at_least} to {at_most}"
-    if why:
-        expected += f" ({why})"
+    bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
     whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
     if not whole or value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+        raise ValueError(f"{name} is {shown(value)}; expected an integer {bounds}{f' ({why})' if why else ''}")
     return int(value)
 
 
@@ -78,9 +75,7 @@ def check_truth(name: str, value: Any, *others: str) -> bool | str:
     if isinstance(value, str) and value in others:
         return value
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(
-            f"{name} is {shown(value)}; expected {'True or False' + ''.join(f' or {o!r}' for o in others)}"
-        )
+        raise ValueError(f"{name} is {shown(value)}; expected True or False{''.join(f' or {o!r}' for o in others)}")
     return bool(value)
 
 
@@ -104,13 +99,6 @@ def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
     if not several or sparse.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 0):
         raise ValueError(f"{name} is {shown(value)}; expected {expected}")
     return list(value)
-
-
-def check_mapping(name: str, value: Any, expected: str) -> dict[Any, Any]:
-    """Return a mapping as a dict, or raise a ValueError."""
-    if not isinstance(value, Mapping):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
-    return dict(value)
 
 
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
@@ -189,22 +177,16 @@ def precision_of(name: str, dtype: Any) -> np.dtype[Any]:
 
 def check_seed(name: str, value: Seed) -> int:
     """Return a seed as a non-negative int: an int is itself, a Generator is drawn from once, None is fresh."""
-    if isinstance(value, np.random.Generator):
-        return int(value.integers(2**63))
-    if value is None:
-        return int(np.random.default_rng().integers(2**63))
+    if value is None or isinstance(value, np.random.Generator):
+        return int(np.random.default_rng(value).integers(2**63))
     return check_integer(name, value, at_least=0)
 
 
-def settle_integer(parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
-    """Check an integer of a frozen dataclass and keep it as an int: a NumPy scalar may overflow. None if `optional`."""
+def _settle(check: Callable[..., Any], parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
+    """Check a field of a frozen dataclass and keep its plain type: a NumPy scalar may overflow. None if `optional`."""
     value = getattr(parameters, name)
     if value is not None or not optional:
-        object.__setattr__(parameters, name, check_integer(name, value, **bounds))
+        object.__setattr__(parameters, name, check(name, value, **bounds))
 
 
-def settle_number(parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
-    """As `settle_integer`, for a float."""
-    value = getattr(parameters, name)
-    if value is not None or not optional:
-        object.__setattr__(parameters, name, check_number(name, value, **bounds))
+settle_integer, settle_number = partial(_settle, check_integer), partial(_settle, check_number)

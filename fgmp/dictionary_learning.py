@@ -62,9 +62,9 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
 
     1. replaces each atom in turn, together with its coefficients, by the best rank-1 approximation of what the other
        atoms leave of the frames that use it (its first singular vectors: exact, not the power step of approximate
-       K-SVD) [1]_;
-    2. codes the frames again by matching pursuit [2]_, and keeps the old code of a frame that the new one would not
-       improve;
+       K-SVD; Aharon, Elad and Bruckstein, IEEE Transactions on Signal Processing 54(11), 2006);
+    2. codes the frames again by matching pursuit (Rubinstein, Zibulevsky and Elad, Technion, report CS-2008-08, 2008),
+       and keeps the old code of a frame that the new one would not improve;
     3. replaces each atom that no frame uses by the frame with the largest error, which it then represents exactly.
 
     None of the three can raise the training error. An atom is not updated to a multiple of another one.
@@ -81,13 +81,6 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
         Sweeps over the atoms; 0 leaves the frames that were drawn.
     rng : int, Generator or None
         Which frames the first atoms are.
-
-    References
-    ----------
-    .. [1] M. Aharon, M. Elad, A. Bruckstein, "K-SVD: An algorithm for designing overcomplete dictionaries for sparse
-       representation", IEEE Transactions on Signal Processing 54(11), 2006.
-    .. [2] R. Rubinstein, M. Zibulevsky, M. Elad, "Efficient implementation of the K-SVD algorithm using batch
-       orthogonal matching pursuit", Technion, report CS-2008-08, 2008.
     """
     array = check_array("frames", frames)
     if array.ndim not in (2, 3) or 0 in array.shape:
@@ -104,7 +97,18 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     unit = np.abs(signals).max() or 1.0
     basis, coordinates = np.linalg.qr(signals / unit)
     atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
-    codes, errors = _iterate(coordinates, atoms, sparsity, iterations)
+    codes, size, rounding = _code(coordinates, atoms, sparsity), np.linalg.norm(coordinates), _rounding(coordinates)
+    residuals = coordinates - atoms @ codes
+    errors = [np.linalg.norm(residuals) / size]
+    for _ in range(iterations):
+        for j in np.flatnonzero(codes.any(axis=1)):
+            _update_atom(residuals, atoms, codes, int(j), rounding)
+        new = _code(coordinates, atoms, sparsity)
+        left = coordinates - atoms @ new
+        better = np.linalg.norm(left, axis=0) < np.linalg.norm(residuals, axis=0)
+        codes[:, better], residuals[:, better] = new[:, better], left[:, better]
+        _replace_unused(coordinates, atoms, codes, residuals)
+        errors.append(np.linalg.norm(residuals) / size)
     return KSVDFit(Dictionary(basis @ atoms), codes * unit, np.array(errors))
 
 
@@ -136,23 +140,6 @@ def _different(directions: Matrix, count: int) -> Matrix:
         if len(chosen) < count and direction.any() and all(abs(direction @ other) <= _PARALLEL for other in chosen):
             chosen.append(direction)
     return np.array(chosen).reshape(-1, len(directions)).T
-
-
-def _iterate(signals: Matrix, atoms: Matrix, sparsity: int, iterations: int) -> tuple[Matrix, list[float]]:
-    """The codes in the end and the errors; the atoms change in place."""
-    codes, size, rounding = _code(signals, atoms, sparsity), float(np.linalg.norm(signals)), _rounding(signals)
-    residuals = signals - atoms @ codes
-    errors = [float(np.linalg.norm(residuals)) / size]
-    for _ in range(iterations):
-        for j in np.flatnonzero(codes.any(axis=1)):
-            _update_atom(residuals, atoms, codes, int(j), rounding)
-        new = _code(signals, atoms, sparsity)
-        left = signals - atoms @ new
-        better = np.linalg.norm(left, axis=0) < np.linalg.norm(residuals, axis=0)
-        codes[:, better], residuals[:, better] = new[:, better], left[:, better]
-        _replace_unused(signals, atoms, codes, residuals)
-        errors.append(float(np.linalg.norm(residuals)) / size)
-    return codes, errors
 
 
 def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:

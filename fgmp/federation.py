@@ -217,10 +217,10 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
-        rows = checked(As, ys, loss, labels)
-        made = cls._of(rows.features, rows.targets, rows.loss, weights)
+        features, targets, loss, kept = checked(As, ys, loss, labels)
+        made = cls._of(features, targets, loss, weights)
         true = None if truth is None else check_shape("truth", truth, made.model_shape)
-        return replace(made, truth=true, labels=rows.labels)
+        return replace(made, truth=true, labels=kept)
 
     @classmethod
     def from_frame(
@@ -251,9 +251,8 @@ class Federation:
         TypeError, ValueError
             Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
         """
-        table = rows_by_site(df, site, target, features, loss)
-        built = cls.from_arrays(table.As, table.ys, loss, weights)
-        return replace(built, feature_names=table.feature_names, site_names=table.site_names)
+        As, ys, names, sites = rows_by_site(df, site, target, features, loss)
+        return replace(cls.from_arrays(As, ys, loss, weights), feature_names=names, site_names=sites)
 
     @classmethod
     def of(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:

@@ -90,11 +90,6 @@ def orthonormal_combinations(gram: Array) -> Array:
     return combinations
 
 
-def newton_direction(hessian: Array, gradient: Array) -> Array:
-    """The direction d with H d = -g of minimum norm, for a positive semidefinite H with g in its range."""
-    return -solve_semidefinite(hessian, gradient)
-
-
 def _by_products(columns: Array, targets: Array) -> Array | None:
     """From the products of the columns or, where these are more, the rows; None where refinements do not suffice.
 
@@ -103,8 +98,7 @@ def _by_products(columns: Array, targets: Array) -> Array | None:
     wide = columns.shape[1] > columns.shape[0]
     across = columns.T if wide else columns
     gram = across.T @ across
-    solved = solve_definite(gram, targets if wide else columns.T @ targets)
-    if solved is None:
+    if (solved := solve_definite(gram, targets if wide else columns.T @ targets)) is None:
         return None
     (factor, z), (_, potrs) = solved, _CHOLESKY[columns.dtype]
     solution: Array = columns.T @ z if wide else z
@@ -141,5 +135,4 @@ def _shortest(
         kept = eigenvalues > (0.0 if metric is None else _SMALLEST_SHARE[dtype] * energy.trace())
         basis = free @ vectors[:, kept]
         scaled = scaled - basis @ ((basis.T @ (energy @ scaled)) / eigenvalues[kept])
-    shortest: Array = (scaled / scale).astype(dtype, copy=False)
-    return shortest
+    return np.asarray(scaled / scale, dtype)

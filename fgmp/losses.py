@@ -36,7 +36,8 @@ class Loss(Protocol):
         return (n_features,)
 
     def check_targets(self, name: str, targets: Array) -> Array:
-        """Return the targets as the loss uses them, or raise a ValueError that names them."""
+        """Return the targets as the loss uses them, or raise a ValueError; any finite real numbers do by default."""
+        return targets
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """l(z, y) for each row."""
@@ -76,10 +77,6 @@ class SquaredLoss(Loss):
         """1/n_rows, or 1 where the loss is a sum."""
         return 1 / n_rows if self.averaged else 1.0
 
-    def check_targets(self, name: str, targets: Array) -> Array:
-        """Any finite real numbers."""
-        return targets
-
     def values(self, predictions: Array, targets: Array) -> Array:
         """(z - y)^2 / 2."""
         return 0.5 * (predictions - targets) ** 2
@@ -99,8 +96,7 @@ class LogisticLoss(Loss):
 
     With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient what a unit of its
     feature adds to it, as in statistics and in other libraries. The paper has c = 2 (Section IV-D), which makes
-    l'' <= 1 and the same data's coefficients half as large. With s(t) = 1/(1 + exp(-t)) the derivative is
-    -c y s(-c y z) and the curvature c^2 s(c z) s(-c z).
+    l'' <= 1 and the same data's coefficients half as large. Derivatives are given with s(t) = 1/(1 + exp(-t)).
 
     Parameters
     ----------
@@ -179,12 +175,10 @@ class SoftmaxLoss(Loss):
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Integer labels from 0 to C-1; a client may have some of them only."""
-        whole = np.floor(targets)
-        strange = np.flatnonzero((whole != targets) | (whole < 0) | (whole >= self.n_classes))
-        if strange.size:
-            place, largest = strange[0], self.n_classes - 1
-            raise ValueError(f"{name}[{place}] is no label; expected integer labels from 0 to {largest}")
-        return whole.astype(np.intp)
+        wrong = np.flatnonzero((np.floor(targets) != targets) | (targets < 0) | (targets >= self.n_classes))
+        if wrong.size:
+            raise ValueError(f"{name}[{wrong[0]}] is no label; expected integer labels from 0 to {self.n_classes - 1}")
+        return targets.astype(np.intp)
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """-z_y + log sum exp(z), without overflow."""

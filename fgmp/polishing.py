@@ -12,7 +12,7 @@ from .dictionaries import StandardBasis
 from .federation import Federation, check_federation
 from .losses import SquaredLoss
 from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
-from .models import Array, SparseModel
+from .models import SparseModel
 from .simulation import Estimate, Result, simulate, whole
 from .watching import History
 
@@ -83,10 +83,8 @@ def polish(
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, noise_variance=0.01, rng=0)
     >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=5, rng=0)
     >>> better = fgmp.polish(result, federation)
-    >>> federation.objective(better.x) < federation.objective(result.x)
-    True
-    >>> better.support.tolist() == result.support.tolist()
-    True
+    >>> federation.objective(better.x) < federation.objective(result.x), list(better.support) == list(result.support)
+    (True, True)
     """
     check_kind("result", result, Result, "a Result, as simulate returns it")
     check_federation("federation", federation)
@@ -106,8 +104,7 @@ def polish(
     shape = federation.loss.model_shape(basis.n_atoms(federation.n_features))
     if start.shape != shape:
         raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
-    metrics = {} if history is None else history.metrics
-    recorded = History(metrics=metrics, objective_on=result.objective_on.tolist())
+    recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
     with quiet():  # the run itself has said what there was to say
         run = simulate(method, federation, 1, cohort_size, rng, reduce=reduce, history=recorded, state=Point(start))
     closed = whole(run)
@@ -123,14 +120,9 @@ def polish(
             ConvergenceWarning,
             stacklevel=2,
         )
-    joined, best = with_closing_round(result.history, closed.history), result.best
+    ends = {name: closed.history[name][-1] if name in closed.history else np.nan for name in result.history}
+    ends |= {name: result.history[name][-1] + closed.history[name][-1] for name in _TOTALS}
+    joined, best = {name: np.append(column, ends[name]) for name, column in result.history.items()}, result.best
     if after < best.value or np.isnan(best.value):
         best = Estimate(closed.x, closed.support, closed.coefficients, int(joined["round"][-1]), float(after))
     return replace(closed, history=joined, seed=result.seed, best=best)
-
-
-def with_closing_round(history: dict[str, Array], closing: dict[str, Array]) -> dict[str, Array]:
-    """The history with the last entry of the closing exchange appended."""
-    ends = {name: closing[name][-1] if name in closing else np.nan for name in history}
-    ends |= {name: history[name][-1] + closing[name][-1] for name in _TOTALS}
-    return {name: np.append(column, ends[name]) for name, column in history.items()}

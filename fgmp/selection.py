@@ -14,6 +14,7 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from .checks import check_integer, check_kind, check_sequence
 from .models import Array, SparseModel, Support
@@ -62,7 +63,7 @@ class Selection:
         """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
         raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
 
-    def kept(self, values: Array, count: int) -> Array:
+    def kept(self, values: ArrayLike, count: int) -> Array:
         """Where the entries to keep stand: the largest that count, and those of `always`."""
         return self._kept(np.abs(values), count)
 
@@ -113,10 +114,9 @@ class PerOutput(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> import numpy as np
-    >>> fgmp.PerOutput().kept(np.array([[5, 1], [4, 3], [0, 2]]), 1).astype(int).tolist()
+    >>> fgmp.PerOutput().kept([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
     [[1, 0], [0, 1], [0, 0]]
-    >>> fgmp.PerOutput(always=2).kept(np.array([[5, 1], [4, 3], [0, 2]]), 1).astype(int).tolist()
+    >>> fgmp.PerOutput(always=2).kept([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
     [[1, 0], [0, 1], [1, 1]]
     """
 
@@ -151,8 +151,7 @@ class PerAtom(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> import numpy as np
-    >>> fgmp.PerAtom().kept(np.array([[5, 1], [4, 4], [0, 2]]), 1).astype(int).tolist()
+    >>> fgmp.PerAtom().kept([[5, 1], [4, 4], [0, 2]], 1).astype(int).tolist()
     [[0, 0], [1, 1], [0, 0]]
     """
 
@@ -178,8 +177,7 @@ class PerAtom(Selection):
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         left = np.maximum(norms - threshold, 0) / np.where(norms > 0, norms, 1)
         left[list(self.always)] = 1
-        shortened: Array = (rows * left).astype(v.dtype, copy=False).reshape(v.shape)
-        return shortened
+        return np.asarray(rows * left, v.dtype).reshape(v.shape)
 
 
 @dataclass(frozen=True)
@@ -189,8 +187,7 @@ class Overall(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> import numpy as np
-    >>> fgmp.selection.Overall().kept(np.array([[5, 1], [4, 3], [0, 2]]), 2).astype(int).tolist()
+    >>> fgmp.selection.Overall().kept([[5, 1], [4, 3], [0, 2]], 2).astype(int).tolist()
     [[1, 0], [1, 0], [0, 0]]
     """
 

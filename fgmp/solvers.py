@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .checks import check_protocol, settle_integer, settle_number
+from .checks import check_option, check_protocol, settle_integer, settle_number
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
-from .linear_systems import fill_shifts, least_squares, newton_direction, orthonormal_combinations
+from .linear_systems import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
 from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, length_of, unit_of
 from .sparse_features import SparseFeatures
@@ -74,15 +74,8 @@ class RestrictedProblem:
         members = [outputs == output for output in range(self.n_outputs)]
         gram = self.dictionary.inner_products(atoms) * (outputs[:, None] == outputs)
         blocks = [np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)]) for own in members]
-        forth = np.hstack(blocks)
-        back = forth.T @ gram
-        dtype = self.columns.dtype
-        return replace(self, forth=forth.astype(dtype, copy=False), back=back.astype(dtype, copy=False))
-
-    @property
-    def size(self) -> int:
-        """The number of entries of z."""
-        return len(self.merged) if self.back is None else len(self.back)
+        forth, dtype = np.hstack(blocks), self.columns.dtype
+        return replace(self, forth=np.asarray(forth, dtype), back=np.asarray(forth.T @ gram, dtype))
 
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
@@ -99,8 +92,7 @@ class RestrictedProblem:
             matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
             matrix.reshape(-1)[self.places] = z
             z = matrix
-        product: Array = (z.T @ self.columns.T).T
-        return product
+        return (z.T @ self.columns.T).T
 
     def pull_back(self, derivative: Array) -> Array:
         """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
@@ -120,8 +112,7 @@ class RestrictedProblem:
 
     def derivative(self, predictions: Array) -> Array:
         """The derivative of h in the predictions."""
-        derivative: Array = self.loss.derivative(predictions, self.targets) * self.row_weight
-        return derivative
+        return self.loss.derivative(predictions, self.targets) * self.row_weight
 
     def gradient(self, predictions: Array) -> Array:
         """The gradient of h, from the predictions."""
@@ -155,15 +146,14 @@ class RestrictedProblem:
         equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most.
         """
         if not self.loss.shift_invariant:
-            return np.zeros((self.size, 0))
+            return np.zeros((len(self.merged if self.back is None else self.back), 0))
         atoms = self.merged // self.n_outputs
         if self.forth is None:
             every, count = np.unique(atoms, return_counts=True)
             alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(self.n_outputs)
             return alike
         energies, directions = np.linalg.eigh(self.forth.T @ self.dictionary.inner_products(atoms) @ self.forth)
-        found: Array = directions[:, energies >= (1 - 1e-9) * self.n_outputs]
-        return found
+        return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
     @cached_property
     def lengths(self) -> Array:
@@ -218,8 +208,8 @@ class Solver(Protocol):
 
 def check_solver(solver: Any) -> None:
     """Raise a ValueError where a solver is not a client's."""
-    local = "Exact(), GradientDescent(...), Newton(...) or SGD(...)"
-    check_protocol("solver", solver, ("minimise",), f"a client's solver: {local}")
+    local = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
+    check_protocol("solver", solver, ("minimise",), local)
 
 
 @dataclass(frozen=True)
@@ -241,8 +231,7 @@ class GradientDescent:
 
     Notes
     -----
-    A step is z <- z - s grad h(z), where s minimises h along the gradient (squared loss) or its quadratic model with
-    halving (other losses). Its cost is two products with the m x k columns.
+    A step is z <- z - s grad h(z), s by the line search of `RestrictedProblem`: two products with the m x k columns.
     """
 
     steps: int | None = None
@@ -277,7 +266,7 @@ class GradientDescent:
             advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
             warnings.warn(
                 f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
-                f"{inside.size} coordinates and {len(inside.targets)} rows; try {advice}",
+                f"{len(z)} coordinates and {len(inside.targets)} rows; try {advice}",
                 ConvergenceWarning,
                 stacklevel=2,
             )
@@ -291,8 +280,7 @@ class GradientDescent:
 class Newton(GradientDescent):
     """The same in Newton's direction, of which one step is exact for the squared loss; parameters as there.
 
-    A singular Hessian is inverted on its range, in float64 whatever the data: one of
-    float32 is too rough to divide by.
+    A singular Hessian is inverted on its range, in float64 whatever the data: one of float32 is too rough to divide by.
     """
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
@@ -303,7 +291,7 @@ class Newton(GradientDescent):
         return super().minimise(wide, start.astype(np.float64), rng).astype(start.dtype, copy=False)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        return newton_direction(*fill_shifts(problem.hessian(predictions), gradient, problem.shifts))
+        return -solve_semidefinite(*fill_shifts(problem.hessian(predictions), gradient, problem.shifts))
 
 
 @dataclass(frozen=True)
@@ -393,11 +381,7 @@ def solver_for(loss: Loss) -> Solver:
     """The solver that FedGradMP takes where none is named; ``loss.local_solver`` has to be ``"exact"`` or ``"damped"``.
 
     Damped is `GradientDescent(steps=1)`, one step in each local iteration: with a line search it lowers f_i or stays,
-    so that it never leaves the sublevel set of f_i where it starts, and it needs no learning rate. `Exact` and `Newton`
-    run away wherever a site can separate its rows on 3 tau atoms; more steps gain where rows are many and pay for it
-    where they are few. benchmarks/README.md has what was measured.
+    and it needs no learning rate. `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms;
+    more steps gain where rows are many and lose where they are few: benchmarks/README.md has what was measured.
     """
-    if loss.local_solver not in _BY_NAME:
-        names = " or ".join(map(repr, _BY_NAME))
-        raise ValueError(f"local_solver of {loss!r} is {loss.local_solver!r}; expected {names}")
-    return _BY_NAME[loss.local_solver]
+    return _BY_NAME[check_option(f"local_solver of {loss!r}", loss.local_solver, tuple(_BY_NAME))]

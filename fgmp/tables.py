@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -18,17 +18,13 @@ _MOST_CLASSES = 2**20
 _LABELS = (str, bytes, int, float, np.bool_, np.number)
 
 
-class Checked(NamedTuple):
-    """The rows of all clients, the targets of each as the loss takes them, the loss, and labels behind -1 and +1."""
+def checked(
+    As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None
+) -> tuple[Any, list[Array], Loss, Labels | None]:
+    """The rows of all clients, their targets as the loss takes them, the loss, and the labels behind -1 and +1.
 
-    features: Any
-    targets: list[Array]
-    loss: Loss
-    labels: Labels | None
-
-
-def checked(As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None) -> Checked:
-    """What `Federation.from_arrays` is given, as a table; parameters and errors as there."""
+    Parameters and errors are those of `Federation.from_arrays`.
+    """
     if sparse.issparse(As):
         raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
     given = check_sequence("As", As, "a sequence of matrices, one for each client")
@@ -48,7 +44,7 @@ def checked(As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None) ->
         if len(y) != A.shape[0]:
             raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
     targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-    return Checked(joined(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept)
+    return joined(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept
 
 
 def joined(matrices: Sequence[Any]) -> Any:
@@ -78,8 +74,7 @@ def scaled(weights: Any, n_clients: int) -> Array:
         if not 0 < found.sum() < np.inf:
             raise ValueError(f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum")
     total = math.fsum(found)
-    scale: Array = found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
-    return scale
+    return found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
 
 
 def _in_one_piece(block: Any) -> Array | None:
@@ -156,7 +151,7 @@ def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) ->
 
 def _entries(name: str, y: Any) -> list[Any]:
     """The entries of a vector of numbers, or of objects that are labels."""
-    array: Array = as_array(name, y)
+    array = as_array(name, y)
     if array.ndim != 1:
         raise ValueError(f"{name} has shape {array.shape}; expected 1 dimension")
     if array.dtype.kind not in "OUS":
@@ -179,17 +174,10 @@ def _known_pair(values: list[Any]) -> Labels:
     return values[0], values[1]
 
 
-class Rows(NamedTuple):
-    """What a table holds for each site, and what its columns and sites are called."""
-
-    As: list[Array]
-    ys: list[Array]
-    feature_names: tuple[str, ...]
-    site_names: tuple[Any, ...]
-
-
-def rows_by_site(df: Any, site: str, target: str, features: Sequence[str] | None, loss: str | Loss) -> Rows:
-    """The rows of each value of the column `site`, sorted; parameters and errors as `Federation.from_frame`."""
+def rows_by_site(
+    df: Any, site: str, target: str, features: Sequence[str] | None, loss: str | Loss
+) -> tuple[list[Array], list[Array], tuple[str, ...], tuple[Any, ...]]:
+    """The As, the ys, what columns and sites are called, by sorted site; parameters as `Federation.from_frame`."""
     import narwhals as nw
 
     frame = nw.from_native(df, eager_only=True, pass_through=True)
@@ -215,12 +203,9 @@ def rows_by_site(df: Any, site: str, target: str, features: Sequence[str] | None
     A = np.column_stack([_numbers(name, frame[name]) for name in names])
     if _takes_labels(loss):
         _refuse_missing(target, frame[target], "a label")
-        y = np.asarray(frame[target].to_numpy())
-    else:
-        y = _numbers(target, frame[target])
+    y = np.asarray(frame[target].to_numpy()) if _takes_labels(loss) else _numbers(target, frame[target])
     rows = [np.flatnonzero(codes == code) for code in range(len(sites))]
-    As, ys = [A[own] for own in rows], [y[own] for own in rows]
-    return Rows(As, ys, tuple(map(str, names)), tuple(sites.tolist()))
+    return [A[own] for own in rows], [y[own] for own in rows], tuple(map(str, names)), tuple(sites.tolist())
 
 
 def check_columns(X: Any) -> None:
@@ -249,8 +234,7 @@ def _floats_of(column: Any) -> Array | None:
 
 def _numbers(name: str, column: Any) -> Array:
     """The values of a column as finite floats."""
-    values = _floats_of(column)
-    if values is None:
+    if (values := _floats_of(column)) is None:
         raise ValueError(f"column {name!r} is {column.dtype}; expected numbers")
     _refuse_missing(name, column, "a number")
     return check_array(f"column {name!r}", values)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from .advice import quiet
-from .checks import Seed, check_integer, check_mapping, check_seed, check_sequence, shown
+from .checks import Seed, check_integer, check_kind, check_seed, check_sequence, shown
 from .federation import Federation, check_federation
 from .models import Array
 from .rounds import Method
@@ -98,7 +98,7 @@ def tune(
     if not callable(make_method):
         raise ValueError(f"make_method is {shown(make_method)}; expected a callable that returns a method")
     values = {}
-    for name, given in check_mapping("grid", grid, "a mapping of names to sequences of values").items():
+    for name, given in check_kind("grid", grid, Mapping, "a mapping of names to sequences of values").items():
         several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
         values[name] = [value.item() if isinstance(value, np.generic) else value for value in several]
     data = [federation] if isinstance(federation, Federation) else federation

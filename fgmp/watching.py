@@ -19,7 +19,7 @@ import numpy as np
 
 from .advice import advise
 from .answers import Reducer
-from .checks import check_integer, check_kind, check_mapping, check_number, check_sequence, shown
+from .checks import check_integer, check_kind, check_number, check_sequence, shown
 from .models import Array, SparseModel, Support, dense
 from .rounds import Channel, Method, State, Step, Streams
 
@@ -30,8 +30,7 @@ _PAUSE = 60.0
 class Run:
     """A run under way, as watchers see it: what `simulate` was given or has made, and its progress.
 
-    `step` is the whole progress, `rows` the history so far, `best` the lowest objective recorded, its round and the
-    state.
+    `step` is the whole progress, `rows` the history so far, `best` the lowest objective, its round and its state.
     """
 
     method: Method
@@ -71,15 +70,6 @@ class History:
         Whose objective is recorded: None is everybody's, which costs a product with all data; an int so many clients,
         drawn once for the run; a sequence these clients, by their place. The objective on a sample is another function
         than f: compare it only with itself. With 0 nobody is asked: there is no such column, and the best is the last.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=3, rng=0)
-    >>> history = fgmp.History(every=5, metrics={"largest": lambda x: abs(x).max()})
-    >>> run = fgmp.simulate(fgmp.FedGradMP(sparsity=3), federation, rounds=10, rng=0, history=history)
-    >>> run.history["round"].tolist(), "largest" in run.history
-    ([0, 5, 10], True)
     """
 
     every: int = 1
@@ -89,7 +79,7 @@ class History:
     def __post_init__(self) -> None:
         object.__setattr__(self, "every", check_integer("every", self.every))
         expected = "a mapping of names to callables"
-        for name, metric in check_mapping("metrics", self.metrics, expected).items():
+        for name, metric in check_kind("metrics", self.metrics, Mapping, expected).items():
             if not isinstance(name, str) or not callable(metric):
                 raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
 
@@ -130,7 +120,9 @@ class History:
             if truth is not None:
                 row["relative_error"] = float(np.linalg.norm(x - truth) / np.linalg.norm(truth))
             places = self.clients(run.channel, run.streams)
-            objective = reduce.objective(run.channel, _sparsest(coefficients), places) if len(places) else None
+            if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
+                coefficients = SparseModel.of(coefficients)
+            objective = reduce.objective(run.channel, coefficients, places) if len(places) else None
         if objective is not None:
             row["objective"] = objective
         row |= {name: getattr(step, name) for name in ("seconds", "bytes_up", "bytes_down", "clients")}
@@ -140,12 +132,6 @@ class History:
         run.rows.append(row)
         if objective is None or not run.rows[1:] or objective < run.best[0] or np.isnan(run.best[0]):
             run.best = (float("nan") if objective is None else objective), step.round, step.state
-
-
-def _sparsest(coefficients: Array | SparseModel) -> Array | SparseModel:
-    if isinstance(coefficients, SparseModel) or 4 * np.count_nonzero(coefficients) >= coefficients.size:
-        return coefficients
-    return SparseModel.of(coefficients)
 
 
 def _number(name: str, value: Any) -> float:
@@ -330,9 +316,9 @@ class Bar:
 
 def watchers_of(watch: Any) -> list[Any]:
     """Watchers, one or several; a ValueError where one is none."""
-    expected = "watchers such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
     found = list(watch) if isinstance(watch, Iterable) else [watch]
     for each in found:
         if not callable(each):
+            expected = "watchers such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
             raise ValueError(f"watch has {shown(each)}; expected {expected}")
     return found

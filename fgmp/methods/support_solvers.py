@@ -17,7 +17,7 @@ from ..answers import Form
 from ..checks import check_kind, settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
-from ..linear_systems import fill_shifts, newton_direction, solve_definite, solve_semidefinite
+from ..linear_systems import fill_shifts, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
 from ..models import Array, SparseModel, Support
 from ..rounds import Exchange, Method
@@ -210,7 +210,7 @@ class NewtonOnSupport(SupportSolver):
         hessian = hessian + np.triu(hessian, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
         gradient = mean[half : half + k] + self.ridge * x
         if self.steps > 1 or solve_definite(hessian, gradient) is not None:
-            return hessian, newton_direction(hessian, gradient)
+            return hessian, -solve_semidefinite(hessian, gradient)
         metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
         return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
 
@@ -287,5 +287,5 @@ def _on(kept: Support, b: SparseModel, hessian: Array) -> tuple[float, Array]:
     """How far the minimiser on some positions of b lies above the minimum, and its values, a correction of b's."""
     move = -b.values.astype(np.float64)
     dropped = np.setdiff1d(np.arange(len(move)), kept)
-    move[kept] = newton_direction(hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped])
+    move[kept] = -solve_semidefinite(hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped])
     return float(move @ hessian @ move), b.values[kept] + move[kept]
