@@ -65,8 +65,8 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     support = np.arange(8)
     point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
     clients = federation.serving(solver).clients
-    answers = [solver.answer(client, solver.ask(point), None) for client in clients]
-    end = solver.update(point, federation.weights @ np.array(answers))
+    answers = [solver.at_client(client, solver.ask(point), None) for client in clients]
+    end = solver.at_server(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
     one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
@@ -131,12 +131,12 @@ def test_newton_steps_by_hand():
     point = Point(model)
     for value in (5.0, 6.0, 7.0, 8.0):
         asked.append(float(point.model.values[0]))
-        point = solver.update(point, np.array([4.0, 4.0, value, 0.5]))
+        point = solver.at_server(point, np.array([4.0, 4.0, value, 0.5]))
     assert asked == [2.0, 1.0, 0.0, 1.5] and solver.ask(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
-        end = solver.update(point, np.array([value, 0.5]))
+        end = solver.at_server(point, np.array([value, 0.5]))
         assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.ask(end)[1] == 0
-    assert solver.update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
+    assert solver.at_server(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
     assert solver.coefficients(Point(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 

@@ -290,7 +290,7 @@ class SharedSupportGradMP(Method):
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        end = self.solver.update(state, mean)
+        end = self.solver.at_server(state, mean)
         if self.pruning == "elimination" and end.curvature is not None:
             kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:
