@@ -38,12 +38,17 @@ def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
 
 
 def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
-    """Solution of a semidefinite system with the right side in its range, of minimum norm, x' metric x or x'x."""
+    """Solution of a semidefinite system with the right side in its range, of minimum norm, x' metric x or x'x.
+
+    Where noise has made it indefinite, its positive part stands for it: no step goes where it curves downwards.
+    """
     if (solved := solve_definite(matrix, right)) is not None:
         return solved[1]
     scale = np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
     scale[scale == 0] = 1
-    return _shortest(matrix / scale[:, None], right / scale, scale, len(right), matrix.dtype, metric)
+    eigenvalues, vectors = np.linalg.eigh(matrix / scale[:, None] / scale)
+    positive = (vectors * np.maximum(eigenvalues, 0)) @ vectors.T
+    return _shortest(positive * scale, right / scale, scale, len(right), matrix.dtype, metric)
 
 
 def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
