@@ -205,13 +205,13 @@ def test_dependent_columns_in_other_units_keep_their_rank():
     np.testing.assert_allclose(least_squares(columns, 2 * a + 3 * b), [1, 1, 3e4], rtol=1e-6)
     gram = columns.T @ columns
     np.testing.assert_allclose(solve_semidefinite(gram, columns.T @ (2 * a + 3 * b)), [1, 1, 3e4], rtol=1e-6)
+    columns[:, 2] *= 1e-9  # the shares are lost in the rounding of the large coefficient, the fit is not
+    np.testing.assert_allclose(columns @ least_squares(columns, 2 * a + 3 * b), 2 * a + 3 * b, rtol=1e-9)
 
 
 def test_what_noise_made_indefinite_is_solved_where_it_curves_upwards():
     solved = solve_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1.0, 0.0]))  # eigenvalues 3 and -1
     np.testing.assert_allclose(solved, [1 / 6, 1 / 6])
-    columns[:, 2] *= 1e-9  # the shares are lost in the rounding of the large coefficient, the fit is not
-    np.testing.assert_allclose(columns @ least_squares(columns, 2 * a + 3 * b), 2 * a + 3 * b, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
