@@ -107,7 +107,7 @@ def _row_products(federation: Federation, method: Any) -> Any:
     """A_i A_i' of all clients, shape (M, most rows), made once; nothing where a round then multiplied more."""
     most, n, kept = int(federation.rows.max()), federation.n_features, vars(federation)
     seen = method.local_iterations * min(method.batch_size or most, most)
-    if type(federation.loss) is not SoftmaxLoss or most * (seen + 2 * n) > 2 * seen * n:
+    if type(federation.loss) is not SoftmaxLoss or most * (seen + 2 * n) > seen * n:
         return np.empty((0, 0), federation.dtype)
     if "row_products" not in kept:
         each = (federation.features[begin:end] for begin, end in pairwise(federation.offsets))
