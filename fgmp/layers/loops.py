@@ -1,7 +1,4 @@
-"""A round of a cohort in one compiled call: one table of all rows, one client after another, keyed random numbers.
-
-What a client answers depends on no other, so parts of a cohort, `first` to `last`, may go to several threads.
-"""
+"""A round of a cohort, or of its part from `first` to `last`, in one compiled call over one table of all rows."""
 
 import math
 from typing import Any
@@ -177,12 +174,16 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
 def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
     """The predictions of a row, shape (C,), become the derivative of its loss, times a weight."""
     if len(scores) > 1:
-        top, total = scores.max(), scores.dtype.type(0)
+        top, total = scores[0], scores.dtype.type(0)
         lowest = scores.dtype.type(0.7 * math.log(np.finfo(scores.dtype).tiny))  # as in `fgmp.losses`
+        for c in range(1, len(scores)):
+            top = max(top, scores[c])
         for c in range(len(scores)):
             scores[c] = math.exp(max(scores[c] - top, lowest))
             total += scores[c]
-        scores *= weight / total
+        total = weight / total
+        for c in range(len(scores)):
+            scores[c] *= total
         scores[int(y)] -= weight
     elif margin > 0:
         scores[0] = -margin * y * weight / (1 + math.exp(margin * y * scores[0]))
@@ -192,12 +193,11 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
 
 @_loop
 def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array) -> None:
-    """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client.
+    """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client, `asked` as in `cohort_pursuit`.
 
-    `asked` as in `cohort_pursuit`; `how` the margin of the logistic loss, else 0, eta, whether the loss is a mean, and
-    what H keeps of each output (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers.
-    With `products`, the A_i A_i' of all clients, shape (M, .), and no H and S, steps are taken on predictions: v = A_i
-    w, until w + A_i'z.
+    `how` is the margin of the logistic loss, else 0, eta, whether the loss is a mean, and what H keeps of each output
+    (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i A_i'
+    of all clients, and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
     """
     (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = asked, how, ends.shape[1], len(products) > 0
     chosen, scores = np.empty(keep, np.int64), np.empty((4, C), A.dtype)
