@@ -196,8 +196,8 @@ def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, pro
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client, `asked` as in `cohort_pursuit`.
 
     `how` is the margin of the logistic loss, else 0, eta, whether the loss is a mean, and what H keeps of each output
-    (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i A_i'
-    of all clients, and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
+    (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i
+    A_i' of all clients, and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
     """
     (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = asked, how, ends.shape[1], len(products) > 0
     chosen, scores = np.empty(keep, np.int64), np.empty((4, C), A.dtype)
