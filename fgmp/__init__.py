@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from . import datasets as datasets
 from . import theory as theory
 from .advice import AdviceWarning
-from .answers import Mean
 from .datasets import digits_by_writer, make_sparse_regression
 from .dictionaries import Dictionary, gaussian_dictionary
 from .dictionary_learning import ksvd
@@ -26,6 +25,7 @@ from .methods.shared_support import CountSketch, LargestEntries, SharedSupportGr
 from .methods.support_solvers import NewtonOnSupport
 from .metrics import accuracy_on
 from .polishing import polish
+from .reducers import Mean
 from .selection import PerAtom, PerOutput
 from .simulation import simulate
 from .solvers import SGD, Exact, GradientDescent, Newton

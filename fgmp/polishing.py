@@ -6,13 +6,13 @@ from dataclasses import replace
 import numpy as np
 
 from .advice import quiet
-from .answers import Reducer
 from .checks import Seed, check_kind
 from .dictionaries import StandardBasis
 from .federation import Federation, check_federation
 from .losses import SquaredLoss
 from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 from .models import SparseModel
+from .reducers import Reducer
 from .simulation import Estimate, Result, simulate, whole
 from .watching import History
 

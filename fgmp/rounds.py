@@ -15,10 +15,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .answers import Form, Missing, Reducer
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
 from .models import Array, SparseModel, Support
+from .reducers import Form, Missing, Reducer
 from .selection import PER_OUTPUT, Selection
 from .wire import n_bytes
 

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .advice import advise, say_how_it_ended
-from .answers import Mean, Reducer
 from .checks import Seed, check_integer, check_kind, check_protocol, check_seed
 from .federation import check_cohort
 from .models import Array, Support, dense
+from .reducers import Mean, Reducer
 from .rounds import Channel, Method, State, Step, Streams, iterate
 from .watching import History, Run, watchers_of
 

@@ -18,9 +18,9 @@ import joblib
 import numpy as np
 
 from .advice import advise
-from .answers import Reducer
 from .checks import check_integer, check_kind, check_number, check_sequence, shown
 from .models import Array, SparseModel, Support, dense
+from .reducers import Reducer
 from .rounds import Channel, Method, State, Step, Streams
 
 _PAUSE = 60.0

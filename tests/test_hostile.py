@@ -15,9 +15,9 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import DropOut, Faulty
-from fgmp.answers import Mean, Missing
 from fgmp.layers.faults import Changed
 from fgmp.models import SparseModel
+from fgmp.reducers import Mean, Missing
 from fgmp.rounds import Call, Streams
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

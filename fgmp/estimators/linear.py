@@ -22,7 +22,6 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from ..advice import advise, check_batches, check_rows, quiet
-from ..answers import Reducer
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
@@ -32,6 +31,7 @@ from ..methods.fedgradmp import FedGradMP
 from ..methods.shared_support import Shared, SharedSupportGradMP
 from ..methods.support_solvers import NewtonOnSupport, Point, Separated, backwards
 from ..models import Array, SparseModel
+from ..reducers import Reducer
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate, whole
@@ -135,7 +135,7 @@ class Fit:
     """
 
     def __init__(self, given: Any, sites: Any, seed: int, reduce: Reducer | None, say: Callable[..., Any]) -> None:
-        self.given, self.sites, self.seed, self.reduce, self.say = given, sites, seed, reduce, say
+        self.estimator, self.sites, self.seed, self.reduce, self.say = given, sites, seed, reduce, say
         self.shape, self.loss, self.spent = sites.shape, sites.shape.loss, Counter[str]()
         self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
         self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
@@ -163,7 +163,7 @@ class Fit:
 
         The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set.
         """
-        given, private, sparsity = self.given, self.given.private is not None, grid[0]
+        given, private, sparsity = self.estimator, self.estimator.private is not None, grid[0]
         units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
         if given.sparsity == "all":
             start = self.base(units).dense()
@@ -196,7 +196,7 @@ class Fit:
 
     def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
         """At how many features the path begins, and the method: one for the path, the folds and the fit."""
-        p, weight, method, largest = self.shape.n_features, self.sites.weight, self.given.method, grid[-1]
+        p, weight, method, largest = self.shape.n_features, self.sites.weight, self.estimator.method, grid[-1]
         least = round(weight * min(self.shape.weights))  # a row of weight 2 counts as two rows
         most = max(min(p, max(_BEYOND, ceil(2.5 * largest)), round(weight) // 3), largest, 1)
         if method == "auto":
@@ -207,14 +207,14 @@ class Fit:
 
     def columns(self, sparsity: int) -> int:
         """The most that a client of FedGradMP solves for: 2 tau and tau features, or all, and the intercept."""
-        return min(3 * sparsity, int(self.shape.n_features)) + bool(self.given.fit_intercept)
+        return min(3 * sparsity, int(self.shape.n_features)) + bool(self.estimator.fit_intercept)
 
     def agree(self, fold: Any = None) -> Units:
         """Units as `seen` takes them, and where intercepts `start`: by sums over the sites, of the rows that train.
 
         Rows are never put together. A constant column has the factor 0. With noise the units are those of the table.
         """
-        given, shape, p = self.given, self.shape, self.shape.n_features
+        given, shape, p = self.estimator, self.shape, self.shape.n_features
         about = "own" if self.own else "mean" if self.first else "zero"
         size = p + getattr(self.loss, "n_classes", 1 if self.squared else 2)
         unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
@@ -243,7 +243,7 @@ class Fit:
 
     def forward(self, units: Units, fold: Any, how: tuple[int, str], rounds: int) -> tuple[SparseModel, Result]:
         """The rounds of the method, from the model without features: the best model on record."""
-        given, ones, most = self.given, units["ones"], how[0]
+        given, ones, most = self.estimator, units["ones"], how[0]
         if how[1] == "fedgradmp":
             units = units | {"ones": float(self.first)}
             method: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
@@ -309,13 +309,13 @@ class Fit:
 
     def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
         """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
-        n_folds, tables, learnt = self.given.n_folds, [], 0
+        n_folds, tables, learnt = self.estimator.n_folds, [], 0
         for number in range(n_folds):
             fold = (number, n_folds, self.seed)
             units = self.agree(fold)
             along = {0: self.base(units)}
             if units["factors"].any():
-                found, _ = self.forward(units, fold, how, min(_FOLD_ROUNDS, self.given.rounds))
+                found, _ = self.forward(units, fold, how, min(_FOLD_ROUNDS, self.estimator.rounds))
                 along, learnt = self.path(units, fold, found), learnt + 1
             tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
         if not learnt:

@@ -14,12 +14,12 @@ import numpy as np
 from scipy import sparse
 
 from ..advice import advise
-from ..answers import Form
 from ..checks import as_array
 from ..federation import Client, Federation, Shape
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..methods.support_solvers import NewtonOnSupport
 from ..models import Array, SparseModel, Support
+from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..sparse_features import SparseFeatures
 

@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 
 from ..advice import advise
-from ..answers import Missing
 from ..checks import check_integer, check_number, check_option, shown
 from ..federation import Shape
 from ..layers.masking import SECRET, TooFew, agreed, sum_under_masks
 from ..layers.secure_sums import SecureSum
 from ..losses import Loss, check_loss
 from ..models import Array, SparseModel, Support
+from ..reducers import Missing
 from ..rounds import Call, Message, Method
 from ..wire import from_wire, to_json, to_wire
 from .records import arrays_of, content_of, said_in, taken

@@ -35,11 +35,11 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Missing
 from ..federation import Federation
 from ..layers.masking import TRIPS, Member
 from ..layers.secure_sums import SecureSum
 from ..models import dense
+from ..reducers import Missing
 from ..rounds import Call, Method, Streams
 from ..wire import from_json, from_wire, to_wire
 from .records import arrays_of, content_of, said_in

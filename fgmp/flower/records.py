@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import REASONS, Missing
 from ..models import Array
+from ..reducers import REASONS, Missing
 
 
 def content_of(said: Mapping[str, Any], **arrays: Mapping[str, Array]) -> Any:

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import SparseModels
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import SparseModel, Support
+from ..reducers import SparseModels
 from ..selection import PerOutput
 from ..solvers import Exact
 

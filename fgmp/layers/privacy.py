@@ -19,10 +19,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from ..advice import advise
-from ..answers import Mean, Reduced, Reducer
 from ..checks import check_number, settle_integer, settle_number
 from ..federation import Shape
 from ..models import Array, SparseModel, Support
+from ..reducers import Mean, Reduced, Reducer
 from ..rounds import Call, Channel, Message, Streams
 from ..wire import to_wire
 from .secure_sums import SecureSum

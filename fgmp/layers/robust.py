@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Answers, Reduced, Reducer
 from ..checks import settle_number
 from ..models import Array, Support
+from ..reducers import Answers, Reduced, Reducer
 from ..rounds import Call, Channel, Message
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients

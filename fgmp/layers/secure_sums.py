@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Reduced, Reducer
 from ..checks import check_integer, settle_integer, settle_number
 from ..federation import Shape
 from ..models import Array, SparseModel, Support
+from ..reducers import Reduced, Reducer
 from ..rounds import Call, Channel, Message
 from .masking import TooFew, Unmasked, masked_sum
 

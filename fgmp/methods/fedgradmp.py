@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..advice import check_batches, check_rows
-from ..answers import Form
 from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..layers.compiled import pursuit_twin
 from ..models import Array, SparseModel, union
+from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..solvers import Exact, Solver, check_solver, minimise_on, solver_for

@@ -11,11 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..answers import Form
 from ..checks import check_kind, check_option, settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client, Shape
 from ..models import Array, SparseModel, union
+from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver, eliminated

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..answers import Form
 from ..checks import check_kind, settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..linear_systems import fill_shifts, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
 from ..models import Array, SparseModel, Support
+from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import Selection
 from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on

@@ -7,10 +7,10 @@ import pytest
 
 import fgmp
 from fgmp import rounds
-from fgmp.answers import Answers
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import scaled
 from fgmp.losses import SquaredLoss
+from fgmp.reducers import Answers
 from fgmp.rounds import Streams
 from fgmp.selection import Selection
 from fgmp.sparse_features import SparseFeatures

@@ -1,4 +1,4 @@
-"""What clients answer: the form of it, the answers of a cohort as one table, and reducers, which make one of them."""
+"""Reducers, which make one of many answers; the form of an answer, and a cohort's answers as one table."""
 
 from __future__ import annotations
 
