@@ -110,10 +110,8 @@ class Shape:
     loss : Loss
     rows, keys : sequence of int
         |D_i|, and who the clients are.
-    weights : ndarray, shape (n_clients,)
-        The p_i, which sum to one.
-    dtype : dtype, default float64
-        Of the models.
+    weights, dtype : ndarray, shape (n_clients,), and dtype, default float64
+        The p_i, which sum to one; and of the models.
     """
 
     n_features: int
@@ -386,8 +384,21 @@ class Federation:
         """The places of those who tell (here everybody asked), and f_i(x) of each."""
         if places is not None and len(places) < self.n_clients:
             return places, np.array([self.clients[i].objective(x) for i in places])
-        values = self.loss.values(_predictions(self.features, x), self.targets)
+        values = self.loss.values(self._predictions(x), self.targets)
         return np.arange(self.n_clients), np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
+
+    def _predictions(self, x: Array | SparseModel) -> Array:
+        """On all rows; the columns of a support are kept until another is asked for, which is rare in a run's books."""
+        A = self.features
+        if not isinstance(x, SparseModel) or not isinstance(A, np.ndarray) or x.shape != A.shape[1:]:
+            return _predictions(A, x)
+        if 4 * len(x.support) > len(A[0]):
+            return _predictions(A, x)
+        support, columns = vars(self).get("kept_columns", (None, None))
+        if not np.array_equal(support, x.support):
+            columns = A.take(x.support, axis=1)
+            vars(self)["kept_columns"] = x.support, columns  # at once, for runs in several threads
+        return np.asarray(columns @ x.values)
 
     @cached_property
     def _row_weights(self) -> Array:
@@ -409,10 +420,9 @@ def _numbers(features: Any) -> Any:
     return features.shape if isinstance(features, LinearOperator) else features
 
 
-def check_federation(name: str, federation: Any) -> Federation:
+def check_federation(name: str, federation: Any) -> Any:
     """Return a federation, or raise a ValueError where it is something else."""
-    found: Federation = check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
-    return found
+    return check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
 
 
 def check_cohort(cohort_size: int | None, n_clients: int) -> int:
