@@ -313,7 +313,7 @@ class Federation:
     @cached_property
     def shape(self) -> Shape:
         """What a server knows of the federation."""
-        return Shape(self.n_features, self.loss, self.rows.tolist(), self.keys.tolist(), self.weights, self.dtype)
+        return Shape(self.n_features, self.loss, (*self.rows.tolist(),), (*self.keys.tolist(),), self.weights, self.dtype)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
