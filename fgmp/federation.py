@@ -313,7 +313,8 @@ class Federation:
     @cached_property
     def shape(self) -> Shape:
         """What a server knows of the federation."""
-        return Shape(self.n_features, self.loss, (*self.rows.tolist(),), (*self.keys.tolist(),), self.weights, self.dtype)
+        rows, keys = tuple(self.rows.tolist()), tuple(self.keys.tolist())
+        return Shape(self.n_features, self.loss, rows, keys, self.weights, self.dtype)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
@@ -364,8 +365,6 @@ class Federation:
     def check_cohort(self, cohort_size: int | None) -> int:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
         return check_cohort(cohort_size, self.n_clients)
-
-    # What a run asks of whoever carries its messages (`fgmp.rounds.Channel`).
 
     def serving(self, method: Any) -> Federation:
         """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi."""
