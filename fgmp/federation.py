@@ -366,6 +366,8 @@ class Federation:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
         return check_cohort(cohort_size, self.n_clients)
 
+    # What a run asks of whoever carries its messages (`fgmp.rounds.Channel`).
+
     def serving(self, method: Any) -> Federation:
         """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi."""
         features = method.dictionary.products(self.features)
@@ -383,21 +385,8 @@ class Federation:
         """The places of those who tell (here everybody asked), and f_i(x) of each."""
         if places is not None and len(places) < self.n_clients:
             return places, np.array([self.clients[i].objective(x) for i in places])
-        values = self.loss.values(self._predictions(x), self.targets)
+        values = self.loss.values(_predictions(self.features, x), self.targets)
         return np.arange(self.n_clients), np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
-
-    def _predictions(self, x: Array | SparseModel) -> Array:
-        """On all rows; the columns of a support are kept until another is asked for, which is rare in a run's books."""
-        A = self.features
-        if not isinstance(x, SparseModel) or not isinstance(A, np.ndarray) or x.shape != A.shape[1:]:
-            return _predictions(A, x)
-        if 4 * len(x.support) > len(A[0]):
-            return _predictions(A, x)
-        support, columns = vars(self).get("kept_columns", (None, None))
-        if not np.array_equal(support, x.support):
-            columns = A.take(x.support, axis=1)
-            vars(self)["kept_columns"] = x.support, columns  # at once, for runs in several threads
-        return np.asarray(columns @ x.values)
 
     @cached_property
     def _row_weights(self) -> Array:
