@@ -209,7 +209,9 @@ class NewtonOnSupport(SupportSolver):
         hessian[np.triu_indices(k)] = mean[:half]
         hessian = hessian + np.triu(hessian, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
         gradient = mean[half : half + k] + self.ridge * x
-        if self.steps > 1 or solve_definite(hessian, gradient) is not None:
+        if (solved := solve_definite(hessian, gradient)) is not None:
+            return hessian, -solved[1]
+        if self.steps > 1:
             return hessian, -solve_semidefinite(hessian, gradient)
         metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
         return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
