@@ -274,6 +274,8 @@ def test_polishing_hands_its_seed_to_the_solver():
     assert np.abs(one - other).max() > 1e-4
 
 
-def test_a_list_hides_no_gradient_that_is_no_number():
+def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
         fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), Question(1, StandardBasis(), 0, 0))
+    huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
+    assert fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody).left_out["not_finite"] > 1

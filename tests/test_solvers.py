@@ -210,8 +210,7 @@ def test_dependent_columns_in_other_units_keep_their_rank():
 
 
 def test_what_noise_made_indefinite_is_solved_where_it_curves_upwards():
-    solved = solve_semidefinite(np.array([[1.0, 2.0], [2.0, 1.0]]), np.array([1.0, 0.0]))  # eigenvalues 3 and -1
-    np.testing.assert_allclose(solved, [1 / 6, 1 / 6])
+    np.testing.assert_allclose(solve_semidefinite(np.array([[1, 2.0], [2, 1]]), np.array([1, 0.0])), [1 / 6, 1 / 6])
 
 
 @pytest.mark.parametrize(

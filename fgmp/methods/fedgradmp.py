@@ -114,6 +114,8 @@ class FedGradMP(Method):
         psi, tau, solver = self.atoms, self.sparsity, self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
+            if not np.isfinite(r).all():
+                raise FloatingPointError("the gradient is not finite, which a selection would hide")
             gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, psi, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
