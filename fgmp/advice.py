@@ -81,24 +81,23 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
     solver = getattr(run.method, "solver", None)
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
-        if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-            zero = SparseModel.zero(coefficients.shape, coefficients.dtype)
-            scale = run.reduce.objective(run.channel, zero, run.history.clients(run.channel, run.streams))
-            gave_back = not last - low <= _ROUNDING * (scale or 0.0)
-        if not np.isfinite(last) or gave_back:
-            above = "" if last <= first else f", above the {first:.3g} of the start"
-            advise(
-                f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
-                "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
-                "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
-            )
-        elif len(objective) > 1 and unbounded and _separates(run.channel, coefficients):
-            advise(
-                f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
-                "grow with every round; a radius bounds them"
-            )
+    gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
+    if gave_back:  # after a warm start what is rounding depends on the scale of the problem
+        zero = SparseModel.zero(coefficients.shape, coefficients.dtype)
+        scale = run.reduce.objective(run.channel, zero, run.asked)
+        gave_back = not last - low <= _ROUNDING * (scale or 0.0)
+    if not np.isfinite(last) or gave_back:
+        above = "" if last <= first else f", above the {first:.3g} of the start"
+        advise(
+            f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
+            "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
+            "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
+        )
+    elif len(objective) > 1 and unbounded and _separates(run.channel, coefficients):
+        advise(
+            f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
+            "grow with every round; a radius bounds them"
+        )
 
 
 def _separates(channel: Any, coefficients: Array) -> bool:

@@ -386,7 +386,8 @@ class Federation:
         if places is not None and len(places) < self.n_clients:
             return places, np.array([self.clients[i].objective(x) for i in places])
         values = self.loss.values(_predictions(self.features, x), self.targets)
-        return np.arange(self.n_clients), np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
+        places = np.arange(self.n_clients) if places is None else places
+        return places, np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
 
     @cached_property
     def _row_weights(self) -> Array:
@@ -432,11 +433,10 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
     if isinstance(A, tuple):
         return np.concatenate([_predictions(part, x) for part in A])
     if isinstance(x, SparseModel) and not isinstance(A, LinearOperator):
-        few = 4 * len(x.atoms) <= A.shape[1]
-        if isinstance(A, SparseFeatures):
-            few = A.shape[0] * len(x.atoms) <= A.stored.nnz
-        if few:
-            A, x = A.take(x.atoms, axis=1), x.values if len(x.shape) == 1 else x.dense()[x.atoms]
+        thin, atoms = isinstance(A, SparseFeatures), x.atoms
+        if A.shape[0] * len(atoms) <= A.stored.nnz if thin else 4 * len(atoms) <= A.shape[1]:
+            A = A.take(atoms, axis=1) if thin else A[:, atoms]  # which waits less for memory than `take`
+            x = x.values if len(x.shape) == 1 else x.dense()[atoms]
     x = dense(x)
     product: Array = A @ x if x.ndim == 1 or not isinstance(A, np.ndarray) else (x.T @ A.T).T  # contiguous columns
     return product

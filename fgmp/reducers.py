@@ -212,7 +212,8 @@ class Reducer:
         """The mean objective of some clients; None where there is to be none."""
         told, values = channel.objectives(x, places)
         weights = channel.weights[told]
-        return float(weights @ values / weights.sum()) if weights.sum() > 0 else float("nan")
+        total = weights.sum()
+        return float(weights @ values / total) if total > 0 else float("nan")
 
     def columns(self, number: int) -> dict[str, float]:
         """More columns of the history, after `number` rounds."""

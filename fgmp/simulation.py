@@ -156,25 +156,25 @@ def simulate(
     recorded = History() if history is None else history
     run = Run(method, channel, streams, reduce, cohort_size, rounds, recorded, start)
     interrupted = False
-    for watcher in (recorded, *watchers):
-        getattr(watcher, "begin", bool)(run)
-    try:
-        with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
+    with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
+        for watcher in (recorded, *watchers):
+            getattr(watcher, "begin", bool)(run)
+        try:
             for step in iterate(method, channel, run.step, run.streams, cohort_size, reduce):
                 run.step = step
                 stops = [watcher(run) for watcher in (recorded, *watchers)]
                 if run.step.round >= rounds or (run.step.round > 0 and any(stops)):
                     break
-    except KeyboardInterrupt:
-        interrupted = True
-    except BaseException:
-        for watcher in watchers:
-            with suppress(Exception):
-                getattr(watcher, "end", bool)(run)
-        raise
-    for watcher in (recorded, *watchers):
-        getattr(watcher, "end", bool)(run)
-    return _result(run, interrupted)
+        except KeyboardInterrupt:
+            interrupted = True
+        except BaseException:
+            for watcher in watchers:
+                with suppress(Exception):
+                    getattr(watcher, "end", bool)(run)
+            raise
+        for watcher in (recorded, *watchers):
+            getattr(watcher, "end", bool)(run)
+        return _result(run, interrupted)
 
 
 def _result(run: Run, interrupted: bool) -> Result:
@@ -182,13 +182,12 @@ def _result(run: Run, interrupted: bool) -> Result:
     columns = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     last = _estimate(run, run.step.state, run.step.round, float("nan"))
     best = _estimate(run, run.best[2], run.best[1], run.best[0])
-    on = run.history.clients(run.channel, run.streams)
     if interrupted:
         advise(f"Ctrl-C ended the run after round {run.step.round} of {run.rounds}; the result is what there was")
     else:
         say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
     left_out = run.step.left_out
-    return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, on, interrupted)
+    return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, run.asked, interrupted)
 
 
 def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:

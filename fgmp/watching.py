@@ -5,12 +5,14 @@ One that has `begin` and `end` is told of both. None of them changes a bit of th
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +50,20 @@ class Run:
         """The coefficients alpha that a state stands for, and the signal x = Psi alpha."""
         coefficients = self.method.coefficients(state)
         return coefficients, self.method.dictionary.synthesise(dense(coefficients))
+
+    def relative_error(self, x: Array) -> float:
+        """||x - x#|| / ||x#||."""
+        error = (x - self.channel.truth).ravel()
+        return float(math.sqrt(error @ error) / self._length)
+
+    @cached_property
+    def _length(self) -> Any:
+        return np.linalg.norm(np.asarray(self.channel.truth))
+
+    @cached_property
+    def asked(self) -> Support:
+        """The clients whose objective is recorded."""
+        return self.history.clients(self.channel, self.streams)
 
     def column(self, name: str) -> Array:
         """A column of the history; a ValueError names those there are."""
@@ -114,21 +130,19 @@ class History:
         step, reduce = run.step, run.reduce
         if run.rows and run.rows[-1]["round"] >= step.round:
             return
-        (coefficients, x), truth = run.estimate(step.state), run.channel.truth
+        coefficients, x = run.estimate(step.state)
         row: dict[str, float] = {"round": step.round}
-        with np.errstate(over="ignore", invalid="ignore"):  # a model may be as large as it likes: its history says so
-            if truth is not None:
-                row["relative_error"] = float(np.linalg.norm(x - truth) / np.linalg.norm(truth))
-            places = self.clients(run.channel, run.streams)
-            if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
-                coefficients = SparseModel.of(coefficients)
-            objective = reduce.objective(run.channel, coefficients, places) if len(places) else None
+        if run.channel.truth is not None:
+            row["relative_error"] = run.relative_error(x)
+        if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
+            coefficients = SparseModel.of(coefficients)
+        objective = reduce.objective(run.channel, coefficients, run.asked) if len(run.asked) else None
         if objective is not None:
             row["objective"] = objective
-        row |= {name: getattr(step, name) for name in ("seconds", "bytes_up", "bytes_down", "clients")}
-        row |= {"left_out": step.left_out.total()} | reduce.columns(step.round)
-        # A copy each, because a metric may write into what it gets.
-        row |= {name: _number(name, metric(x.copy())) for name, metric in self.metrics.items()}
+        row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
+        row |= {"clients": step.clients, "left_out": step.left_out.total(), **reduce.columns(step.round)}
+        for name, metric in self.metrics.items():
+            row[name] = _number(name, metric(x.copy()))  # a copy each, because a metric may write into what it gets
         run.rows.append(row)
         if objective is None or not run.rows[1:] or objective < run.best[0] or np.isnan(run.best[0]):
             run.best = (float("nan") if objective is None else objective), step.round, step.state

@@ -18,6 +18,7 @@ TWINS = {
     "orthonormal": fgmp.FedGradMP(4, batch_size=9, dictionary=ROTATED),
     "everything": fgmp.FedGradMP(30, batch_size=9),
     "average": fgmp.FedAvg(**STEPS, server_learning_rate=0.5),
+    "large": fgmp.FedAvg(**STEPS | {"batch_size": 700}),
     "server": fgmp.FedHT(sparsity=4, **STEPS),
     "hard": fgmp.FedIterHT(sparsity=4, **STEPS),
     "soft": fgmp.FedMid(l1_weight=0.05, **STEPS),
@@ -25,7 +26,7 @@ TWINS = {
 }
 
 
-def data(loss, dtype=np.float64, rows=(12, 30, 25, 40)):
+def data(loss, dtype=np.float64, rows=(12, 30, 25, 2100)):
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((m, 30)).astype(dtype) for m in rows]
     x = np.vstack([rng.standard_normal((4, 3)), np.zeros((26, 3))])
@@ -163,11 +164,10 @@ def test_in_the_span_of_the_rows(monkeypatch):
 
 @pytest.mark.parametrize("length", [1, 4, 23])
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
-def test_the_uniform_numbers_are_those_of_numpy(key, length):
-    numbers = loops.keyed_uniforms((np.array(key, np.uint64), 3, 5, 11), 2**40, length)
-    bits = np.random.Philox(key=np.array(key, np.uint64), counter=np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64))
-    assert length <= len(numbers) <= length + 3
-    assert np.array_equal(numbers, np.random.Generator(bits).random(len(numbers)))
+def test_the_words_are_those_of_numpy(key, length):
+    key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
+    words, bits = loops.keyed_words((key, 3, 5, 11), 2**40, length), np.random.Philox(key=key, counter=counter)
+    assert length <= len(words) <= length + 3 and np.array_equal(words, bits.random_raw(len(words)))
 
 
 def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():

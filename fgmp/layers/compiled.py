@@ -22,20 +22,18 @@ from ..solvers import Exact
 
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 _SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
-_MOST = 100  # rows to draw or entries to keep: with more, NumPy is as fast
+_MOST = 100  # entries to keep: with more, NumPy is as fast
 _pool = cache(ThreadPoolExecutor)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
+getattr(os, "register_at_fork", dict)(after_in_child=_pool.cache_clear)  # a child has none of its parent's threads
 
 
 def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses: tuple[type, ...], count: int) -> bool:
     """Whether a method's steps are this package's, with numbers that the loops read, and few of them to sort."""
     ours = all(getattr(type(method), name).__module__.startswith("fgmp.methods.") for name in steps)
     ours = ours and type(method.selection) is PerOutput and not method.selection.always
-    few = count <= _MOST and not _MOST < (method.batch_size or 0) < federation.rows.max()
     dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
     wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
-    return wanted and ours and few and dense and type(federation.loss) in losses
+    return wanted and ours and count <= _MOST and dense and type(federation.loss) in losses
 
 
 def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:

@@ -33,18 +33,17 @@ def _high(a: Any, b: Any) -> Any:
 
 
 @_jit
-def keyed_uniforms(stream: Any, client: int, count: int) -> Array:
-    """The first `count` random numbers of a client and up to three more, by its key: those of `fgmp.rounds.Streams`."""
-    (key, purpose, place, number), numbers = stream, np.empty(((count + 3) // 4, 4))
-    for block in range(len(numbers)):
+def keyed_words(stream: Any, client: int, count: int) -> Array:
+    """The first `count` words of a client and up to three more, by its key; `fgmp.rounds.Streams` keeps 53 bits."""
+    (key, purpose, place, number), words = stream, np.empty(((count + 3) // 4, 4), np.uint64)
+    for block in range(len(words)):
         a, b, c, d = np.uint64(block + 1), np.uint64(purpose << 32 | place), np.uint64(client), np.uint64(number)
         p, q = key[0], key[1]
         for _ in range(10):
             a, b, c, d = _high(_FACTORS[1], c) ^ b ^ p, _FACTORS[1] * c, _high(_FACTORS[0], a) ^ d ^ q, _FACTORS[0] * a
             p, q = p + _GAINS[0], q + _GAINS[1]
-        for i, word in enumerate((a, b, c, d)):
-            numbers[block, i] = np.float64(word >> np.uint64(11)) * 2.0**-53
-    return numbers.reshape(-1)
+        words[block, 0], words[block, 1], words[block, 2], words[block, 3] = a, b, c, d
+    return words.reshape(-1)
 
 
 @_jit
@@ -66,11 +65,18 @@ def _largest(vector: Array, places: Array) -> bool:
 @_jit
 def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) -> Array:
     """As `fgmp.federation.Client.minibatches`: the rows of each step, shape (steps, batch)."""
-    rows = np.zeros((steps, batch), np.int64) + np.arange(batch)
-    if batch < n_rows:
-        draws = 1 - keyed_uniforms(stream, client, steps * n_rows)  # exact; the largest are then the smallest
-        for k in range(steps):
-            _largest(draws[k * n_rows : (k + 1) * n_rows], rows[k])
+    rows, numbers = np.zeros((steps, batch), np.int64) + np.arange(batch), np.arange(n_rows).astype(np.uint64)
+    mask = np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1)
+    words = keyed_words(stream, client, steps * n_rows if batch < n_rows else 0)
+    for k in range(steps if batch < n_rows else 0):  # a row's number fills the 11 bits that a draw has not, or more
+        draws, low, high, place = words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers, 0, n_rows, 0
+        while place != batch:  # partitions by the last of those from low to high
+            pivot, place = draws[high - 1], low
+            for i in range(low, high):
+                draws[i], draws[place] = draws[place], draws[i]
+                place += draws[place] <= pivot
+            low, high = (place, high) if place < batch else (low, place - 1)
+        rows[k] = (draws[:batch] & mask).astype(np.int64)
     return rows
 
 
@@ -166,8 +172,7 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
             kept.sort()
             support, x = merged[kept], b[kept]
         else:
-            counts[i] = len(x)
-            places[i, : len(x)], values[i, : len(x)] = support, x
+            counts[i], places[i, : len(x)], values[i, : len(x)] = len(x), support, x
 
 
 @_jit
@@ -181,9 +186,8 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
         for c in range(len(scores)):
             scores[c] = math.exp(max(scores[c] - top, lowest))
             total += scores[c]
-        total = weight / total
         for c in range(len(scores)):
-            scores[c] *= total
+            scores[c] *= weight / total
         scores[int(y)] -= weight
     elif margin > 0:
         scores[0] = -margin * y * weight / (1 + math.exp(margin * y * scores[0]))
@@ -211,9 +215,8 @@ def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, pro
                     v[c, t] = _dot(A[begin + t], ends[i, c])
         weight, step = A.dtype.type(-eta / batch if mean else -eta), np.empty_like(v)
         for k, rows in enumerate(_minibatches(stream, client, len(cuts), end - begin, batch)):
-            before, after = cuts[k]
+            (before, after), step[:] = cuts[k], 0
             point = v - np.minimum(np.maximum(v, -before), before) if before > 0 else v
-            step[:] = 0
             for t in range(0, batch, 4):
                 for s, row in enumerate(rows[t : t + 4]):
                     for c in range(C):
