@@ -43,16 +43,15 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
     """
     from . import loops
 
-    loop = getattr(loops, name)
+    loop, most = getattr(loops, name), loops.numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
-    batch = end - begin if batch is None else np.minimum(batch, end - begin)
+    batch, rows = end - begin if batch is None else np.minimum(batch, end - begin), np.cumsum(end - begin)
     clients = np.array([begin, end, batch, federation.keys[cohort]], np.int64)
     stream = call.streams.key, call.streams.ANSWER, call.place, call.round
     asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
-    rows = np.cumsum(end - begin)
-    threads = loops.numba.config.NUMBA_NUM_THREADS if each * rows[-1] >= _SMALL else 1  # type: ignore[attr-defined]
+    threads = min(most, len(cohort)) if each * rows[-1] >= _SMALL else 1
     cuts = [0, *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"), len(rows)]
-    others = [_pool(threads).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])]
+    others = [_pool(most).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])]
     loop(*cuts[:2], asked, *given)
     for other in others:
         other.result()
