@@ -434,7 +434,8 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
         return np.concatenate([_predictions(part, x) for part in A])
     if isinstance(x, SparseModel) and not isinstance(A, LinearOperator):
         thin, atoms = isinstance(A, SparseFeatures), x.atoms
-        if A.shape[0] * len(atoms) <= A.stored.nnz if thin else 4 * len(atoms) <= A.shape[1]:
+        few = A.shape[0] * len(atoms) <= A.stored.nnz if thin else 4 * len(atoms) <= A.shape[1]
+        if few:
             A = A.take(atoms, axis=1) if thin else A[:, atoms]  # which waits less for memory than `take`
             x = x.values if len(x.shape) == 1 else x.dense()[atoms]
     x = dense(x)

@@ -66,9 +66,9 @@ def _largest(vector: Array, places: Array) -> bool:
 def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) -> Array:
     """As `fgmp.federation.Client.minibatches`: the rows of each step, shape (steps, batch)."""
     rows, numbers = np.zeros((steps, batch), np.int64) + np.arange(batch), np.arange(n_rows).astype(np.uint64)
-    mask = np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1)
-    words = keyed_words(stream, client, steps * n_rows if batch < n_rows else 0)
-    for k in range(steps if batch < n_rows else 0):  # a row's number fills the 11 bits that a draw has not, or more
+    drawn, mask = steps if batch < n_rows else 0, np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1)
+    words = keyed_words(stream, client, drawn * n_rows)
+    for k in range(drawn):  # a row's number fills the 11 bits that a draw has not, or more
         draws, low, high, place = words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers, 0, n_rows, 0
         while place != batch:  # partitions by the last of those from low to high
             pivot, place = draws[high - 1], low
@@ -215,7 +215,8 @@ def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, pro
                     v[c, t] = _dot(A[begin + t], ends[i, c])
         weight, step = A.dtype.type(-eta / batch if mean else -eta), np.empty_like(v)
         for k, rows in enumerate(_minibatches(stream, client, len(cuts), end - begin, batch)):
-            (before, after), step[:] = cuts[k], 0
+            before, after = cuts[k]
+            step[:] = 0
             point = v - np.minimum(np.maximum(v, -before), before) if before > 0 else v
             for t in range(0, batch, 4):
                 for s, row in enumerate(rows[t : t + 4]):
