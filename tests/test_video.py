@@ -1,9 +1,12 @@
 """The embedded clip, video files of the user (written here, so no video is stored), and sensing that is streamed."""
 
+import io
+import struct
 import tracemalloc
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import fgmp
 from fgmp.datasets import load_video, make_sensing, photo_clip
@@ -27,11 +30,11 @@ def test_in_the_clip_a_flower_moves_and_no_two_frames_are_the_same_but_those_to_
     assert distances.min() > 0.01 and nearest.max() < 0.07 and nearest[1] > 0.03
 
 
-def written(path, frames, format, pix_fmt):
-    """A file without loss."""
+def written(path, frames, format, pix_fmt, codec="ffv1"):
+    """A file without loss, but for other codecs."""
     av = pytest.importorskip("av")
     with av.open(str(path), "w") as container:
-        stream = container.add_stream("ffv1", rate=25)
+        stream = container.add_stream(codec, rate=25)
         stream.height, stream.width, stream.pix_fmt = *frames.shape[1:3], pix_fmt
         for frame in frames:
             container.mux(stream.encode(av.VideoFrame.from_ndarray(frame, format=format)))
@@ -63,6 +66,59 @@ def test_what_is_not_a_video_is_refused(tmp_path):
         path.write_bytes(content)
         with pytest.raises(ValueError, match="clip.avi.*expected a video file"):
             load_video(path, 1, 16, 16)
+
+
+def seen_by(matrix, film):
+    """An mp4 whose track header has another matrix, from (x, y, 1) to what is seen, and what is read of it."""
+    content = film.read_bytes()
+    place = content.index(b"tkhd") + 44  # after its name, flags, times, number, duration, layer and volume
+    assert struct.unpack(">9i", content[place : place + 36]) == (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+    a, b, c, d = (round(value * (1 << 16)) for value in matrix)
+    turned = film.with_name("turned.mp4")
+    turned.write_bytes(content[:place] + struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30) + content[place + 36 :])
+    return turned
+
+
+def test_a_clip_is_turned_as_it_says(tmp_path):
+    clip = np.round(photo_clip(3, 32, 64) * 255).astype(np.uint8)
+    film = written(tmp_path / "film.mp4", clip, "gray", "yuv420p", "mpeg4")
+    flat = load_video(film)
+    for matrix, expected in (
+        ((0, 1, -1, 0), np.rot90(flat, -1, axes=(1, 2))),  # x goes down, and y to the left: by the clock
+        ((0, -1, 1, 0), np.rot90(flat, 1, axes=(1, 2))),
+        ((-1, 0, 0, -1), np.rot90(flat, 2, axes=(1, 2))),
+        ((-1, 1e-4, 0, 1), flat[:, :, ::-1]),  # a mirror, but for rounding
+        ((1, 0, 0, 1), flat),
+    ):
+        read = load_video(seen_by(matrix, film))
+        np.testing.assert_array_equal(read, expected)
+    assert load_video(seen_by((0, 1, -1, 0), film), 2, height=20, width=10).shape == (2, 20, 10)
+    with pytest.raises(ValueError, match="turned.mp4.* other angles than quarter turns"):
+        load_video(seen_by((0.87, 0.5, -0.5, 0.87), film))
+
+
+def test_what_is_cut_short_or_changes_its_size_is_said_with_its_name(tmp_path):
+    noise = np.random.default_rng(0).integers(0, 255, (20, 32, 64)).astype(np.uint8)
+    path = written(tmp_path / "clip.mkv", noise, "gray", "gray")
+    assert len(load_video(path)) == 20  # without a word
+    path.write_bytes(path.read_bytes()[: -noise[0].size // 2])
+    with pytest.warns(fgmp.AdviceWarning, match="clip.mkv.* end after 0.76 s of 0.8 s: it may have been cut short"):
+        assert len(load_video(path)) == 19
+    assert len(load_video(path, 5)) == 5  # as many as asked for
+    film = written(tmp_path / "film.mp4", noise, "gray", "yuv420p", "mpeg4")
+    film.write_bytes(film.read_bytes()[: film.stat().st_size // 2])
+    with pytest.raises(ValueError, match="film.mp4.*expected a (whole )?video file"):
+        load_video(film)
+    photos = io.BytesIO()
+    for size in ((32, 64), (32, 64), (16, 32)):
+        Image.fromarray(noise[0, : size[0], : size[1]]).save(photos, "jpeg")
+    (tmp_path / "photos.mjpeg").write_bytes(photos.getvalue())
+    with pytest.raises(ValueError, match=r"photos.mjpeg.* frame 2 has shape \(16, 32\), .*\(32, 64\); expected height"):
+        load_video(tmp_path / "photos.mjpeg")
+    assert load_video(tmp_path / "photos.mjpeg", height=8, width=8).shape == (3, 8, 8)
+    for strange in (None, b"clip.mkv", 5):
+        with pytest.raises(ValueError, match="path is .*; expected the path of a video file"):
+            load_video(strange)
 
 
 def test_streamed_sensing_at_the_papers_size_needs_megabytes():

@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from ..checks import check_integer
+from ..advice import advise
+from ..checks import check_integer, check_kind
 
 Grey = NDArray[np.float64]
 
@@ -54,7 +55,10 @@ def load_video(
 
     The first video stream of any file that FFmpeg decodes, as an array of shape (n_frames, height, width), in pixels of
     the file by default: luma in [0, 1], where a video in the limited range of television is stretched to the full one.
+    A clip that says how it is to be turned, as those of phones do, is turned: `height` and `width` are what one sees.
+    A file that tells of more time than it has frames for may have been cut short, which an AdviceWarning says.
     """
+    check_kind("path", path, (str, os.PathLike), "the path of a video file")
     for name, value in (("n_frames", n_frames), ("height", height), ("width", width)):
         if value is not None:
             check_integer(name, value)
@@ -67,17 +71,63 @@ def load_video(
     frames: list[NDArray[Any]] = []
     try:
         with av.open(str(path)) as container:
-            for frame in container.decode(container.streams.video[0]):
+            stream = container.streams.video[0]
+            for frame in container.decode(stream):
                 if frame.is_corrupt:
                     raise ValueError(f"path is {str(path)!r}, which is damaged at frame {len(frames)}")
-                frames.append(frame.reformat(width=width, height=height, format="gray").to_ndarray())
+                frames.append(_upright(frame, height, width, str(path)))
+                if frames[-1].shape != frames[0].shape:
+                    raise ValueError(
+                        f"path is {str(path)!r}, whose frame {len(frames) - 1} has shape {frames[-1].shape}, and the "
+                        f"first {frames[0].shape}; expected height and width, to which all are scaled"
+                    )
                 if len(frames) == n_frames:
                     break
+            else:
+                _say_if_cut_short(stream, frame if frames else None, str(path))
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"path is {str(path)!r}; expected a video file ({error})") from error
-    if len(frames) < (n_frames or 1):
+    if not frames:
+        raise ValueError(f"path is {str(path)!r}, of which no frame can be read; expected a whole video file")
+    if n_frames is not None and len(frames) < n_frames:
         raise ValueError(f"n_frames is {n_frames}; expected at most {len(frames)}, the frames of {str(path)!r}")
     return np.stack(frames) / 255
+
+
+def _upright(frame: Any, height: int | None, width: int | None, path: str) -> NDArray[Any]:
+    """The luma of a frame as it is to be seen: its display matrix, where there is one, says how it is turned."""
+    matrix = np.eye(2, dtype=int)
+    for side in frame.side_data:
+        if side.type.name == "DISPLAYMATRIX":  # three by three, of which the last column and row move and project
+            matrix = np.frombuffer(bytes(side), np.int32).reshape(3, 3)[:2, :2]
+    turns = np.where(np.abs(matrix) < 0.01 * np.abs(matrix).max(), 0, np.sign(matrix))  # but for rounding
+    is_turned = not turns[0, 0]
+    if np.count_nonzero(turns) != 2 or bool(turns[1, 1]) == is_turned:
+        raise ValueError(f"path is {path!r}, a video to be turned by other angles than quarter turns; expected those")
+    if is_turned:
+        height, width = width, height
+    luma: NDArray[Any] = frame.reformat(width=width, height=height, format="gray").to_ndarray()
+    if is_turned:
+        luma = luma.T
+    # A pixel (x, y) is seen at (x, y) @ matrix: each column has the one sign that says where its axis points.
+    across, down = turns.sum(axis=0)
+    return luma[::down, ::across]
+
+
+def _say_if_cut_short(stream: Any, last: Any, path: str) -> None:
+    """Warn where the last frame ends before the time that the stream tells, by half a frame or more."""
+    if last is None or last.time is None or not stream.average_rate:
+        return
+    told = None
+    if stream.duration is not None:
+        told = float(((stream.start_time or 0) + stream.duration) * stream.time_base)
+    elif stream.metadata.get("DURATION", "").count(":") == 2:  # in Matroska
+        hours, minutes, seconds = map(float, stream.metadata["DURATION"].split(":"))
+        told = 3600 * hours + 60 * minutes + seconds
+    each = 1 / float(stream.average_rate)
+    end = last.time + max(each, float((last.duration or 0) * last.time_base))
+    if told is not None and told - end > each / 2:
+        advise(f"path is {path!r}, whose frames end after {end:.3g} s of {told:.3g} s: it may have been cut short")
 
 
 def _flower(photo: Grey) -> tuple[Grey, Grey]:
