@@ -4,6 +4,7 @@
 dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `shown` a short line of any value.
 """
 
+import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -18,6 +19,7 @@ Seed = int | np.random.Generator | None
 
 _LONGEST = 200
 _SEVERAL = (list, tuple, set, dict)
+_TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 def shown(value: Any) -> str:
@@ -104,6 +106,8 @@ def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
     """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
     array = as_array(name, value)
+    if array.dtype.kind == "O":
+        refuse_missing(name, array, "a number")
     precision = precision_of(name, array.dtype)
     if array.dtype != precision:
         with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
@@ -134,11 +138,102 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     if masked:
         raise ValueError(f"{name} has {masked} masked values; expected numbers everywhere")
     try:
-        return np.asarray(value)
+        array = np.asarray(value)
+        if array.dtype.kind in "US" and isinstance(value, (list, tuple)):
+            # NumPy makes text of whatever stands beside text: of a missing value the text "nan".
+            entries = np.asarray(value, dtype=object)
+            is_text = all(isinstance(entry, (str, bytes)) for entry in entries.flat)
+            array = array if is_text else entries
+        return array
     except (ValueError, TypeError, OverflowError):
         raise ValueError(
             f"{name} is a {type(value).__name__}; expected an array of numbers, every row of the same length"
         ) from None
+
+
+def is_missing(value: Any) -> bool:
+    """Whether a value stands for none: None, nan, NaT, or pandas' NA, which cannot be compared."""
+    if value is None:
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:
+        return True
+    except ValueError:  # an array
+        return False
+
+
+def as_numbers(name: str, value: Any) -> NDArray[Any]:
+    """What came as an array of real numbers; objects and text that are numbers become float64, what is missing nan."""
+    array = as_array(name, value)
+    if array.dtype.kind in "fiub":
+        return array
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected real numbers")
+    is_object = array.dtype.kind == "O"
+    if array.dtype.kind in "mM" or (is_object and any(isinstance(entry, _TIMES) for entry in array.flat)):
+        raise ValueError(
+            f"{name} holds dates or durations, dtype {array.dtype}; expected numbers, such as the days since a date"
+        )
+    if is_object:
+        present = [np.nan if is_missing(entry) else entry for entry in array.flat]
+        array = np.array([*present, None], dtype=object)[:-1].reshape(array.shape)
+    try:
+        return array.astype(np.float64)
+    except ValueError:  # whose words are the text
+        raise ValueError(f"{name} holds text that is no number; expected numbers") from None
+    except TypeError as error:  # whose words are the type
+        raise TypeError(f"{name} holds no numbers: {error}") from None
+
+
+def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
+    """A vector of labels: numbers or text, one in every row, all of one kind; objects that are numbers become such."""
+    array = as_array(name, value)
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected {expected}")
+    if array.dtype.kind in "mM":
+        raise ValueError(f"{name} holds dates or durations, dtype {array.dtype}; expected numbers or text")
+    if array.dtype.kind != "O":
+        return array
+    refuse_missing(name, array, expected)
+    kinds = sorted({_kind_of(entry) for entry in array.flat})
+    if len(kinds) > 1:
+        raise ValueError(f"{name} holds several kinds, {' and '.join(kinds)}; expected {expected}, all of a kind")
+    if kinds and kinds[0] not in ("numbers", "text"):
+        raise ValueError(f"{name} holds values of the type {kinds[0]}; expected numbers or text")
+    return np.array(array.tolist()) if kinds == ["numbers"] else array
+
+
+def refuse_missing(name: str, array: NDArray[Any], expected: str) -> None:
+    """Raise a ValueError where entries of an array of objects are missing."""
+    missing = [place for place, entry in enumerate(array.flat) if is_missing(entry)]
+    if missing:
+        row = np.unravel_index(missing[0], array.shape)[0] if array.ndim else 0
+        raise ValueError(
+            f"{name} has {len(missing)} missing values, the first in row {row}; expected {expected} in every row"
+        )
+
+
+def _kind_of(value: Any) -> str:
+    """Numbers, text, or the name of the type."""
+    if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
+        return "numbers"
+    return "text" if isinstance(value, (str, bytes)) else type(value).__name__
+
+
+def distinct(name: str, values: NDArray[Any], expected: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """The distinct values of a vector, sorted, and the place of each entry among them; none may be missing."""
+    if values.dtype.kind == "O":
+        refuse_missing(name, values, expected)
+    try:
+        found, codes = np.unique(values, return_inverse=True)
+    except TypeError:
+        kinds = " and ".join(sorted({_kind_of(entry) for entry in values.flat}))
+        raise ValueError(f"{name} holds several kinds, {kinds}; expected {expected}, all of a kind") from None
+    if not np.array_equal(found, found):  # what is missing equals nothing
+        missing = int(np.sum(values != values))
+        raise ValueError(f"{name} has {missing} missing values; expected {expected} in every row")
+    return found, codes
 
 
 def check_sparse(name: str, value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -225,9 +225,9 @@ class Federation:
         cls,
         df: Any,
         *,
-        site: str,
-        target: str,
-        features: Sequence[str] | None = None,
+        site: Hashable,
+        target: Hashable,
+        features: Sequence[Hashable] | None = None,
         loss: str | Loss = "squared",
         weights: ArrayLike | None = None,
     ) -> Federation:
@@ -237,9 +237,9 @@ class Federation:
         ----------
         df : pandas.DataFrame, polars.DataFrame or another table that narwhals reads
             It is not modified.
-        site, target : str
+        site, target : str, or another name of a column
             The column that says whose row it is, and that of the targets y: labels as in `from_arrays`.
-        features : sequence of str, optional
+        features : sequence of names, optional
             The columns of the matrices A_i, in this order; all others by default. float32 stays float32 where all are.
         loss, weights
             As in `from_arrays`; the weights in the order of the sorted sites, which `site_names` has.

@@ -1,14 +1,25 @@
 """Data at the door: matrices, tables and labels as people have them, checked, and as a federation holds them."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_array, check_sequence, check_sparse, precision_of, shown
+from .checks import (
+    as_array,
+    as_numbers,
+    check_array,
+    check_sequence,
+    check_sparse,
+    distinct,
+    is_missing,
+    precision_of,
+    shown,
+)
 from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
 from .models import Array
 from .sparse_features import SparseFeatures, stacked
@@ -27,6 +38,8 @@ def checked(
     """
     if sparse.issparse(As):
         raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
+    if _is_one_matrix(As):
+        raise ValueError("As is one matrix; expected a sequence of matrices, one for each client ([A] for one)")
     given = check_sequence("As", As, "a sequence of matrices, one for each client")
     ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
     if len(given) != len(ys):
@@ -45,6 +58,14 @@ def checked(
             raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
     targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
     return joined(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept
+
+
+def _is_one_matrix(As: Any) -> bool:
+    """Whether what came for the matrices of all clients is an array or table of two dimensions, or a list of rows."""
+    if getattr(As, "ndim", None) == 2 or len(getattr(As, "shape", ())) == 2:
+        return True
+    first = As[0] if isinstance(As, (list, tuple)) and len(As) else None
+    return isinstance(first, (list, tuple)) and len(first) > 0 and all(map(np.isscalar, first))
 
 
 def joined(matrices: Sequence[Any]) -> Any:
@@ -141,7 +162,7 @@ def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) ->
     except TypeError:
         raise ValueError("ys hold labels of several kinds, such as numbers and text; expected one kind") from None
     chosen = _known_pair(values) if labels is None else tuple(check_sequence("labels", labels, "two different values"))
-    if len(chosen) != 2 or chosen[0] == chosen[1]:
+    if len(chosen) != 2 or any(map(is_missing, chosen)) or chosen[0] == chosen[1]:
         raise ValueError(f"labels is {shown(labels)}; expected two different values, the negative first")
     if any(value not in chosen for value in values):
         i, j = next((i, j) for i, y in enumerate(found) for j, value in enumerate(y) if value not in chosen)
@@ -175,17 +196,17 @@ def _known_pair(values: list[Any]) -> Labels:
 
 
 def rows_by_site(
-    df: Any, site: str, target: str, features: Sequence[str] | None, loss: str | Loss
+    df: Any, site: Hashable, target: Hashable, features: Sequence[Hashable] | None, loss: str | Loss
 ) -> tuple[list[Array], list[Array], tuple[str, ...], tuple[Any, ...]]:
     """The As, the ys, what columns and sites are called, by sorted site; parameters as `Federation.from_frame`."""
-    import narwhals as nw
-
-    frame = nw.from_native(df, eager_only=True, pass_through=True)
-    if not isinstance(frame, nw.DataFrame):
+    frame = _table_of("df", df)
+    if frame is None:
         raise TypeError(f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame")
+    if not len(frame):
+        raise ValueError("df has no rows; expected at least one")
     given = check_sequence("features", [] if features is None else features, "a sequence of names of columns")
     for argument, name in [("site", site), ("target", target), *(("features", name) for name in given)]:
-        if not isinstance(name, (str, int, tuple)) or name not in frame.columns:
+        if not isinstance(name, Hashable) or name not in frame.columns:
             known = ", ".join(map(repr, frame.columns))
             raise ValueError(f"{argument}: {shown(name)} is not a column; expected one of {known}")
     names = [name for name in frame.columns if name not in (site, target)] if features is None else given
@@ -195,35 +216,90 @@ def rows_by_site(
         raise ValueError(
             f"features is {shown(names)}, site {site!r} and target {target!r}, which overlap; expected each column once"
         )
-    _refuse_missing(site, frame[site], "a site")
-    try:
-        sites, codes = np.unique(frame[site].to_numpy(), return_inverse=True)
-    except TypeError:
-        raise ValueError(f"column {site!r} mixes kinds of values; expected sites that can be sorted") from None
-    A = np.column_stack([_numbers(name, frame[name]) for name in names])
+    # `frame[name]` would be a row where the name is an integer, and a slice where it is a tuple.
+    whose, wanted = frame.get_column(site), frame.get_column(target)
+    _refuse_missing(site, whose, "a site")
+    values = whose.to_numpy()
+    if whose.dtype.is_temporal():  # which NumPy would have without their zone
+        values = np.empty(len(whose), object)
+        values[:] = whose.to_list()
+    sites, codes = distinct(f"column {site!r}", values, "a site")
+    A = np.column_stack([_numbers(name, frame.get_column(name)) for name in names])
     if _takes_labels(loss):
-        _refuse_missing(target, frame[target], "a label")
-    y = np.asarray(frame[target].to_numpy()) if _takes_labels(loss) else _numbers(target, frame[target])
+        _refuse_missing(target, wanted, "a label")
+    y = np.asarray(wanted.to_numpy()) if _takes_labels(loss) else _numbers(target, wanted)
     rows = [np.flatnonzero(codes == code) for code in range(len(sites))]
     return [A[own] for own in rows], [y[own] for own in rows], tuple(map(str, names)), tuple(sites.tolist())
 
 
-def check_columns(X: Any) -> None:
-    """Raise a ValueError that names the column of a table that holds no numbers; anything but a table passes."""
+def _table_of(argument: str, value: Any) -> Any:
+    """A table as narwhals has it; None of anything else, a ValueError of one that waits or has a name twice."""
     import narwhals as nw
 
-    frame = nw.from_native(X, eager_only=True, pass_through=True)
-    for column in frame.iter_columns() if isinstance(frame, nw.DataFrame) else ():
-        if not column.dtype.is_numeric() and column.dtype != nw.Boolean and _floats_of(column) is None:
-            raise ValueError(
-                f"could not convert column {column.name!r} of X to float: it is {column.dtype}. Drop it or encode it "
-                "(sklearn.preprocessing.OneHotEncoder)."
-            )
+    try:
+        frame = nw.from_native(value, pass_through=True)
+        if isinstance(frame, nw.LazyFrame):
+            raise ValueError(f"{argument} is a {type(value).__name__}; expected its rows, as .collect() gives them")
+        names = frame.columns if isinstance(frame, nw.DataFrame) else []
+    except nw.exceptions.DuplicateError:
+        names = list(value.columns)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{argument} has more than one column {twice[0]!r}; expected every name once")
+    return frame if isinstance(frame, nw.DataFrame) else None
+
+
+def check_features(X: Any) -> Any:
+    """X of an estimator: a table or a sparse matrix as it came, anything else as an array of numbers.
+
+    A ValueError names the column of a table that holds no numbers, and shows no data.
+    """
+    if X is None:
+        raise ValueError("X is None; expected a matrix or a table")
+    if sparse.issparse(X):
+        if X.dtype.kind == "c":
+            raise ValueError(f"Complex data not supported: X has dtype {X.dtype}; expected real numbers")
+        return X
+    frame = _table_of("X", X)
+    if frame is not None:
+        for column in frame.iter_columns():
+            _check_column(column)
+        return X
+    array = as_numbers("X", X)
+    if array.ndim != 2:
+        raise ValueError(
+            f"X has shape {array.shape}; expected 2 dimensions. Reshape your data: X.reshape(-1, 1) is one feature, "
+            "and X.reshape(1, -1) one row"
+        )
+    return array
+
+
+def _check_column(column: Any) -> None:
+    """Raise a ValueError that names a column of X, where it holds no numbers."""
+    import narwhals as nw
+
+    is_number = column.dtype.is_numeric() and not _is_complex(column)
+    if not is_number and column.dtype != nw.Boolean and _floats_of(column) is None:
+        raise ValueError(
+            f"could not convert column {column.name!r} of X to float: it is {_kind_of(column)}. Drop it or encode it "
+            "(sklearn.preprocessing.OneHotEncoder)."
+        )
+
+
+def _is_complex(column: Any) -> bool:
+    return getattr(getattr(column.to_native(), "dtype", None), "kind", "") == "c"
+
+
+def _kind_of(column: Any) -> str:
+    """What the column holds, in the words of its package where narwhals has none."""
+    import narwhals as nw
+
+    return str(getattr(column.to_native(), "dtype", column.dtype) if column.dtype == nw.Unknown else column.dtype)
 
 
 def _floats_of(column: Any) -> Array | None:
     """The values of a narwhals column as floats; None where it holds none: a date is no number of nanoseconds."""
-    if column.dtype.is_temporal():
+    if column.dtype.is_temporal() or _is_complex(column):
         return None
     try:
         values = np.asarray(column.to_numpy())
@@ -232,15 +308,19 @@ def _floats_of(column: Any) -> Array | None:
         return None
 
 
-def _numbers(name: str, column: Any) -> Array:
+def _numbers(name: Hashable, column: Any) -> Array:
     """The values of a column as finite floats."""
+    import narwhals as nw
+
+    if column.dtype == nw.Boolean:  # which is no float where a value is missing
+        _refuse_missing(name, column, "a number")
     if (values := _floats_of(column)) is None:
-        raise ValueError(f"column {name!r} is {column.dtype}; expected numbers")
+        raise ValueError(f"column {name!r} is {_kind_of(column)}; expected numbers")
     _refuse_missing(name, column, "a number")
     return check_array(f"column {name!r}", values)
 
 
-def _refuse_missing(name: str, column: Any, expected: str) -> None:
+def _refuse_missing(name: Hashable, column: Any, expected: str) -> None:
     """Raise a ValueError where values are null, or not a number."""
     missing = (column.is_null() | column.is_nan()).sum() if column.dtype.is_float() else column.null_count()
     if missing:

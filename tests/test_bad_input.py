@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pandas as pd
+import polars as pl
 import pytest
 from scipy import sparse
 
@@ -29,6 +30,8 @@ BEYOND.indices[1] = 7
 FED = fgmp.Federation.from_arrays(AS, YS)
 LABELLED = fgmp.Federation.from_arrays(AS, [NAMES] * 3, loss="logistic")
 TABLE = pd.DataFrame(X, columns=list("abcde")).assign(y=Y, site=NAMES)
+TIMES = np.datetime64("4321-01-01T00:00:00") + np.arange(8) * np.timedelta64(1, "D")
+NULLABLE = pd.array([None, *[True, False] * 3, True], dtype="boolean")
 METHOD = fgmp.FedGradMP(2)
 CLASSIFIER = fgmp.FedGradMPClassifier
 NOISE, WIDE = fgmp.GaussianNoise(1.0, 1.0, 0.1), fgmp.gaussian_dictionary(5, 99, rng=0)
@@ -46,6 +49,10 @@ def arrays(As=AS, ys=YS, loss="squared", **options):
 
 def framed(features=None, **columns):
     return fgmp.Federation.from_frame(TABLE.assign(**columns), site="site", target="y", features=features)
+
+
+def frame_of(table, site="site", target="y"):
+    return fgmp.Federation.from_frame(table, site=site, target=target)
 
 
 def labelled(y, loss="logistic", **options):
@@ -73,6 +80,21 @@ FEDERATIONS = {
     r"As\[0\] has 40 masked values": lambda: arrays([np.ma.masked_array(X, mask=True)], [Y]),
     r"As\[0\] is a list; expected an array": lambda: arrays([[*X.tolist(), [4321.0]]], [Y]),
     r"As is one sparse matrix; expected a sequence of matrices": lambda: arrays(sparse.csr_array(X)),
+    r"^As is one matrix; expected a sequence of matrices, one for each client": lambda: arrays(X, Y),
+    r"^As is one matrix; expected a sequence of matrices": lambda: arrays(TABLE[list("abcde")], Y),
+    r"^As is one matrix; expected a sequence": lambda: arrays(X.tolist(), Y.tolist()),
+    r"As\[0\] has dtype object; expected real": lambda: arrays([[[4321, "Smith"]]], [[1.0]]),
+    r"As\[0\] has 1 missing values, the first in row 1; expected a number": lambda: arrays(
+        [[[4321.0], [None]]], [[1, 2]]
+    ),
+    r"ys\[0\] has 2 missing values, the first in row 0; expected a number": lambda: arrays(
+        [X], [[None, np.nan, *Y[2:]]]
+    ),
+    r"ys\[0\]\[2\] is nan; expected a label in every row": lambda: labelled([*NAMES[:2], np.nan, *NAMES[:5]]),
+    r"ys\[0\]\[2\] is a NoneType; expected a label": lambda: labelled([*NAMES[:2], None, *NAMES[:5]]),
+    r"ys hold labels of several kinds, .*; expected one": lambda: labelled([4321, *NAMES[:7]]),
+    r"ys\[0\] has dtype object; expected real numbers": lambda: labelled([4321, *NAMES[:7]], "squared"),
+    r"labels is \('a', nan\); expected two different values": lambda: labelled(["a"] * 8, labels=("a", np.nan)),
     r"As\[0\] is no valid sparse matrix: .*; expected indices within": lambda: arrays([BEYOND], [Y]),
     r"weights are not in proportion": lambda: fgmp.Federation.of(LABELLED.clients, [1.0, 2.0, 3.0]).pooled(),
     r"loss is 'hinge'; expected one of": lambda: arrays(loss="hinge"),
@@ -91,6 +113,20 @@ FEDERATIONS = {
     r"column 'a' is Datetime.*; expected numbers": lambda: framed(a=np.datetime64("2026-01-01") + np.arange(8)),
     r"column 'a' has 2 missing values; expected a number": lambda: framed(a=[None, np.nan, *np.ones(6)]),
     r"column 'site' has 1 missing values; expected a site": lambda: framed(site=[None] + ["Smith"] * 7),
+    r"column 'site' has 2 missing values; expected a site": lambda: framed(site=[np.nan, None] + ["Smith"] * 6),
+    r"column 'a' is complex128; expected numbers": lambda: framed(a=Y * 1j),
+    r"column 'a' has 1 missing values; expected a number": lambda: framed(a=NULLABLE),
+    r"^df has no rows; expected at least one$": lambda: frame_of(TABLE[:0]),
+    r"^df is a LazyFrame; expected its rows, as .collect\(\)": lambda: frame_of(
+        pl.DataFrame(TABLE.to_dict("list")).lazy()
+    ),
+    r"^df has more than one column 'a'; expected every name once": lambda: frame_of(
+        TABLE.set_axis(list("abcdaxy"), axis=1)
+    ),
+    r"^target: 'y' is not a column; expected one of 'a', 0, \('t', 1\)": lambda: frame_of(
+        pd.DataFrame(X[:, :3]).set_axis(["a", 0, ("t", 1)], axis=1), site=0
+    ),
+    r"^site: a list of 1 is not a column; expected": lambda: frame_of(TABLE, site=[["site"]]),
     r"features: 'clinic' is not a column": lambda: framed(["a", "clinic"]),
     r"overlap; expected each column once": lambda: framed(["a", "y"]),
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
@@ -121,14 +157,92 @@ METHODS = {
 }
 
 COLUMNS = pd.DataFrame(X, columns=list("xyzuv"))
+GENERATOR = np.random.default_rng(0)
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore", fgmp.AdviceWarning)
+    FITTED = fit()
+    LABELLED_FIT = fit(CLASSIFIER, X=COLUMNS)
+    PER_GROUP = fit(fit_intercept="per_group", groups=[0, 1] * 4, min_rows=1)
+    PRIVATE = fit(private=NOISE, standardize=False, fit_intercept=False, polish=False)
 ESTIMATORS = {
     r"sparsity is 6; expected an integer from 0 to 5 \(the number of features; or 'all', 'cv'": lambda: fit(sparsity=6),
     r"sparsity is 'aic'; expected .*'all', 'cv', None": lambda: fit(CLASSIFIER, sparsity="aic"),
     r"fit_intercept is 'per_group'; expected True or False$": lambda: fit(CLASSIFIER, fit_intercept="per_group"),
     r"2 of 2 groups have fewer than min_rows=5 rows \(0, 1\), and none is left": lambda: fit(groups=[0, 1] * 4),
     r"one class: .*1": lambda: fit(CLASSIFIER, weights=(SIGNS > 0).astype(float)),
-    r"groups holds missing values, .*; expected a group": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
-    r"groups holds missing values": lambda: fit(groups=pd.Series(["Smith"] * 7 + [pd.NA], dtype="string")),
+    r"groups has 1 missing values; expected a group in every row": lambda: fit(groups=changed(np.zeros(8), 1, np.nan)),
+    r"groups has 1 missing values, the first in row 7; expected a group": lambda: fit(
+        groups=pd.Series(["Smith"] * 7 + [pd.NA], dtype="string")
+    ),
+    r"groups has 2 missing values, the first in row 1": lambda: fit(groups=["Smith", np.nan, None, *["Smith"] * 5]),
+    r"^groups has 1 missing values; expected": lambda: fit(groups=changed(TIMES, 3, np.datetime64("NaT"))),
+    r"groups holds several kinds, numbers and text; expected a group": lambda: fit(groups=[1, *["Smith"] * 7]),
+    r"groups is 'site'; expected one group for each of 8 rows, no name": lambda: fit(groups="site"),
+    r"groups holds numbers that are not whole; .*sample_weight=": lambda: fit(groups=Y),
+    r"^groups holds numbers that are not whole": lambda: fit(groups=Y.astype(object)),
+    r"^y has 1 missing values, the first in row 2; expected a label": lambda: fit(
+        CLASSIFIER, ["a", "b", None, *"ababa"]
+    ),
+    r"^y has 1 missing values, the first in row 3; expected a label": lambda: fit(
+        CLASSIFIER, ["b", *"ab", np.nan, *"abab"]
+    ),
+    r"^y has 2 missing values, the first in row 6": lambda: fit(
+        CLASSIFIER, pd.Series(["Smith", "b"] * 3 + [pd.NA] * 2, dtype="string")
+    ),
+    r"^y has 1 missing values, the first in row 0; expected a number": lambda: fit(y=[None, *Y[1:]]),
+    r"^y holds several kinds, numbers and text; expected a label": lambda: fit(CLASSIFIER, [4321, *NAMES[1:]]),
+    r"^y holds values of the type tuple; expected numbers or text": lambda: fit(
+        CLASSIFIER, pd.Series([("Smith", 1), ("b", 2)] * 4).to_numpy()
+    ),
+    r"^y holds text that is no number; expected numbers$": lambda: fit(y=NAMES),
+    r"^y has 3 masked values": lambda: fit(y=np.ma.masked_array(Y, np.arange(8) < 3)),
+    r"^y has 3 masked values; expected": lambda: fit(CLASSIFIER, np.ma.masked_array(SIGNS, np.arange(8) < 3)),
+    r"^y holds dates or durations, dtype datetime64.*; expected numbers": lambda: fit(y=TIMES),
+    r"^y holds dates or durations, dtype timedelta64": lambda: fit(y=TIMES - TIMES[0]),
+    r"^y holds dates or durations, dtype object": lambda: fit(y=TIMES.tolist()),
+    r"^y holds dates or durations, .*; expected numbers or text": lambda: fit(CLASSIFIER, TIMES[[0, 1] * 4]),
+    r"^Complex data not supported: y has dtype complex128; expected": lambda: fit(y=Y * 1j),
+    r"^Complex data not supported: y has dtype": lambda: fit(CLASSIFIER, y=SIGNS * 4321j),
+    r"^y holds numbers as large as 1e\+308: no float holds": lambda: fit(y=changed(Y, 2, 1e308)),
+    r"^X holds in the columns \[3\] numbers so large that no float": lambda: fit(X=changed(X, (2, 3), 1e308)),
+    r"^X holds in the columns \['y', 'u'\] numbers so large": lambda: fit(X=COLUMNS.assign(y=1.7e308, u=-1e200)),
+    r"^X holds in the columns \[1, 3\] numbers so large": lambda: fit(X=sparse.csr_array(X * [1, 1e300, 1, 1e200, 1])),
+    r"X contains infinity(.|\n)*in the columns \['v'\]": lambda: fit(X=COLUMNS.assign(v=changed(Y, 2, np.inf))),
+    r"X contains infinity(.|\n)*in the columns \[4\]": lambda: fit(X=sparse.csr_array(changed(X, (2, 4), np.inf))),
+    r"X contains NaN(.|\n)*in the columns \['b'\]": lambda: fit(X=COLUMNS.assign(b=NULLABLE)),
+    r"^Complex data not supported: X has dtype complex128; expected real": lambda: fit(X=X * 1j),
+    r"^Complex data not supported: X has dtype complex128; expected": lambda: fit(X=sparse.csr_array(X * 1j)),
+    r"column 'c' of X to float: it is complex128": lambda: fit(X=COLUMNS.assign(c=Y * 1j)),
+    r"^X has 5 masked values": lambda: fit(X=np.ma.masked_array(X, np.arange(40).reshape(8, 5) < 5)),
+    r"^X holds dates or durations, dtype datetime64.*; expected numbers": lambda: fit(X=TIMES.reshape(-1, 1)),
+    r"^X holds dates or durations, dtype timedelta64": lambda: fit(X=(TIMES - TIMES[0]).reshape(-1, 1)),
+    r"^X holds dates or durations, dtype object": lambda: fit(X=[[day, 4321] for day in TIMES.tolist()]),
+    r"^X holds text that is no number; expected numbers": lambda: fit(X=[[name, 4321] for name in NAMES]),
+    r"^X has shape \(8,\); expected 2 dimensions. Reshape": lambda: fit(X=Y),
+    r"^X is None; expected a matrix or a table$": lambda: fit(X=None),
+    r"^X is a LazyFrame; expected its rows, as .collect\(\)": lambda: fit(X=pl.DataFrame(X).lazy()),
+    r"^X has more than one column 'a'; expected every name once": lambda: fit(X=pd.DataFrame(X, columns=list("abade"))),
+    r"^sample_weight has 8 masked values": lambda: fit(weights=np.ma.masked_array(Y, True)),
+    r"^sample_weight holds dates or durations": lambda: fit(weights=TIMES),
+    r"^sample_weight holds text that is no number": lambda: fit(weights=NAMES),
+    r"^random_state is Generator.*; expected an integer from 0": lambda: fit(random_state=np.random.default_rng(0)),
+    r"^random_state is Generator.*; expected an integer": lambda: FITTED.bootstrap(1, "rows", random_state=GENERATOR),
+    r"^secure is True, and all rows are one group; expected .*groups=": lambda: fit(secure=True),
+    r"^private is given, and every resample would spend its epsilon": lambda: PRIVATE.bootstrap(1, "rows"),
+    r"^X holds dates or durations": lambda: FITTED.predict(np.tile(TIMES[:, None], 5)),
+    r"^X has 2 masked values": lambda: FITTED.predict(np.ma.masked_greater(X, np.sort(X.ravel())[-3])),
+    r"column 'u' of X to float: it is Datetime": lambda: LABELLED_FIT.decision_function(COLUMNS.assign(u=TIMES)),
+    r"column 'u' of X to float: it is Duration": lambda: LABELLED_FIT.predict(COLUMNS.assign(u=TIMES - TIMES[0])),
+    r"column 'u' of X to float: it is [a-zA-Z]+. Drop": lambda: LABELLED_FIT.predict_proba(COLUMNS.assign(u=NAMES)),
+    r"X contains NaN(.|\n)*It is in the columns \['x'\]": lambda: LABELLED_FIT.predict(
+        COLUMNS.assign(x=changed(Y, 2, np.nan))
+    ),
+    r"^y has 1 missing values, the first in row 5; expected a label": lambda: LABELLED_FIT.score(
+        COLUMNS, [*"ababa", None, *"ba"]
+    ),
+    r"^y has 1 masked values": lambda: FITTED.score(X, np.ma.masked_array(Y, np.arange(8) == 2)),
+    r"^y holds dates or durations": lambda: FITTED.score(X, TIMES),
+    r"^groups has shape \(2,\); expected one group for each of 8": lambda: PER_GROUP.predict(X, groups=["Smith", "b"]),
     r"groups has shape \(8, 5\); expected one group for each of 8": lambda: fit(groups=X),
     r"could not convert column 'y' of X to float: it is [a-zA-Z]+. Drop": lambda: fit(X=COLUMNS.assign(y=NAMES)),
     r"X contains NaN(.|\n)*It is in the columns \['u'\]": lambda: fit(X=COLUMNS.assign(u=changed(Y, 2, np.nan))),

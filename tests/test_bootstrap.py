@@ -56,3 +56,23 @@ def test_a_draw_that_misses_a_class_is_drawn_again():
     groups = np.arange(len(X)) % 20  # of which all are drawn with probability 20!/20^20
     with pytest.raises(ValueError, match="100 draws in a row missed a class"):
         fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups).bootstrap(1, random_state=0)
+
+
+def test_names_are_drawn_as_they_are():
+    X, y, groups = regression()
+    names = ["Revenue (US$) per cost (US$)", "b$_$", r"c\d^2", *(f"x{j}" for j in range(9))]
+    found = fgmp.FedGradMPRegressor(12).fit(pd.DataFrame(X, columns=names), y, groups).bootstrap(2, "rows")
+    ax = found.plot()
+    ax.figure.canvas.draw()  # where a formula that is none would be an error
+    assert {label.get_text() for label in ax.get_yticklabels()} == set(names)
+    assert not any(label.get_parse_math() for label in ax.get_yticklabels())
+    plt.close("all")
+
+
+def test_a_private_model_does_not_spend_its_epsilon_again():
+    X, y, groups = regression(n_rows=1200)
+    exact = dict(standardize=False, fit_intercept=False, polish=False)
+    model = fgmp.FedGradMPRegressor(3, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact).fit(X, y, groups)
+    for over in ("groups", "rows"):
+        with pytest.raises(ValueError, match="private is given, and every resample would spend its epsilon again"):
+            model.bootstrap(2, over)

@@ -1,10 +1,18 @@
 """The estimators keep scikit-learn's contract, and end where its pooled linear models end on the same features."""
 
+import datetime
+import subprocess
+import sys
+import zoneinfo
+
 import numpy as np
 import pytest
+import sklearn
+from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, r2_score
+from sklearn.model_selection import GridSearchCV, KFold, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fgmp
@@ -183,11 +191,113 @@ def test_groups_are_predicted_with_their_own_intercepts():
     y = y + 10 * groups
     model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
     own = model.predict(X, groups=groups)
-    np.testing.assert_allclose(own - model.predict(X), [model.intercepts_[g] - model.intercept_ for g in groups])
-    assert np.mean((own - y) ** 2) < 0.1 * np.mean((model.predict(X) - y) ** 2)
-    with pytest.warns(fgmp.AdviceWarning, match=r"groups \[99\] took no part"):
-        np.testing.assert_array_equal(model.predict(X[:1], groups=[99]), model.predict(X[:1]))
+    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the mean intercept"):
+        mean = model.predict(X)
+    np.testing.assert_allclose(own - mean, [model.intercepts_[g] - model.intercept_ for g in groups])
+    assert np.mean((own - y) ** 2) < 0.1 * np.mean((mean - y) ** 2)
+    weights = np.random.default_rng(0).random(len(y))
+    assert model.score(X, y, weights, groups=groups) == r2_score(y, own, sample_weight=weights)
+    for strange, named in (([99], r"\[99\]"), ([np.nan], r"\[nan\]"), ([None], r"\[None\]"), (["text"], r"\['text'\]")):
+        with pytest.warns(fgmp.AdviceWarning, match=rf"groups {named} took no part"):
+            np.testing.assert_array_equal(model.predict(X[:1], groups=strange), mean[:1])
+    several = np.array(["new", None, 0, 99, np.nan], object)
+    with pytest.warns(fgmp.AdviceWarning, match=r"groups \[None, nan, 99, 'new'\] took no part"):
+        found = model.predict(X[:5], groups=several)
+    expected = mean[:5] + np.array([0, 0, model.intercepts_[0] - model.intercept_, 0, 0])
+    np.testing.assert_allclose(found, expected)
     assert not hasattr(model.set_params(fit_intercept=True).fit(X, y, groups), "intercepts_")
+    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows are one group"):
+        alone = clone(model).set_params(fit_intercept="per_group").fit(X, y)
+    np.testing.assert_allclose(alone.predict(X), alone.predict(X, groups=np.zeros(len(y), int)))  # without a word
+
+
+def test_cross_validation_hands_groups_to_fit_and_to_score():
+    X, y, groups = regression()
+    y, folds, scores = y + 10 * groups, KFold(4), []
+    for train, test in folds.split(X):
+        model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X[train], y[train], groups[train])
+        scores += [r2_score(y[test], model.predict(X[test], groups=groups[test]))]
+    with sklearn.config_context(enable_metadata_routing=True):
+        asking = clone(model).set_fit_request(groups=True).set_score_request(groups=True)
+        found = cross_val_score(asking, X, y, cv=folds, params={"groups": groups})
+        search = GridSearchCV(asking, {"sparsity": [3]}, cv=folds).fit(X, y, groups=groups)
+    np.testing.assert_array_equal(found, scores)
+    assert search.best_score_ == np.mean(scores) > 0.95
+
+
+def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch):
+    X, y, groups = regression()
+    monkeypatch.setattr("fgmp.advice._TOPICS_TOLD", set())
+    names = np.array([f"site {group}" for group in groups], object)
+    names[::50] = [f"small {row}" for row in range(0, len(y), 50)]  # others of which are there in each fold
+    own = fgmp.FedGradMPRegressor(3, fit_intercept="per_group")
+    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows are one group") as said:
+        cross_val_score(own, X, y, cv=4)
+        GridSearchCV(own, {"sparsity": [1, 3]}, cv=2).fit(X, y)
+    assert len(said) == 1
+    with sklearn.config_context(enable_metadata_routing=True):
+        asking = clone(own).set_fit_request(groups=True).set_score_request(groups=False)
+        with pytest.warns(fgmp.AdviceWarning) as said:
+            cross_val_score(asking, X, y, cv=4, params={"groups": names})
+    words = sorted(str(warning.message) for warning in said)
+    assert len(words) == 2 and "fewer than min_rows=5 rows ('small" in words[0] and "mean intercept" in words[1]
+    for _ in range(2):  # whoever fits himself is told each time
+        with pytest.warns(fgmp.AdviceWarning, match="8 of 14 groups have fewer than min_rows=5"):
+            own.fit(X, y, names)
+
+
+@pytest.mark.parametrize("kind", ["numbers", "booleans", "both", "text"])
+def test_objects_are_labels_as_what_they_are(kind):
+    X, y, groups = classification()
+    y = y == "top"
+    values = {"numbers": (0, 1), "booleans": (False, True), "both": (0, True), "text": ("no", "yes")}[kind]
+    labels = np.array([values[int(label)] for label in y], object)
+    model = fgmp.FedGradMPClassifier(3).fit(X, labels, groups)
+    assert model.classes_.tolist() == list(values)
+    np.testing.assert_array_equal(model.coef_, fgmp.FedGradMPClassifier(3).fit(X, y, groups).coef_)
+    assert model.score(X, labels) == np.mean(model.predict(X) == labels)
+    assert model.bootstrap(2, "rows", random_state=0).coef.shape == (2, 1, 12)
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars", "numpy"])
+@pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
+def test_groups_that_are_times_are_found_again(package, zone):
+    X, y, groups = regression()
+    zone = zone and zoneinfo.ZoneInfo(zone)
+    days = [datetime.datetime(2020, 6, 1 + int(group), tzinfo=zone) for group in groups]
+    if package == "numpy":
+        if zone:
+            pytest.skip("NumPy has no zones")
+        whose = np.array(days, "datetime64[ns]")
+    else:
+        whose = pytest.importorskip(package).Series(days)
+    model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, whose)
+    plain = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
+    for day, group in zip(days, groups.tolist(), strict=True):
+        assert model.intercepts_[day] == plain.intercepts_[group]
+    np.testing.assert_array_equal(model.predict(X, groups=whose), plain.predict(X, groups=groups))
+
+
+def test_columns_too_small_for_squares_are_not_called_constant():
+    X, y, groups = regression()
+    X[:, 4] *= 1e-200
+    with pytest.warns(
+        fgmp.AdviceWarning, match=r"Features \[4\] are constant, or so small that their squares are zero"
+    ):
+        fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+
+
+def test_large_numbers_whose_squares_are_floats_are_fitted():
+    X, y, groups = regression()
+    model = fgmp.FedGradMPRegressor(3).fit(1e150 * X, (1e30 * y).astype(np.float32), groups)
+    plain = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
+    np.testing.assert_allclose(model.coef_ * 1e120, plain.coef_, rtol=1e-5)
+
+
+def test_the_estimators_are_among_the_public_names():
+    code = "import fgmp, sys; assert 'sklearn' not in sys.modules; print(*dir(fgmp))"
+    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert {"FedGradMPClassifier", "FedGradMPRegressor"} < set(names) == set(fgmp.__all__)
 
 
 def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):

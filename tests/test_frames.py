@@ -1,5 +1,8 @@
 """A table with a column of sites becomes the federation of its rows, whatever package holds it."""
 
+import datetime
+import zoneinfo
+
 import numpy as np
 import pytest
 
@@ -50,3 +53,40 @@ def test_columns_losses_and_precision_are_those_asked_for():
     assert isinstance(fed.loss, fgmp.LogisticLoss)
     np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
     np.testing.assert_array_equal(fed.clients[2].features[:, 1], data["age"][data["hospital"] == "west"])
+
+
+@pytest.mark.parametrize("package", ["pandas", "polars"])
+def test_sites_that_are_times_keep_their_zone(package):
+    berlin = zoneinfo.ZoneInfo("Europe/Berlin")
+    days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
+    data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
+    fed = fgmp.Federation.from_frame(as_frame(package, data), site="day", target="outcome")
+    assert list(fed.site_names) == days[::-1] and [name.isoformat() for name in fed.site_names] == [
+        "2020-06-01T00:00:00+02:00",
+        "2020-06-02T00:00:00+02:00",
+    ]
+    np.testing.assert_array_equal(fed.clients[0].targets, np.arange(1, 20, 2))
+    naive = data | {"day": [day.replace(tzinfo=None) for day in data["day"]]}
+    fed = fgmp.Federation.from_frame(as_frame(package, naive), site="day", target="outcome")
+    assert fed.site_names == (datetime.datetime(2020, 6, 1), datetime.datetime(2020, 6, 2))
+
+
+def test_names_of_columns_are_of_any_kind():
+    pandas = pytest.importorskip("pandas")
+    table = np.random.default_rng(0).standard_normal((20, 4))
+    whose = np.arange(20) % 2
+    mixed = pandas.DataFrame(table[:, :3]).assign(site=whose, y=table[:, 3])
+    whole = pandas.DataFrame(np.column_stack([table[:, :3], whose, table[:, 3]]))
+    nested = mixed.set_axis(pandas.MultiIndex.from_product([["t"], mixed.columns]), axis=1)
+    for frame, site, target, names in (
+        (mixed, "site", "y", ("0", "1", "2")),
+        (whole, np.int64(3), 4, ("0", "1", "2")),
+        (whole.rename(columns=float), 3.0, 4.0, ("0.0", "1.0", "2.0")),
+        (nested, ("t", "site"), ("t", "y"), ("('t', 0)", "('t', 1)", "('t', 2)")),
+    ):
+        fed = fgmp.Federation.from_frame(frame, site=site, target=target)
+        assert fed.feature_names == names
+        np.testing.assert_array_equal(fed.clients[1].features, table[whose == 1, :3])
+        np.testing.assert_array_equal(fed.clients[1].targets, table[whose == 1, 3])
+    fed = fgmp.Federation.from_frame(whole, site=3, target=4, features=[np.int64(2), 0])
+    np.testing.assert_array_equal(fed.clients[0].features, table[whose == 0][:, [2, 0]])

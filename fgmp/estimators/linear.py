@@ -11,18 +11,32 @@ from math import ceil, prod
 from typing import Any, Self
 
 import numpy as np
+from scipy.sparse import issparse
 from scipy.special import log_softmax
 from sklearn.base import BaseEstimator, RegressorMixin, clone, is_classifier
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model._base import LinearClassifierMixin
-from sklearn.utils import check_array, check_consistent_length, check_random_state
+from sklearn.metrics import r2_score
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..advice import advise, check_batches, check_rows, quiet
-from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
+from ..advice import advise, advise_once, check_batches, check_rows, quiet
+from ..checks import (
+    as_array,
+    as_labels,
+    as_numbers,
+    check_integer,
+    check_kind,
+    check_number,
+    check_option,
+    check_sequence,
+    check_truth,
+    refuse_missing,
+    shown,
+)
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
 from ..layers.secure_sums import SecureSum
@@ -35,9 +49,9 @@ from ..reducers import Reducer
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate, whole
-from ..tables import check_columns
+from ..tables import check_features
 from ..watching import History, stop_when_stalled
-from .sites import OneStep, Sums, Table, groups_of, some_of
+from .sites import OneStep, Sums, Table, group_of_each, groups_of, some_of
 
 _SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
@@ -51,6 +65,8 @@ _ENOUGH = 2  # rows for a coefficient
 _FOLD_ROUNDS = 5
 _DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+
+_IN_SKLEARN = "inside scikit-learn that is set_{}_request(groups=True), with its metadata routing"
 
 Units = dict[str, Any]
 
@@ -121,7 +137,8 @@ class Bootstrap:
         order = np.argsort(-self.inclusion, kind="stable")[:most][::-1]
         colors = np.where(np.any(self.estimate != 0, axis=0)[order], "#0072B2", "white")
         ax.barh(np.arange(len(order)), self.inclusion[order], color=colors, edgecolor="#0072B2")
-        ax.set_yticks(np.arange(len(order)), [self.names[j] for j in order])
+        names = [self.names[j] for j in order]
+        ax.set_yticks(np.arange(len(order)), names, parse_math=False)  # a price in $ is no formula
         ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
         return ax
 
@@ -330,6 +347,35 @@ class Fit:
         return SparsityPath({"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors})
 
 
+def _random_state(given: Any) -> Any:
+    """scikit-learn's `check_random_state`, whose error names no argument."""
+    try:
+        return check_random_state(given)
+    except ValueError:
+        expected = "an integer from 0 to 4294967295, a numpy.random.RandomState or None, as in scikit-learn"
+        raise ValueError(f"random_state is {shown(given)}; expected {expected}") from None
+
+
+def refuse_squares_beyond(X: Any, y: Array | None, named: Callable[..., str]) -> None:
+    """Raise a ValueError where sums of squares, which a fit is made of, are beyond all floats.
+
+    A mark for what is missing, such as 1.8e308, is finite, and passes for a number.
+    """
+    expected = "no float holds the sum of their squares; expected smaller numbers, and rows without marks for no data"
+    with np.errstate(over="ignore"):
+        if y is not None and not np.isfinite(np.sum(np.square(y, dtype=np.float64))):
+            raise ValueError(f"y holds numbers as large as {np.abs(y).max():.2g}: {expected}")
+        if X.dtype != np.float64:  # squares of float32 are summed in float64
+            return
+        values = X.data if issparse(X) else X
+        if np.isfinite(np.einsum("i,i->" if issparse(X) else "ij,ij->", values, values)):
+            return
+        squares = X.multiply(X).sum(axis=0) if issparse(X) else np.einsum("ij,ij->j", X, X)
+    beyond = ~np.isfinite(np.asarray(squares).reshape(-1))
+    if beyond.any():
+        raise ValueError(f"X holds in the columns {named(beyond, 10)} numbers so large that {expected}")
+
+
 @dataclass(eq=False, repr=False)
 class SparseLinear(BaseEstimator):  # type: ignore[misc]
     """Fitting, and the bootstrap; parameters as `FedGradMPRegressor` has them."""
@@ -377,28 +423,62 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         X : array_like, sparse matrix or table, shape (n_samples, n_features)
             Of a sparse one nothing is made dense but the columns of the support.
         y, groups : array_like, shape (n_samples,)
-            Numbers, or of a classifier labels of any kind; and whose row it is, by default all of one group.
+            Numbers, or of a classifier labels: numbers or text. And whose row it is, by default all of one group.
         sample_weight : array_like, shape (n_samples,), optional
             A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
         """
         self._check()
-        check_columns(X)
-        given, how = (X, y, groups), {"y_numeric": not is_classifier(self), "ensure_min_samples": 2}
-        try:
-            X, y = validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **how)
-        except ValueError as error:
-            if "X contains NaN" not in str(error):
-                raise
-            X = check_array(X, accept_sparse="csc", ensure_all_finite=False)
-            where = self._named(np.asarray((X != X).sum(axis=0)) > 0, 10)
-            raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
+        given = X, y, groups
+        X, y = self._validated(X, self._validated_targets(y), ensure_min_samples=2)
+        refuse_squares_beyond(X, None if is_classifier(self) else y, self._named)
+        if sample_weight is not None:
+            sample_weight = as_numbers("sample_weight", sample_weight)
         weights = _check_sample_weight(sample_weight, X, dtype=X.dtype, ensure_non_negative=True)
+        if groups is None and self.fit_intercept == "per_group":
+            advise_once(
+                "fit without groups",
+                "fit_intercept is 'per_group', and no groups are given: all rows are one group, with one intercept. "
+                f"fit takes groups=...; {_IN_SKLEARN.format('fit')}",
+            )
         labels, codes, weights = groups_of(len(y), groups, weights, self.min_rows)
+        if self.secure and len(labels) < 2:
+            raise ValueError(
+                "secure is True, and all rows are one group; expected at least two, whose masks hide what each sends. "
+                f"fit takes groups=...; {_IN_SKLEARN.format('fit')}"
+            )
         targets, loss, weighed = self._targets(y, weights)
         self.groups_ = labels[np.unique(codes[weights > 0])]
         self._fit_over(Table(X, targets, weighed, codes, loss))
         self._given = *given, weights, np.where(weights > 0, codes, -1)
         return self
+
+    def _validated(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
+        """X, or X and y, as scikit-learn checks them; columns that hold no finite numbers are named."""
+        X = check_features(X)
+        if not isinstance(y, str):
+            options["y_numeric"] = not is_classifier(self)
+        try:
+            return validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+        except ValueError as error:
+            if "X contains NaN" not in str(error) and "X contains infinity" not in str(error):
+                raise
+            found = check_array(X, accept_sparse="csc", ensure_all_finite=False)
+            bad = ~np.isfinite(found.data) if issparse(found) else ~np.isfinite(found)
+            if issparse(found):
+                bad = type(found)((bad, found.indices, found.indptr), shape=found.shape)
+            where = self._named(np.asarray(bad.sum(axis=0)).reshape(-1) > 0, 10)
+            raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
+
+    def _validated_targets(self, y: Any) -> Any:
+        """Numbers, or labels of one kind, of which none is missing; None is scikit-learn's to refuse."""
+        if y is None:
+            return None
+        if is_classifier(self):
+            return as_labels("y", y, "a label")
+        array = as_array("y", y)
+        if array.dtype.kind == "O":
+            refuse_missing("y", array, "a number")
+        return as_numbers("y", array)
 
     def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Self:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
@@ -418,7 +498,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         grid = self._grid(shape.n_features, sum(rows))
         for of_the_last_fit in ("cv_", "intercepts_"):
             self.__dict__.pop(of_the_last_fit, None)
-        fit = Fit(self, sites, int(check_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
+        fit = Fit(self, sites, int(_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
         try:
             table, constant = fit.fit(grid)
         except Separated:
@@ -434,7 +514,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
         if constant.any():
-            advise(f"Features {self._named(constant, 20)} are constant: their coefficients are zero.")
+            found = "constant, or so small that their squares are zero"
+            advise(f"Features {self._named(constant, 20)} are {found}: their coefficients are zero.")
         objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
         enough = self.tol * (objective[0] - objective[-1])
         if self.n_iter_ == self.rounds > 1 and (-np.diff(objective)[-1:] > enough).any():
@@ -492,6 +573,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         over : {"groups", "rows"}
             What is drawn with replacement: whole groups, of which there are at least two, or rows within each group.
         random_state : int, RandomState or None
+
+        Raises
+        ------
+        ValueError
+            Of a model with `private` noise too: every resample would spend its epsilon again.
         """
         check_is_fitted(self)
         if not hasattr(self, "_given"):
@@ -499,7 +585,12 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
             raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
-        (X, y, groups, weights, codes), rng, fits = self._given, check_random_state(random_state), []
+        if self.private is not None:
+            raise ValueError(
+                "private is given, and every resample would spend its epsilon again; expected private=None. Resample "
+                "within a budget of your own: fit to other rows, and add up what each fit spends"
+            )
+        (X, y, groups, weights, codes), rng, fits = self._given, _random_state(random_state), []
         for _ in range(check_integer("n_resamples", n_resamples)):
             drawn = weights * self._drawn(np.asarray(y), codes, over, rng)
             again = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
@@ -571,7 +662,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
     private : GaussianNoise, optional
         FedGradMP's rounds alone, with this noise: all else that a fit asks for are exact sums, so that `standardize`,
-        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number.
+        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number. Every fit spends epsilon, so
+        what repeats fits to the same rows (`cross_val_score`, `GridSearchCV`) spends it each time; `bootstrap` refuses.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -594,19 +686,36 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         """Predictions, shape (n_samples,).
 
         With ``fit_intercept="per_group"`` and groups, shape (n_samples,), a row has the intercept of its group, or the
-        mean one where that took no part.
+        mean one where that took no part; without groups all rows have the mean one, and an AdviceWarning says so.
         """
         check_is_fitted(self)
-        X = validate_data(self, X, accept_sparse="csr", dtype=[np.float64, np.float32], reset=False)
+        X = self._validated(X, reset=False)
         linear = safe_sparse_dot(X, self.coef_, dense_output=True) + self.intercept_
-        if groups is None or not hasattr(self, "intercepts_"):
+        if not hasattr(self, "intercepts_"):
             return np.asarray(linear)
-        groups = np.asarray(groups).reshape(-1)
-        check_consistent_length(linear, groups)
-        if strange := sorted(set(groups.tolist()) - set(self.intercepts_)):
-            advise(f"groups [{some_of(strange, 5)}] took no part in the fit: their rows get the mean intercept")
-        own = [self.intercepts_.get(group, self.intercept_) for group in groups.tolist()]
+        if groups is None:
+            if len(self.intercepts_) > 1:
+                advise_once(
+                    "predict without groups",
+                    "each group has an intercept of its own, and no groups are given: all rows get the mean intercept. "
+                    f"predict and score take groups=...; {_IN_SKLEARN.format('score')}",
+                )
+            return np.asarray(linear)
+        names = group_of_each(len(linear), groups).tolist()
+        strange = {name for name in names if name not in self.intercepts_}
+        if strange:
+            known = some_of(sorted(strange, key=lambda name: (type(name).__name__, str(name))), 5)
+            advise(f"groups [{known}] took no part in the fit: their rows get the mean intercept")
+        own = [self.intercepts_.get(name, self.intercept_) for name in names]
         return np.asarray(linear - self.intercept_ + own)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
+        """The coefficient of determination R^2 of `predict`, whose groups have their intercepts where they are given.
+
+        For cross-validation, ``set_score_request(groups=True)`` and scikit-learn's metadata routing pass them on.
+        """
+        y = self._validated_targets(y)
+        return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         return y.astype(np.float64, copy=False), SquaredLoss(), weights
@@ -639,6 +748,17 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
 
     C: float = 1.0
     class_weight: Any = None
+
+    def decision_function(self, X: Any) -> Array:
+        """Log-odds of ``classes_[1]``, shape (n_samples,); or a score of each class, shape (n_samples, n_classes)."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_
+        return np.asarray(scores[:, 0] if scores.shape[1] == 1 else scores)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """The share of rows whose class `predict` finds."""
+        return float(super().score(X, self._validated_targets(y), sample_weight))
 
     def predict_proba(self, X: Any) -> Array:
         """Probabilities, shape (n_samples, n_classes)."""

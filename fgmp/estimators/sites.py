@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..advice import advise
-from ..checks import as_array
+from ..advice import advise_once
+from ..checks import as_array, distinct, shown
 from ..federation import Client, Federation, Shape
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..methods.support_solvers import NewtonOnSupport
@@ -34,15 +34,13 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
         raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
     if groups is None:
         return np.zeros(1, np.intp), np.zeros(n_rows, np.intp), weights
-    values = as_array("groups", groups)
-    if values.shape not in ((n_rows,), (n_rows, 1)):
-        raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")
-    try:
-        labels, codes = np.unique(values.reshape(-1), return_inverse=True)
-    except TypeError:
-        labels = np.array([np.nan])
-    if not np.array_equal(labels, labels):  # what is missing equals nothing, or cannot be sorted
-        raise ValueError("groups holds missing values, or several kinds; expected a group in every row, all of a kind")
+    values = group_of_each(n_rows, groups)
+    labels, codes = distinct("groups", values, "a group")
+    if any(isinstance(label, float) and label % 1 for label in labels.tolist()):
+        raise ValueError(
+            "groups holds numbers that are not whole; expected the group of each row. Weights are given by name: "
+            "fit(X, y, sample_weight=...)"
+        )
     counts = np.bincount(codes[weights > 0], minlength=len(labels))
     small = (counts > 0) & (counts < least)
     if small.any():
@@ -50,8 +48,40 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
         which += f"({some_of(labels[small].tolist(), 5)})"
         if not (counts >= least).any():
             raise ValueError(f"{which}, and none is left to fit; larger groups, or a smaller min_rows, are needed")
-        advise(f"{which}: they send nothing and take no part; a smaller min_rows lets them")
+        advise_once("min_rows", f"{which}: they send nothing and take no part; a smaller min_rows lets them")
     return labels, codes, np.where(small[codes], 0, weights)
+
+
+def group_of_each(n_rows: int, groups: Any) -> Array:
+    """The group of each row as a vector.
+
+    Times in nanoseconds, which Python would count as integers that no time finds again, are told in microseconds where
+    that loses nothing.
+    """
+    values = as_array("groups", _with_zones(groups))
+    if values.ndim == 0:
+        raise ValueError(
+            f"groups is {shown(groups)}; expected one group for each of {n_rows} rows, no name of a column"
+        )
+    if values.shape not in ((n_rows,), (n_rows, 1)):
+        raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")
+    values = values.reshape(-1)
+    if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+        coarser = values.astype(f"{values.dtype.kind}8[us]")
+        return coarser if np.array_equal(coarser[~np.isnat(values)], values[~np.isnat(values)]) else values
+    return values
+
+
+def _with_zones(groups: Any) -> Any:
+    """A column of times that have a zone as objects: as an array NumPy would have them without it."""
+    import narwhals as nw
+
+    column = nw.from_native(groups, series_only=True, pass_through=True)
+    if not isinstance(column, nw.Series) or getattr(column.dtype, "time_zone", None) is None:
+        return groups
+    values = np.empty(len(column), object)
+    values[:] = column.to_list()
+    return values
 
 
 def some_of(names: Sequence[Any], most: int) -> str:
