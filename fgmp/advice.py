@@ -70,14 +70,15 @@ def check_rows(coefficients: int, rows: Sequence[int], most: int | None = None) 
         )
 
 
-_TOPICS_TOLD: set[str] = set()  # as Python's own registry of warnings: nothing depends on it but what is said
+# As Python's own registry of warnings: nothing depends on it but what is said.
+_TOPICS_TOLD: set[str] = set()
 
 
 def advise_once(topic: str, message: str) -> None:
     """Advise, but once a process where scikit-learn is the caller.
 
-    It fits the same model to other rows again and again: the names in the message differ each time, and filters that it
-    sets anew make Python forget what was said.
+    It fits the same model to other rows again and again: the names in the message differ each
+    time, and filters that it sets anew make Python forget what was said.
     """
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):

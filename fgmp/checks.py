@@ -164,14 +164,18 @@ def is_missing(value: Any) -> bool:
 
 
 def as_numbers(name: str, value: Any) -> NDArray[Any]:
-    """What came as an array of real numbers; objects and text that are numbers become float64, what is missing nan."""
+    """What came as an array of real numbers; objects and text that are numbers become float64.
+
+    Among objects what is missing becomes nan.
+    """
     array = as_array(name, value)
     if array.dtype.kind in "fiub":
         return array
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected real numbers")
     is_object = array.dtype.kind == "O"
-    if array.dtype.kind in "mM" or (is_object and any(isinstance(entry, _TIMES) for entry in array.flat)):
+    has_times = is_object and any(isinstance(entry, _TIMES) for entry in array.flat)
+    if array.dtype.kind in "mM" or has_times:
         raise ValueError(
             f"{name} holds dates or durations, dtype {array.dtype}; expected numbers, such as the days since a date"
         )
@@ -187,7 +191,10 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
 
 
 def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
-    """A vector of labels: numbers or text, one in every row, all of one kind; objects that are numbers become such."""
+    """A vector of labels: numbers or text, one in every row, all of one kind.
+
+    Objects that are numbers become an array of numbers.
+    """
     array = as_array(name, value)
     if array.dtype.kind == "c":
         raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected {expected}")
@@ -222,7 +229,7 @@ def _kind_of(value: Any) -> str:
 
 
 def distinct(name: str, values: NDArray[Any], expected: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The distinct values of a vector, sorted, and the place of each entry among them; none may be missing."""
+    """The distinct values of a vector, sorted, and the place of each entry; none may be missing."""
     if values.dtype.kind == "O":
         refuse_missing(name, values, expected)
     try:

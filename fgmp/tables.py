@@ -61,7 +61,7 @@ def checked(
 
 
 def _is_one_matrix(As: Any) -> bool:
-    """Whether what came for the matrices of all clients is an array or table of two dimensions, or a list of rows."""
+    """Whether what came for all clients is an array or a table of two dimensions, or a list of rows."""
     if getattr(As, "ndim", None) == 2 or len(getattr(As, "shape", ())) == 2:
         return True
     first = As[0] if isinstance(As, (list, tuple)) and len(As) else None
@@ -233,7 +233,10 @@ def rows_by_site(
 
 
 def _table_of(argument: str, value: Any) -> Any:
-    """A table as narwhals has it; None of anything else, a ValueError of one that waits or has a name twice."""
+    """A table as narwhals has it, and None of anything else.
+
+    A ValueError is raised of a table that waits, or that has a name twice.
+    """
     import narwhals as nw
 
     try:
@@ -250,7 +253,7 @@ def _table_of(argument: str, value: Any) -> Any:
 
 
 def check_features(X: Any) -> Any:
-    """X of an estimator: a table or a sparse matrix as it came, anything else as an array of numbers.
+    """X of an estimator: a table or sparse matrix as it came, anything else as an array of numbers.
 
     A ValueError names the column of a table that holds no numbers, and shows no data.
     """
@@ -294,7 +297,9 @@ def _kind_of(column: Any) -> str:
     """What the column holds, in the words of its package where narwhals has none."""
     import narwhals as nw
 
-    return str(getattr(column.to_native(), "dtype", column.dtype) if column.dtype == nw.Unknown else column.dtype)
+    if column.dtype != nw.Unknown:
+        return str(column.dtype)
+    return str(getattr(column.to_native(), "dtype", column.dtype))
 
 
 def _floats_of(column: Any) -> Array | None:

@@ -55,8 +55,9 @@ def load_video(
 
     The first video stream of any file that FFmpeg decodes, as an array of shape (n_frames, height, width), in pixels of
     the file by default: luma in [0, 1], where a video in the limited range of television is stretched to the full one.
-    A clip that says how it is to be turned, as those of phones do, is turned: `height` and `width` are what one sees.
-    A file that tells of more time than it has frames for may have been cut short, which an AdviceWarning says.
+    A clip that says how it is to be turned, as those of phones do, is turned: `height` and `width`
+    are what one sees. A file that tells of more time than it has frames for may have been cut
+    short, which an AdviceWarning says.
     """
     check_kind("path", path, (str, os.PathLike), "the path of a video file")
     for name, value in (("n_frames", n_frames), ("height", height), ("width", width)):
@@ -95,12 +96,13 @@ def load_video(
 
 
 def _upright(frame: Any, height: int | None, width: int | None, path: str) -> NDArray[Any]:
-    """The luma of a frame as it is to be seen: its display matrix, where there is one, says how it is turned."""
+    """The luma of a frame as it is to be seen: turned by its display matrix, where there is one."""
     matrix = np.eye(2, dtype=int)
     for side in frame.side_data:
-        if side.type.name == "DISPLAYMATRIX":  # three by three, of which the last column and row move and project
+        if side.type.name == "DISPLAYMATRIX":  # its last column and row move and project
             matrix = np.frombuffer(bytes(side), np.int32).reshape(3, 3)[:2, :2]
-    turns = np.where(np.abs(matrix) < 0.01 * np.abs(matrix).max(), 0, np.sign(matrix))  # but for rounding
+    is_rounding = np.abs(matrix) < 0.01 * np.abs(matrix).max()
+    turns = np.where(is_rounding, 0, np.sign(matrix))
     is_turned = not turns[0, 0]
     if np.count_nonzero(turns) != 2 or bool(turns[1, 1]) == is_turned:
         raise ValueError(f"path is {path!r}, a video to be turned by other angles than quarter turns; expected those")
@@ -109,13 +111,14 @@ def _upright(frame: Any, height: int | None, width: int | None, path: str) -> ND
     luma: NDArray[Any] = frame.reformat(width=width, height=height, format="gray").to_ndarray()
     if is_turned:
         luma = luma.T
-    # A pixel (x, y) is seen at (x, y) @ matrix: each column has the one sign that says where its axis points.
+    # A pixel (x, y) is seen at (x, y) @ matrix: each column has the one sign that says where its
+    # axis points.
     across, down = turns.sum(axis=0)
     return luma[::down, ::across]
 
 
 def _say_if_cut_short(stream: Any, last: Any, path: str) -> None:
-    """Warn where the last frame ends before the time that the stream tells, by half a frame or more."""
+    """Warn where the last frame ends half a frame or more before the time that the stream tells."""
     if last is None or last.time is None or not stream.average_rate:
         return
     told = None

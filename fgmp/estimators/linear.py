@@ -423,7 +423,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         X : array_like, sparse matrix or table, shape (n_samples, n_features)
             Of a sparse one nothing is made dense but the columns of the support.
         y, groups : array_like, shape (n_samples,)
-            Numbers, or of a classifier labels: numbers or text. And whose row it is, by default all of one group.
+            Numbers, or of a classifier labels: numbers or text. And whose row it is, by default all
+            of one group.
         sample_weight : array_like, shape (n_samples,), optional
             A row of weight 2 counts as two rows; one of weight 0 is as if it were not there.
         """
@@ -453,7 +454,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         return self
 
     def _validated(self, X: Any, y: Any = "no_validation", **options: Any) -> Any:
-        """X, or X and y, as scikit-learn checks them; columns that hold no finite numbers are named."""
+        """X, or X and y, as scikit-learn checks them; columns without finite numbers are named."""
         X = check_features(X)
         if not isinstance(y, str):
             options["y_numeric"] = not is_classifier(self)
@@ -470,7 +471,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
 
     def _validated_targets(self, y: Any) -> Any:
-        """Numbers, or labels of one kind, of which none is missing; None is scikit-learn's to refuse."""
+        """Numbers, or labels of one kind, none of them missing; scikit-learn refuses None."""
         if y is None:
             return None
         if is_classifier(self):
@@ -662,8 +663,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
     private : GaussianNoise, optional
         FedGradMP's rounds alone, with this noise: all else that a fit asks for are exact sums, so that `standardize`,
-        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number. Every fit spends epsilon, so
-        what repeats fits to the same rows (`cross_val_score`, `GridSearchCV`) spends it each time; `bootstrap` refuses.
+        `fit_intercept`, `polish` and `secure` have to be False, and `sparsity` a number. Every fit
+        spends epsilon, so what repeats fits to the same rows (`cross_val_score`, `GridSearchCV`)
+        spends it each time; `bootstrap` refuses.
     random_state : int, RandomState or None
         Of cohorts, minibatches and folds.
 
@@ -686,7 +688,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         """Predictions, shape (n_samples,).
 
         With ``fit_intercept="per_group"`` and groups, shape (n_samples,), a row has the intercept of its group, or the
-        mean one where that took no part; without groups all rows have the mean one, and an AdviceWarning says so.
+        mean one where that took no part; without groups all rows have the mean one, and an
+        AdviceWarning says so.
         """
         check_is_fitted(self)
         X = self._validated(X, reset=False)
@@ -710,9 +713,10 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         return np.asarray(linear - self.intercept_ + own)
 
     def score(self, X: Any, y: Any, sample_weight: Any = None, groups: Any = None) -> float:
-        """The coefficient of determination R^2 of `predict`, whose groups have their intercepts where they are given.
+        """The coefficient of determination R^2 of ``predict(X, groups)``.
 
-        For cross-validation, ``set_score_request(groups=True)`` and scikit-learn's metadata routing pass them on.
+        In cross-validation ``set_score_request(groups=True)`` and scikit-learn's metadata routing
+        pass the groups on.
         """
         y = self._validated_targets(y)
         return float(r2_score(y, self.predict(X, groups), sample_weight=sample_weight))
@@ -750,7 +754,7 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     class_weight: Any = None
 
     def decision_function(self, X: Any) -> Array:
-        """Log-odds of ``classes_[1]``, shape (n_samples,); or a score of each class, shape (n_samples, n_classes)."""
+        """Log-odds of ``classes_[1]``, shape (n_samples,), or scores of shape (n_samples, n_classes)."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         scores = safe_sparse_dot(X, self.coef_.T, dense_output=True) + self.intercept_

@@ -55,8 +55,8 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
 def group_of_each(n_rows: int, groups: Any) -> Array:
     """The group of each row as a vector.
 
-    Times in nanoseconds, which Python would count as integers that no time finds again, are told in microseconds where
-    that loses nothing.
+    Times in nanoseconds, which Python would count as integers that no time finds again, are told in
+    microseconds where that loses nothing.
     """
     values = as_array("groups", _with_zones(groups))
     if values.ndim == 0:
@@ -68,12 +68,13 @@ def group_of_each(n_rows: int, groups: Any) -> Array:
     values = values.reshape(-1)
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
         coarser = values.astype(f"{values.dtype.kind}8[us]")
-        return coarser if np.array_equal(coarser[~np.isnat(values)], values[~np.isnat(values)]) else values
+        is_there = ~np.isnat(values)
+        return coarser if np.array_equal(coarser[is_there], values[is_there]) else values
     return values
 
 
 def _with_zones(groups: Any) -> Any:
-    """A column of times that have a zone as objects: as an array NumPy would have them without it."""
+    """A column of times with a zone as objects: NumPy's arrays would have them without it."""
     import narwhals as nw
 
     column = nw.from_native(groups, series_only=True, pass_through=True)
