@@ -29,11 +29,14 @@ class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
 
 
-def advise(message: str, category: type[Warning] = AdviceWarning) -> None:
-    """Warn whoever called the module, however deep inside of it; not in a worker process, nor inside `quiet`."""
+def advise(message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False) -> None:
+    """Warn whoever called the module, however deep inside of it; not in a worker process.
+
+    Nor inside `quiet`, but for what is wrong with the machine: that is nobody else's to say.
+    """
     if multiprocessing.current_process().name != "MainProcess":
         return
-    if issubclass(category, AdviceWarning) and _is_quiet.get():
+    if issubclass(category, AdviceWarning) and _is_quiet.get() and not of_machine:
         return
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):
