@@ -204,6 +204,8 @@ REDUCERS = {
 def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, reduce):
     """All of it dropped out: any method, any reducer; and rounds of which somebody is there still count."""
     reducer, cohort_size = REDUCERS[reduce]
+    if reduce in ("median", "trimmed") and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+        pytest.skip("refused: its answers are no models near one another")
     if reduce == "secure" and isinstance(ALL[name], fgmp.SharedSupportGradMP):
         cohort_size = None  # sums of second derivatives are refused to cohorts
     nobody = Faulty(FED, DropOut())
@@ -252,4 +254,4 @@ def test_a_solver_of_the_users_is_the_users():
             raise FloatingPointError("mine")
 
     with pytest.raises(FloatingPointError, match="mine"):
-        fgmp.simulate(fgmp.FedGradMP(3, solver=Own()), FED, 2, rng=0)
+        fgmp.simulate(fgmp.FedGradMP(3, solver=Own(steps=1)), FED, 2, rng=0)
