@@ -9,26 +9,34 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
 from .checks import check_integer
 from .losses import misclassified
-from .models import Array, SparseModel
+from .models import Array, Support
 
 _HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # A run has risen where it gave back more than this share of what it had gained, and by more than rounding.
 _SHARE, _ROUNDING = 0.1, 1e-6
+# A value of each thread's own: the filters of `warnings` are the whole process's, and are the user's to set.
+_is_quiet: ContextVar[bool] = ContextVar("fgmp_is_quiet", default=False)
 
 
 class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
 
 
-def advise(message: str, category: type[Warning] = AdviceWarning) -> None:
-    """Warn whoever called the module, however deep inside of it; not in a worker process."""
+def advise(message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False) -> None:
+    """Warn whoever called the module, however deep inside of it; not in a worker process.
+
+    Nor inside `quiet`, but for what is wrong with the machine: that is nobody else's to say.
+    """
     if multiprocessing.current_process().name != "MainProcess":
+        return
+    if issubclass(category, AdviceWarning) and _is_quiet.get() and not of_machine:
         return
     depth, frame = 1, sys._getframe()
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):
@@ -38,10 +46,12 @@ def advise(message: str, category: type[Warning] = AdviceWarning) -> None:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Nothing is said in here: the caller has said it, or does what the advice would be."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", AdviceWarning)
+    """No advice in here, and in this thread: the caller has said it, or does what the advice would be."""
+    token = _is_quiet.set(True)
+    try:
         yield
+    finally:
+        _is_quiet.reset(token)
 
 
 def check_batches(batch_size: int | None, rows: Sequence[int]) -> None:
@@ -95,7 +105,13 @@ def _of(small: Sequence[int], rows: Sequence[int]) -> str:
 
 
 def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
-    """Warn where a run ends above its start or well above its best, or where nothing bounds its coefficients."""
+    """Warn where no update arrived, a run ends above its start or well above its best, or nothing bounds its model.
+
+    Of the clients nobody is asked for it: what is looked at is on record, or at hand.
+    """
+    if run.step.round and not run.step.counted:
+        say_that_nobody_answered(type(run.method).__name__, run.step.round, run.step.left_out)
+        return
     if np.isnan(objective).all():  # nobody says it
         return
     first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
@@ -103,9 +119,7 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
     gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
     if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-        zero = SparseModel.zero(coefficients.shape, coefficients.dtype)
-        scale = run.reduce.objective(run.channel, zero, run.asked)
-        gave_back = not last - low <= _ROUNDING * (scale or 0.0)
+        gave_back = last - low > _ROUNDING * _objective_of_zero(run.channel, run.asked)
     if not np.isfinite(last) or gave_back:
         above = "" if last <= first else f", above the {first:.3g} of the start"
         advise(
@@ -120,9 +134,36 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
         )
 
 
+def say_that_nobody_answered(what: str, rounds: int, left_out: Any) -> None:
+    """Warn that not one round counted, so that the model is the start."""
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none was told of"
+    advise(
+        f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start. "
+        f"Answers left out: {counts}. Where they are not finite, smaller steps help (learning_rate, local_iterations)"
+    )
+
+
+def _objective_of_zero(channel: Any, places: Support) -> float:
+    """The mean objective of the zero model at some clients, from targets at hand; 0 where there are none at hand."""
+    targets, offsets = getattr(channel, "targets", None), getattr(channel, "offsets", None)
+    if targets is None or offsets is None:
+        return 0.0
+    loss, total = channel.shape.loss, 0.0
+    n_outputs = loss.model_shape(1)[1:]
+    weights = channel.weights[places] / channel.weights[places].sum()
+    for place, weight in zip(places, weights, strict=True):
+        own = targets[offsets[place] : offsets[place + 1]]
+        values = loss.values(np.zeros((len(own), *n_outputs)), own)
+        total += float(weight * loss.row_weight(len(own)) * values.sum())
+    return total
+
+
 def _separates(channel: Any, coefficients: Array) -> bool:
     """Whether a model has every row of every client at hand on the right side; False for losses without sides."""
-    wrong, clients = misclassified(channel.shape.loss), getattr(channel, "clients", ())
-    if wrong is None or not clients:
+    wrong = misclassified(channel.shape.loss)
+    if wrong is None:
         return False
-    return not any(wrong(client.predictions(coefficients), client.targets).any() for client in clients)
+    clients = getattr(channel, "clients", ())
+    return len(clients) > 0 and not any(
+        wrong(client.predictions(coefficients), client.targets).any() for client in clients
+    )

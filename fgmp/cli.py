@@ -2,11 +2,10 @@
 
 import csv
 import sys
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -60,12 +59,12 @@ def predict(model: Path, table: TextIO) -> None:
         fitted = joblib.load(model)
     except Exception as error:
         raise click.ClickException(f"MODEL is {str(model)!r}; expected a file that joblib.dump wrote") from error
-    with _clear_errors(), warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the columns are in order, and X is an array without names
+    with _clear_errors():
         reader = csv.DictReader(table)
         names = [str(name) for name in getattr(fitted, "feature_names_in_", reader.fieldnames or [])]
         if missing := [name for name in names if name not in (reader.fieldnames or [])]:
             raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
+        _forget_names(fitted)  # the columns are in their order, and X is an array without names
         X = np.array([[float(row[name]) for name in names] for row in reader]).reshape(-1, len(names))
         columns = {"prediction": fitted.predict(X)}
         if hasattr(fitted, "predict_proba"):
@@ -73,6 +72,12 @@ def predict(model: Path, table: TextIO) -> None:
             columns |= zip(names, fitted.predict_proba(X).T, strict=True)
     rows = zip(*(column.tolist() for column in columns.values()), strict=True)
     csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *rows])
+
+
+def _forget_names(fitted: Any) -> None:
+    """Take the names of columns from an estimator, or the steps of a pipeline, which warn where X has none."""
+    for part in (fitted, *(step for _, step in getattr(fitted, "steps", ()))):
+        getattr(part, "__dict__", {}).pop("feature_names_in_", None)
 
 
 @contextmanager

@@ -2,14 +2,14 @@
 
 Every atom that K-SVD can produce is a combination of training frames. With X = Q Y (thin QR of the frames, as
 columns) all inner products and errors are those of the small matrix Y, so the algorithm runs on Y and the atoms are
-lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80. scikit-learn codes.
+lifted to Q D at the end: 80 frames of 240 x 320 pixels cost no more than 80 vectors of length 80.
 """
 
-import warnings
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import cho_solve, solve_triangular
 
 from .checks import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
@@ -144,13 +144,38 @@ def _different(directions: Matrix, count: int) -> Matrix:
 
 def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     """Codes of at most `sparsity` atoms by orthogonal matching pursuit, which notices when a signal needs fewer."""
-    from sklearn.linear_model import orthogonal_mp_gram
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RuntimeWarning)  # a signal that fewer atoms represent is no accident here
-        codes = orthogonal_mp_gram(atoms.T @ atoms, atoms.T @ _normalised(signals), n_nonzero_coefs=sparsity)
-    scaled: Matrix = codes.reshape(atoms.shape[1], -1) * np.linalg.norm(signals, axis=0)
+    gram, products = atoms.T @ atoms, atoms.T @ _normalised(signals)
+    codes = np.zeros_like(products)
+    for code, product in zip(codes.T, products.T, strict=True):
+        chosen, values = _pursuit(gram, product, sparsity)
+        code[chosen] = values
+    scaled: Matrix = codes * np.linalg.norm(signals, axis=0)
     return scaled
+
+
+def _pursuit(gram: Matrix, product: Matrix, sparsity: int) -> tuple[list[int], Matrix]:
+    """The atoms that one signal of norm 1 takes, and their coefficients, from inner products alone.
+
+    It ends early where the atoms left have nothing to add, or only what those that are taken span.
+    """
+    eps = float(np.finfo(np.float64).eps)
+    factor = np.zeros((sparsity, sparsity))  # lower triangle, of the Gram matrix of the atoms that are taken
+    chosen: list[int] = []
+    values, left = np.empty(0), product
+    while (k := len(chosen)) < sparsity:
+        j = int(np.abs(left).argmax())
+        if j in chosen or left[j] ** 2 < eps:
+            break
+        row = solve_triangular(factor[:k, :k], gram[chosen, j], lower=True, check_finite=False)
+        pivot = gram[j, j] - row @ row
+        if pivot <= eps:
+            break
+        factor[k, :k] = row
+        factor[k, k] = np.sqrt(pivot)
+        chosen.append(j)
+        values = cho_solve((factor[: k + 1, : k + 1], True), product[chosen], check_finite=False)
+        left = product - gram[:, chosen] @ values
+    return chosen, values
 
 
 def _update_atom(residuals: Matrix, atoms: Matrix, codes: Matrix, j: int, rounding: float) -> None:

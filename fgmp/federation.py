@@ -375,6 +375,8 @@ class Federation:
 
     def ask(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
         """What each client of a cohort makes of a message, in the order of the cohort."""
+        if not len(cohort):  # all of it may have dropped out
+            return []
         together = call.exchange.together
         answers: Sequence[Any] | None = None if together is None else together(self, call, message, cohort)
         if answers is not None:

@@ -13,6 +13,10 @@ Array = NDArray[Any]
 Support = NDArray[np.intp]
 
 
+class NonFiniteUpdate(FloatingPointError):
+    """A client has no finite update to send. Only this package raises it; a FloatingPointError of others is theirs."""
+
+
 @dataclass(frozen=True, eq=False)
 class SparseModel:
     """A model x = Psi alpha with few nonzero coefficients.

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from .advice import quiet
+from .advice import say_that_nobody_answered
 from .checks import Seed, check_kind
 from .dictionaries import StandardBasis
 from .federation import Federation, check_federation
@@ -13,7 +13,7 @@ from .losses import SquaredLoss
 from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
 from .models import SparseModel
 from .reducers import Reducer
-from .simulation import Estimate, Result, simulate, whole
+from .simulation import Estimate, Result, simulate_part
 from .watching import History
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
@@ -105,9 +105,11 @@ def polish(
     if start.shape != shape:
         raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
     recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
-    with quiet():  # the run itself has said what there was to say
-        run = simulate(method, federation, 1, cohort_size, rng, reduce=reduce, history=recorded, state=Point(start))
-    closed = whole(run)
+    # In silence: the run itself has said what there was to say.
+    options = {"reduce": reduce, "history": recorded, "state": Point(start)}
+    closed = simulate_part(method, federation, 1, cohort_size, rng, **options)
+    if not closed.history["clients"][-1]:
+        say_that_nobody_answered("polish", 1, closed.left_out)
     before, after = closed.history["objective"]
     missed, scale = closed.state.missed, max(abs(after), 1e-6 * abs(before))
     if missed > _CLOSE * scale and radius is None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -17,7 +18,7 @@ import numpy as np
 
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
-from .models import Array, SparseModel, Support
+from .models import Array, NonFiniteUpdate, SparseModel, Support
 from .reducers import Form, Missing, Reducer
 from .selection import PER_OUTPUT, Selection
 from .wire import n_bytes
@@ -125,11 +126,11 @@ class Call(NamedTuple):
     streams: Streams
 
     def answer_of(self, client: Client, message: Message) -> Any:
-        """What a client answers; `Missing` where it is no finite number."""
+        """What a client answers; `Missing` where it is no finite number. What somebody's code raises is theirs."""
         generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.key)
         try:
             return self.exchange.answer(client, message, generator)
-        except FloatingPointError:
+        except NonFiniteUpdate:
             return Missing("not_finite")
 
 
@@ -161,10 +162,25 @@ class Channel(Protocol):
         """What makes the data what they are, for checkpoints, by name."""
 
 
-class Step(NamedTuple):
+@dataclass(frozen=True)
+class Step:
     """Where a run is: all that its next round needs, and what it has used so far.
 
-    `seconds` are of the method's own work, `clients` who answered every exchange of the last round.
+    Attributes
+    ----------
+    round : int
+        How many rounds are over.
+    state : object
+        The server's.
+    seconds : float
+        Of the method's own work.
+    bytes_up, bytes_down : int
+    clients : int
+        How many answered every exchange of the last round.
+    left_out : Counter
+        The answers that were not taken, by reason.
+    counted : int
+        The rounds in which somebody answered every exchange; the others left the model as it was.
     """
 
     round: int
@@ -173,7 +189,8 @@ class Step(NamedTuple):
     bytes_up: int = 0
     bytes_down: int = 0
     clients: int = 0
-    left_out: Counter[str] = Counter()
+    left_out: Counter[str] = field(default_factory=Counter)
+    counted: int = 0
 
 
 def iterate(
@@ -182,18 +199,32 @@ def iterate(
     """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
     while True:
         yield step
-        began, (number, state, seconds, up, down, _, left_out) = time.perf_counter(), step
-        cohort = reduce.cohort(streams, number + 1, len(channel.weights), cohort_size)
-        always = np.ones(len(cohort), bool)
-        for place, exchange in enumerate(method.exchanges()):
-            message, form = exchange.ask(state), exchange.form(state)
-            reduced = reduce.over(channel, Call(exchange, form, place, number + 1, streams), message, cohort)
-            always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
-            up, down = up + reduced.bytes_up, down + len(cohort) * n_bytes(message) + reduced.bytes_down
-            left_out = left_out + reduced.left_out
-            if reduced.mean is None:
-                state, always = step.state, np.zeros(0, bool)
-                break
-            state = exchange.update(state, reduced.mean.reshape(form.shape).astype(form.dtype, copy=False))
-        seconds += time.perf_counter() - began
-        step = Step(number + 1, state, seconds, up, down, int(np.count_nonzero(always)), left_out)
+        began = time.perf_counter()
+        number = step.round + 1
+        cohort = reduce.cohort(streams, number, len(channel.weights), cohort_size)
+        step = next_step(method, channel, step, streams, cohort, reduce)
+        step = replace(step, seconds=step.seconds + time.perf_counter() - began)
+
+
+def next_step(method: Method, channel: Channel, step: Step, streams: Streams, cohort: Support, reduce: Reducer) -> Step:
+    """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
+    number, state = step.round + 1, step.state
+    bytes_up, bytes_down = step.bytes_up, step.bytes_down
+    left_out = step.left_out
+    always = np.ones(len(cohort), bool)
+    for place, exchange in enumerate(method.exchanges()):
+        message, form = exchange.ask(state), exchange.form(state)
+        call = Call(exchange, form, place, number, streams)
+        reduced = reduce.over(channel, call, message, cohort)
+
+        bytes_up += reduced.bytes_up
+        bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down
+        left_out = left_out + reduced.left_out
+        if reduced.mean is None:
+            return Step(number, step.state, step.seconds, bytes_up, bytes_down, 0, left_out, step.counted)
+
+        always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
+        mean = reduced.mean.reshape(form.shape).astype(form.dtype, copy=False)
+        state = exchange.update(state, mean)
+    clients = int(np.count_nonzero(always))
+    return Step(number, state, step.seconds, bytes_up, bytes_down, clients, left_out, step.counted + 1)

@@ -1,13 +1,15 @@
 """`simulate`: a run from its start to its result, and what it says at its end."""
 
 import time
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from .advice import advise, say_how_it_ended
+from .advice import quiet, say_how_it_ended
 from .checks import Seed, check_integer, check_kind, check_protocol, check_seed
 from .federation import check_cohort
 from .models import Array, Support, dense
@@ -57,7 +59,8 @@ class Result:
     objective_on : ndarray of int
         The places of the clients whose objective is recorded.
     interrupted : bool
-        Whether Ctrl-C ended the run: then all this is of its last finished round.
+        Whether Ctrl-C ended the run: then all this is of its last finished round, and `simulate` did not return it but
+        left it on the exception.
     """
 
     x: Array = field(repr=False)
@@ -108,25 +111,30 @@ def simulate(
         What looks on: `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or a callable that takes
         the `Run` and ends it by returning True.
     state : object, optional
-        Where to start, such as ``result.state``; by default where the method starts.
+        Where to start, such as ``result.state``; by default where the method starts. Not with noise,
+        whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
 
     Raises
     ------
     ValueError
         Where the method does not fit the federation, or an argument is out of its range.
+    KeyboardInterrupt
+        Of Ctrl-C, with what there was so far as ``error.result``, a `Result` of the last finished round (in a notebook,
+        where nobody catches it, ``sys.last_value.result``). A `Checkpoint` is written first.
 
     Warns
     -----
     AdviceWarning
         Once each: of clients with few rows, of a last model above the start or well above the best, of rows that a
-        model without a radius separates, of a checkpoint that cannot be written, of Ctrl-C.
+        model without a radius separates, of a run in which no update arrived, of a checkpoint that cannot be written.
 
     Notes
     -----
     An answer that is not finite, or not of the form asked for, is left out of the mean and counted, and the weights are
-    scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. Ctrl-C
-    gives up the round under way. With ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a
-    debugger can step through, and no compiled twins; the numbers are the same but for rounding.
+    scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. What code
+    of yours raises (a method, a loss, a metric, a watcher) reaches you. Ctrl-C gives up the round under way. With
+    ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a debugger can step through, and no
+    compiled twins; the numbers are the same but for rounding.
 
     Examples
     --------
@@ -149,44 +157,74 @@ def simulate(
     channel = over.serving(method)
     cohort_size = check_cohort(cohort_size, len(channel.weights))
     reduce = (reduce or Mean()).fitted(channel.shape, cohort_size, len(method.exchanges()), rounds)
+    if state is not None and reduce.secret:
+        raise ValueError(
+            "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
+            "on with a private run, simulate it with its Checkpoint, which counts what was spent"
+        )
     shape = reduce.public(channel.shape)
     method.check(shape)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = Step(0, method.start(shape) if state is None else state, time.perf_counter() - began)
     recorded = History() if history is None else history
     run = Run(method, channel, streams, reduce, cohort_size, rounds, recorded, start)
-    interrupted = False
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
-        for watcher in (recorded, *watchers):
-            getattr(watcher, "begin", bool)(run)
         try:
-            for step in iterate(method, channel, run.step, run.streams, cohort_size, reduce):
-                run.step = step
-                stops = [watcher(run) for watcher in (recorded, *watchers)]
-                if run.step.round >= rounds or (run.step.round > 0 and any(stops)):
-                    break
-        except KeyboardInterrupt:
-            interrupted = True
-        except BaseException:
-            for watcher in watchers:
-                with suppress(Exception):
-                    getattr(watcher, "end", bool)(run)
+            _go_on(run, watchers)
+            return _result(run)
+        except KeyboardInterrupt as interrupt:
+            if run.rows:
+                found = _result(run, interrupted=True)
+                interrupt.result = found  # type: ignore[attr-defined]
+                rounds_done = f"{run.step.round} of {run.rounds} rounds"
+                interrupt.add_note(f"The run ended after {rounds_done}; this exception has them as its `result`.")
             raise
-        for watcher in (recorded, *watchers):
+
+
+def _go_on(run: Run, watchers: Sequence[Any]) -> None:
+    """All rounds, and what looks on; whatever ends them, those that were told of the beginning are told of the end."""
+    begun: list[Any] = []
+    try:
+        for watcher in (run.history, *watchers):
+            begun.append(watcher)
+            getattr(watcher, "begin", bool)(run)
+        for step in iterate(run.method, run.channel, run.step, run.streams, run.cohort_size, run.reduce):
+            run.step = step
+            stops = [watcher(run) for watcher in (run.history, *watchers)]
+            if step.round >= run.rounds or (step.round > 0 and any(stops)):
+                break
+    except KeyboardInterrupt:
+        _end(run, begun)
+        raise
+    except BaseException as error:
+        # The history stays as it is: what it would record may be what failed.
+        _end(run, [watcher for watcher in begun if watcher is not run.history], because_of=error)
+        raise
+    _end(run, begun)
+
+
+def _end(run: Run, watchers: Sequence[Any], because_of: BaseException | None = None) -> None:
+    """Tell all watchers of the end. What they raise is raised, or noted on the error that has ended the run."""
+    if because_of is None:
+        with ExitStack() as stack:  # calls all of them, the last one first, whatever one raises
+            for watcher in reversed(watchers):
+                stack.callback(getattr(watcher, "end", bool), run)
+        return
+    for watcher in watchers:
+        try:
             getattr(watcher, "end", bool)(run)
-        return _result(run, interrupted)
+        except Exception as error:
+            because_of.add_note(f"At the end of the run {type(watcher).__name__} failed too: {error!r}")
 
 
-def _result(run: Run, interrupted: bool) -> Result:
+def _result(run: Run, interrupted: bool = False) -> Result:
     """What the run leaves."""
     columns = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     last = _estimate(run, run.step.state, run.step.round, float("nan"))
     best = _estimate(run, run.best[2], run.best[1], run.best[0])
-    if interrupted:
-        advise(f"Ctrl-C ended the run after round {run.step.round} of {run.rounds}; the result is what there was")
-    else:
+    if not interrupted:
         say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
-    left_out = run.step.left_out
+    left_out = Counter(run.step.left_out)
     return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, run.asked, interrupted)
 
 
@@ -196,8 +234,13 @@ def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:
     return Estimate(np.array(x), np.flatnonzero(whole), whole, number, value)
 
 
-def whole(result: Result) -> Result:
-    """The result, where nothing interrupted the run; else a KeyboardInterrupt, for whoever wanted it whole."""
-    if result.interrupted:
-        raise KeyboardInterrupt
-    return result
+def simulate_part(*given: Any, **options: Any) -> Result:
+    """A run that is a part of something larger: it gives no advice, and what Ctrl-C leaves of it is no result."""
+    with quiet():
+        try:
+            return simulate(*given, **options)
+        except KeyboardInterrupt as interrupt:
+            if hasattr(interrupt, "result"):
+                del interrupt.result
+                interrupt.__notes__.pop()  # which says that there is one
+            raise

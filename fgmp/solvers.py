@@ -18,7 +18,7 @@ from .dictionaries import StandardBasis
 from .federation import Client, minibatches
 from .linear_systems import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
 from .losses import Loss, SquaredLoss
-from .models import Array, SparseModel, Support, length_of, unit_of
+from .models import Array, NonFiniteUpdate, SparseModel, Support, length_of, unit_of
 from .sparse_features import SparseFeatures
 
 _LIMIT = 10_000
@@ -363,14 +363,14 @@ def minimise_on(
 
     Raises
     ------
-    FloatingPointError
+    NonFiniteUpdate
         Where b is no finite number: a selection would hide that.
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
     b = solver.minimise(RestrictedProblem.of(client, merged, dictionary), start.on(merged), rng)
     if not np.isfinite(b).all():
-        raise FloatingPointError(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
+        raise NonFiniteUpdate(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
     return SparseModel(merged, b, start.shape)
 
 

@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .advice import quiet
+from .advice import advise
 from .checks import Seed, check_integer, check_kind, check_seed, check_sequence, shown
 from .federation import Federation, check_federation
 from .models import Array
 from .rounds import Method
-from .simulation import simulate, whole
+from .simulation import simulate_part
 from .watching import Run, watchers_of
 
 
@@ -119,6 +119,12 @@ def tune(
         limits = np.where(starts == 0, np.finfo(float).max, 10 * np.abs(starts))
         diverged = silent or not bool(np.all(ends <= limits))
         trials.append(Trial(parameters, np.inf if diverged else float(np.median(ends)), diverged, method, histories))
+    answered = [history["clients"][1:] for trial in trials for history in trial.histories]
+    if rounds and not any(clients.any() for clients in answered):
+        advise(
+            f"no update arrived in any of the {len(answered)} runs of tune: all models are the start, and nothing was "
+            "compared; left_out of the histories counts what was not taken"
+        )
     return Tuning(tuple(trials), column)
 
 
@@ -129,6 +135,6 @@ def _history(method: Method, federation: Federation, rounds: int, column: str, w
         values = run.column(column)
         return not abs(values[-1]) < 1e6 * max(abs(values[0]), 1.0)
 
-    with quiet():  # a search has to try what runs away; its table says so
-        watchers = [beyond_return, *watchers_of(watch)]
-        return whole(simulate(method, federation, rounds, watch=watchers, **options)).history
+    # In silence: a search has to try what runs away; its table says so.
+    watchers = [beyond_return, *watchers_of(watch)]
+    return simulate_part(method, federation, rounds, watch=watchers, **options).history

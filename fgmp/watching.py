@@ -5,15 +5,19 @@ One that has `begin` and `end` is told of both. None of them changes a bit of th
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import pickle
+import signal
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, is_dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 import joblib
@@ -25,7 +29,17 @@ from .models import Array, SparseModel, Support, dense
 from .reducers import Reducer
 from .rounds import Channel, Method, State, Step, Streams
 
+try:
+    import fcntl
+except ImportError:  # not a POSIX system: there two runs on one path are not noticed
+    fcntl = None  # type: ignore[assignment]
+
 _PAUSE = 60.0
+# The columns that a run has of its own, some of them under some reducers only.
+_COLUMNS = "round relative_error objective seconds bytes_up bytes_down clients left_out epsilon".split()
+# A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
+_NAME, _FORMAT = "fgmp checkpoint", 2
+_HEAD = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
 
 
 @dataclass
@@ -81,7 +95,7 @@ class History:
     every : int, default 1
         Rounds between two rows.
     metrics : mapping of str to callable, optional
-        More columns: each is called with a copy of the estimate x and returns a number.
+        More columns, under names that no column has: each is called with a copy of the estimate x and returns a number.
     objective_on : int, sequence of int, or None
         Whose objective is recorded: None is everybody's, which costs a product with all data; an int so many clients,
         drawn once for the run; a sequence these clients, by their place. The objective on a sample is another function
@@ -98,6 +112,7 @@ class History:
         for name, metric in check_kind("metrics", self.metrics, Mapping, expected).items():
             if not isinstance(name, str) or not callable(metric):
                 raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
+        _check_names(self.metrics, _COLUMNS)
 
     def clients(self, channel: Channel, streams: Streams) -> Support:
         """The clients whose objective is recorded, increasing."""
@@ -118,6 +133,7 @@ class History:
         """Refuse what does not fit the run."""
         if run.reduce.columns(0) and self.objective_on is not None:
             raise ValueError(f"objective_on is {shown(self.objective_on)}; expected None in a run with noise")
+        _check_names(self.metrics, run.reduce.columns(0))
         self.clients(run.channel, run.streams)
 
     def __call__(self, run: Run) -> None:
@@ -143,9 +159,16 @@ class History:
         row |= {"clients": step.clients, "left_out": step.left_out.total(), **reduce.columns(step.round)}
         for name, metric in self.metrics.items():
             row[name] = _number(name, metric(x.copy()))  # a copy each, because a metric may write into what it gets
-        run.rows.append(row)
-        if objective is None or not run.rows[1:] or objective < run.best[0] or np.isnan(run.best[0]):
+        if objective is None or not run.rows or objective < run.best[0] or np.isnan(run.best[0]):
             run.best = (float("nan") if objective is None else objective), step.round, step.state
+        run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
+
+
+def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
+    """Refuse a metric that would overwrite a column."""
+    for name in columns:
+        if name in metrics:
+            raise ValueError(f"metrics has {name!r}, a column that runs have; expected another name")
 
 
 def _number(name: str, value: Any) -> float:
@@ -160,14 +183,16 @@ class Checkpoint:
     """Keeps how far a run is in one file, and goes on from it, to the same bits as if it had never ended.
 
     The file is written whole or not at all: at the start, after the first round, every so many rounds, and however the
-    run ends. It is a pickle: open only files of your own. That of a run with noise holds the secret of the noise; it is
-    the server's, and written after every round.
+    run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main thread, where the program does not handle them
+    itself. It has the mode 600, and a checksum, which is compared before anything is read. It is a pickle: open only
+    files of your own. That of a run with noise holds the secret of the noise; it is the server's, and written after
+    every round.
 
     Parameters
     ----------
     path : path-like
         Where a file is there, the run goes on from it, with more rounds than before, too, or refuses it as another
-        run's; ``rng=None`` then is the file's seed.
+        run's; ``rng=None`` then is the file's seed. Where it is a link, the file that it points to is meant.
     every : int or None
         Rounds between two writings; None is one a minute.
 
@@ -175,9 +200,10 @@ class Checkpoint:
     ------
     ValueError
         In a run: where the file is of another method, federation, seed or options (the message says what differs), or
-        cannot be read.
+        is damaged, of another version of fgmp, or no checkpoint.
     OSError
-        Where the first one cannot be written. Later ones that cannot are said once, and the run goes on.
+        Where another run is under way on the same path, or the first one cannot be written. Later ones that cannot are
+        said once, and the run goes on.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
@@ -188,20 +214,23 @@ class Checkpoint:
 
     def begin(self, run: Run) -> None:
         """Go on from the file, where there is one."""
+        target = Path(os.path.realpath(self.path))
+        lock = _Lock(target)  # before all else, for another run may be under way with this very object
+        self.run: Run | None = run
+        self.target, self.lock, self.signals = target, lock, _Signals()
         self.saved, self.failing, self.last = -1, False, time.monotonic()
-        if not self.path.exists():
-            return
+        known = identity(run)  # once: data are hashed for it
+        if target.exists():
+            self._go_on(run, known)
+        self.identity = known | {"seed": repr(run.streams.seed)}
+
+    def _go_on(self, run: Run, mine: dict[str, str]) -> None:
+        """Put the run where the file is."""
         name = f"checkpoint {str(self.path)!r}"
-        try:
-            theirs, seed, secret, (step, rows, best) = pickle.loads(self.path.read_bytes())
-        except Exception as error:  # a pickle that is none may raise anything
-            raise ValueError(
-                f"{name} cannot be read ({type(error).__name__}: {error}); expected a file that this version wrote, or "
-                "the path of one that does not exist yet"
-            ) from error
+        theirs, seed, secret, (step, rows, best) = _read(name, self.target)
         if run.streams.drawn:
             run.streams = Streams(seed)
-        mine = identity(run)
+            mine = mine | {"seed": repr(seed)}
         if other := [part for part in sorted(mine | theirs) if mine.get(part) != theirs.get(part)]:
             texts = [f"{part} is {mine.get(part, 'absent')}, not {theirs.get(part, 'absent')}" for part in other]
             raise ValueError(
@@ -220,21 +249,31 @@ class Checkpoint:
         number, elapsed = run.step.round, time.monotonic() - self.last >= _PAUSE
         due = elapsed if self.every is None else number % self.every == 0
         if due or number <= 1 or run.reduce.secret:  # what a round released with noise is released once
-            self.end(run)
+            self.write(run)
 
     def end(self, run: Run) -> None:
+        """Write a last time, and let go of the file and of the signals."""
+        if vars(self).get("run") is not run:  # it was refused
+            return
+        try:
+            if run.rows:  # else it never began
+                self.write(run)
+        except (KeyboardInterrupt, SystemExit):
+            self.write(run)  # that was cut off
+            raise
+        finally:
+            self.run = None
+            self.signals.restore()
+            self.lock.release()
+
+    def write(self, run: Run) -> None:
         """Write, where the step is not there already."""
         if run.step.round == self.saved:
             return
         rows = [row for row in run.rows if row["round"] % run.history.every == 0]  # others a longer run has not
-        kept = identity(run), run.streams.seed, run.reduce.secret, (run.step, rows, run.best)
-        partial, mode = Path(f"{self.path}.partial"), 0o600 if run.reduce.secret else 0o666
+        kept = self.identity, run.streams.seed, run.reduce.secret, (run.step, rows, run.best)
         try:
-            with open(partial, "wb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
-                pickle.dump(kept, file)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(partial, self.path)
+            _write(self.target, pickle.dumps(kept))
             self.saved, self.failing = run.step.round, False
         except OSError as error:
             if self.saved < 0:
@@ -246,10 +285,129 @@ class Checkpoint:
                     f"({error.strerror}); the run goes on, and the one of round {self.saved} is still there"
                 )
             self.failing = True
-        finally:
-            with suppress(OSError):
-                partial.unlink(missing_ok=True)
         self.last = time.monotonic()
+
+
+def _read(name: str, path: Path) -> Any:
+    """What a checkpoint holds; a ValueError where the file is none of this format, or not as it was written."""
+    try:
+        whole = path.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{name} cannot be read ({error.strerror}); expected a file that may be read") from error
+    head, pickled = whole[:_HEAD], whole[_HEAD:]
+    expected = "or the path of a file that does not exist yet"
+    if not head.startswith(f"{_NAME} {_FORMAT} ".encode()):
+        what = "is of another version of fgmp" if head.startswith(_NAME.encode()) or head[:1] == b"\x80" else "is none"
+        raise ValueError(f"{name} cannot be read ({what}); expected a file that this version wrote, {expected}")
+    if head != _head_of(pickled):
+        found = "is damaged: its checksum is another one than at its beginning"
+        raise ValueError(f"{name} cannot be read ({found}); expected a file that this version wrote, {expected}")
+    try:
+        return pickle.loads(pickled)
+    except Exception as error:  # whole, but of classes that are not there, or are not what they were
+        raise ValueError(
+            f"{name} cannot be read ({type(error).__name__}: {error}); expected the classes that it was written with, "
+            f"{expected}"
+        ) from error
+
+
+def _head_of(pickled: bytes) -> bytes:
+    return f"{_NAME} {_FORMAT} {hashlib.sha256(pickled).hexdigest()}\n".encode()
+
+
+def _write(path: Path, pickled: bytes) -> None:
+    """Write a checkpoint beside its path, into a file that is new and nobody else's, and rename it."""
+    beside = Path(f"{path}.partial")
+    beside.unlink(missing_ok=True)  # of a run that was killed, or a link that somebody put there
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        with open(beside, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as file:
+            file.write(_head_of(pickled))
+            file.write(pickled)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(beside, path)
+    finally:
+        with suppress(OSError):
+            beside.unlink(missing_ok=True)
+
+
+class _Lock:
+    """That one run at a time writes to a path: the lock of a file beside it, which the kernel keeps while we live.
+
+    Where no such file can be made, nothing is locked: there a checkpoint cannot be written either.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.file = Path(f"{path}.lock"), -1
+        while fcntl is not None and self.file < 0:
+            try:
+                found = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            except OSError:
+                return
+            try:
+                fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                number = os.read(found, 20).decode(errors="replace") or "?"
+                os.close(found)
+                reason = f"checkpoint is another run's, which is under way (process {number}); expected one run a path"
+                raise BlockingIOError(error.errno, reason, str(path)) from None
+            except OSError:  # a file system without locks
+                os.close(found)
+                return
+            if self._is_there(found):
+                self.file = found
+                with suppress(OSError):  # a full disk: then the number is not said
+                    os.truncate(found, 0)
+                    os.write(found, str(os.getpid()).encode())
+            else:  # its last owner removed it, between our opening and our locking
+                os.close(found)
+
+    def _is_there(self, found: int) -> bool:
+        try:
+            return os.path.samestat(os.fstat(found), os.stat(self.path, follow_symlinks=False))
+        except FileNotFoundError:
+            return False
+
+    def release(self) -> None:
+        """Remove the file, while it is still locked, and close it."""
+        if self.file < 0:
+            return
+        with suppress(OSError):
+            self.path.unlink(missing_ok=True)
+        os.close(self.file)
+        self.file = -1
+
+
+class _Signals:
+    """SIGTERM and SIGHUP end a run as SystemExit, so that its checkpoint is written first.
+
+    In the main thread; where the program handles or ignores one itself, that stays as it is.
+    """
+
+    def __init__(self) -> None:
+        self.handled: list[int] = []
+        self.process = os.getpid()
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for name in ("SIGTERM", "SIGHUP"):
+            number = getattr(signal, name, None)  # Windows has no SIGHUP
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, self._end)
+                self.handled.append(number)
+
+    def _end(self, number: int, frame: Any) -> None:
+        self.restore()  # a second one ends the process at once
+        if os.getpid() == self.process:
+            raise SystemExit(128 + number)
+        os.kill(os.getpid(), number)  # a child that somebody forked, whose run it is not
+
+    def restore(self) -> None:
+        """Let the system handle them again, as before."""
+        while self.handled:
+            number = self.handled.pop()
+            if signal.getsignal(number) == self._end:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def identity(run: Run) -> dict[str, str]:
@@ -260,19 +418,77 @@ def identity(run: Run) -> dict[str, str]:
     return {name: text for key, thing in things.items() for name, text in _named(key, thing)}
 
 
-def _named(name: str, thing: Any) -> list[tuple[str, str]]:
-    """A thing as names and short texts: a dataclass field by field, an array by its checksum."""
-    if is_dataclass(thing) and not isinstance(thing, type):
-        parts = [p for f in fields(thing) if f.repr for p in _named(f"{name}.{f.name}", getattr(thing, f.name))]
-        return [(name, type(thing).__name__), *parts]
+def _named(name: str, thing: Any, around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
+    """A thing as names and short texts: an object field by field, an array by its checksum, a function by its code.
+
+    `around` are the functions that it was found in, which may hold themselves.
+    """
     if isinstance(thing, (bool, int, float, str, type(None))):
         return [(name, repr(thing))]
     if isinstance(thing, tuple):
-        return [(name, f"{len(thing)} of them"), *(p for i, x in enumerate(thing) for p in _named(f"{name}.{i}", x))]
+        parts = [part for i, each in enumerate(thing) for part in _named(f"{name}.{i}", each, around)]
+        return [(name, f"{len(thing)} of them"), *parts]
+    known = _parts_of(thing)
+    if known is None:
+        return [(name, _checksum_of(thing))]
+    if id(thing) in around:
+        return [(name, "itself")]
+    kind, members = known
+    inner = (*around, id(thing))
+    parts = [part for key, each in members.items() for part in _named(f"{name}.{key}", each, inner)]
+    return [(name, kind), *parts]
+
+
+def _parts_of(thing: Any) -> tuple[str, dict[str, Any]] | None:
+    """What an object is called, and what it is made of, by name; None of what is one piece."""
+    kind = type(thing).__name__
+    if is_dataclass(thing) and not isinstance(thing, type):
+        return kind, {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
+    if isinstance(thing, FunctionType):
+        code = hashlib.sha256(repr(_code_of(thing.__code__)).encode()).hexdigest()[:16]
+        options = tuple(sorted((thing.__kwdefaults__ or {}).items()))
+        return f"{kind} {code}", {"defaults": thing.__defaults__, "options": options, "holds": _held_by(thing)}
+    if isinstance(thing, MethodType):
+        return kind, {"of": thing.__self__, "function": thing.__func__}
+    if isinstance(thing, partial):
+        return kind, {"function": thing.func, "given": thing.args, "options": tuple(sorted(thing.keywords.items()))}
+    if not isinstance(thing, type) and (kept := _cached_by(type(thing))):  # made on the way, or not yet
+        return kind, {key: value for key, value in vars(thing).items() if key not in kept}
+    return None
+
+
+def _cached_by(kind: type) -> set[str]:
+    """The names of what objects of a class keep once it is asked for."""
+    found = [vars(each).items() for each in kind.__mro__]
+    return {name for members in found for name, member in members if isinstance(member, cached_property)}
+
+
+def _held_by(function: FunctionType) -> tuple[Any, ...]:
+    """The values of a closure."""
+    held = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # nothing is in it yet
+            held.append(cell.cell_contents)
+    return tuple(held)
+
+
+def _code_of(code: CodeType) -> tuple[Any, ...]:
+    """What a function does, wherever it stands: its instructions, and the names and constants that they use."""
+    constants: list[Any] = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            constants.append(_code_of(constant))
+        else:
+            is_set = isinstance(constant, frozenset)  # whose order is another one in every process
+            constants.append(sorted(map(repr, constant)) if is_set else repr(constant))
+    return code.co_code, code.co_names, constants
+
+
+def _checksum_of(thing: Any) -> str:
     try:
-        return [(name, f"{type(thing).__name__} {joblib.hash(thing)}")]
+        return f"{type(thing).__name__} {joblib.hash(thing)}"
     except (pickle.PicklingError, TypeError, AttributeError):
-        return [(name, type(thing).__qualname__)]
+        return type(thing).__qualname__
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], bool]:

@@ -6,6 +6,7 @@ import threading
 from importlib.util import find_spec
 
 import numpy as np
+import pytest
 from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
@@ -28,6 +29,17 @@ def pytest_configure(config) -> None:
         compile_loops()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(params=["compiled", "reference"])
+def both_paths(request, monkeypatch):
+    """What clients compute in the compiled loops, where these serve, and as printed: for faults, lies and refusals."""
+    if request.param == "reference":
+        monkeypatch.setenv("FGMP_READABLE", "1")
+    else:
+        pytest.importorskip("numba")
+        monkeypatch.delenv("FGMP_READABLE", raising=False)
+    return request.param
 
 
 def compile_loops() -> None:

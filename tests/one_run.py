@@ -2,7 +2,8 @@
 
     one_run.py PATH ROUNDS EVERY [what happens after the fifth round]
 
-It says "started" before the first round, and prints warnings and errors to the standard error.
+It says "started" before the first round, "after 5" after the fifth, and prints warnings and
+errors to the standard error.
 """
 
 import os
@@ -45,19 +46,21 @@ def bits(result):
 
 def number_in(path):
     """The finished rounds in a checkpoint."""
-    return pickle.loads(Path(path).read_bytes())[-1][0].round
+    return pickle.loads(Path(path).read_bytes().partition(b"\n")[2])[-1][0].round
 
 
 def main(path, rounds, every, event="nothing"):
     def after_five(run):
-        if run.step.round == 5 and event != "nothing":
-            globals()[event]()
+        if run.step.round == 5:
+            print("after 5", flush=True)
+            if event != "nothing":
+                globals()[event]()
 
     print("started", flush=True)
     warnings.simplefilter("always")
-    watch = [fgmp.Checkpoint(path, int(every)), after_five]
+    watch = [fgmp.Checkpoint(path, None if every == "None" else int(every)), after_five]
     result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, watch=watch)
-    print("interrupted" if result.interrupted else "finished", result.history["round"][-1], flush=True)
+    print("finished", result.history["round"][-1], flush=True)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,11 @@
 """The best model of a run, and what a run says: once, with what to do, and only where it is so."""
 
 import re
+import threading
 import warnings
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -97,3 +101,128 @@ def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_co
         fgmp.polish(result, fed, solver=quiet)
     fed = regression((30, 30))
     fgmp.polish(fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0), fed)  # exact at once
+
+
+@pytest.mark.usefixtures("both_paths")
+def test_a_run_in_which_no_update_arrived_says_so():
+    fed = regression((30, 30))
+    nobody = fgmp.Faulty(fed, fgmp.DropOut())
+    for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):
+        (word,), result = said(method, nobody, 3)
+        name = type(method).__name__
+        assert word.startswith(f"no update arrived in 3 rounds of {name}: the model is the one of the start.")
+        assert "Answers left out: 6 missing" in word and not result.x.any()
+        assert said(method, nobody, 0)[0] == []
+        assert said(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[0])), 3)[0] == []
+    (word,), _ = said(fgmp.FedAvg(learning_rate=1e300, local_iterations=3), fed, 2)
+    assert "Answers left out: 4 not_finite" in word
+
+
+def test_a_run_that_began_before_a_checkpoint_has_had_its_updates(tmp_path):
+    """Nobody answers after the second round; what counts is the run, not the part of it that this process did."""
+
+    class Gone(fgmp.FedGradMP):
+        rounds = 0
+
+        def at_server(self, x, mean):
+            type(self).rounds += 1
+            return super().at_server(x, mean)
+
+        def at_client(self, client, x, rng):
+            return None if type(self).rounds >= 2 else super().at_client(client, x, rng)
+
+    watch = fgmp.Checkpoint(tmp_path / "run")
+    assert said(Gone(2), regression((30, 30)), 2, watch=watch)[0] == []
+    assert said(Gone(2), regression((30, 30)), 4, watch=watch)[0] == []
+
+
+def test_a_search_and_a_closing_exchange_without_an_update_say_so():
+    fed = regression((30, 30))
+    with pytest.warns(fgmp.AdviceWarning, match="no update arrived in any of the 2 runs of tune"):
+        fgmp.tune(runaway, {"learning_rate": [1e300, 1e301]}, fed, 2)
+    result = fgmp.simulate(fgmp.FedGradMP(2), fed, 2, rng=0)
+    with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 1 round of polish: .* left out: 2 not_finite"):
+        fgmp.polish(result, fed, reduce=Deaf())
+
+
+def runaway(learning_rate):
+    """At no client three steps so long end with finite numbers."""
+    return fgmp.FedAvg(learning_rate=learning_rate, local_iterations=3)
+
+
+class Deaf(fgmp.Mean):
+    """Takes no answer."""
+
+    def over(self, channel, call, message, cohort):
+        asked = super().over(channel, call, message, cohort)
+        return asked._replace(mean=None, here=np.arange(0), left_out=Counter(not_finite=len(cohort)))
+
+
+def test_nobody_is_asked_for_a_warning(monkeypatch):
+    """What is looked at is on record: four objectives of three rounds, and no client of the squared loss is made."""
+    fed = regression((30, 30))
+    asked, objectives = [], fgmp.Federation.objectives
+    monkeypatch.setattr(fgmp.Federation, "objectives", lambda *given: asked.append(1) or objectives(*given))
+    made = []
+    monkeypatch.setattr(fgmp.Federation, "client", lambda *given: made.append(1))
+    (word,), _ = said(fgmp.FedAvg(learning_rate=2.0), fed, 3)
+    assert "above the" in word and len(asked) == 4 and not made
+    unbounded = fgmp.FedAvg(learning_rate=0.1)
+    assert said(unbounded, fed, 3)[0] == [] and len(asked) == 8 and not made
+
+
+def test_what_is_rounding_after_a_warm_start_is_not_said():
+    """The objective goes from 1e-30 to a few times that, on targets of size one."""
+    rng = np.random.default_rng(0)
+    As, x = [rng.standard_normal((30, 12)) for _ in range(2)], rng.standard_normal(12)
+    fed = fgmp.Federation.from_arrays(As, [A @ x for A in As])
+    method = fgmp.FedAvg(learning_rate=0.1)
+    assert said(method, fed, 3, state=x * (1 + 1e-16))[0] == []
+    risen = said(fgmp.FedAvg(learning_rate=2.0), fed, 3, state=x + 1e-3)[0]
+    assert len(risen) == 1 and "above the" in risen[0]
+
+
+def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
+    """Threads that leave `quiet` in another order than they came; and fits and dictionaries in threads."""
+    filters = list(warnings.filters)
+    inside, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
+
+    def silent(place):
+        with fgmp.advice.quiet():
+            inside.wait(30)
+            fgmp.advice.advise("nobody hears this")
+            leave[place].wait(30)
+
+    threads = [threading.Thread(target=silent, args=(place,)) for place in range(2)]
+    for thread in threads:
+        thread.start()
+    inside.wait(30)
+    with pytest.warns(fgmp.AdviceWarning, match="everybody hears this"):
+        fgmp.advice.advise("everybody hears this")
+    for event, thread in zip(leave, threads, strict=True):
+        event.set()
+        thread.join(30)
+    assert warnings.filters == filters
+    sources = [path for path in Path(fgmp.__file__).parent.rglob("*.py") if path.name != "engine.py"]
+    touching = [path.name for path in sources if re.search(r"catch_warnings|simplefilter\(", path.read_text())]
+    assert touching == ["advice.py"]  # whose docstring shows how a user does it
+
+
+def test_fits_in_threads_leave_no_filter_behind():
+    """Of advice, nor of what a pursuit says; scikit-learn sets some of its own, of other kinds."""
+    rng = np.random.default_rng(0)
+    X, groups = rng.standard_normal((120, 5)), np.arange(120) % 3
+    y = X[:, 0] + 0.1 * rng.standard_normal(120)
+    frames = np.repeat(rng.standard_normal((10, 12)), 3, axis=0) + 1e-9 * rng.standard_normal((30, 12))
+
+    def ours():
+        return [entry for entry in warnings.filters if entry[2] in (fgmp.AdviceWarning, RuntimeWarning)]
+
+    def work(number):
+        fgmp.FedGradMPRegressor(1 + number % 3).fit(X, y, groups)
+        fgmp.ksvd(frames, 6, 2, iterations=2, rng=number)
+
+    before = ours()
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(work, range(16)))
+    assert ours() == before

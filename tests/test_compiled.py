@@ -1,11 +1,18 @@
 """One law for compiled twins: the twin is taken, and equals the printed form; everything else runs as printed."""
 
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy import sparse
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
+from fgmp.layers import compiled
 
 loops = pytest.importorskip("fgmp.layers.loops")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -145,7 +152,8 @@ def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
 
 def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
     """What is called may be compiled once more for its caller, with other sums; so nothing is, all is inlined."""
-    found = [one.targetoptions for one in vars(loops).values() if hasattr(one, "targetoptions")]
+    compiled_ones = [getattr(one, "compiled", one) for one in vars(loops).values()]
+    found = [one.targetoptions for one in compiled_ones if hasattr(one, "targetoptions")]
     inner, outer = ([one for one in found if bool(one.get("fastmath")) == given] for given in (True, False))
     assert len(inner) == 8 and all(one["forceinline"] for one in inner)
     assert len(outer) == 2 and all(one["nogil"] and "parallel" not in one for one in outer)
@@ -186,3 +194,113 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
     asked, model = (A, A[:, :3] @ truth, clients, stream), (np.arange(3), truth / 2)
     loops.cohort_pursuit(0, 5, asked, 2, model, (places, kept, counts))
     assert (counts == 3).all() and (places == np.arange(3)).all() and np.abs(kept / truth - 1).max() <= 1e-11
+
+
+def fill(first, last, out):
+    for i in range(first, last):
+        out[i] = 7
+
+
+@pytest.fixture
+def cache(tmp_path, monkeypatch):
+    """A folder of Numba's own, with `fill` compiled in it."""
+    monkeypatch.setattr(loops.numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(loops._Loop, "_lost", set())
+    assert filled(loops._Loop(fill)) == []
+    assert len(list(tmp_path.rglob("test_compiled.fill-*.nb?"))) == 2
+    return tmp_path
+
+
+def filled(loop, dtype=float):
+    """What a loop says while it does its work."""
+    out = np.zeros(3, dtype)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        loop(0, 2, out)
+    assert out.tolist() == [7, 7, 0] and all(w.category is fgmp.AdviceWarning for w in caught)
+    return [str(w.message) for w in caught]
+
+
+@pytest.mark.parametrize("content", [b"", b"\0" * 50, b"cut"])
+@pytest.mark.parametrize("suffix", ["nbi", "nbc"])
+def test_a_damaged_cache_is_said_once_and_done_without(suffix, content, cache):
+    for file in cache.rglob(f"*.{suffix}"):
+        file.write_bytes(file.read_bytes()[:40] if content == b"cut" else content)
+    (said,) = filled(loops._Loop(fill))
+    assert said.startswith(f"Numba's cache {cache}") and "test_compiled.fill-* cannot be used" in said
+    assert "NUMBA_CACHE_DIR" in said
+    assert filled(loops._Loop(fill)) == []  # once in a process, for all that lies there
+
+
+@pytest.mark.parametrize("number", [28, 27, 13, 30, 122])
+def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(number, cache, monkeypatch):
+    """A full disk, too large a file, no permission, a read-only disk, a quota."""
+
+    def failing(*given, **options):
+        raise OSError(number, os.strerror(number))
+
+    loop, replace = loops._Loop(fill), os.replace
+    monkeypatch.setattr(os, "replace", failing)
+    (said,) = filled(loop, np.float32)
+    assert os.strerror(number) in said and filled(loop, np.int16) == []
+    monkeypatch.setattr(os, "replace", replace)
+
+
+def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
+    for file in cache.rglob("*.nbi"):
+        file.write_bytes(b"")
+    with fgmp.advice.quiet():
+        assert len(filled(loops._Loop(fill))) == 1
+
+
+def test_a_numba_that_does_not_work_is_said_once_and_the_run_goes_on_as_printed(tmp_path):
+    """In a process of its own, with another package of that name."""
+    (tmp_path / "numba").mkdir()
+    (tmp_path / "numba" / "__init__.py").write_text("raise ImportError('Numba needs another NumPy')")
+    code = (
+        "import warnings, fgmp; warnings.simplefilter('always')\n"
+        "fed = fgmp.make_sparse_regression(3, 30, 20, 2, rng=0)\n"
+        "for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):\n"
+        "    print(fgmp.simulate(method, fed, 2, rng=0).history['clients'])\n"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(fgmp.__file__).parents[1])])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert done.stdout == "[0 3 3]\n[0 3 3]\n", done.stderr
+    assert done.stderr.count("does not work (ImportError: Numba needs another NumPy)") == 1
+
+
+@pytest.mark.parametrize("name", ["pursuit", "average"])
+def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on_as_printed(name, monkeypatch):
+    class Failing:
+        def prepare(self, *given):
+            raise RuntimeError("LLVM")
+
+    loop = "cohort_pursuit" if name == "pursuit" else "cohort_descent"
+    compiled._broken.cache_clear()
+    monkeypatch.setattr(loops, loop, Failing())
+    with pytest.warns(fgmp.AdviceWarning, match=r"does not work \(RuntimeError: LLVM\)") as caught:
+        result = fgmp.simulate(TWINS[name], data("squared"), 3, 3, 3)
+    assert len([w for w in caught if "LLVM" in str(w.message)]) == 1
+    monkeypatch.setenv("FGMP_READABLE", "1")
+    np.testing.assert_array_equal(result.x, fgmp.simulate(TWINS[name], data("squared"), 3, 3, 3).x)
+    compiled._broken.cache_clear()
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_whoever_waits_at_a_terminal_is_told_why(terminal, monkeypatch, cache, capsys):
+    monkeypatch.setattr(loops, "_LONG", 0.0)
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
+    loop = loops._Loop(fill)
+    compile_, waits = loop.compiled.compile, loops.threading.Event()
+    monkeypatch.setattr(loop.compiled, "compile", lambda types: waits.wait(0.5) or compile_(types))
+    loop(0, 2, np.zeros(3))
+    assert ("compiling its loops" in capsys.readouterr().err) is terminal
+
+
+@pytest.mark.parametrize("name", TWINS)
+def test_a_cohort_of_which_nobody_is_there(name):
+    """Rounds without anybody, and with some, on both paths alike."""
+    faulty = fgmp.Faulty(data("squared"), fgmp.DropOut(probability=0.7))
+    result = fgmp.simulate(TWINS[name], faulty, 8, 1, 3)
+    lost = result.history["clients"][1:] == 0
+    assert lost.any() and not lost.all() and result.left_out == {"missing": lost.sum()}

@@ -20,7 +20,7 @@ from fgmp.models import SparseModel
 from fgmp.reducers import Mean, Missing
 from fgmp.rounds import Call, Streams
 
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
 
@@ -65,7 +65,17 @@ def hostile(method, index, spoil, whom=(2,)):
             honest = exchange.answer(client, message, rng)
             return spoil(honest) if place == index and client.key in whom else honest
 
-        return exchange._replace(answer=answer, together=None)
+        def together(federation, call, message, cohort):
+            """The same on the compiled path, where who is no case for the loop has answered as printed, honestly."""
+            answers = exchange.together(federation, call._replace(exchange=exchange), message, cohort)
+            if answers is None or place != index:
+                return answers
+            return [
+                spoil(honest) if federation.keys[i] in whom else honest
+                for i, honest in zip(cohort, answers, strict=True)
+            ]
+
+        return exchange._replace(answer=answer, together=exchange.together and together)
 
     return rewired(method, wrapped)
 
@@ -82,6 +92,18 @@ def cases():
                     for how, spoil in ways.items():
                         yield pytest.param(method, index, spoil, reason, id=f"{name}-{index}-{how}")
             state = exchange.update(state, (answer.dense() if form.most else answer).reshape(form.shape))
+
+
+COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_path_is_the_one_that_is_asked_for(name, both_paths, monkeypatch):
+    """Also of a method that is made hostile: or what follows would see one path twice."""
+    printed, answer_of = [], Call.answer_of
+    monkeypatch.setattr(Call, "answer_of", lambda call, *given: printed.append(1) or answer_of(call, *given))
+    fgmp.simulate(hostile(ALL[name], 0, lambda x: x), FED, 1, rng=0)
+    assert (not printed) == (both_paths == "compiled" and name in COMPILED)
 
 
 @pytest.mark.parametrize(("method", "index", "spoil", "reason"), cases())
@@ -166,3 +188,70 @@ def test_an_exchange_that_nobody_answers_leaves_the_model():
     weightless = fgmp.Federation.of(FED.clients, [0, 0, 0, 0, 0, 1.0])
     silent = fgmp.simulate(ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, reduce=Mean())
     assert not silent.x.any()
+
+
+REDUCERS = {
+    "mean": (fgmp.Mean(), 1),
+    "median": (fgmp.Median(), 1),
+    "trimmed": (fgmp.TrimmedMean(0.2), 1),
+    "secure": (fgmp.SecureSum(), 2),
+    "noise": (fgmp.GaussianNoise(epsilon=1e4, clip=1.0, rehearsal_seed=0), 1),
+}
+
+
+@pytest.mark.parametrize("reduce", REDUCERS)
+@pytest.mark.parametrize("name", ALL)
+def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, reduce):
+    """All of it dropped out: any method, any reducer; and rounds of which somebody is there still count."""
+    reducer, cohort_size = REDUCERS[reduce]
+    if reduce in ("median", "trimmed") and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+        pytest.skip("refused: its answers are no models near one another")
+    if reduce == "secure" and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+        cohort_size = None  # sums of second derivatives are refused to cohorts
+    nobody = Faulty(FED, DropOut())
+    result = fgmp.simulate(ALL[name], nobody, 3, cohort_size, 0, reduce=reducer)
+    start = fgmp.simulate(ALL[name], FED, 0, cohort_size, 0, reduce=reducer)
+    np.testing.assert_array_equal(result.x, start.x)
+    np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
+    if reduce in ("mean", "median", "trimmed"):
+        some = Faulty(FED, DropOut(probability=0.6))
+        result = fgmp.simulate(ALL[name], some, 10, cohort_size, 5, reduce=reducer)
+        assert set(result.history["clients"][1:]) == {0, 1} and np.isfinite(result.x).all()
+
+
+@pytest.mark.parametrize("name", ["FedGradMP", "FedAvg", "SharedSupportGradMP"])
+def test_what_code_of_the_user_raises_reaches_the_user(name):
+    """A FloatingPointError too: only what this package raises of an answer becomes "not_finite"."""
+
+    def raising(*given):
+        raise FloatingPointError("mine")
+
+    def metric(x):
+        raise FloatingPointError("mine")
+
+    class Own(fgmp.SquaredLoss):
+        def derivative(self, predictions, targets):
+            raising()
+
+    own = fgmp.Federation.from_arrays([c.features for c in FED.clients], [c.targets for c in FED.clients], Own())
+    runs = [
+        lambda: fgmp.simulate(hostile(ALL[name], 0, raising), FED, 2, rng=0),
+        lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
+        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})),
+        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, watch=raising),
+        lambda: fgmp.simulate(ALL[name], Faulty(FED, Changed(raising)), 2, rng=0),
+    ]
+    for run in runs:
+        with pytest.raises(FloatingPointError, match="mine"):
+            run()
+    with pytest.raises(FloatingPointError, match="mine"):
+        fgmp.tune(lambda once: hostile(ALL[name], 0, raising), {"once": [1]}, FED, 2)
+
+
+def test_a_solver_of_the_users_is_the_users():
+    class Own(fgmp.GradientDescent):
+        def minimise(self, problem, start, rng):
+            raise FloatingPointError("mine")
+
+    with pytest.raises(FloatingPointError, match="mine"):
+        fgmp.simulate(fgmp.FedGradMP(3, solver=Own(steps=1)), FED, 2, rng=0)

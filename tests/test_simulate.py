@@ -14,7 +14,7 @@ from fgmp.rounds import Streams
 from fgmp.watching import Bar
 from fgmp.wire import from_wire, to_wire
 
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, noise_variance=0.01, rng=0)
 METHOD = fgmp.FedGradMP(sparsity=3, batch_size=20)
@@ -155,3 +155,34 @@ def test_runs_stop_when_told():
     early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, watch=fgmp.stop_at(1e-10))
     assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
     assert fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, watch=[fgmp.stop_when_stalled(3)]).history["round"][-1] < 50
+
+
+@pytest.mark.parametrize("name", ["round", "objective", "relative_error", "seconds", "clients", "left_out", "epsilon"])
+def test_a_metric_that_is_called_as_a_column_is_refused(name):
+    with pytest.raises(ValueError, match=f"metrics has '{name}', a column that runs have; expected another name"):
+        fgmp.History(metrics={name: np.linalg.norm})
+
+
+def test_a_metric_that_is_called_as_a_column_of_the_reducer_is_refused():
+    class Counting(fgmp.Mean):
+        def columns(self, number):
+            return {"asked": number}
+
+    history = fgmp.History(metrics={"asked": np.linalg.norm})
+    with pytest.raises(ValueError, match="metrics has 'asked', a column"):
+        fgmp.simulate(METHOD, FED, 1, rng=0, reduce=Counting(), history=history)
+
+
+def test_what_a_caller_does_with_a_result_is_in_no_other():
+    first = fgmp.simulate(METHOD, FED, 1, rng=0)
+    first.left_out["missing"] += 7
+    assert fgmp.simulate(METHOD, FED, 1, rng=0).left_out == {}
+    assert fgmp.rounds.Step(0, None).left_out == {}
+
+
+def test_a_run_with_noise_takes_no_state():
+    """Its epsilon would begin anew; from a checkpoint it goes on."""
+    noise = fgmp.GaussianNoise(epsilon=5.0, clip=1.0)
+    result = fgmp.simulate(METHOD, FED, 2, rng=0, reduce=noise)
+    with pytest.raises(ValueError, match="state is given to a run with noise, whose epsilon would begin anew"):
+        fgmp.simulate(METHOD, FED, 2, rng=0, reduce=noise, state=result.state)

@@ -1,11 +1,16 @@
-"""Checkpoints: a run goes on to the same bits, also after SIGKILL; a damaged file, another run, a full disk."""
+"""How runs end, and checkpoints, from which they go on to the same bits: a damaged file, a full disk, signals."""
 
 import inspect
 import os
+import pickle
 import signal
+import stat
 import subprocess
 import sys
 import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import one_run
@@ -14,6 +19,8 @@ from one_run import bits, number_in
 from test_simulate import ALL
 
 import fgmp
+from fgmp import watching
+from fgmp.layers.faults import Changed
 from fgmp.methods.support_solvers import SupportSolver
 from fgmp.rounds import Method
 
@@ -39,6 +46,7 @@ def test_every_method_is_here():
     assert methods == {type(method) for method in ALL.values()}
 
 
+@pytest.mark.usefixtures("both_paths")
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("recorded", "every"), [(1, 1), (2, None)])
 def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):
@@ -86,16 +94,11 @@ def test_the_same_run_in_other_objects_is_the_same_and_no_seed_is_that_of_the_fi
     assert bits(resumed) == bits(fgmp.simulate(method, fed, 3, 4, resumed.seed))
 
 
-def test_fewer_rounds_a_damaged_file_or_no_folder_are_errors_and_nothing_is_lost(path):
+def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
     run_to(path, 4)
     with pytest.raises(ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"):
         run_to(path, 3)
-    whole = path.read_bytes()
-    for content in (b"", b"fgmp", whole[: len(whole) // 2]):
-        path.write_bytes(content)
-        with pytest.raises(ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"):
-            run_to(path, 5)
-        assert path.read_bytes() == content
+    assert number_in(path) == 4
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
 
@@ -111,26 +114,256 @@ def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
     assert bits(run_to(path, 9)) == bits(fgmp.simulate(SPARSE, FED, 9, 4, 0))
 
 
-@pytest.mark.parametrize("place", ["at a client", "while watching"])
-def test_ctrl_c_returns_what_there_is(place, path):
+def interrupting(place, raised=KeyboardInterrupt):
+    """A method and a watcher, of which one is interrupted after the first round."""
+
     class Interrupted(fgmp.FedGradMP):
         def at_client(self, client, x, rng):
             if place == "at a client" and len(x.support) and client.key == 3:
-                raise KeyboardInterrupt
+                raise raised
             return super().at_client(client, x, rng)
 
     def stop(run):
         if place == "while watching" and run.step.round == 1:
-            raise KeyboardInterrupt
+            raise raised
 
-    with pytest.warns(fgmp.AdviceWarning, match="Ctrl-C ended the run after round 1 of 9"):
-        result = run_to(path, 9, Interrupted(3), watch=[fgmp.Checkpoint(path), stop], cohort_size=None)
+    return Interrupted(3), stop
+
+
+@pytest.mark.parametrize("place", ["at a client", "while watching"])
+def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
+    method, stop = interrupting(place)
+    with pytest.raises(KeyboardInterrupt) as caught:
+        run_to(path, 9, method, watch=[fgmp.Checkpoint(path), stop], cohort_size=None)
+    result = caught.value.result
     assert result.interrupted and result.history["round"].tolist() == [0, 1] and number_in(path) == 1
+    assert "ended after 1 of 9 rounds" in caught.value.__notes__[0]
     np.testing.assert_allclose(result.x, fgmp.simulate(fgmp.FedGradMP(3), FED, 1, rng=0).x, atol=1e-12)
 
 
-def process(path, rounds, *more):
-    command = [sys.executable, one_run.__file__, str(path), str(rounds), "1", *more]
+def test_one_ctrl_c_ends_the_callers_loop():
+    method, _ = interrupting("at a client")
+    begun = []
+    with pytest.raises(KeyboardInterrupt):
+        for seed in range(3):
+            begun.append(seed)
+            fgmp.simulate(method, FED, 9, rng=seed)
+    assert begun == [0]
+
+
+@pytest.mark.parametrize("what", ["tune", "polish", "fit"])
+def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
+    """What one of its runs has found so far is no answer to the question."""
+    method, _ = interrupting("at a client")
+    result = fgmp.simulate(SPARSE, FED, 1, rng=0)
+    X, groups = np.random.default_rng(0).standard_normal((60, 4)), np.repeat([0, 1], 30)
+
+    def interrupted(self, client, *given):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("fgmp.methods.support_solvers.NewtonOnSupport.at_client", interrupted)
+    start = {
+        "tune": lambda: fgmp.tune(lambda once: method, {"once": [1]}, FED, 3),
+        "polish": lambda: fgmp.polish(result, FED),
+        "fit": lambda: fgmp.FedGradMPRegressor(2).fit(X, X[:, 0], groups),
+    }
+    with pytest.raises(KeyboardInterrupt) as caught:
+        start[what]()
+    assert not hasattr(caught.value, "result") and not getattr(caught.value, "__notes__", [])
+
+
+def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(path):
+    class Broken(fgmp.Checkpoint):
+        def write(self, run):
+            raise OSError(28, "No space left on device")
+
+    def watcher(run):
+        raise RuntimeError("first")
+
+    ended = []
+    watcher.end = ended.append
+    with pytest.raises(RuntimeError, match="first") as caught:
+        fgmp.simulate(SPARSE, FED, 3, 4, 0, watch=[watcher, Broken(path), watcher])
+    assert caught.value.__notes__ == ["At the end of the run Broken failed too: OSError(28, 'No space left on device')"]
+    assert len(ended) == 2
+
+
+def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
+    told = []
+
+    class Watcher:
+        def __init__(self, name, fails=""):
+            self.name, self.fails = name, fails
+
+        def tell(self, what):
+            told.append(f"{self.name} {what}")
+            if self.fails == what:
+                raise ValueError(f"{self.name} {what}")
+
+        def begin(self, run):
+            self.tell("begins")
+
+        def __call__(self, run):
+            pass
+
+        def end(self, run):
+            self.tell("ends")
+
+    with pytest.raises(ValueError, match="two ends"):
+        fgmp.simulate(SPARSE, FED, 1, watch=[Watcher("one"), Watcher("two", "ends"), Watcher("three")])
+    assert told == [f"{name} {what}" for what in ("begins", "ends") for name in ("one", "two", "three")]
+    told.clear()
+    with pytest.raises(ValueError, match="two begins"):
+        fgmp.simulate(SPARSE, FED, 1, watch=[Watcher("one"), Watcher("two", "begins"), Watcher("three")])
+    assert told == ["one begins", "two begins", "one ends", "two ends"]
+
+
+def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch):
+    """One bit in every byte, head and pickle; a cut, and what was added."""
+    run_to(path, 3)
+    whole = path.read_bytes()
+    monkeypatch.setattr("pickle.loads", lambda *_: pytest.fail("something was unpickled"))
+    rng = np.random.default_rng(0)
+    spoilt = [whole[:-1], whole + b"\0", whole[:80], b"", b"fgmp"]
+    for place in range(len(whole)):
+        one = bytearray(whole)
+        one[place] ^= 1 << rng.integers(8)
+        spoilt.append(bytes(one))
+    for content in spoilt:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"):
+            watching._read(f"checkpoint {str(path)!r}", path)
+    for content in spoilt[::500]:
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match="cannot be read"):
+            run_to(path, 5)
+        assert path.read_bytes() == content
+
+
+def test_what_an_older_version_wrote_is_refused_as_such(path):
+    path.write_bytes(pickle.dumps(({}, 0, b"", (None, [], None))))
+    with pytest.raises(ValueError, match=r"run.fgmp' cannot be read \(is of another version of fgmp\)"):
+        run_to(path, 3)
+    path.write_bytes(b"fgmp checkpoint 1 and so on")
+    with pytest.raises(ValueError, match="is of another version"):
+        run_to(path, 3)
+    path.write_bytes(b"a,b\n1,2\n")
+    with pytest.raises(ValueError, match=r"cannot be read \(is none\)"):
+        run_to(path, 3)
+
+
+def mode_of(path):
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_a_checkpoint_is_its_owners_alone_from_the_start(path, monkeypatch):
+    """Also where a file of a run that was killed lies beside it, which others may read."""
+    beside = path.with_name("run.fgmp.partial")
+    beside.write_text("left")
+    beside.chmod(0o644)
+    modes, replace = [], os.replace
+    monkeypatch.setattr(os, "replace", lambda old, new: modes.append(mode_of(Path(old))) or replace(old, new))
+    run_to(path, 2)
+    assert set(modes) == {0o600} and mode_of(path) == 0o600
+    assert sorted(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["run.fgmp.partial", "run.fgmp.lock"])
+def test_no_link_beside_a_checkpoint_is_followed(name, path):
+    victim = path.with_name("victim")
+    victim.write_text("precious")
+    path.with_name(name).symlink_to(victim)
+    run_to(path, 2)
+    assert victim.read_text() == "precious" and number_in(path) == 2 and not path.is_symlink()
+
+
+def test_a_path_that_is_a_link_stays_one(path):
+    """The file that it points to is the checkpoint, and what is no checkpoint stays as it is."""
+    elsewhere = path.parent / "elsewhere"
+    elsewhere.mkdir()
+    path.symlink_to(elsewhere / "kept.fgmp")
+    run_to(path, 2)
+    resumed = run_to(path, 4)
+    assert path.is_symlink() and number_in(elsewhere / "kept.fgmp") == 4
+    assert bits(resumed) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0))
+    (elsewhere / "kept.fgmp").write_text("precious")
+    with pytest.raises(ValueError, match="cannot be read"):
+        run_to(path, 5)
+    assert (elsewhere / "kept.fgmp").read_text() == "precious"
+
+
+def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
+    refused, checkpoint = [], fgmp.Checkpoint(path, every=1)
+
+    def second(run):
+        if run.step.round == 2:
+            for other in (fgmp.Checkpoint(path), checkpoint):
+                with pytest.raises(BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp") as caught:
+                    run_to(path, 9, watch=other)
+                refused.append(caught.value)
+
+    result = run_to(path, 4, watch=[checkpoint, second])
+    assert len(refused) == 2 and number_in(path) == 4
+    assert bits(result) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0)) == bits(run_to(path, 4))
+    assert not path.with_name("run.fgmp.lock").exists()
+
+
+def test_data_are_hashed_once(path, monkeypatch):
+    asked, identity = [], watching.identity
+    monkeypatch.setattr(watching, "identity", lambda run: asked.append(run) or identity(run))
+    run_to(path, 6, watch=fgmp.Checkpoint(path, every=1))
+    assert len(asked) == 1
+    run_to(path, 8, watch=fgmp.Checkpoint(path, every=1))
+    assert len(asked) == 2
+
+
+class Plain(Method):
+    """A method that is no dataclass, and keeps its atoms once they are asked for."""
+
+    def __init__(self, size=3):
+        self.inner = fgmp.FedGradMP(size)
+
+    def start(self, shape):
+        assert self.atoms is not None
+        return self.inner.start(shape)
+
+    def exchanges(self):
+        return self.inner.exchanges()
+
+
+def test_a_method_that_is_no_dataclass_goes_on(path):
+    method = Plain()
+    run_to(path, 2, method)
+    resumed = run_to(path, 3, method)
+    assert bits(resumed) == bits(fgmp.simulate(Plain(), FED, 3, 4, 0)) == bits(run_to(path, 3, Plain()))
+    with pytest.raises(ValueError, match="method.inner.sparsity is 4, not 3"):
+        run_to(path, 4, Plain(4))
+
+
+def test_another_function_makes_another_run(path):
+    """By what it does and what it holds, not by where it stands."""
+
+    def times(factor):
+        return lambda answer, client: replace(answer, values=factor * answer.values)
+
+    def faulty(change):
+        return fgmp.Faulty(FED, Changed(change, clients=[1]))
+
+    run_to(path, 2, fed=faulty(times(2.0)))
+    run_to(path, 3, fed=faulty(times(2.0)))
+    others = [times(3.0), lambda answer, client: answer, lambda answer, client: None, partial(times(2.0))]
+    for other in others:
+        with pytest.raises(ValueError, match="is of another run: .*faults.0.change"):
+            run_to(path, 4, fed=faulty(other))
+
+    def itself(answer, client):
+        return itself(answer, client) if client < 0 else answer
+
+    assert watching._named("it", itself) == watching._named("it", itself)
+
+
+def process(path, rounds, *more, every="1"):
+    command = [sys.executable, one_run.__file__, str(path), str(rounds), every, *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -149,10 +382,41 @@ def test_a_run_that_is_killed_goes_on(path):
     assert bits(resumed) == bits(fgmp.simulate(one_run.METHOD, one_run.federation(), rounds, 5, 0))
 
 
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_run_that_is_terminated_writes_first(name, path):
+    """With the default pauses of a minute between two checkpoints, of which none comes in time."""
+    number = getattr(signal, name)
+    default = signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore it, and a child would
+    try:
+        started = process(path, 100_000, every="None")
+    finally:
+        signal.signal(number, default)
+    assert started.stdout.readline() == "started\n" and started.stdout.readline() == "after 5\n"
+    started.send_signal(number)
+    started.communicate(timeout=120)
+    assert started.returncode == 128 + number and number_in(path) >= 5
+    rounds = number_in(path) + 1
+    resumed = run_to(path, rounds, one_run.METHOD, one_run.federation(), cohort_size=5)
+    assert bits(resumed) == bits(fgmp.simulate(one_run.METHOD, one_run.federation(), rounds, 5, 0))
+
+
+def test_signals_are_left_as_they_were(path):
+    seen, number = [], signal.SIGTERM
+    before = signal.signal(number, signal.SIG_DFL)
+    try:
+        run_to(path, 1, watch=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        assert callable(seen[0]) and signal.getsignal(number) == signal.SIG_DFL
+        signal.signal(number, signal.SIG_IGN)
+        run_to(path, 2, watch=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        assert seen[-1] == signal.getsignal(number) == signal.SIG_IGN
+    finally:
+        signal.signal(number, before)
+
+
 @pytest.mark.parametrize("event", ["disk_full", "read_only"])
 def test_a_checkpoint_that_cannot_be_written_is_said_once_and_the_run_goes_on(event, path):
     started = process(path, 12, event)
     out, err = started.communicate(timeout=120)
-    assert out.split() == ["started", "finished", "12"], err
+    assert out.splitlines() == ["started", "after 5", "finished 12"], err
     assert err.count("could not be written") == 1 and number_in(path) == 5
     path.parent.chmod(0o755)

@@ -48,7 +48,7 @@ from ..models import Array, SparseModel
 from ..reducers import Reducer
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
-from ..simulation import Result, simulate, whole
+from ..simulation import Result, simulate_part
 from ..tables import check_features
 from ..watching import History, stop_when_stalled
 from .sites import OneStep, Sums, Table, group_of_each, groups_of, some_of
@@ -164,8 +164,7 @@ class Fit:
 
     def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
         """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
-        with quiet():
-            result = whole(simulate(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options))
+        result = simulate_part(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options)
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
             raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
@@ -264,7 +263,8 @@ class Fit:
         if how[1] == "fedgradmp":
             units = units | {"ones": float(self.first)}
             method: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
-            state: Any = self.base(units)
+            # With noise no state is taken, and the model without features is the method's own start.
+            state: Any = self.base(units) if given.private is None else None
         else:
             solver = OneStep(ridge=self.forward_ridge)
             method = SharedSupportGradMP(most, solver=solver, selection=self.selection, pruning="largest")

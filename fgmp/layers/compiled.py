@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..advice import advise
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..models import SparseModel, Support
@@ -36,14 +37,41 @@ def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses:
     return wanted and ours and count <= _MOST and dense and type(federation.loss) in losses
 
 
-def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> None:
+@cache
+def _loops() -> Any:
+    """The module of the loops, or None, which is said once, where Numba is there but does not work."""
+    try:
+        from . import loops
+    except Exception as error:  # of another version of NumPy, or damaged: that may raise anything
+        _say_that_numba_fails(error)
+        return None
+    return loops
+
+
+@cache
+def _broken() -> set[str]:
+    """The loops that could not be compiled in this process."""
+    return set()
+
+
+def _say_that_numba_fails(error: Exception) -> None:
+    advise(
+        f"Numba is installed and does not work ({type(error).__name__}: {error}); the run goes on as printed, more "
+        "slowly. What helps: install it anew, or FGMP_READABLE=1 in the environment, which asks for the printed forms",
+        of_machine=True,
+    )
+
+
+def _run(name: str, each: float, federation: Federation, call: Any, cohort: Support, batch: Any, *given: Any) -> bool:
     """One of the loops, with parts of the cohort of about as many rows on each of Numba's threads, unless it is short.
 
-    `each` is the number of multiplications for a row, `batch` the size of a minibatch.
+    `each` is the number of multiplications for a row, `batch` the size of a minibatch. False where it cannot be
+    compiled: then nothing has been computed.
     """
-    from . import loops
-
-    loop, most = getattr(loops, name), loops.numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
+    loops = _loops()
+    if loops is None or name in _broken():
+        return False
+    loop, most = getattr(loops, name), loops.numba.config.NUMBA_NUM_THREADS
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
     batch, rows = end - begin if batch is None else np.minimum(batch, end - begin), np.cumsum(end - begin)
     clients = np.array([begin, end, batch, federation.keys[cohort]], np.int64)
@@ -51,10 +79,18 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
     asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
     threads = min(most, len(cohort)) if each * rows[-1] >= _SMALL else 1
     cuts = [0, *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"), len(rows)]
+    cuts = [int(cut) for cut in cuts]
+    try:  # here, where what is said reaches whoever called; the threads then find it compiled
+        loop.prepare(*cuts[:2], asked, *given)
+    except Exception as error:
+        _say_that_numba_fails(error)
+        _broken().add(name)
+        return False
     others = [_pool(most).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])]
     loop(*cuts[:2], asked, *given)
     for other in others:
         other.result()
+    return True
 
 
 def pursuit_twin(method: Any) -> Any:
@@ -69,7 +105,8 @@ def pursuit_twin(method: Any) -> Any:
         model, shape = (x.support.astype(np.int64), x.values), (len(cohort), tau)
         answers = np.zeros(shape, np.int64), np.zeros(shape, x.values.dtype), np.zeros(len(cohort), np.int64)
         each = K * (x.shape[0] + 9.0 * tau**2)
-        _run("cohort_pursuit", each, federation, call, cohort, method.batch_size, K, model, answers)
+        if not _run("cohort_pursuit", each, federation, call, cohort, method.batch_size, K, model, answers):
+            return None
         models, solved = SparseModels(*answers, x.shape), answers[2]
         if solved.all():
             return models
@@ -94,7 +131,8 @@ def descent_twin(method: Any, step: str = "at_client") -> Any:
         ends = np.repeat(w.reshape(1, len(w), -1).transpose(0, 2, 1), len(cohort), axis=0)
         how = float(getattr(loss, "margin", 0)), eta, loss.row_weight(2) < 1, keep
         given = 2.0 * len(cuts) * w.size, federation, call, cohort, method.batch_size, how, cuts, products, ends
-        _run("cohort_descent", *given)
+        if not _run("cohort_descent", *given):
+            return None
         return list(ends.transpose(0, 2, 1).reshape(len(cohort), *w.shape))
 
     return together

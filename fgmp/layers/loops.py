@@ -1,27 +1,114 @@
 """A round of a cohort, or of its part from `first` to `last`, in one compiled call over one table of all rows."""
 
 import math
-from typing import Any
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, ClassVar
 
 import numba
 import numpy as np
+
+from ..advice import advise
 
 Array = np.ndarray[Any, Any]
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
 _FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # of Philox4x64-10, and what its key gains
 _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
+_LONG = 2.0  # seconds of compiling until somebody who waits is told
+
 # Sums may be taken in any order; what is not a number stays what it is. All is inlined: what is called may be compiled
 # once for itself and once for its caller, with other sums, and whether a process compiles or loads then changes bits.
 _jit = numba.njit(fastmath={"reassoc", "nsz", "contract"}, forceinline=True)
 
 
-def _loop(function: Any) -> Any:
-    """A loop over clients beside which other threads go on, kept on disk where there is a folder for it."""
+class _Loop:
+    """A loop over clients beside which other threads go on, kept on disk where there is a folder for it.
+
+    The disk only saves time. What Numba finds there may be damaged, and what it writes may not fit: then this process
+    compiles for itself.
+    """
+
+    _lost: ClassVar[set[str]] = set()  # the folders of which this process has said it
+
+    def __init__(self, function: Callable[..., None]) -> None:
+        self.function = function
+        self._ready: set[Any] = set()
+        self._lock = threading.Lock()
+        try:
+            self.compiled = numba.njit(function, nogil=True, cache=True)
+        except RuntimeError:  # no folder can be made
+            self.compiled = numba.njit(function, nogil=True)
+
+    def __call__(self, *given: Any) -> None:
+        self.prepare(*given)
+        self.compiled(*given)
+
+    def prepare(self, *given: Any) -> None:
+        """Compile or load the loop for arguments of these types, where that has not been done."""
+        kinds = _kinds(given)
+        if kinds in self._ready:
+            return
+        with self._lock:
+            if hasattr(self.compiled, "compile"):  # with NUMBA_DISABLE_JIT it is the function itself
+                with _said_where_it_takes_long():
+                    self._compile(tuple(map(numba.typeof, given)))
+        self._ready.add(kinds)
+
+    def _compile(self, types: tuple[Any, ...]) -> None:
+        try:
+            self.compiled.compile(types)
+        except Exception as error:  # a damaged file may raise anything
+            if types in self.compiled.overloads:  # it is there, and only could not be written
+                self._say_that_the_cache_is_lost(error)
+                return
+            folder_is_to_blame = self.compiled.stats.cache_path is not None
+            again = numba.njit(self.function, nogil=True)
+            again.compile(types)
+            if folder_is_to_blame:
+                self._say_that_the_cache_is_lost(error)
+            self.compiled = again
+
+    def _say_that_the_cache_is_lost(self, error: Exception) -> None:
+        folder = str(self.compiled.stats.cache_path)
+        if folder not in self._lost:
+            self._lost.add(folder)
+            module, name = self.function.__module__.rpartition(".")[2], self.function.__name__
+            advise(
+                f"Numba's cache {os.path.join(folder, f'{module}.{name}-*')} cannot be used "
+                f"({type(error).__name__}: {error}); the run goes on, and each process compiles for itself. What "
+                "helps: delete these files, make room on their disk, or name another folder in NUMBA_CACHE_DIR",
+                of_machine=True,
+            )
+
+
+def _kinds(given: Any) -> Any:
+    """What decides the compiled types of arguments, and costs little to ask for."""
+    if isinstance(given, tuple):
+        return tuple(map(_kinds, given))
+    if isinstance(given, np.ndarray):
+        return given.dtype, given.ndim, given.flags.num
+    return type(given)
+
+
+@contextmanager
+def _said_where_it_takes_long() -> Iterator[None]:
+    """A line for whoever sits at a terminal and waits, where nothing was on disk."""
+
+    def say() -> None:
+        print("fgmp: compiling its loops, which takes some seconds, once on this machine", file=sys.stderr)
+
+    timer = threading.Timer(_LONG, say)
+    timer.daemon = True
+    if sys.stderr is not None and sys.stderr.isatty():
+        timer.start()
     try:
-        return numba.njit(function, nogil=True, cache=True)
-    except RuntimeError:
-        return numba.njit(function, nogil=True)
+        yield
+    finally:
+        timer.cancel()
 
 
 @_jit
@@ -142,7 +229,7 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
     return False
 
 
-@_loop
+@_Loop
 def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, answers: Any) -> None:
     """Algorithm 1 with least squares: K `steps` from a `model`, its support and values, at each client.
 
@@ -195,7 +282,7 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
         scores[0] = weight * (scores[0] - y)
 
 
-@_loop
+@_Loop
 def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array) -> None:
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client, `asked` as in `cohort_pursuit`.
 

@@ -10,7 +10,7 @@ from ..checks import settle_integer, settle_number
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..layers.compiled import pursuit_twin
-from ..models import Array, SparseModel, union
+from ..models import Array, NonFiniteUpdate, SparseModel, union
 from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
@@ -115,7 +115,7 @@ class FedGradMP(Method):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
             if not np.isfinite(r).all():
-                raise FloatingPointError("the gradient is not finite, which a selection would hide")
+                raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
             gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
             b = minimise_on(merged, client, psi, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)

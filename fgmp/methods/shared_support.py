@@ -14,7 +14,7 @@ from scipy import sparse
 from ..checks import check_kind, check_option, settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client, Shape
-from ..models import Array, SparseModel, union
+from ..models import Array, NonFiniteUpdate, SparseModel, union
 from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
@@ -66,7 +66,7 @@ class LargestEntries:
     def answer(self, gradient: Array, question: Question) -> SparseModel:
         """The largest entries, measured in inner products with normalised atoms."""
         if not np.isfinite(gradient).all():
-            raise FloatingPointError("the gradient is not finite, which a selection would hide")
+            raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
         sizes = question.atoms.normalised(gradient)
         chosen = question.atoms.selection.choose(sizes, self.count or 4 * question.sparsity)
         return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)

@@ -17,7 +17,7 @@ from fgmp.methods.support_solvers import LocalSteps
 from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
-from fgmp.simulation import Result, simulate
+from fgmp.simulation import Result, simulate_part
 from fgmp.wire import to_wire
 
 from .options import FIRST_ORDER, Case
@@ -192,7 +192,7 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
         return Run(case, problem, result, ledger)
     closing = Ledger()
     with patch.object(
-        polishing, "simulate", lambda given, *rest, **how: simulate(recorded(given, closing), *rest, **how)
+        polishing, "simulate_part", lambda given, *rest, **how: simulate_part(recorded(given, closing), *rest, **how)
     ):
         closed = fgmp.polish(
             result,
