@@ -320,7 +320,7 @@ class Fit:
 
         result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=converged)
         if result.state.moved > SETTLED:
-            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms)} features"
+            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
             advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
         return result
 
@@ -734,7 +734,8 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             if not 0 < weight < np.inf:
                 expected = "a finite number above 0 (rows with a sample_weight of 0 are left out)"
                 raise ValueError(f"class_weight is {weight!r} for the class {label!r}; expected {expected}")
-        weighed = weights * by_class[codes]
+        with np.errstate(over="ignore", under="ignore"):
+            weighed = weights * by_class[codes]
         if not np.isfinite(weighed).all() or (weighed[weights > 0] == 0).any():
             found = "class_weight times sample_weight is zero or not finite for some rows"
             raise ValueError(f"{found}; expected products above 0 that a float holds")
