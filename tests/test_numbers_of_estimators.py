@@ -120,6 +120,15 @@ def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
         fgmp.FedGradMPRegressor(3, secure=True).fit(X, np.where(groups == 2, 1e14 * y, y), groups)
 
 
+def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
+    X, y, groups = offsets()
+    X[:, 5] *= 1e9
+    with pytest.raises(
+        ValueError, match=r"^X has in the columns \[5\] units in which an answer holds larger numbers; "
+    ):
+        fgmp.FedGradMPRegressor(3, secure=True, standardize=False, method="shared").fit(X, y, groups)
+
+
 def test_own_intercepts_far_from_zero_pass_under_masks():
     X, y, groups = offsets()
     y = 1e9 + 1e-3 * y + groups

@@ -25,7 +25,7 @@ from ..advice import advise, check_batches, check_rows, quiet
 from ..checks import check_integer, check_kind, check_number, check_option, check_sequence, check_truth
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
-from ..layers.secure_sums import SecureSum
+from ..layers.secure_sums import SecureSum, TooLarge
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.fedgradmp import FedGradMP
 from ..methods.shared_support import CountSketch, Shared, SharedSupportGradMP
@@ -469,12 +469,24 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             where = f"X has columns {self._named(is_beyond, 10)}" if is_beyond.any() else "y has numbers"
             found = f"{where} that one site counts in units too far from those of the others for sums under masks"
             raise ValueError(f"{found}; expected the same units at all sites") from None
+        except TooLarge as error:
+            raise ValueError(self._beyond_masks(fit, error)) from None
         model = table.reshape(len(table), -1)
         self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
         self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
         if not is_classifier(self):
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         self._advise(constant, rows, fit.columns(self.sparsity_))
+
+    def _beyond_masks(self, fit: Fit, error: TooLarge) -> str:
+        """What a site cannot add under masks; the columns, where the sum has a number for each coefficient."""
+        n_features, where = fit.shape.n_features, "X or y has"
+        if error.size == (fit.first + n_features) * fit.n_outputs:
+            at = np.unique(error.places // fit.n_outputs) - fit.first
+            is_beyond = np.isin(np.arange(n_features), at)
+            where = f"X has in the columns {self._named(is_beyond, 10)}" if is_beyond.any() else where
+        found = f"{where} units in which {error}"
+        return f"{found}; standardize=True and the same units at all sites bring them there"
 
     def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
