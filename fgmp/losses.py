@@ -17,6 +17,9 @@ class Loss(Protocol):
     The objective of a client with rows a_j and targets y_j is f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j), its gradient
     (1/|D_i|) A' l'(A x, y), and its Hessian product (1/|D_i|) A' l''(A x, y) A v. A loss that inherits is a mean over
     the rows for models that are vectors.
+
+    A loss of labels has one function more, ``leads(z, y)``, shape (n_rows, n_labels - 1): how far the prediction of a
+    row is on the side of its label, seen from each of the others. Without it nobody asks whether rows are separated.
     """
 
     @property
@@ -141,6 +144,10 @@ class LogisticLoss(Loss):
         curved: Array = self.margin**2 * expit(scaled) * expit(-scaled) * direction
         return curved
 
+    def leads(self, predictions: Array, targets: Array) -> Array:
+        """y z, above zero on the right side."""
+        return (targets * predictions)[:, None]
+
 
 @dataclass(frozen=True)
 class SoftmaxLoss(Loss):
@@ -200,6 +207,14 @@ class SoftmaxLoss(Loss):
         tilted: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
         return tilted
 
+    def leads(self, predictions: Array, targets: Array) -> Array:
+        """z_y - z_c for the other classes c."""
+        is_other = np.arange(self.n_classes) != targets[:, None]
+        own = predictions[~is_other][:, None]
+        others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
+        leads: Array = own - others
+        return leads
+
 
 LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
 
@@ -221,8 +236,7 @@ def check_loss(name: str, loss: Any) -> Any:
 
 def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
     """Which rows are on the wrong side, or on the border, given predictions and targets; None where there are none."""
-    if isinstance(loss, LogisticLoss):
-        return lambda predictions, targets: targets * predictions <= 0
-    if isinstance(loss, SoftmaxLoss):
-        return lambda z, targets: np.sum(z >= np.take_along_axis(z, targets[:, None], axis=1), axis=1) > 1
-    return None
+    leads = getattr(loss, "leads", None)
+    if leads is None:
+        return None
+    return lambda predictions, targets: np.any(leads(predictions, targets) <= 0, axis=1)

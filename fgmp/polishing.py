@@ -17,7 +17,8 @@ from .simulation import Estimate, Result, simulate_part
 from .watching import History
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
-_CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it
+_CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it,
+_NEAR = 0.03  # and where it moved no coefficient by more than this fraction: what is left is squared, a thousandth
 
 
 def polish(
@@ -112,13 +113,14 @@ def polish(
         say_that_nobody_answered("polish", 1, closed.left_out)
     before, after = closed.history["objective"]
     missed, scale = closed.state.missed, max(abs(after), 1e-6 * abs(before))
-    if missed > _CLOSE * scale and radius is None:
+    moved = closed.state.moved
+    if (missed > _CLOSE * scale or moved > _NEAR) and radius is None:
         from sklearn.exceptions import ConvergenceWarning
 
         warnings.warn(
             f"polish ended with {solver!r} before it had converged: the last step missed what it promised by "
-            f"{missed / scale:.2g} of the objective; try solver=NewtonOnSupport(steps=20), or a ridge or a radius "
-            "where rows can be separated",
+            f"{missed / scale:.2g} of the objective and moved a coefficient by {moved:.2g} of it; try "
+            "solver=NewtonOnSupport(steps=20), or a ridge or a radius where rows can be separated",
             ConvergenceWarning,
             stacklevel=2,
         )

@@ -78,7 +78,7 @@ def test_no_row_becomes_dense(fit_intercept):
 
 
 def test_words_that_count_are_found_among_fifty_thousand():
-    """Words by Zipf's law at 20 sites; where words are standardised, some that hardly occur win."""
+    """Words by Zipf's law at 20 sites, in their own units and standardised: not a word is lost in a sketch."""
     rng, n_rows, n_words = np.random.default_rng(0), 2000, 50_000
     frequency = 1 / np.arange(1, n_words + 1)
     words = rng.choice(n_words, (n_rows, 100), p=frequency / frequency.sum())
@@ -88,8 +88,8 @@ def test_words_that_count_are_found_among_fifty_thousand():
     telling = rng.choice(np.arange(5, 200), 15, replace=False)
     z = X[:, telling] @ rng.choice([-2.0, 2.0], 15)
     y, groups = z - np.median(z) + rng.logistic(size=n_rows) > 0, np.arange(n_rows) % 20
-    found, rare = (
+    found, standardised = (
         np.isin(fgmp.FedGradMPClassifier(15, **more).fit(X, y, groups).support_, telling).sum()
         for more in ({}, {"standardize": True})
     )
-    assert found >= 14 and rare <= 10
+    assert found >= 14 and standardised >= 14

@@ -76,7 +76,7 @@ def test_three_features_are_three_and_the_path_can_be_seen(make):
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
     for support in (model.support_, one.support_):
         np.testing.assert_array_equal(support, [0, 3, 7])
-    assert (one.cv_.table["standard_error"] > 0).all()
+    assert (one.cv_.table["standard_error"][1:] > 0).all()  # without features every fold may have the same shares
     assert model.cv_.plot().get_legend().get_texts()[0].get_text() == "chosen: 3"
     plt.close("all")
 

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from math import ceil, prod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from scipy.sparse import issparse
@@ -39,21 +39,21 @@ from ..checks import (
 )
 from ..federation import check_cohort
 from ..layers.privacy import GaussianNoise
-from ..layers.secure_sums import SecureSum
+from ..layers.secure_sums import SecureSum, TooLarge
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.fedgradmp import FedGradMP
-from ..methods.shared_support import Shared, SharedSupportGradMP
-from ..methods.support_solvers import NewtonOnSupport, Point, Separated, backwards
+from ..methods.shared_support import CountSketch, Shared, SharedSupportGradMP
+from ..methods.support_solvers import SETTLED, NewtonOnSupport, Point, Separated, backwards
 from ..models import Array, SparseModel
 from ..reducers import Reducer
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate_part
 from ..tables import check_features
-from ..watching import History, stop_when_stalled
-from .sites import OneStep, Sums, Table, group_of_each, groups_of, some_of
+from ..watching import History, Run, stop_when_stalled
+from .sites import BeyondRange, OneStep, Sums, Table, group_of_each, groups_of, some_of
 
-_SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
+_SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
 _PASSES, _STEPS, _GAIN = 12, 4, 0.01
 _ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
@@ -69,6 +69,14 @@ _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
 _IN_SKLEARN = "inside scikit-learn that is set_{}_request(groups=True), with its metadata routing"
 
 Units = dict[str, Any]
+
+
+class Common(NamedTuple):
+    """What sites have in common: units, which columns are constant, and means of columns and targets in the table."""
+
+    units: Units
+    constant: Array
+    means: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +107,6 @@ class SparsityPath:
         ax.errorbar(*self.table.values(), fmt="o-", ms=4, capsize=2)
         ax.axvline(self.chosen, color="0.4", linestyle="--", label=f"chosen: {self.chosen}")
         ax.set(xlabel="sparsity", ylabel="held-out loss and its\nstandard error over the sites")
-        ax.set_yscale("log" if np.all(self.table["score"] > 0) else "linear")
         ax.legend()
         return ax
 
@@ -180,7 +187,8 @@ class Fit:
         The grid has the one sparsity, or those that ``"cv"`` chooses from; how the model was found is set.
         """
         given, private, sparsity = self.estimator, self.estimator.private is not None, grid[0]
-        units, before, history, n_rounds, method = self.agree(), Counter(self.spent), {}, 0, "all"
+        common = self.agree()
+        units, before, history, n_rounds, method = common.units, Counter(self.spent), {}, 0, "all"
         if given.sparsity == "all":
             start = self.base(units).dense()
             model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
@@ -205,16 +213,18 @@ class Fit:
         given.method_, given.sparsity_, given.n_iter_, given.history_ = method, sparsity, n_rounds, history
         table = self.in_the_table(units, model)
         if self.own:
-            intercepts = self.intercepts(table)
+            intercepts = self.intercepts(common, table)
             table[0] = self.shape.weights @ intercepts
             given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
-        return table, units["factors"] == 0
+        return table, common.constant
 
     def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
         """At how many features the path begins, and the method: one for the path, the folds and the fit."""
         p, weight, method, largest = self.shape.n_features, self.sites.weight, self.estimator.method, grid[-1]
         least = round(weight * min(self.shape.weights))  # a row of weight 2 counts as two rows
         most = max(min(p, max(_BEYOND, ceil(2.5 * largest)), round(weight) // 3), largest, 1)
+        if p > weight:  # then 3 T features may interpolate what trains
+            most = max(min(most, self.estimator._reach(round(weight))), largest, 1)
         if method == "auto":
             method = "fedgradmp" if least > _ENOUGH * self.columns(most) else "shared"
         elif method == "fedgradmp":  # as far as the rows of the smallest site reach
@@ -225,32 +235,47 @@ class Fit:
         """The most that a client of FedGradMP solves for: 2 tau and tau features, or all, and the intercept."""
         return min(3 * sparsity, int(self.shape.n_features)) + bool(self.estimator.fit_intercept)
 
-    def agree(self, fold: Any = None) -> Units:
+    def agree(self, fold: Any = None) -> Common:
         """Units as `seen` takes them, and where intercepts `start`: by sums over the sites, of the rows that train.
 
-        Rows are never put together. A constant column has the factor 0. With noise the units are those of the table.
+        Rows are never put together. A constant column has the factor 0, and where the targets are constant every one.
+        With noise the units are those of the table.
         """
         given, shape, p = self.estimator, self.shape, self.shape.n_features
         about = "own" if self.own else "mean" if self.first else "zero"
         size = p + getattr(self.loss, "n_classes", 1 if self.squared else 2)
         unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
         if given.private is None:
-            unit, mean, square = self.told(Sums("moments", (size,), (about,)), self.sites.channel(fold=fold))
+            question = Sums("moments", (size,), (about, given.secure))
+            unit, mean, square = question.moments(self.told(question, self.sites.channel(fold=fold)))
         rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
-        constant = (square <= rounding * (square + mean**2 * (about != "zero")))[:p]
+        constant = square <= rounding * (square + mean**2 * (about != "zero"))
+        is_flat = self.squared and bool(constant[p])  # targets whose deviations are rounding have nothing to find
+        constant = constant[:p]
         standardised = not self.sites.sparse if given.standardize == "auto" else given.standardize
         scales = np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if standardised else np.ones(p)
-        means, spread = mean * unit, float(np.sqrt(square[p]) * unit[p])
+        means, spread = mean * unit, float((abs(mean[p]) if is_flat else np.sqrt(square[p])) * unit[p])
         logs = np.log(np.maximum(means[p:], 1 / (2 * sum(shape.rows))))  # no row of a class is half a row
-        return {
-            "factors": np.where(constant, 0, 1 / scales),
-            "centre": means[:p] * self.first,
+        factors, centre = self.as_subtracted(np.where(constant, 0, 1 / scales), means[:p] * self.first)
+        units = {
+            "factors": factors * (not is_flat),
+            "centre": centre,
             "level": float(means[p]) if self.squared and self.first else 0.0,
             "unit": 2.0 ** round(np.log2(spread)) if self.squared and spread else 1.0,  # so that no sum is large
             "own": self.own,
             "ones": _ONES * self.first,
             "start": np.zeros(1) if self.squared else logs - logs.mean() if self.n_outputs > 1 else np.diff(logs),
         }
+        return Common(units, constant, means)
+
+    def as_subtracted(self, factors: Array, centre: Array) -> tuple[Array, Array]:
+        """Factors and centre as a site has them in the precision of its table, for the intercept belongs to these."""
+        precision = self.shape.dtype
+        factors = factors.astype(precision).astype(np.float64)
+        if not self.sites.sparse:
+            return factors, centre.astype(precision).astype(np.float64)
+        shift = (centre * factors).astype(precision).astype(np.float64)  # is what leaves every row of a sparse table
+        return factors, np.divide(shift, factors, out=centre.copy(), where=factors != 0)
 
     def base(self, units: Units) -> SparseModel:
         """The model without features: zero, or the intercept that gives every class its share of the rows."""
@@ -266,8 +291,11 @@ class Fit:
             # With noise no state is taken, and the model without features is the method's own start.
             state: Any = self.base(units) if given.private is None else None
         else:
+            # The gradient itself: the moments have cost three times as much, and of many features and few rows a
+            # sketch hides those that are sought.
+            gradient = CountSketch(rows=1, columns=max(self.first + self.shape.n_features, 2))
             solver = OneStep(ridge=self.forward_ridge)
-            method = SharedSupportGradMP(most, solver=solver, selection=self.selection, pruning="largest")
+            method = SharedSupportGradMP(most, gradient, solver, selection=self.selection, pruning="largest")
             state = Shared(self.base(units))
         channel = self.sites.channel(units, fold)
         cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
@@ -302,12 +330,14 @@ class Fit:
     def closed(self, units: Units, model: SparseModel, polish: bool) -> Result:
         """A run to the minimiser on the features of a model; of no round, where it is to stay as it is."""
         rounds = (1 if self.squared else _PASSES) if polish and len(model.atoms) > self.first else 0
-        # Four Newton steps that gain less than a hundredth end at rounding: what is left is squared by each.
-        solve, watch = NewtonOnSupport(self.steps, self.ridge), stop_when_stalled(1, improvement=_GAIN)
-        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=watch)
-        objective = result.history["objective"]
-        if len(objective) > _PASSES and objective[-2] - objective[-1] > _GAIN * objective[-2]:
-            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms)} features"
+        solve, stalled = NewtonOnSupport(self.steps, self.ridge), stop_when_stalled(1, improvement=_GAIN)
+
+        def converged(run: Run) -> bool:
+            return stalled(run) and run.step.state.moved <= SETTLED
+
+        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=converged)
+        if result.state.moved > SETTLED:
+            did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
             advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
         return result
 
@@ -318,22 +348,29 @@ class Fit:
         lead = standard[:first].sum(axis=0) * units["ones"] * unit + units["level"] - units["centre"] @ coef
         return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
 
-    def intercepts(self, table: Array) -> Array:
+    def intercepts(self, common: Common, table: Array) -> Array:
         """Of each site its own; the mean of the others' for one that does not say."""
-        question, coef = Sums("intercepts", (2, len(self.shape.rows))), SparseModel.of(table[1:])
+        p, coef = self.shape.n_features, SparseModel.of(table[1:])
+        level, unit = 0.0, 1.0
+        if self.estimator.secure:  # so that masks have numbers near one to hide
+            level = float(common.means[p] - common.means[:p] @ table[1:])
+            unit = common.units["unit"]
+        question = Sums("intercepts", (2, len(self.shape.rows)), (level, unit))
         _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
-        return np.asarray(np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum()))
+        found = np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum())
+        return np.asarray(level + unit * found)
 
     def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
         """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
         n_folds, tables, learnt = self.estimator.n_folds, [], 0
         for number in range(n_folds):
             fold = (number, n_folds, self.seed)
-            units = self.agree(fold)
+            units, constant, _ = self.agree(fold)
             along = {0: self.base(units)}
+            learnt += not constant.all()
             if units["factors"].any():
                 found, _ = self.forward(units, fold, how, min(_FOLD_ROUNDS, self.estimator.rounds))
-                along, learnt = self.path(units, fold, found), learnt + 1
+                along = self.path(units, fold, found)
             tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
         if not learnt:
             raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either")
@@ -502,15 +539,35 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         fit = Fit(self, sites, int(_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
         try:
             table, constant = fit.fit(grid)
-        except Separated:
-            found = "The classes are separated without error on the features taken, so that their coefficients have no"
-            raise ValueError(f"{found} bound with C={self.C!r}; a finite C gives them one.") from None
+        except Separated as error:
+            found = "The classes are separated without error on the features taken"
+            if error.in_part:
+                found = "The classes are separated in part on the features taken, and no row is against it"
+            why = f"{found}, so that their coefficients have no bound with C={self.C!r}"
+            raise ValueError(f"{why}; a finite C gives them one.") from None
+        except BeyondRange as error:
+            is_beyond = np.isin(np.arange(shape.n_features), error.columns)
+            where = f"X has columns {self._named(is_beyond, 10)}" if is_beyond.any() else "y has numbers"
+            found = f"{where} that one site counts in units too far from those of the others for sums under masks"
+            raise ValueError(f"{found}; expected the same units at all sites") from None
+        except TooLarge as error:
+            raise ValueError(self._beyond_masks(fit, error)) from None
         model = table.reshape(len(table), -1)
         self.coef_, self.intercept_ = model[1:].T.copy(), model[0].copy()
         self.support_ = np.flatnonzero(np.any(self.coef_ != 0, axis=0))
         if not is_classifier(self):
             self.coef_, self.intercept_ = self.coef_[0], float(self.intercept_[0])
         self._advise(constant, rows, fit.columns(self.sparsity_))
+
+    def _beyond_masks(self, fit: Fit, error: TooLarge) -> str:
+        """What a site cannot add under masks; the columns, where the sum has a number for each coefficient."""
+        n_features, where = fit.shape.n_features, "X or y has"
+        if error.size == (fit.first + n_features) * fit.n_outputs:
+            at = np.unique(error.places // fit.n_outputs) - fit.first
+            is_beyond = np.isin(np.arange(n_features), at)
+            where = f"X has in the columns {self._named(is_beyond, 10)}" if is_beyond.any() else where
+        found = f"{where} units in which {error}"
+        return f"{found}; standardize=True and the same units at all sites bring them there"
 
     def _advise(self, constant: Array, rows: list[int], columns: int) -> None:
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
@@ -522,7 +579,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if self.n_iter_ == self.rounds > 1 and (-np.diff(objective)[-1:] > enough).any():
             did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
             advise(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
-        if not len(self.support_):
+        if not len(self.support_) and self.sparsity == "cv" and self.sparsity_ == 0:
+            advise("no feature is in the model: rows that were held out are predicted as well without, see cv_.table")
+        elif not len(self.support_):
             advise("no feature is in the model: none that was tried lowers the loss on all rows")
         if self.method_ == "fedgradmp":
             check_batches(self.batch_size, rows)
@@ -556,10 +615,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             about += "; or 'all', 'cv', None"
             return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=about)]
         if self.sparsities is None:
-            return [tau for tau in _SIZES if tau <= min(n_features, max(n_rows // 2, 1))]
+            most = max(n_rows // 2, 1)
+            if n_features > n_rows:
+                most = self._reach(n_rows)
+            return [tau for tau in _SIZES if tau <= min(n_features, most)]
         given = check_sequence("sparsities", self.sparsities, "a sequence of integers, or None")
         check_integer("the number of sparsities", len(given))
         return sorted({check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about) for tau in given})
+
+    def _reach(self, n_rows: int) -> int:
+        """The most features where these outnumber the rows: a merged support has three times as many."""
+        share = 1 - 1 / self.n_folds if self.sparsity == "cv" else 1.0
+        return max(int(n_rows * share) // (3 * _ENOUGH), 1)
 
     def bootstrap(self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None) -> Bootstrap:
         """How often each feature is found again, and between which bounds its coefficient lies.
@@ -638,12 +705,14 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     method : {"auto", "fedgradmp", "shared"}
         Who finds the features: ``"auto"`` is `fgmp.FedGradMP`, but `fgmp.SharedSupportGradMP` where the smallest group
         has no more than twice as many rows as a client solves for coefficients: 3 T, or all features, and an
-        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows.
+        intercept. The path begins at T: 20, or 2.5 tau, but no more than all features or a third of the rows, and
+        where features outnumber the rows a sixth of those that train. ``"shared"`` asks for whole gradients.
     fit_intercept : True, "per_group" or False
         ``"per_group"`` lets each group centre its own rows, as the within estimator for panel data does.
     standardize : {"auto"} or bool
         Whether features compete for the support in units of their standard deviation (about zero, where there is no
-        intercept). ``"auto"`` does so where X is dense: in units of deviations words that hardly occur would win.
+        intercept). ``"auto"`` does so where X is dense: in units of deviations a word that hardly occurs weighs as
+        much as any other.
     polish : bool, default True
         Whether a closing exchange solves on the support that was found.
     C : float, default inf
@@ -655,8 +724,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     cohort_size, local_iterations, batch_size
         As in `fgmp.simulate` and `fgmp.FedGradMP`, in the rounds.
     sparsities, n_folds : sequence of int, optional, and int, default 5
-        The sizes that ``"cv"`` chooses from, by default 1 to 6, 8, 10, 12, 15 and 20, no further than the features and
-        half the rows; and into how many folds each group deals its rows.
+        The sizes that ``"cv"`` chooses from, by default 0 to 6, 8, 10, 12, 15 and 20, no further than the features and
+        half the rows, or a sixth of those that train where features outnumber the rows; and into how many folds each
+        group deals its rows.
     min_rows : int, default 5
         Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a row.
     secure : bool, default False
@@ -739,9 +809,11 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     C : float, default 1.0
         As in `sklearn.linear_model.LogisticRegression`: the closing exchange adds half the squared norm of the
         coefficients (in standardised units, without the intercept) to C times the summed log loss. ``np.inf`` adds
-        nothing; classes that a few features separate then have no finite model.
+        nothing; classes that a few features separate, or some rows of them as by a flag that one class has, then have
+        no finite model, and the fit is an error.
     class_weight : dict, "balanced" or None
-        As in scikit-learn: what a row weighs by its class, beside `sample_weight`.
+        As in scikit-learn: what a row weighs by its class, beside `sample_weight`; above 0. ``"balanced"`` makes the
+        sums of the sample weights of all classes alike.
 
     Attributes
     ----------
@@ -784,5 +856,23 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             raise ValueError(f"This solver needs samples of at least 2 classes in the data, but {found}")
         codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
         if self.class_weight is not None:
-            weights = weights * compute_class_weight(self.class_weight, classes=self.classes_, y=y[positive])[codes]
+            weights = self._times_classes(weights, codes)
         return (codes, SoftmaxLoss(n_classes), weights) if n_classes > 2 else (2.0 * codes - 1, LogisticLoss(), weights)
+
+    def _times_classes(self, weights: Array, codes: Array) -> Array:
+        """Weights of rows times those of their classes, all of which count: above zero, and finite."""
+        if isinstance(self.class_weight, str) and self.class_weight == "balanced":
+            totals = np.bincount(codes, weights)
+            by_class = weights.sum(dtype=np.float64) / (len(totals) * totals)
+        else:
+            by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+        for label, weight in zip(self.classes_.tolist(), by_class.tolist(), strict=True):
+            if not 0 < weight < np.inf:
+                expected = "a finite number above 0 (rows with a sample_weight of 0 are left out)"
+                raise ValueError(f"class_weight is {weight!r} for the class {label!r}; expected {expected}")
+        with np.errstate(over="ignore", under="ignore"):
+            weighed = weights * by_class[codes]
+        if not np.isfinite(weighed).all() or (weighed[weights > 0] == 0).any():
+            found = "class_weight times sample_weight is zero or not finite for some rows"
+            raise ValueError(f"{found}; expected products above 0 that a float holds")
+        return np.asarray(weighed)

@@ -206,52 +206,128 @@ class WeightedLoss:
 
     values, derivative, curvature = map(_weighted, ("values", "derivative", "curvature"))
 
+    @property
+    def leads(self) -> Any:
+        """Those of the loss, for weights are above zero; an AttributeError where it has none."""
+        leads = self.loss.leads
+
+        def of_labels(predictions: Array, targets: Array) -> Array:
+            y = targets[:, 0]
+            return np.asarray(leads(predictions, y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y))
+
+        return of_labels
+
 
 @dataclass(frozen=True)
 class Sums(Method):
     """Sums over sites as they are, and no model: a site is told all that is `known`, and each sum adds an array to it.
 
     The `question` is one of `moments`, `held_out`, `intercepts`, which take `given`; `size` is the shape of a sum.
+
+    Of moments three sums are asked for: sizes as logarithms, means, and mean squares in units of the sizes. Masks have
+    a fixed resolution and range, in which a deviation far below the mean is nothing, and a site in other units too
+    much. Under masks there are four: the deviations from the mean have a size of their own, in which the last sum says
+    them and their squares, and larger numbers are sent as several, by `digits`.
     """
 
     question: str
     size: tuple[int, ...]
     given: tuple[Any, ...] = ()
 
+    @property
+    def masked(self) -> bool:
+        """Whether these are moments under masks."""
+        return self.question == "moments" and bool(self.given[1])
+
     def exchanges(self) -> Sequence[Exchange]:
         """One, but for moments."""
-        one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: Form(self.size))
-        return [one] * (3 if self.question == "moments" else 1)
+        one = Exchange(lambda known: known or 0, self.answer, self.step, self.form)
+        return [one] * (3 + self.masked if self.question == "moments" else 1)
+
+    def form(self, known: Any) -> Form:
+        """What an answer looks like: of numbers in digits so many rows."""
+        digits = {1: (_OF_MEANS,), 3: (_OF_MEANS + _OF_SQUARES,)}.get(len(known or ()), ()) if self.masked else ()
+        return Form((*digits, *self.size))
 
     def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
         """What the rows of a site say."""
         return np.asarray(_QUESTIONS[self.question](client, known, self.size, *self.given))
 
     def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
-        """What is known then: of logarithms, with which moments begin, the powers of two."""
-        return (*known, 2.0 ** np.round(mean) if self.question == "moments" and not known else mean)
+        """What is known then: of logarithms, as which moments say sizes, the powers of two."""
+        place = len(known or ())
+        if self.question == "moments" and (place == 0 or (self.masked and place == 2)):
+            return (*known, 2.0 ** np.round(mean))
+        if self.masked:
+            mean = mean.reshape(-1, *self.size)
+            parts = [mean] if place == 1 else np.split(mean, [_OF_MEANS])
+            return (*known, *map(undigits, parts))
+        return (*known, mean)
+
+    def moments(self, known: tuple[Any, ...]) -> tuple[Array, Array, Array]:
+        """Of all rows a unit for each column and target, the mean and the mean square in it."""
+        if not self.masked:
+            unit, mean, square = known
+            return unit, mean, square
+        size, about, unit, off, square = known
+        if self.given[0] == "own":
+            return unit, about * (size / unit), square
+        if self.given[0] == "zero":
+            return unit, off, square
+        # The mean that deviations were taken from was rounded in units of the sizes: it is off by so much.
+        return unit, about * (size / unit) + off, np.maximum(square - off**2, 0)
 
     def coefficients(self, state: Any) -> SparseModel:
         """None."""
         return SparseModel.zero((1,))
 
 
-def moments(client: Client, known: Any, size: tuple[int, ...], about: str) -> Array:
+_DIGIT = 2.0**20  # with a resolution of 2^-40 and a range of 2^22, as `SecureSum` has them
+_OF_MEANS, _OF_SQUARES = 2, 3
+
+
+class BeyondRange(ValueError):
+    """Columns (those behind the features are of the targets) of a site that masks cannot add to those of the others."""
+
+    def __init__(self, columns: Array) -> None:
+        self.columns = columns
+        found = f"the columns [{some_of(columns.tolist(), 10)}] are in units too far from those of other sites"
+        super().__init__(f"{found} for sums under masks; expected the same units at all sites")
+
+
+def digits(values: Array, count: int) -> Array:
+    """Numbers as so many each, lowest first, of which only the highest may be above 2^20: v = sum_k d_k 2^(20 k)."""
+    rest, found = values, []
+    for place in range(count - 1, 0, -1):
+        found.append(np.trunc(rest / _DIGIT**place))
+        rest = rest - found[-1] * _DIGIT**place
+    too_large = np.flatnonzero(~(np.abs((found or [rest])[0]) <= _DIGIT))
+    if too_large.size:
+        raise BeyondRange(too_large)
+    return np.stack([rest, *found[::-1]])
+
+
+def undigits(rows: Array) -> Array:
+    """The numbers that digits, or means of them, stand for."""
+    return np.asarray(_DIGIT ** np.arange(len(rows)) @ rows)
+
+
+def moments(client: Client, known: Any, size: tuple[int, ...], about: str, masked: bool) -> Array:
     """Of each column, then of the targets (of classes: their shares), the size, the mean, and the mean square.
 
     The size is log2 of the root mean square, 0 for a column that is zero: in units of what all say of it no other sum
-    is large or small. Squares are about the mean of all, each site's own, or zero.
+    is large or small. Squares are about the mean of all, each site's own, or zero. Under masks the size of deviations
+    from there comes between, and deviations beside their squares.
     """
     (y, w, loss), X = _parts(client), client.features
     X = (X.stored if isinstance(X, SparseFeatures) else X).astype(np.float64, copy=False)
     labels = np.arange(loss.n_classes) if isinstance(loss, SoftmaxLoss) else np.array([-1, 1])
     targets = y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
     if not known:
-        squares = np.append(_mean(X**2, w), _mean(targets**2, w))
-        return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
+        return _logarithms(np.append(_mean(X**2, w), _mean(targets**2, w)))
     unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
     if len(known) == 1:
-        return np.asarray(mean / unit)
+        return digits(mean / unit, _OF_MEANS) if masked else np.asarray(mean / unit)
     centre, rest = np.split(mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]])
     if sparse.issparse(X):
         from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -260,7 +336,20 @@ def moments(client: Client, known: Any, size: tuple[int, ...], about: str) -> Ar
         squares = variance + (own - centre) ** 2
     else:
         squares = _mean((X - centre) ** 2, w)
-    return np.asarray(np.append(squares, _mean((targets - rest) ** 2, w)) / unit**2)
+    squares = np.append(squares, _mean((targets - rest) ** 2, w))
+    if not masked:
+        return np.asarray(squares / unit**2)
+    if len(known) == 2:
+        return _logarithms(squares)
+    # Of a dense table the mean of the differences, which loses nothing where the mean is large.
+    off = mean[: X.shape[1]] - centre if sparse.issparse(X) else _mean(X - centre, w)
+    unit, off = known[2], np.append(off, _mean(targets - rest, w))
+    return np.vstack([digits(off / unit, _OF_MEANS), digits(squares / unit**2, _OF_SQUARES)])
+
+
+def _logarithms(squares: Array) -> Array:
+    """log2 of the roots, 0 for zero."""
+    return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
 
 
 def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: bool, unit: float) -> Array:
@@ -281,10 +370,14 @@ def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: 
     return np.stack([mean, mean**2, *total])
 
 
-def intercepts(client: Client, known: Any, size: tuple[int, ...]) -> Array:
-    """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share."""
+def intercepts(client: Client, known: Any, size: tuple[int, ...], level: float, unit: float) -> Array:
+    """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share.
+
+    The mean is less a level and in a unit.
+    """
     (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
-    found[:, client.key] = w @ (y - client.predictions(model)) / len(y), 1
+    left = w @ (y - client.predictions(model)) / len(y)
+    found[:, client.key] = (left - level) / unit, 1
     return found
 
 

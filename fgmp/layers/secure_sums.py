@@ -18,6 +18,14 @@ from ..rounds import Call, Channel, Message
 from .masking import TooFew, Unmasked, masked_sum
 
 
+class TooLarge(ValueError):
+    """Numbers of an answer beyond the range of a secure sum, and at which places of how many they stand."""
+
+    def __init__(self, message: str, places: Support, size: int) -> None:
+        super().__init__(message)
+        self.places, self.size = places, size
+
+
 @dataclass(frozen=True)
 class SecureSum(Reducer):
     """The mean, of which the server learns the sum alone: ``simulate(..., reduce=SecureSum())``.
@@ -108,9 +116,10 @@ class SecureSum(Reducer):
 
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""
-        if not np.abs(values).max(initial=0.0) <= self.range:
+        too_large = np.flatnonzero(~(np.abs(values) <= self.range))
+        if too_large.size:
             expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"
-            raise ValueError(f"an answer holds larger numbers; {expected}")
+            raise TooLarge(f"an answer holds larger numbers; {expected}", too_large, values.size)
         units: Array = np.rint(values.astype(np.float64) * (weight / self.resolution))
         return units.astype(np.int64).view(np.uint64)
 

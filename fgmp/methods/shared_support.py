@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
+from ..advice import advise
 from ..checks import check_kind, check_option, settle_integer, settle_number
 from ..dictionaries import StandardBasis
 from ..federation import Client, Shape
@@ -56,7 +57,7 @@ class LargestEntries:
     def __post_init__(self) -> None:
         settle_integer(self, "count", optional=True)
 
-    def check(self, sparsity: int, shape: tuple[int, ...]) -> None:
+    def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """Any count fits."""
 
     def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
@@ -90,7 +91,8 @@ class CountSketch:
     rows : int, default 3
         d, at least 1.
     columns : int or None
-        w, at least 2 tau, so that as many atoms can be told apart; None is 14 tau, and at least 70.
+        w, at least 2 tau, so that as many atoms can be told apart; None is the largest of 14 tau, 70 and an eighth of
+        the atoms, rounded up.
 
     Notes
     -----
@@ -99,8 +101,14 @@ class CountSketch:
     Two atoms share a bucket with probability at most 1/w, so the error of an entry in one row has a variance of at most
     ||g||^2 / w, and is larger than s ||g|| with probability at most q = 1 / (w s^2). The median of an odd d is only
     where half of the rows are: with probability at most sum over k > d/2 of binom(d, k) q^k (1 - q)^(d - k). That is
-    1.5 % by default for s = 1/sqrt(tau), the size of tau entries that share all of the energy. A round can afford to
-    miss an atom, because the next one deals anew.
+    1.5 % for w = 14 tau, d = 3 and s = 1/sqrt(tau), the size of tau entries that share all of the energy. A round can
+    afford to miss an atom, because the next one deals anew.
+
+    Of rows that are few the other p entries have energy too: each a variance of v, say, which is what all the rows
+    leave undecided of it, and together p v. In a sketch that adds at most p v / w to the variance of every entry,
+    without bound where w stays and p grows; with w = p/8 it is 8 v. Of N rows with one signal v is about 1/N of the
+    energy that the signal has, and the error as large as its tau entries are where w N is tau p / 2, for a median of
+    three rows halves the variance. A run with fewer columns says so.
 
     References
     ----------
@@ -115,15 +123,22 @@ class CountSketch:
         settle_integer(self, "rows")
         settle_integer(self, "columns", optional=True, at_least=2)
 
-    def check(self, sparsity: int, shape: tuple[int, ...]) -> None:
-        """At least 2 tau columns, or more buckets than atoms."""
-        columns = self._columns(sparsity)
-        if columns < 2 * sparsity and self.rows * columns < shape[0]:
+    def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
+        """At least 2 tau columns, or more buckets than atoms; say where they are too few for so many atoms."""
+        columns, n_atoms = self._columns(sparsity, shape[0]), shape[0]
+        if self.rows * columns >= n_atoms:
+            return
+        if columns < 2 * sparsity:
             raise ValueError(f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart")
+        if 2 * columns * n_rows < sparsity * n_atoms:
+            advise(
+                f"columns is {columns}, and {n_rows} rows have {n_atoms} atoms: what shares a bucket hides atoms of "
+                f"the {sparsity} sought; CountSketch({self.rows}, {-(-n_atoms // self.rows)}) sends the gradient itself"
+            )
 
     def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
         """An array of the shape of a sketch, or of the gradient."""
-        columns = self._columns(question.sparsity)
+        columns = self._columns(question.sparsity, shape[0])
         return Form(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
 
     def answer(self, gradient: Array, question: Question) -> Array:
@@ -141,11 +156,11 @@ class CountSketch:
 
     def _hashes(self, question: Question, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         """Those of a round; none where the gradient itself is sent."""
-        columns, key = self._columns(question.sparsity), (question.seed, question.number)
+        columns, key = self._columns(question.sparsity, n_atoms), (question.seed, question.number)
         return hashes(*key, self.rows, columns, n_atoms, dtype.char) if self.rows * columns < n_atoms else ()
 
-    def _columns(self, sparsity: int) -> int:
-        return max(14 * sparsity, 70) if self.columns is None else self.columns
+    def _columns(self, sparsity: int, n_atoms: int) -> int:
+        return max(14 * sparsity, 70, -(-n_atoms // 8)) if self.columns is None else self.columns
 
 
 @lru_cache(maxsize=4)
@@ -249,7 +264,7 @@ class SharedSupportGradMP(Method):
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
         self.selection.check(self.sparsity, shape.model_shape)
-        self.identify.check(self.sparsity, shape.model_shape)
+        self.identify.check(self.sparsity, shape.model_shape, sum(shape.rows))
         self.solver.check(shape)
 
     def start(self, shape: Shape) -> Shared:

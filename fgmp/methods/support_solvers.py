@@ -25,6 +25,8 @@ from ..selection import Selection
 from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
 
 _MOST = 100_000  # each is an exchange
+SETTLED = 1e-4  # of a coefficient: what is left after a Newton step that moves no further is squared
+_AHEAD = 0.1  # a Newton step towards infinity takes separated rows about 1 ahead, in log-odds
 _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
 
 
@@ -34,7 +36,8 @@ class Point:
 
     That is the best model so far with its objective, `value`, the step that is tried from there and its Hessian,
     `curvature`, None where the solver knows none; how many exchanges are done, and whether one was at the zero model;
-    at the end by how much the last step `missed` the decrease that it promised.
+    at the end by how much the last step `missed` the decrease that it promised. The last Newton step `moved` a
+    coefficient by at most this fraction of it: 0 of a solver that takes one step, or none.
     """
 
     model: SparseModel
@@ -45,6 +48,7 @@ class Point:
     done: int = 0
     tried_zero: bool = False
     missed: float = 0.0
+    moved: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +97,14 @@ def check_support_solver(solver: Any) -> Any:
 
 
 class Separated(ValueError):
-    """A loss without ridge and radius that has no minimiser, because no row is on the wrong side."""
+    """A loss without ridge and radius that has no minimiser: rows can be moved ahead, and none has to go back.
+
+    Either all rows are on the right side, or they are separated `in_part`.
+    """
+
+    def __init__(self, message: str, in_part: bool = False) -> None:
+        super().__init__(message)
+        self.in_part = in_part
 
 
 @dataclass(frozen=True)
@@ -120,8 +131,11 @@ class NewtonOnSupport(SupportSolver):
     Raises
     ------
     ValueError
-        During a run of several steps, where the clients' rows are separated without error on the support and there is
-        neither a ridge nor a ball: then the logistic and softmax losses have no minimiser.
+        During a run of several steps, where the clients' rows are separated on the support and there is neither a ridge
+        nor a ball: then the logistic and softmax losses have no minimiser. That is seen at once where no row is on the
+        wrong side; where only some rows are separated, as by a flag that one class has, once the others have settled,
+        after about twenty steps: if the last one still moves, its exchange asks whether it takes rows ahead and none
+        back.
 
     Notes
     -----
@@ -149,18 +163,25 @@ class NewtonOnSupport(SupportSolver):
         """`steps`, and one that compares where these are several."""
         return [*super().exchanges()] * (self.steps + (self.steps > 1))
 
-    def ask(self, point: Point) -> tuple[SparseModel, int]:
-        """The model of the point, and whether it is the last, of which values are enough."""
+    def ask(self, point: Point) -> tuple[Any, ...]:
+        """The model of the point, and whether it is the last, of which values are enough; a step that is in doubt."""
+        if self._doubts(point):
+            return point.model, 1, point.step
         return point.model, int(point.done == self.steps)
 
+    def _doubts(self, point: Point) -> bool:
+        """Whether the last step has not settled where nothing keeps coefficients from growing for ever."""
+        is_free = self.ridge == 0 and self.radius is None
+        return is_free and point.done == self.steps > 1 and point.moved > SETTLED
+
     def form(self, point: Point) -> Form:
-        """The upper half of H and g, and with several steps f_i and the share; at the end these two."""
-        k, values = len(point.model.support), 2 * (self.steps > 1)
+        """The upper half of H and g, and with several steps f_i and the share; at the end these two, or three."""
+        k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
         return Form((values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype)
 
     def at_client(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""
-        model, is_last = message
+        model, is_last, *direction = message
         problem = RestrictedProblem.of(client, model.support, self.dictionary)
         predictions, parts = problem.predictions(model.values), []
         if not is_last:
@@ -171,12 +192,22 @@ class NewtonOnSupport(SupportSolver):
         if self.steps > 1:
             wrong_rows = misclassified(client.loss)
             wrong = 1.0 if wrong_rows is None else float(np.mean(wrong_rows(predictions, client.targets)))
-            parts.append(np.array([problem.value(predictions), wrong], predictions.dtype))
+            told = _shares_moved(problem, *direction) if direction else (wrong,)
+            parts.append(np.array([problem.value(predictions), *told], predictions.dtype))
         return np.concatenate(parts)
 
     def at_server(self, point: Any, mean: Array) -> Any:
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
         x, several = point.model.values, self.steps > 1
+        if self._doubts(point):
+            value, goes_back, goes_ahead = mean
+            if goes_back == 0 and goes_ahead > 0:
+                raise Separated(
+                    f"some of the clients' rows are separated on the {len(x)} coefficients of the support, and no row "
+                    "is against it, so the loss has no minimiser there; expected a ridge above 0 or a radius",
+                    in_part=True,
+                )
+            mean = mean[:2]
         value, wrong = mean[-2:] if several else (0.0, 1.0)
         value = float(value) + self.ridge / 2 * inner(x, x)
         rounding = 16 * float(np.finfo(x.dtype).eps) * abs(point.value)  # of what the clients sent
@@ -195,8 +226,11 @@ class NewtonOnSupport(SupportSolver):
         if not is_worse:
             hessian, step = self._newton(point.model, mean)
             is_lost = not np.isfinite(step).all()  # no curvature to speak of: a saturated loss
+            moved = 0.0
+            if several:
+                moved = inf if is_lost else _moved(x, step, hessian, value)
             step = np.zeros_like(x) if is_lost else step
-            point = replace(point, best=point.model, value=value, step=step, curvature=hessian)
+            point = replace(point, best=point.model, value=value, step=step, curvature=hessian, moved=moved)
         elif tried_zero:
             point = replace(point, step=point.step / 2)
         values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
@@ -215,6 +249,36 @@ class NewtonOnSupport(SupportSolver):
             return hessian, -solve_semidefinite(hessian, gradient)
         metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
         return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
+
+
+def _moved(x: Array, step: Array, hessian: Array, value: float) -> float:
+    """The largest change of a coefficient by a Newton step, as a fraction of the new one; 0 where it is all rounding.
+
+    Neither has a unit. A gain of the whole objective would not do: what rows tell that are nearly separated is a small
+    part of it, of which a step towards infinity gains the same fraction for ever.
+    """
+    eps = float(np.finfo(x.dtype).eps)
+    promised = inner(step, hessian @ step)
+    # What rounding leaves of a gradient, squared, over the smallest curvature that a factorisation accepts.
+    if promised <= 4 * eps**1.25 * abs(value):
+        return 0.0
+    is_felt = step**2 * hessian.diagonal() > (64 * eps) ** 2 * abs(value)
+    sizes = np.abs(x + step)[is_felt]
+    if not (sizes > 0).all():
+        return inf
+    return float(np.max(np.abs(step[is_felt]) / sizes, initial=0.0))
+
+
+def _shares_moved(problem: RestrictedProblem, step: Array) -> tuple[float, float]:
+    """The shares of a client's rows that a step moves back, but for rounding, and well ahead; of a loss with labels."""
+    leads = getattr(problem.loss, "leads", None)
+    if leads is None:
+        return 1.0, 0.0
+    moves = leads(problem.predictions(step), problem.targets)
+    rounding = float(np.sqrt(np.finfo(step.dtype).eps))
+    goes_back = np.any(moves < -rounding, axis=1)
+    goes_ahead = np.any(moves > _AHEAD, axis=1)
+    return float(np.mean(goes_back)), float(np.mean(goes_ahead))
 
 
 @dataclass(frozen=True)

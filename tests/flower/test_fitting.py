@@ -25,6 +25,10 @@ CASES = [
     (fgmp.FedGradMPClassifier(5, secure=True, rounds=3), *CANCER),
     (fgmp.FedGradMPRegressor("cv", secure=True, random_state=0), DIABETES[0], 1e5 * DIABETES[1]),
     (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
+    (fgmp.FedGradMPRegressor(3, secure=True), 1e6 + DIABETES[0], DIABETES[1]),
+    (fgmp.FedGradMPRegressor(3, secure=True, fit_intercept="per_group"), DIABETES[0], 1e8 + DIABETES[1]),
+    (fgmp.FedGradMPClassifier(2, C=np.inf), *CANCER),
+    (fgmp.FedGradMPClassifier(2, C=1e6), CANCER[0], CANCER[0][:, 0] > np.median(CANCER[0][:, 0])),
     (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
 ]
 quiet = pytest.mark.filterwarnings("ignore:the rounds ran out", "ignore::fgmp.AdviceWarning")
@@ -62,7 +66,7 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
 
 
 def test_a_process_of_a_site_knows_the_methods_of_a_fit():
-    sums = Sums("moments", (3,), ("mean",))
+    sums = Sums("moments", (3,), ("mean", True))
     code = f"import fgmp.flower, fgmp.wire as wire; print(wire.from_json({to_json(sums)[0]!r}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n"
 

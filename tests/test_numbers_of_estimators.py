@@ -1,0 +1,319 @@
+"""What the estimators once got wrong in silence, against scikit-learn, repeated rows and the fit without masks."""
+
+import numpy as np
+import pytest
+from scipy import sparse
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
+
+import fgmp
+from fgmp.estimators.sites import BeyondRange, digits, undigits
+
+quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+
+
+# ---- Many features, few rows
+
+
+def tall(seed, n_rows, n_features):
+    """Three features of thousands that explain nearly all."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((n_rows, n_features))
+    true = [3, n_features // 20, 3 * n_features // 4]
+    return X, X[:, true] @ [3, -2, 1.5] + 0.5 * rng.standard_normal(n_rows), true
+
+
+@quiet
+@pytest.mark.parametrize("n_rows, n_features", [(60, 2000), (60, 10_000), (120, 20_000), (200, 20_000)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit(seed, n_rows, n_features):
+    X, y, true = tall(seed, n_rows, n_features)
+    model = fgmp.FedGradMPRegressor(3).fit(X, y, np.arange(n_rows) % 4)
+    pooled = OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(X, y)
+    np.testing.assert_array_equal(model.support_, true)
+    np.testing.assert_allclose(model.coef_, pooled.coef_, rtol=1e-8, atol=1e-12)
+
+
+@quiet
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_sparsity_is_chosen_among_thousands_of_features(seed):
+    X, y, true = tall(seed, 60, 2000)
+    model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(60) % 4)
+    assert model.support_.tolist() == true and model.cv_.table["sparsity"].max() <= 60 * 0.8 / 6
+
+
+@quiet
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
+    rng = np.random.default_rng(seed)
+    X = rng.binomial(2, rng.uniform(0.1, 0.5, 20_000), (100, 20_000)).astype(float)
+    z = (X[:, 700] - X[:, 700].mean()) / X[:, 700].std()
+    y = z + 0.5 * rng.standard_normal(100)
+    spread = X.std(axis=0)
+    cosines = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())) / np.where(spread > 0, spread, np.inf)
+    model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(100) % 4)
+    assert cosines.argmax() == 700 and 700 in model.support_
+
+
+def test_the_default_sketch_follows_the_atoms_and_one_too_narrow_says_so():
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((40, 4, 8000))
+    fed = fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
+    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), fed, 10, rng=0)
+    assert result.support.tolist() == [0, 1, 2]
+    assert result.history["bytes_up"][1] == 40 * 8 * (
+        3 * 1000 + 6 * 9 // 2
+    )  # three rows of an eighth, then on six atoms
+    with pytest.warns(fgmp.AdviceWarning, match=r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"):
+        fgmp.simulate(fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70)), fed, 1, rng=0)
+    whole = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
+    ups = fgmp.simulate(whole, fed, 1, rng=0).history["bytes_up"]
+    assert ups[-1] == 40 * 8 * (8000 + 6 * 9 // 2)
+
+
+# ---- Units under masks
+
+
+def offsets(seed=0):
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((300, 8))
+    y = 2 * X[:, 0] - 1.5 * X[:, 3] + X[:, 5] + 0.3 * rng.standard_normal(300)
+    return X, y, np.arange(300) % 3
+
+
+@pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
+@pytest.mark.parametrize("offset", [1e5, -1e6, 1e9, 1e12])
+def test_a_mean_far_above_the_deviations_is_no_matter_under_masks(make, offset):
+    X, y, groups = offsets()
+    X[:, 0] += offset
+    y = y > 0 if make is fgmp.FedGradMPClassifier else y + offset
+    plain, masked = (make(3, secure=secure).fit(X, y, groups) for secure in (False, True))
+    assert plain.support_.tolist() == masked.support_.tolist() == [0, 3, 5]
+    np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-5)
+    np.testing.assert_allclose(linear(masked, X), linear(plain, X), rtol=1e-6, atol=1e-3)
+
+
+def linear(model, X):
+    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+
+
+@pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
+@pytest.mark.parametrize("n_rows", [100, 8])
+def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
+    X, y, groups = offsets()
+    groups = np.where(np.arange(300) < n_rows, 2, np.arange(300) % 2)
+    X[groups == 2, 1] *= factor
+    plain, masked = (fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True))
+    np.testing.assert_array_equal(masked.support_, plain.support_)
+    np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
+    assert masked.history_["left_out"][-1] == 0
+
+
+def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
+    X, y, groups = offsets()
+    groups = np.where(np.arange(300) < 8, 2, np.arange(300) % 2)
+    with pytest.raises(ValueError, match=r"X has columns \[1\] that one site counts .*; expected the same units"):
+        fgmp.FedGradMPRegressor(3, secure=True).fit(
+            np.where((groups == 2)[:, None], X * [1, 1e14, *[1] * 6], X), y, groups
+        )
+    with pytest.raises(ValueError, match=r"y has numbers that one site counts"):
+        fgmp.FedGradMPRegressor(3, secure=True).fit(X, np.where(groups == 2, 1e14 * y, y), groups)
+
+
+def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
+    X, y, groups = offsets()
+    X[:, 5] *= 1e9
+    with pytest.raises(
+        ValueError, match=r"^X has in the columns \[5\] units in which an answer holds larger numbers; "
+    ):
+        fgmp.FedGradMPRegressor(3, secure=True, standardize=False, method="shared").fit(X, y, groups)
+
+
+def test_own_intercepts_far_from_zero_pass_under_masks():
+    X, y, groups = offsets()
+    y = 1e9 + 1e-3 * y + groups
+    plain, masked = (
+        fgmp.FedGradMPRegressor(3, secure=secure, fit_intercept="per_group").fit(X, y, groups)
+        for secure in (False, True)
+    )
+    np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
+    np.testing.assert_allclose(
+        list(masked.intercepts_.values()), list(plain.intercepts_.values()), rtol=1e-15, atol=1e-6
+    )
+
+
+def test_digits_are_the_number_and_of_more_there_is_an_error():
+    numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
+    for count in (3, 4):
+        parts = digits(numbers, count)
+        assert parts.shape == (count, 6) and (np.abs(parts) <= 2.0**20).all()
+        np.testing.assert_array_equal(undigits(parts), numbers)
+    with pytest.raises(BeyondRange) as error:
+        digits(np.array([1.0, 2.0**61, np.nan]), 3)
+    assert error.value.columns.tolist() == [1, 2]
+
+
+# ---- Weights of classes
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
+    """A row of weight 5 is five rows, of the balance too; scikit-learn says the same."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((400, 3))
+    y = np.digitize(X @ [2, -1.5, 1] + rng.logistic(size=400), [1, 3][: n_classes - 1])
+    weights, how = rng.integers(1, 6, 400), dict(class_weight="balanced", C=10.0)
+    ours = fgmp.FedGradMPClassifier("all", standardize=False, **how).fit(X, y, sample_weight=weights)
+    again = fgmp.FedGradMPClassifier("all", standardize=False, **how)
+    again.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    np.testing.assert_allclose(ours.coef_, again.coef_, rtol=1e-6)
+    np.testing.assert_allclose(ours.intercept_, again.intercept_, rtol=1e-5)
+    by_class = weights.sum() / (n_classes * np.bincount(y, weights))
+    theirs = LogisticRegression(C=10.0, tol=1e-12, max_iter=10_000).fit(X, y, weights * by_class[y])
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, 0.0])
+def test_weights_of_classes_are_above_zero_and_finite(value, n_classes):
+    X, z, groups = offsets()
+    y = np.digitize(z, [0, 1][: n_classes - 1])
+    with pytest.raises(ValueError, match=r"^class_weight is .* for the class 0; expected a finite number above 0"):
+        fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(X, y, groups)
+    huge = np.full(300, 1e200)
+    with pytest.raises(ValueError, match=r"^class_weight times sample_weight is zero or not finite"):
+        fgmp.FedGradMPClassifier(2, class_weight={0: 1e200}).fit(X, y, groups, huge)
+    with pytest.raises(ValueError, match=r"^class_weight times sample_weight is zero or not finite"):
+        fgmp.FedGradMPClassifier(2, class_weight={0: 1e-200}).fit(X, y, groups, 1 / huge)
+
+
+# ---- Classes that are separated in part
+
+
+def flagged(n_classes=2, seed=0):
+    """A flag that rows of the last class alone have, and a feature beside it."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal(300)
+    y = np.digitize(x + rng.logistic(size=300), [0, 1.5][: n_classes - 1])
+    return np.c_[(rng.random(300) < 0.3) & (y == n_classes - 1), x, rng.standard_normal(300)], y
+
+
+@quiet
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("C", [1.0, 100.0, 1e4, 1e8])
+def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, weighted):
+    X, y = flagged(n_classes)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else np.ones(300)
+    mean = np.average(X, axis=0, weights=weights)
+    Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
+    theirs = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-14, max_iter=10_000).fit(Z, y, weights)
+    expected = theirs.decision_function(Z)
+    for sparsity in (3, "all"):
+        ours = fgmp.FedGradMPClassifier(sparsity, C=C).fit(X, y, sample_weight=weights)
+        found = ours.decision_function(X)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3 * np.abs(expected).max())
+
+
+@quiet
+@pytest.mark.parametrize("how", ["rows alike", "sample_weight", "class_weight", "float32"])
+@pytest.mark.parametrize("n_classes", [2, 3])
+@pytest.mark.parametrize("kind", ["in part", "without error"])
+def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classes, how):
+    X, y = flagged(n_classes)
+    if kind == "without error":
+        X[:, 0] = y + 0.1 * X[:, 2]
+    weights = np.random.default_rng(1).uniform(0.5, 2, 300) if how == "sample_weight" else None
+    class_weight = {0: 2.0, 1: 0.7} if how == "class_weight" else None
+    X = X.astype(np.float32) if how == "float32" else X
+    for sparsity in (3, "all"):
+        model = fgmp.FedGradMPClassifier(sparsity, C=np.inf, class_weight=class_weight)
+        with pytest.raises(ValueError, match=f"The classes are separated {kind} .* no bound with C=inf"):
+            model.fit(X, y, np.arange(300) % 3, weights)
+
+
+@quiet
+def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
+    X, y = flagged()
+    X[np.flatnonzero(y == 0)[0], 0] = 1
+    ours = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y)
+    theirs = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(X, y)
+    np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5)
+
+
+def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
+    X, y = flagged()
+    X = np.c_[np.ones(300), X]
+    fed = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
+    start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), fed, 2, rng=0)
+    with pytest.warns(ConvergenceWarning, match="polish ended .* moved a coefficient by 0.[12]"):
+        fgmp.polish(start, fed)
+    with pytest.raises(ValueError, match="some of the clients' rows are separated on the 4 coefficients"):
+        fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40))
+    ridge = fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40, ridge=1e-6))
+    assert isinstance(ridge.x, np.ndarray) and 5 < ridge.x[1] < 20
+
+
+def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypatch):
+    monkeypatch.setattr(fgmp.estimators.linear, "_PASSES", 1)
+    X, y = flagged()
+    with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
+        fgmp.FedGradMPClassifier("all", C=1e6).fit(X, y)
+
+
+# ---- Targets without anything to find, and the empty model
+
+
+@pytest.mark.parametrize("value", [0.0, 7.0, 3.7, 14.62, -3e7, 1 / 3, 1e100])
+@pytest.mark.parametrize("sparsity", [3, "cv", "all"])
+def test_a_constant_target_has_no_feature(sparsity, value):
+    X, _, groups = offsets()
+    weights = np.random.default_rng(1).uniform(0.5, 2, 300)
+    for options in ({}, {"secure": True}, {"fit_intercept": "per_group"}):
+        for table, given in ((X, None), (X, weights), (X.astype(np.float32), weights), (sparse.csr_array(X), None)):
+            model = fgmp.FedGradMPRegressor(sparsity, **options)
+            with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model"):
+                model.fit(table, np.full(300, value), groups, given)
+            assert not model.support_.size and not model.coef_.any()
+            assert model.intercept_ == pytest.approx(value, rel=1e-12)
+
+
+def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((120, 20)), rng.standard_normal(120)
+    with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"):
+        model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(120) % 4)
+    assert model.sparsity_ == 0 and model.cv_.table["sparsity"][0] == 0
+    axes = model.cv_.plot()
+    assert axes.get_yscale() == "linear" and axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
+    found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y + 2 * X[:, 3], np.arange(120) % 4)
+    assert found.support_.tolist() == [3]
+
+
+# ---- float32
+
+
+@pytest.mark.parametrize(
+    "offset, in_csr", [(0.0, False), (4_500_000.0, False), (1e7, False), (0.0, True), (50.0, True)]
+)
+def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr):
+    """The numbers of a float32 table are exact: residuals have mean zero, and probabilities that of the class."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((300, 4))
+    X[:, 0] = 30 * X[:, 0] + offset
+    X = X.astype(np.float32)
+    y = (X[:, 0] - np.float64(offset)) / 30 + X[:, 1] + 0.1 * rng.standard_normal(300)
+    table = sparse.csr_array(X) if in_csr else X
+    model = fgmp.FedGradMPRegressor(2, standardize=True).fit(table, y)
+    assert abs((model.predict(X.astype(float)) - y).mean()) < 1e-6
+    label = y + rng.logistic(size=300) > 0
+    classes = fgmp.FedGradMPClassifier(2, C=np.inf, standardize=True).fit(table, label)
+    assert classes.predict_proba(X.astype(float))[:, 1].mean() == pytest.approx(label.mean(), abs=1e-6)
+
+
+def test_losses_of_labels_lead_where_they_are_right():
+    z = np.array([[1.0, 0.5, -2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 1.0]])
+    leads = fgmp.SoftmaxLoss(3).leads(z, np.array([0, 2, 1]))
+    np.testing.assert_array_equal(leads, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])
+    np.testing.assert_array_equal(fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]])
+    assert not hasattr(fgmp.SquaredLoss(), "leads")
