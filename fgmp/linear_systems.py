@@ -2,39 +2,66 @@
 
 A unit is a factor on an unknown, so whether columns are dependent is asked of columns scaled to length one. What is
 left over where they are dependent is the solution of minimum norm, in the units that came or in a metric.
+
+One rule decides, here and in `fgmp.layers.loops`: a Cholesky factor serves where the least eigenvalue of H is above
+eps^0.75, H the products of the columns scaled to length one. It knows no order of the columns, and the rows enter by
+their products only. Elsewhere a decomposition into orthogonal directions serves, which drops those that are rounding.
 """
 
-from typing import Any
+from math import e
 
 import numpy as np
-from scipy.linalg import lapack
+from scipy.linalg import lapack, qr
 
 from .models import Array
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 _CHOLESKY = {_DOUBLE: (lapack.dposv, lapack.dpotrs), _SINGLE: (lapack.sposv, lapack.spotrs)}
+_FACTOR = {_DOUBLE: lapack.dpotrf, _SINGLE: lapack.spotrf}
 _PRECISION = {_DOUBLE: float(np.finfo(np.float64).eps), _SINGLE: float(np.finfo(np.float32).eps)}
-# The least share of a squared column that those before it may leave.
-_SMALLEST_SHARE = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
+
+# Rounding moves each product of two columns of length one by (m + k + 1) eps / 2 at most, in the sum of m products and
+# in the factor of k columns (Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3), hence an
+# eigenvalue of H by k times that; errors cancel, so that it is a few eps. An eigenvalue that is truly zero stays below
+# eps^0.75 then: 8,192 eps, which is a bound where k (m + k + 1) < 16,384, and 54 eps in float32.
+_SMALLEST = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
+
 _REFINEMENTS = 3
-_FAR_APART = 1e6  # ratio of units beyond which rounding decides what is shortest
-_OF_PRODUCTS = 64  # roundings in an entry of A_i Psi, relative to the length of its column
+_ROUNDINGS = 64  # in a singular value or eigenvalue of columns of length one, or of their products
 
 
 def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
-    """Cholesky factor and solution of a positive definite system (k may be 0); None where it shows it nearly singular.
+    """Cholesky factor and solution of a positive definite system (k may be 0); None where it is nearly singular.
 
-    The error of a Cholesky solution does not depend on the units of the unknowns, and neither does the test: the
-    squared pivot over the diagonal entry is the share of a column that those before it do not explain.
+    The error of a Cholesky solution does not depend on the units of the unknowns, and neither does the test.
     """
     if not len(right):
         return matrix, right
     posv, _ = _CHOLESKY[matrix.dtype]
     factor, solution, failed = posv(matrix, right)
-    if failed:
+    if failed or not _is_definite(matrix, factor):
         return None
-    shares = factor.diagonal() ** 2 / matrix.diagonal()
-    return (factor, solution) if shares.min() > _SMALLEST_SHARE[matrix.dtype] else None
+    return factor, solution
+
+
+def _is_definite(matrix: Array, factor: Array) -> bool:
+    """Whether the least eigenvalue of H is above the smallest that is no rounding, from the Cholesky factor.
+
+    A squared pivot over the diagonal entry is the share of a column that those before it do not explain; the product of
+    the shares is det(H). The eigenvalues but the least one have a sum of at most k, so a product of at most
+    (k / (k - 1))^(k - 1) < e: the least is above det(H) / e. Where that is not enough, H less `smallest` of its unit
+    diagonal has a Cholesky factor or not.
+    """
+    smallest, diagonal = _SMALLEST[matrix.dtype], matrix.diagonal()
+    shares = factor.diagonal() ** 2 / diagonal
+    if shares.prod() > e * smallest:
+        return True
+    if not shares.min() > smallest:
+        return False
+    less = matrix.copy()
+    np.fill_diagonal(less, (1 - smallest) * diagonal)
+    _, failed = _FACTOR[matrix.dtype](less.T, clean=False, overwrite_a=True)  # a view that LAPACK need not copy
+    return not failed
 
 
 def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
@@ -44,11 +71,14 @@ def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None)
     """
     if (solved := solve_definite(matrix, right)) is not None:
         return solved[1]
-    scale = np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0))
-    scale[scale == 0] = 1
+    scale = _to_divide_by(np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0)))
     eigenvalues, vectors = np.linalg.eigh(matrix / scale[:, None] / scale)
-    positive = (vectors * np.maximum(eigenvalues, 0)) @ vectors.T
-    return _shortest(positive * scale, right / scale, scale, len(right), matrix.dtype, metric)
+    rounding = _rounding(matrix) * eigenvalues.max(initial=0.0)
+    kept = eigenvalues > rounding
+    directions = vectors[:, kept]
+    shadow = (directions.T @ (right / scale)) / eigenvalues[kept]
+    noise = rounding / eigenvalues[kept].min(initial=np.inf)
+    return np.asarray(_shortest(directions, shadow, scale, metric, noise), matrix.dtype)
 
 
 def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
@@ -59,16 +89,34 @@ def least_squares(columns: Array, targets: Array, metric: Array | None = None) -
     one measures. With more columns than rows the same with the products of the rows. Where too much is left, or what is
     factored is nearly singular, the singular value decomposition in float64. `metric` is the Gram matrix of the atoms,
     where columns are A_i Psi on some of them.
+
+    The error is the machine precision times the condition number of the columns, scaled to length one where these are
+    independent. Coherent atoms are ill-conditioned columns, and a metric adds the condition number of its own.
     """
     if columns.size and (metric is None or columns.shape[1] <= columns.shape[0]):
         if (solution := _by_products(columns, targets)) is not None:
             return solution
     largest = np.abs(columns).max(axis=0, initial=0.0).astype(np.float64)
     largest[largest == 0] = 1
-    scale = largest * np.linalg.norm(columns / largest, axis=0)
-    scale[scale == 0] = 1
-    size = max(*columns.shape, 0 if metric is None else _OF_PRODUCTS)
-    return _shortest(columns, targets, scale, size, columns.dtype, metric)
+    scale = _to_divide_by(largest * np.linalg.norm(columns / largest, axis=0))
+    left, sizes, across = np.linalg.svd(columns / scale, full_matrices=False)
+    rounding = _rounding(columns) * sizes.max(initial=0.0)
+    kept = sizes > rounding
+    shadow = (left[:, kept].T @ targets) / sizes[kept]
+    noise = rounding / sizes[kept].min(initial=np.inf)
+    return np.asarray(_shortest(across[kept].T, shadow, scale, metric, noise), columns.dtype)
+
+
+def _to_divide_by(lengths: Array) -> Array:
+    """The lengths of columns; that of a zero column is the least of the others, so that its rounding stays small."""
+    least = lengths.min(where=lengths > 0, initial=np.inf)
+    return np.where(lengths > 0, lengths, least if np.isfinite(least) else 1.0)
+
+
+def _rounding(matrix: Array) -> float:
+    """What a singular value or eigenvalue that is zero comes out as, at most, relative to the largest."""
+    roundings: int = max(_ROUNDINGS, *matrix.shape)
+    return roundings * _PRECISION[matrix.dtype]
 
 
 def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
@@ -90,7 +138,7 @@ def orthonormal_combinations(gram: Array) -> Array:
     """V, shape (k, s): combinations of k vectors that are an orthonormal basis of their span, V' gram V = 1."""
     norms = np.sqrt(gram.diagonal())
     eigenvalues, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
-    kept = eigenvalues > _SMALLEST_SHARE[gram.dtype] * eigenvalues.max(initial=0.0)
+    kept = eigenvalues > _SMALLEST[gram.dtype] * eigenvalues.max(initial=0.0)
     combinations: Array = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / norms[:, None]
     return combinations
 
@@ -122,22 +170,49 @@ def _by_products(columns: Array, targets: Array) -> Array | None:
     return None
 
 
-def _shortest(
-    matrix: Array, right: Array, scale: Array, size: int, dtype: np.dtype[Any], metric: Array | None
-) -> Array:
-    """The shortest x of those that leave least of matrix x - right, by the singular values of matrix / scale.
+def _shortest(directions: Array, shadow: Array, scale: Array, metric: Array | None, noise: float) -> Array:
+    """The shortest x with directions' (scale x) = shadow, for orthonormal `directions` (k, r), in x'x or x'metric x.
 
-    Singular values below `size` roundings of the largest are none. Directions that are null in the metric as well are
-    dependent atoms, along which no signal changes.
+    `noise` is the error of an entry of the directions.
     """
-    left, sizes, across = np.linalg.svd(matrix / scale, full_matrices=False)
-    rank = np.count_nonzero(sizes > size * _PRECISION[dtype] * sizes.max(initial=0.0))
-    scaled = across[:rank].T @ ((left[:, :rank].T @ right) / sizes[:rank])
-    if rank < len(scale) and (metric is not None or scale.max() <= _FAR_APART * scale.min()):
-        free = np.linalg.qr(across[:rank].T, mode="complete")[0][:, rank:]
-        energy = np.diag((scale.min() / scale) ** 2) if metric is None else metric / scale[:, None] / scale
-        eigenvalues, vectors = np.linalg.eigh(free.T @ energy @ free)
-        kept = eigenvalues > (0.0 if metric is None else _SMALLEST_SHARE[dtype] * energy.trace())
-        basis = free @ vectors[:, kept]
-        scaled = scaled - basis @ ((basis.T @ (energy @ scaled)) / eigenvalues[kept])
-    return np.asarray(scaled / scale, dtype)
+    k, rank = directions.shape
+    solution: Array = directions @ shadow / scale  # the shortest of scale x
+    if rank == k:
+        return solution
+    if metric is not None:
+        # A signal is frame u, and its norm that of u.
+        frame = orthonormal_combinations(metric)
+        seen = frame.T @ (scale[:, None] * directions)
+        coordinates, n_seen = _of_least_norm(seen, shadow, _SMALLEST[_DOUBLE])
+        signal: Array = frame @ coordinates
+        if n_seen < rank:  # the metric takes atoms for dependent, and the data do not: what the signal leaves over
+            signal += directions @ (shadow - directions.T @ (scale * signal)) / scale
+        return signal
+    # A column that takes part in no dependency has a coefficient of its own. Rounding would tie it to the others, and
+    # if its unit is small, a little of it would be replaced by a lot of them.
+    null = np.linalg.qr(directions, mode="complete")[0][:, rank:]
+    tied = np.linalg.norm(null, axis=1) > noise
+    others = np.linalg.qr(null[tied], mode="complete")[0][:, k - rank :]
+    right = others.T @ (scale[tied] * solution[tied])
+    solution[tied], _ = _of_least_norm(scale[tied, None] * others, right)
+    return solution
+
+
+def _of_least_norm(rows: Array, right: Array, smallest: float = 0.0) -> tuple[Array, int]:
+    """The shortest x with rows'x = right, for `rows` (k, r) that may be of very different size, and their rank.
+
+    An error in a row is small beside that row, because columns are exchanged and the rows go from large to small (Cox
+    and Higham, Stability of Householder QR factorization for weighted least squares problems, 1998). Pivots at most
+    `smallest` of the first are zero.
+    """
+    unit = np.abs(rows).max(initial=0.0)
+    if not unit:
+        return np.zeros(len(rows)), 0
+    order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
+    basis, triangle, exchanged = qr(rows[order] / unit, mode="economic", pivoting=True)
+    sizes = np.abs(triangle.diagonal())
+    kept = int(np.count_nonzero(sizes > smallest * sizes[0]))
+    along, _ = lapack.dtrtrs(triangle[:kept, :kept], right[exchanged[:kept]] / unit, trans=1)
+    solution = np.empty(len(rows))
+    solution[order] = basis[:, :kept] @ along
+    return solution, kept

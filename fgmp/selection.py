@@ -278,11 +278,18 @@ def matching_pursuit(
     waiting, taken, found = list(first), set(first), 0
     most = min(len(taken) + sparsity, len(norms))
     basis = np.empty((most, len(norms)))
+    # Every step settles one more atom, so the loop ends whatever rounding leaves in the residuals, or leaves out.
+    settled = np.zeros(len(norms), bool)
     while waiting or len(taken) < most:
-        sizes = np.linalg.norm(residuals, axis=0)
-        atom = waiting.pop() if waiting else int(sizes.argmax())
-        if not sizes[atom] > rounding and atom not in taken:
-            break
+        if waiting:
+            atom = waiting.pop()
+        else:
+            sizes = np.linalg.norm(residuals, axis=0)
+            sizes[settled] = 0
+            atom = int(sizes.argmax())
+            if not sizes[atom] > rounding:
+                break
+        settled[atom] = True
         own, output = divmod(atom, n_outputs)
         direction = np.multiply.outer(gram[own], np.arange(n_outputs) == output).reshape(-1) / (norms[atom] * norms)
         direction -= basis[:found, atom] @ basis[:found]
@@ -293,5 +300,4 @@ def matching_pursuit(
             basis[found] = direction
             found += 1
             taken.add(atom)
-        residuals[:, atom] = 0
     return np.sort(np.array(list(taken), np.intp))

@@ -155,7 +155,7 @@ def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
     compiled_ones = [getattr(one, "compiled", one) for one in vars(loops).values()]
     found = [one.targetoptions for one in compiled_ones if hasattr(one, "targetoptions")]
     inner, outer = ([one for one in found if bool(one.get("fastmath")) == given] for given in (True, False))
-    assert len(inner) == 8 and all(one["forceinline"] for one in inner)
+    assert len(inner) == 9 and all(one["forceinline"] for one in inner)
     assert len(outer) == 2 and all(one["nogil"] and "parallel" not in one for one in outer)
 
 

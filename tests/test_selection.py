@@ -1,9 +1,14 @@
 """What counts as one of the tau, against sorting and enumeration; what always stays; thresholds and pursuits."""
 
+import sys
+from fractions import Fraction
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.linalg import hadamard
 
 import fgmp
 from fgmp.models import SparseModel
@@ -103,3 +108,145 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
     assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
+
+
+class Bounded:
+    """Within it, code of this package that runs more lines than that is an AssertionError: nothing hangs."""
+
+    def __init__(self, lines=20_000):
+        self.lines = lines
+
+    def __enter__(self):
+        self.before = sys.gettrace()
+        sys.settrace(self.count)
+
+    def __exit__(self, *_):
+        sys.settrace(self.before)
+
+    def count(self, frame, event, _):
+        if frame.f_code.co_filename != SELECTION:
+            return None
+        if event == "line":
+            self.lines -= 1
+            assert self.lines > 0, "it does not end"
+        return self.count
+
+
+SELECTION = matching_pursuit.__code__.co_filename
+INTEGERS = {
+    "scaled basis": lambda rng: np.diag(rng.integers(1, 5, 5)),
+    "basis and ones": lambda rng: np.column_stack([np.eye(5), np.ones(5)]),
+    "ones and basis": lambda rng: np.column_stack([np.ones(5), np.eye(5)]),
+    "basis and Hadamard": lambda rng: np.column_stack([np.eye(4), hadamard(4)]),
+    "fewer atoms": lambda rng: np.array([[2, 0, 1], [0, 1, 1], [0, 0, 3], [0, 0, 0]]),
+    "integers": lambda rng: np.column_stack([rng.integers(-2, 3, (5, 6)), np.eye(5)[:, 0]]),
+}
+
+
+def without_repeats(atoms):
+    """The atoms that are not zero, nor multiples of those before them."""
+    kept = []
+    for column in atoms.T:
+        alike = [abs(column @ other) ** 2 == (column @ column) * (other @ other) for other in kept]
+        if column.any() and not any(alike):
+            kept.append(column)
+    return np.array(kept).T
+
+
+def in_fractions(gram, correlations, count, first):
+    """Orthogonal matching pursuit without rounding, for each output; None where two atoms are equally good."""
+    d, gram = len(gram), [[Fraction(int(entry)) for entry in row] for row in gram]
+    residual, basis, taken = [Fraction(int(entry)) for entry in correlations], [], set(first)
+
+    def take(atom):
+        direction = gram[atom][:]
+        for pivot, row in basis:
+            direction = [a - row[atom] * b / row[pivot] for a, b in zip(direction, row, strict=True)]
+        if direction[atom]:
+            step = residual[atom] / direction[atom]
+            residual[:] = [r - step * a for r, a in zip(residual, direction, strict=True)]
+            basis.append((atom, direction))
+            taken.add(atom)
+
+    for atom in first:
+        take(atom)
+    while len(taken) < min(count + len(first), d):
+        sizes = [residual[j] ** 2 / gram[j][j] for j in range(d)]
+        if not max(sizes):
+            break
+        if sizes.count(max(sizes)) > 1:
+            return None
+        take(sizes.index(max(sizes)))
+    return np.sort(np.array(list(taken), np.intp))
+
+
+@settings(deadline=None, max_examples=300)
+@given(
+    st.sampled_from(list(INTEGERS)), st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from([(), (0,), (1, 2)])
+)
+def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, seed, count, first):
+    """Residuals that are zero to the bit, zero signals too; against the same in fractions where no two atoms tie."""
+    rng = np.random.default_rng(seed)
+    atoms = without_repeats(INTEGERS[kind](rng))
+    d = atoms.shape[1]
+    some = rng.integers(-2, 3, (d, 2)) * rng.integers(0, 2, (d, 2))
+    gram, correlations = (atoms.T @ atoms).astype(float), (atoms.T @ atoms @ some).astype(float)
+    with Bounded():
+        found = {make: make(first).pursue(gram, correlations, count) for make in KINDS.values()}
+        alone = matching_pursuit(gram, correlations[:, 0], count, first)
+    fixed = np.add.outer(2 * np.array(first, int), range(2)).reshape(-1)
+    for make, support in found.items():
+        assert np.array_equal(np.unique(support), support) and set(fixed) <= set(support) <= set(range(2 * d))
+        assert make(first).holds(support, (d, 2), count)
+    expected = in_fractions(gram, correlations[:, 0], count, first)
+    if expected is not None:
+        np.testing.assert_array_equal(alone, expected)
+
+
+def structured(name):
+    """Dictionaries whose atoms represent sparse signals to the bit, or nearly."""
+    rng = np.random.default_rng(0)
+    frames = np.kron([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], np.ones((4, 1))) * rng.integers(1, 4, (12, 1))
+    return {
+        "scaled basis": lambda: fgmp.Dictionary(np.diag([2.0, 1, 1, 1, 1])),
+        "basis and ones": lambda: fgmp.Dictionary(np.column_stack([np.eye(5), np.ones(5)])),
+        "basis and orthonormal": lambda: fgmp.Dictionary(
+            np.column_stack([np.eye(5), np.linalg.qr(rng.standard_normal((5, 5)))[0]])
+        ),
+        "learned": lambda: fgmp.ksvd(frames, 3, 1, rng=0),
+        "gaussian": lambda: fgmp.gaussian_dictionary(5, 8, rng=0),
+    }[name]()
+
+
+@pytest.mark.parametrize("make", KINDS.values())
+@pytest.mark.parametrize("fixed", [(), (0,)])
+@pytest.mark.parametrize("name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"])
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_runs_in_structured_dictionaries_end(name, fixed, make):
+    """Sparse and zero targets, one or several outputs; a client without any gradient."""
+    dictionary, selection = structured(name), make(fixed)
+    targets = [np.zeros(5), 3.0 * np.eye(5)[0], np.array([0, 2.0, 0, 0, -1])]
+    numbers = fgmp.Federation.from_arrays([np.eye(5)] * 3, targets)
+    labels = fgmp.Federation.from_arrays([np.eye(5)] * 2, [[0, 0, 1, 1, 2], [2, 2, 2, 0, 1]], fgmp.SoftmaxLoss(3))
+    newton = fgmp.NewtonOnSupport(2, ridge=0.1)
+    for federation, solver in ((numbers, fgmp.NewtonOnSupport()), (labels, newton)):
+        for method in (
+            fgmp.FedGradMP(2, dictionary=dictionary, selection=selection),
+            fgmp.SharedSupportGradMP(2, dictionary=dictionary, selection=selection, solver=solver),
+            fgmp.SharedSupportGradMP(
+                2, fgmp.LargestEntries(), dictionary=dictionary, selection=selection, solver=solver, pruning="largest"
+            ),
+        ):
+            with Bounded(200_000):
+                result = fgmp.simulate(method, federation, 3, rng=0)
+            assert selection.holds(result.support, result.coefficients.shape, 2)
+
+
+@pytest.mark.parametrize("name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"])
+def test_approx_tau_ends_where_the_signal_is_one_atom(name):
+    dictionary = structured(name)
+    for j, atom in enumerate(dictionary.atoms.T):
+        for count in range(1, dictionary.atoms.shape[1] + 1):
+            with Bounded():
+                found = fgmp.theory.approx_tau(dictionary, 3 * atom, sparsity=count)
+            np.testing.assert_array_equal(found.support, [j])

@@ -266,3 +266,119 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
     if not in_dictionary:
         means = hessian.diagonal().reshape(5, 3).mean(axis=1)
         np.testing.assert_allclose(np.diag(shifts.T @ filled @ shifts), means)
+
+
+def singular_system(rng):
+    """Columns of a known rank below their number, in units up to 1e8 apart; targets with and without a residual."""
+    m, kind = int(rng.integers(4, 41)), rng.integers(6)
+    B = rng.standard_normal((m, 4))
+    if kind == 0:
+        A = B[:, : rng.integers(1, 4)]
+        A = A @ rng.integers(-3, 4, (A.shape[1], rng.integers(4, 12)))
+    elif kind == 1:  # before, after, difference
+        before = 100 + 10 * B[:, 0]
+        after = before + 10.0 ** rng.uniform(-4, 0) * B[:, 1]
+        A = np.column_stack([before, after, after - before])
+    elif kind == 2:
+        A = np.column_stack([B, B[:, rng.permutation(4)[: rng.integers(1, 5)]]])
+    elif kind == 3:
+        A = np.column_stack([np.ones(m), np.eye(3)[rng.integers(0, 3, m)], B[:, :2]])
+    elif kind == 4:
+        A = np.column_stack([B[:, :3], B[:, :3].sum(axis=1), B[:, :3] @ [1, -2, 0], np.zeros(m)])
+    else:  # nearly alike
+        alike = B[:, 0] + 10.0 ** rng.uniform(-5, 0) * B[:, 1]
+        A = np.column_stack([B[:, 0], alike, alike, B[:, 0] - 2 * alike])
+    lengths = np.linalg.norm(A, axis=0)
+    rank = np.linalg.matrix_rank(A / np.where(lengths > 0, lengths, 1), tol=1e-11)
+    k = A.shape[1]
+    apart = [np.zeros(k), rng.uniform(-3, 3, k), 6 * rng.integers(0, 2, k), -8 * rng.integers(0, 2, k)]
+    units = 10.0 ** apart[rng.integers(4)]
+    A = A * units
+    y = A @ (rng.standard_normal(k) / units)
+    return A, y + rng.choice([0, 1e-3, 1]) * np.linalg.norm(y) / m**0.5 * rng.standard_normal(m), rank
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_dependent_columns_have_the_solution_of_minimum_norm_in_the_units_that_came(part):
+    """LAPACK's truncated solution within its conditioning (Wedin), whatever the order of the rows.
+
+    20,000 such systems were within 22 times the bound.
+    """
+    eps = np.finfo(float).eps
+    for seed in range(300 * part, 300 * (part + 1)):
+        rng = np.random.default_rng(seed)
+        A, y, rank = singular_system(rng)
+        if not rank:
+            continue
+        left, sizes, across = np.linalg.svd(A, full_matrices=False)
+        shortest = across[:rank].T @ ((left[:, :rank].T @ y) / sizes[:rank])
+        length, condition = np.linalg.norm(shortest), sizes[0] / sizes[rank - 1]
+        residual = np.linalg.norm(y - A @ shortest) / sizes[0]
+        bound = 100 * eps * (condition * length + condition**2 * residual)
+        for order in (np.arange(len(y)), rng.permutation(len(y))):
+            assert np.linalg.norm(least_squares(A[order], y[order]) - shortest) <= bound, seed
+
+
+@pytest.mark.parametrize("ratio", 10.0 ** np.arange(0, 13, 2))
+def test_a_single_direction_has_its_shortest_solution_for_any_ratio_of_units(ratio):
+    """c row' x = 3 c: x = 3 row / |row|^2, each entry to rounding, also from the products of the columns."""
+    rng = np.random.default_rng(1)
+    for _ in range(50):
+        row, c = rng.uniform(1, 2, 3) * [1, -1, 1 / ratio], rng.standard_normal(29)
+        expected = 3 * row / (row @ row)
+        np.testing.assert_allclose(least_squares(np.outer(c, row), 3 * c), expected, rtol=1e-13)
+        np.testing.assert_allclose(solve_semidefinite((c @ c) * np.outer(row, row), 3 * (c @ c) * row), expected, 1e-13)
+
+
+def before_and_after(seed):
+    """Before, after, their difference: rank 2, singular values 1, 4e-4 and rounding; the shortest solution."""
+    rng = np.random.default_rng(seed)
+    before = 100 + 10 * rng.standard_normal(30)
+    after = before + 0.05 * rng.standard_normal(30)
+    A = np.column_stack([before, after, after - before])
+    y = A @ [0.01, 0, 1] + 0.1 * rng.standard_normal(30)
+    left, sizes, across = np.linalg.svd(A, full_matrices=False)
+    return fgmp.Federation.from_arrays([A], [y]), across[:2].T @ ((left.T @ y)[:2] / sizes[:2])
+
+
+@pytest.mark.parametrize("readable", ["0", "1"])
+@pytest.mark.parametrize("seed", [113, 138, *range(20)])
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_runs_on_dependent_columns_end_at_minimum_norm(seed, readable, monkeypatch):
+    """Also where the first columns leave so little that what is left of the last one is rounding, but not small."""
+    monkeypatch.setenv("FGMP_READABLE", readable)
+    federation, shortest = before_and_after(seed)
+    found = [
+        fgmp.simulate(method, federation, 1, rng=0) for method in (fgmp.FedGradMP(3, 1), fgmp.SharedSupportGradMP(3))
+    ]
+    found.append(fgmp.polish(fgmp.simulate(fgmp.FedAvg(learning_rate=1e-5), federation, 1, rng=0), federation))
+    for result, rtol in zip(found, (1e-8, 1e-5, 1e-5), strict=True):  # products square the condition number
+        np.testing.assert_allclose(result.x, shortest, rtol=rtol)
+
+
+@pytest.mark.parametrize("kind", ["zero", "low rank", "twice and faint", "units"])
+def test_in_a_dictionary_it_is_the_signal_that_is_shortest(kind):
+    """Dependent atoms of any length, data of low rank, features in units apart; against orthonormal coordinates."""
+    eps = np.finfo(float).eps
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        k = int(rng.integers(3, 13))
+        atoms = rng.standard_normal((8, k)) * 10.0 ** rng.uniform(-3, 3, k)
+        A = {
+            "zero": lambda rng: rng.standard_normal((20, 8)) * [0, 1, 1, 1, 1, 1, 1, 1],
+            "low rank": lambda rng: rng.standard_normal((20, 3)) @ rng.standard_normal((3, 8)),
+            "twice and faint": lambda rng: rng.standard_normal((20, 6))[:, [0, 1, 1, 2, 3, 4, 5, 5]] * [1e-6, *[1] * 7],
+            "units": lambda rng: (
+                rng.standard_normal((20, 4)) @ rng.standard_normal((4, 8)) * 10.0 ** rng.uniform(-2, 2, 8)
+            ),
+        }[kind](rng)
+        y = A @ rng.standard_normal(8) + 0.01 * np.linalg.norm(A) * rng.standard_normal(20)
+        span, lengths, _ = np.linalg.svd(atoms / np.linalg.norm(atoms, axis=0), full_matrices=False)
+        left, sizes, across = np.linalg.svd(A @ span, full_matrices=False)
+        rank = np.count_nonzero(sizes > 1e-12 * sizes[0])
+        shortest = span @ (across[:rank].T @ ((left[:, :rank].T @ y) / sizes[:rank]))
+        condition = lengths[0] / lengths[-1] * (sizes[0] / sizes[rank - 1])
+        residual = np.linalg.norm(y - A @ shortest) / sizes[0]
+        bound = 1e4 * eps * condition * (np.linalg.norm(shortest) + sizes[0] / sizes[rank - 1] * residual)
+        found = atoms @ least_squares(A @ atoms, y, atoms.T @ atoms)
+        assert np.linalg.norm(found - shortest) <= bound, (seed, np.linalg.norm(found - shortest) / bound)

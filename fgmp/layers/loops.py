@@ -191,21 +191,42 @@ def _combine(total: Array, A: Array, rows: Array, weights: Array) -> None:
 
 
 @_jit
+def _has_factor(products: Array, squares: Array, share: float) -> bool:
+    """Whether `products`, the lower half of a matrix, with the diagonal `share` times the `squares` is definite."""
+    factor = np.empty_like(products)
+    for i in range(len(products)):
+        for j in range(i):
+            factor[i, j] = (products[i, j] - _dot(factor[i, :j], factor[j, :j])) * factor[j, j]
+        pivot = share * squares[i] - _dot(factor[i, :i], factor[i, :i])
+        if not 0 < pivot < math.inf:
+            return False
+        factor[i, i] = 1 / math.sqrt(pivot)
+    return True
+
+
+@_jit
 def _least_squares(A: Array, y: Array, x: Array) -> bool:
     """As `fgmp.linear_systems.least_squares`: x = argmin ||A'x - y||, or where A is wide the shortest x with A x = y.
 
-    False where A A' is not clearly definite, or a few refinements do not reach the precision.
+    False where A A' is not definite beyond rounding, or a few refinements do not reach the precision.
     """
     count, wide, eps, rows = len(A), len(x) > len(A), float(np.finfo(A.dtype).eps), np.arange(len(A))
     factor, squares, z, error = np.empty((count, count), A.dtype), np.empty(count), np.empty(count, A.dtype), y.copy()
+    products, smallest, shares = np.empty((count, count), A.dtype), eps**0.75, 1.0
     for i in range(count):
         for j in range(i):
-            factor[i, j] = (_dot(A[i], A[j]) - _dot(factor[i, :j], factor[j, :j])) * factor[j, j]
+            products[i, j] = _dot(A[i], A[j])
+            factor[i, j] = (products[i, j] - _dot(factor[i, :j], factor[j, :j])) * factor[j, j]
         squares[i] = _dot(A[i], A[i])
         pivot = squares[i] - _dot(factor[i, :i], factor[i, :i])
-        if not eps**0.75 * squares[i] < pivot < math.inf:
+        if not smallest * squares[i] < pivot < math.inf:
             return False
+        shares *= pivot / squares[i]
         factor[i, i] = 1 / math.sqrt(pivot)
+    # Definite beyond rounding, by the rule of `fgmp.linear_systems`: det(H), the product of the shares, is enough, or H
+    # less a little of its diagonal has a factor as well.
+    if not shares > math.e * smallest and not _has_factor(products, squares, 1 - smallest):
+        return False
     x[:], moved = 0, np.zeros(4)
     for turn in range(4):
         for i in range(count):
