@@ -56,6 +56,8 @@ class Result:
         (out of range, repeated, not in order), ``too_many``.
     objective_on : ndarray of int
         The places of the clients whose objective is recorded.
+    method : Method
+        The method that ran: its dictionary is that of the coefficients.
     interrupted : bool
         Whether Ctrl-C ended the run: then all this is of its last finished round.
     """
@@ -69,6 +71,7 @@ class Result:
     state: State = field(repr=False)
     left_out: Any
     objective_on: Support = field(repr=False)
+    method: Method = field(repr=False)
     interrupted: bool = False
 
 
@@ -186,8 +189,17 @@ def _result(run: Run, interrupted: bool) -> Result:
         advise(f"Ctrl-C ended the run after round {run.step.round} of {run.rounds}; the result is what there was")
     else:
         say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
-    left_out = run.step.left_out
-    return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, run.asked, interrupted)
+    return Result(
+        *last[:3],
+        history=columns,
+        best=best,
+        seed=run.streams.seed,
+        state=run.step.state,
+        left_out=run.step.left_out,
+        objective_on=run.asked,
+        method=run.method,
+        interrupted=interrupted,
+    )
 
 
 def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:
