@@ -7,10 +7,9 @@ import numpy as np
 
 from .advice import say_that_nobody_answered
 from .checks import Seed, check_kind
-from .dictionaries import StandardBasis
 from .federation import Federation, check_federation
 from .losses import SquaredLoss
-from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver
+from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, solver_in
 from .models import SparseModel
 from .reducers import Reducer
 from .simulation import Estimate, Result, simulate_part
@@ -25,9 +24,7 @@ def polish(
     result: Result,
     federation: Federation,
     *,
-    dictionary: StandardBasis | None = None,
     solver: SupportSolver | None = None,
-    radius: float | None = None,
     cohort_size: int | None = None,
     rng: Seed = 0,
     reduce: Reducer | None = None,
@@ -38,14 +35,11 @@ def polish(
     Parameters
     ----------
     result : Result
-        Of any method, run on this federation.
+        Of any method, run on this federation: the closing exchange is in its dictionary and its ball.
     federation : Federation
-    dictionary : StandardBasis or Dictionary, optional
-        The one the method was run with; the standard basis by default.
     solver : SupportSolver, optional
-        How to minimise: `NewtonOnSupport` by default, of one step for the squared loss and five for others.
-    radius : float or None
-        R, the radius of a ball; None is no ball.
+        How to minimise: `NewtonOnSupport` by default, of one step for the squared loss and five for others. Its radius
+        makes a ball where the method has none.
     cohort_size : int or None
         Clients that take part; None is all of them, and then the minimiser is that of the pooled data.
     rng : int, Generator or None
@@ -76,7 +70,7 @@ def polish(
     -----
     Where the last model is above the start, the support is that of `result.best`; where nothing on record is better
     than the zero model, the closing exchange starts from zero on the support of the last one: Newton steps do not lead
-    back from where a loss is saturated.
+    back from where a loss is saturated. Atoms that the method's selection always holds belong to the support.
 
     Examples
     --------
@@ -96,19 +90,23 @@ def polish(
     if not objective[-1] <= objective[0]:
         lowest = SparseModel.of(result.best.coefficients)
         start = lowest if lowest.support.size else replace(start, values=np.zeros_like(start.values))
+    method = result.method
+    shape = federation.loss.model_shape(method.dictionary.n_atoms(federation.n_features))
+    if start.shape != shape:
+        raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
+    support = method.selection.with_always(start.support, shape)
+    start = SparseModel(support, start.on(support), shape)
     if not start.support.size:
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
     if solver is None:
         solver = NewtonOnSupport(1 if isinstance(federation.loss, SquaredLoss) else 5)
-    basis = StandardBasis() if dictionary is None else dictionary
-    method = replace(check_support_solver(solver), dictionary=basis, radius=radius)
-    shape = federation.loss.model_shape(basis.n_atoms(federation.n_features))
-    if start.shape != shape:
-        raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
+    own = solver.radius if isinstance(solver, SupportSolver) else None
+    radius = own if method.radius is None else method.radius
+    closing = solver_in(method.dictionary, radius, solver)
     recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
     # In silence: the run itself has said what there was to say.
     options = {"reduce": reduce, "history": recorded, "state": Point(start)}
-    closed = simulate_part(method, federation, 1, cohort_size, rng, **options)
+    closed = simulate_part(closing, federation, 1, cohort_size, rng, **options)
     if not closed.history["clients"][-1]:
         say_that_nobody_answered("polish", 1, closed.left_out)
     before, after = closed.history["objective"]

@@ -60,10 +60,13 @@ class Method:
         The atoms; clients work with A_i Psi, and a state stands for coefficients alpha of the signal x = Psi alpha.
     selection : Selection
         What counts as one of the tau.
+    radius : float or None
+        R, of the ball that models are in; None is no ball.
     """
 
     dictionary: StandardBasis = StandardBasis()
     selection: Selection = PER_OUTPUT
+    radius: float | None = None
 
     @cached_property
     def atoms(self) -> StandardBasis:

@@ -58,6 +58,8 @@ class Result:
         (out of range, repeated, not in order), ``too_many``.
     objective_on : ndarray of int
         The places of the clients whose objective is recorded.
+    method : Method
+        The method that ran: its dictionary is that of the coefficients.
     interrupted : bool
         Whether Ctrl-C ended the run: then all this is of its last finished round, and `simulate` did not return it but
         left it on the exception.
@@ -72,6 +74,7 @@ class Result:
     state: State = field(repr=False)
     left_out: Any
     objective_on: Support = field(repr=False)
+    method: Method = field(repr=False)
     interrupted: bool = False
 
 
@@ -224,8 +227,17 @@ def _result(run: Run, interrupted: bool = False) -> Result:
     best = _estimate(run, run.best[2], run.best[1], run.best[0])
     if not interrupted:
         say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
-    left_out = Counter(run.step.left_out)
-    return Result(*last[:3], columns, best, run.streams.seed, run.step.state, left_out, run.asked, interrupted)
+    return Result(
+        *last[:3],
+        history=columns,
+        best=best,
+        seed=run.streams.seed,
+        state=run.step.state,
+        left_out=Counter(run.step.left_out),
+        objective_on=run.asked,
+        method=run.method,
+        interrupted=interrupted,
+    )
 
 
 def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:

@@ -1,5 +1,6 @@
 """The shared support: GradMP on one pooled client; its sketches, its solvers, what it eliminates, and polishing."""
 
+import pickle
 from dataclasses import replace
 from itertools import combinations
 
@@ -121,7 +122,7 @@ def test_separable_data_need_a_ridge_or_a_ball():
         model()
     assert model(ridge=1e-3)[1] and model(radius=3.0)[1]
     assert np.linalg.norm(model(radius=3.0)) <= 3 * (1 + 1e-12)
-    inside = on_support(federation, fgmp.NewtonOnSupport(steps=30), np.arange(6), radius=3.0)
+    inside = on_support(federation, fgmp.NewtonOnSupport(steps=30, radius=3.0), np.arange(6))
     assert np.linalg.norm(inside.x) == pytest.approx(3.0) and inside.history["objective"][-1] < np.log(2) / 2
 
 
@@ -240,7 +241,7 @@ FIRST = [
 def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, cohort_size):
     """Where the cohort of its seed has as many rows as the support has atoms."""
     result, psi = fgmp.simulate(method, REGRESSION, 3, rng=0), method.dictionary
-    closed = fgmp.polish(result, REGRESSION, dictionary=psi, cohort_size=cohort_size, rng=11)
+    closed = fgmp.polish(result, REGRESSION, cohort_size=cohort_size, rng=11)
     np.testing.assert_array_equal(closed.support, result.support)
     chosen = range(20) if cohort_size is None else Streams(11).sample(Streams.COHORT, 1, 20, cohort_size)
     clients = [REGRESSION.clients[i] for i in chosen]
@@ -260,7 +261,8 @@ def test_polishing_goes_on_with_the_history_and_into_its_ball():
         np.testing.assert_array_equal(closed.history[name][:-1], column)
     assert closed.history["round"][-1] == 4
     assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(closed.history["other"][-1])
-    inside = fgmp.polish(result, REGRESSION, radius=0.5 * float(np.linalg.norm(closed.x)))
+    ball = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(closed.x)))
+    inside = fgmp.polish(result, REGRESSION, solver=ball)
     np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
     assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(closed.x / 2))
 
@@ -279,3 +281,62 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
         fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), Question(1, StandardBasis(), 0, 0))
     huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
     assert fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody).left_out.total() == 2
+
+
+@pytest.mark.parametrize("kind", ["square", "overcomplete", "orthonormal"])
+@pytest.mark.parametrize(
+    "make", [fgmp.FedGradMP, fgmp.SharedSupportGradMP, fgmp.FedIterHT], ids=lambda make: make.__name__
+)
+def test_polishing_knows_the_dictionary_of_the_run(make, kind):
+    """Coefficients of atoms, which in a square dictionary have the shape of a signal; pickled in between."""
+    rng = np.random.default_rng(0)
+    atoms = rng.standard_normal((20, 30 if kind == "overcomplete" else 20)) / 20**0.5
+    psi = fgmp.Dictionary(np.linalg.qr(atoms)[0] if kind == "orthonormal" else atoms)
+    As = rng.standard_normal((4, 60, 20))
+    truth = psi.atoms[:, [2, 7, 11]] @ [1.0, -2, 1.5]
+    ys = As @ truth + 0.01 * rng.standard_normal((4, 60))
+    federation = fgmp.Federation.from_arrays(As, ys, truth=truth)
+    steps = {"learning_rate": 0.1} if make is fgmp.FedIterHT else {}
+    result = fgmp.simulate(make(sparsity=3, dictionary=psi, **steps), federation, 30, rng=0)
+    closed = fgmp.polish(pickle.loads(pickle.dumps(result)), federation)
+    chosen = psi.atoms[:, result.support]
+    expected = chosen @ np.linalg.lstsq(As.reshape(-1, 20) @ chosen, ys.reshape(-1), rcond=None)[0]
+    assert result.method.dictionary is psi
+    np.testing.assert_allclose(closed.x, expected, rtol=1e-6, atol=1e-9)
+    np.testing.assert_array_equal(fgmp.polish(closed, federation).support, result.support)  # and once more
+
+
+def test_polishing_knows_the_ball_and_what_always_stays():
+    result = fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0)
+    free = fgmp.polish(result, REGRESSION)
+    radius = 0.5 * float(np.linalg.norm(free.x))
+    inside = fgmp.polish(fgmp.simulate(fgmp.FedGradMP(5, radius=radius), REGRESSION, 3, rng=0), REGRESSION)
+    assert np.linalg.norm(inside.x) == pytest.approx(radius)
+    other = fgmp.NewtonOnSupport(radius=2 * radius)
+    with pytest.raises(ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"):
+        fgmp.polish(inside, REGRESSION, solver=other)
+    assert fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
+    stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always=0))
+    x = np.zeros(100)
+    x[7] = 1
+    closed = fgmp.polish(fgmp.simulate(stays, REGRESSION, 0, state=x), REGRESSION)
+    np.testing.assert_array_equal(closed.support, [0, 7])
+
+
+def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
+    one, other = (fgmp.gaussian_dictionary(20, 25, rng=seed) for seed in (0, 1))
+    with pytest.raises(ValueError, match=r"solver has the radius 3.0; expected none, or None"):
+        fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(radius=3.0))
+    for dictionary in (StandardBasis(), other):
+        with pytest.raises(ValueError, match=r"solver has the dictionary .*; expected none, or .*that of the method"):
+            fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary)
+    result = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=0.1), squared(0), 1, rng=0)
+    with pytest.raises(ValueError, match=r"solver has the dictionary"):
+        fgmp.polish(result, squared(0), solver=fgmp.NewtonOnSupport(dictionary=one))
+    # The same twice is no contradiction, nor is a copy of a method with another ball.
+    same = fgmp.SharedSupportGradMP(
+        3, solver=fgmp.NewtonOnSupport(dictionary=one), dictionary=fgmp.Dictionary(one.atoms), radius=1.0
+    )
+    small, large = (replace(same, radius=radius) for radius in (1e-3, 1e3))
+    ends = [fgmp.simulate(method, squared(0), 2, rng=0).x for method in (small, large)]
+    assert np.linalg.norm(ends[0]) <= 1e-3 * (1 + 1e-12) and np.linalg.norm(ends[1]) > 0.1

@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -19,7 +19,7 @@ from ..models import Array, NonFiniteUpdate, SparseModel, union
 from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
-from .support_solvers import NewtonOnSupport, Point, SupportSolver, check_support_solver, eliminated
+from .support_solvers import NewtonOnSupport, Point, SupportSolver, eliminated, solver_in
 
 
 class Question(NamedTuple):
@@ -258,14 +258,19 @@ class SharedSupportGradMP(Method):
         check_kind("identify", self.identify, (CountSketch, LargestEntries), expected)
         check_option("pruning", self.pruning, ("elimination", "largest"))
         check_selection(self.selection)
-        solver = replace(check_support_solver(self.solver), dictionary=self.dictionary, radius=self.radius)
-        object.__setattr__(self, "solver", solver)
+        solver_in(self.dictionary, self.radius, self.solver)
+
+    @property
+    def on_support(self) -> SupportSolver:
+        """The solver, in the dictionary and the ball of the method."""
+        solver: SupportSolver = solver_in(self.dictionary, self.radius, self.solver)
+        return solver
 
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
         self.selection.check(self.sparsity, shape.model_shape)
         self.identify.check(self.sparsity, shape.model_shape, sum(shape.rows))
-        self.solver.check(shape)
+        self.on_support.check(shape)
 
     def start(self, shape: Shape) -> Shared:
         """x_0 = 0, with an empty support."""
@@ -274,7 +279,7 @@ class SharedSupportGradMP(Method):
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
         first = Exchange(self.ask, self.at_client, self.merge, self.form)
-        *steps, last = self.solver.exchanges()
+        *steps, last = self.on_support.exchanges()
         return (first, *steps, last._replace(update=self.last_step))
 
     def ask(self, state: Shared) -> tuple[SparseModel, int]:
@@ -305,7 +310,7 @@ class SharedSupportGradMP(Method):
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        end = self.solver.at_server(state, mean)
+        end = self.on_support.at_server(state, mean)
         if self.pruning == "elimination" and end.curvature is not None:
             kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:

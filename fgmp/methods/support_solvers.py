@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_kind, settle_integer, settle_number
-from ..dictionaries import StandardBasis, check_dictionary
+from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..linear_systems import fill_shifts, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
@@ -55,7 +55,7 @@ class Point:
 class SupportSolver(Method):
     """A method of one round that keeps the support of its state, a `Point`: a step of `SharedSupportGradMP`, or alone.
 
-    `SharedSupportGradMP` and `polish` give it their dictionary and their radius.
+    `SharedSupportGradMP` and `polish` give it the dictionary and the radius of the method, and take none but these.
     """
 
     dictionary: StandardBasis = field(default_factory=StandardBasis, repr=False)
@@ -90,10 +90,21 @@ class SupportSolver(Method):
         return self.dictionary.into_ball(state.model, self.radius)
 
 
-def check_support_solver(solver: Any) -> Any:
-    """Return a solver on a shared support, or raise a ValueError."""
+def solver_in(dictionary: StandardBasis, radius: float | None, solver: Any) -> Any:
+    """A solver on a shared support, in a dictionary and a ball; a ValueError where it is none, or has others."""
     expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
-    return check_kind("solver", solver, SupportSolver, expected)
+    check_kind("solver", solver, SupportSolver, expected)
+    own = solver.dictionary
+    if type(own) is not StandardBasis and own is not dictionary and not _have_the_same_atoms(own, dictionary):
+        raise ValueError(f"solver has the dictionary {own!r}; expected none, or {dictionary!r}, that of the method")
+    if solver.radius not in (None, radius):
+        raise ValueError(f"solver has the radius {solver.radius!r}; expected none, or {radius!r}, that of the method")
+    return replace(solver, dictionary=dictionary, radius=radius)
+
+
+def _have_the_same_atoms(one: StandardBasis, other: StandardBasis) -> bool:
+    both = isinstance(one, Dictionary) and isinstance(other, Dictionary)
+    return both and np.array_equal(one.atoms, other.atoms)  # type: ignore[attr-defined]
 
 
 class Separated(ValueError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
@@ -197,9 +197,7 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
         closed = fgmp.polish(
             result,
             federation,
-            dictionary=_dictionary(case, problem),
-            solver=_on_support(case, problem),
-            radius=radius_of(case, problem),
+            solver=replace(_on_support(case, problem), radius=radius_of(case, problem)),
             cohort_size=members,
             rng=SEED,
             reduce=KeptMean(closing),
