@@ -31,15 +31,14 @@ def list_data() -> None:
     folder = data_folder()
     for name, files in DOWNLOADS.items():
         for file in files:
-            state = "there" if file.is_there(folder) else "missing"
-            click.echo(f"{name:13}  {state:7}  {file.name}, licence: {file.licence}")
+            click.echo(f"{name:13}  {file.state(folder):7}  {file.name}, licence: {file.licence}")
     click.echo(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
 
 
 @data.command("fetch")
 @click.argument("name", type=click.Choice(list(DOWNLOADS)))
 def fetch_data(name: str) -> None:
-    """Download what is missing of the data set NAME, and check it."""
+    """Download what is missing or damaged of the data set NAME, and check it."""
     with _clear_errors():
         folder = fetch(name)
     click.echo(f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}")
