@@ -44,10 +44,19 @@ n_seeds = 10  # seeds: repetitions with new data
 picture_seed = 2  # seed of the federation in the pictures
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples n_features sparsity local_iterations rounds n_seeds picture_seed",
+    float: "alpha variance_decay exact noise_variance",
+    list[int]: "samples",
+})
 assert min(n_clients, n_samples, rounds) >= 1, f"{n_clients=}, {n_samples=}, {rounds=}: expected each at least 1"
 assert min(local_iterations, n_seeds) >= 1, f"{local_iterations=}, {n_seeds=}: expected each at least 1"
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert 0 < exact <= 0.1 and noise_variance > 0, f"{exact=}, {noise_variance=}: expected above 0, exact at most 0.1"
+assert alpha >= 0, f"{alpha=}: expected at least 0"
+assert picture_seed >= 0, f"{picture_seed=}: expected at least 0"
 assert 1 <= samples[0] < samples[-1] and samples == sorted(set(samples)), f"{samples=}: expected increasing"
 
 # %%
@@ -109,7 +118,8 @@ _ = images(matrices, titles, columns=1, width=8, vmin=-3, vmax=3)
 method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=local_iterations)
 result = fgmp.simulate(method, fed, rounds=rounds, rng=0)
 errors = result.history["relative_error"]
-print("relative errors:", *(f"{error:.3g}," for error in errors[errors > exact]), f"below {exact:g}")
+end = [f"below {exact:g}"] if errors[-1] <= exact else []
+print("relative errors:", ", ".join([f"{error:.3g}" for error in errors[errors > exact]] + end))
 
 # %% [markdown]
 # The relative error is $\|x_t - x^\#\|_2 / \|x^\#\|_2$. It starts at 1, since $x_0 = 0$. After a few rounds nothing but

@@ -37,6 +37,11 @@ sparsity = 2  # tau, nonzero entries of the model
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity n_seeds",
+})
 tau, n = sparsity, n_features
 assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
 assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"

@@ -34,10 +34,17 @@ last_condition = 1.06  # condition number of the worst small client; that of the
 n_seeds = 10  # seeds: repetitions with new data; five times as many for the rate
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity local_iterations n_seeds",
+    float: "noise last_condition",
+})
 tau, K = sparsity, local_iterations
 assert 20 <= n_features <= 1000, f"{n_features=}: expected 20 to 1000"
 assert 1 <= sparsity <= n_features / 10, f"{sparsity=}: expected 1 to {n_features / 10=}"
 assert 3 <= local_iterations <= 6 and n_seeds >= 3, f"{local_iterations=}, {n_seeds=}: expected 3 to 6, at least 3"
+assert noise > 0, f"{noise=}: expected above 0"
 assert 1.02 < last_condition <= 1.07, f"{last_condition=}: expected above 1.02, at most 1.07"
 
 # %%

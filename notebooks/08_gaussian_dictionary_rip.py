@@ -41,11 +41,20 @@ rounds = 10  # T, rounds of communication in the last section
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "dimension n_atoms sparsity n_clients signal_sparsity rounds n_seeds",
+    list[int]: "stable_ranks",
+    float: "radius",
+})
 tau, n, ranks, twin_columns = sparsity, n_atoms, stable_ranks, 400
 assert 400 <= dimension <= 4000, f"{dimension=}: expected 400 to 4000"
 assert 1 <= sparsity <= 2 and n_seeds >= 3, f"{sparsity=}, {n_seeds=}: expected 1 to 2, and at least 3"
 assert len(ranks) >= 3 and ranks == sorted(set(ranks)), f"{stable_ranks=}: expected three or more, increasing"
 assert 20 <= ranks[0] <= ranks[-1] <= dimension, f"{stable_ranks=}: expected each 20 to {dimension=}"
+assert min(n_clients, rounds) >= 1, f"{n_clients=}, {rounds=}: expected each at least 1"
+assert 1 <= signal_sparsity <= n_atoms, f"{signal_sparsity=}: expected 1 to {n_atoms=}"
 assert 20 <= n_atoms <= 60 and 0 < radius <= 5, f"{n_atoms=}, {radius=}: expected 20 to 60; above 0, at most 5"
 
 # %%

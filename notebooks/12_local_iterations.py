@@ -45,6 +45,13 @@ reached = 1.0e-10  # relative error that a noiseless run has to reach
 n_seeds = 30  # seeds: repetitions with new data and new minibatches
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples n_features sparsity batch_size rounds residual_rounds n_seeds",
+    float: "variance_decay alpha noise_variance reached",
+    list[int]: "local_iterations",
+})
 Ks = local_iterations
 assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
@@ -52,6 +59,7 @@ assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}
 assert len(Ks) >= 2 and Ks == sorted(set(Ks)), f"{local_iterations=}: expected two or more, increasing"
 
 # %%
+assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
 assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
 assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
 

@@ -45,6 +45,14 @@ reached = 1.0e-10  # relative error that a noiseless run has to reach
 n_seeds = 30  # seeds: repetitions with new data, new cohorts and new minibatches
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples sparsity batch_size local_iterations slow_local_iterations rounds "
+         "residual_rounds n_seeds",
+    list[int]: "cohort_size n_features",
+    float: "variance_decay alpha noise_variance reached",
+})
 Ls, ns = cohort_size, n_features
 assert n_clients >= 2 and n_seeds >= 5, f"{n_clients=}, {n_seeds=}: expected at least 2 and 5"
 assert len(Ls) >= 2 and Ls == sorted(set(Ls)), f"{cohort_size=}: expected two or more, increasing"
@@ -54,6 +62,7 @@ assert 1 <= sparsity <= min(ns), f"{sparsity=}: expected 1 to the least of {n_fe
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert min(local_iterations, slow_local_iterations) >= 1, f"{local_iterations=}, {slow_local_iterations=}: at least 1"
 assert 1 <= residual_rounds < rounds, f"{residual_rounds=}: expected at least 1, below {rounds=}"
+assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
 assert 1e-14 <= reached <= 0.1, f"{reached=}: expected 1e-14 to 0.1"
 
 # %%

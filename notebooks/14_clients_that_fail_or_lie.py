@@ -45,12 +45,21 @@ trimmed = 0.25  # share of the answers that the trimmed mean cuts off at each en
 n_seeds = 10  # seeds: repetitions with new data, new minibatches and new faults
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_features sparsity batch_size local_iterations rounds n_seeds",
+    list[int]: "rows",
+    float: "alpha noise_variance failing lie trimmed",
+    list[float]: "liars",
+})
 row_counts, shares = rows, liars
 assert row_counts == sorted(set(row_counts)) and min(row_counts) >= 1, f"{rows=}: expected increasing, at least 1"
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert batch_size >= 1 and local_iterations >= 1, f"{batch_size=}, {local_iterations=}: expected at least 1"
 assert 0 < failing < 1 and 0 <= trimmed < 0.5, f"{failing=}, {trimmed=}: expected above 0, below 1; 0 to 0.5"
 assert 0 <= min(shares) <= max(shares) < 0.5, f"{liars=}: expected each at least 0, below 0.5"
+assert min(alpha, noise_variance) >= 0, f"{alpha=}, {noise_variance=}: expected at least 0"
 assert n_seeds >= 1 and min(n_clients, rounds) >= 2, f"{n_seeds=}, {n_clients=}, {rounds=}: expected at least 1, 2, 2"
 
 # %%

@@ -37,6 +37,12 @@ masked = 3  # features of the model whose sums are sent under masks
 seed = 0  # of the deal, the folds and the resamples
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_sites n_resamples masked seed",
+    int | str: "sparsity",
+})
 assert 3 <= n_sites <= 40 and n_resamples >= 10, f"{n_sites=}, {n_resamples=}: expected 3 to 40, and at least 10"
 assert sparsity in ("cv", *range(1, 31)), f"{sparsity=}: expected 'cv' or 1 to 30"
 assert 1 <= masked <= 30 and seed >= 0, f"{masked=}, {seed=}: expected 1 to 30, and at least 0"

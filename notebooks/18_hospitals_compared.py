@@ -35,6 +35,12 @@ n_seeds = 20  # seeds of the made-up data
 peers = "no"  # "run" adds best subsets by abess, if it is installed
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_sites n_deals fixed n_seeds",
+    str: "peers",
+})
 assert 3 <= n_sites <= 20, f"{n_sites=}: expected 3 to 20"
 assert min(n_deals, n_seeds) >= 1, f"{n_deals=}, {n_seeds=}: expected at least 1"
 assert 1 <= fixed <= 29, f"{fixed=}: expected 1 to 29"

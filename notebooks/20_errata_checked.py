@@ -41,6 +41,12 @@ local_iterations = 3  # K, local iterations
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity local_iterations n_seeds",
+    float: "last_condition",
+})
 tau, n, K = sparsity, n_features, local_iterations
 assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
 assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"

@@ -7,6 +7,7 @@ import re
 import numpy as np
 import pytest
 
+import book
 from book import claim, claims, keeping, ledger, pairs, running
 from book.figures import BoundBesideError
 
@@ -127,3 +128,52 @@ def test_a_bound_beside_errors_by_hand():
     assert beside.useful.tolist() == [True, False, False]  # the third bound ends at the zero model's error
     np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
+
+
+def test_a_bound_that_is_infinite_promises_nothing():
+    beside = BoundBesideError.of([([4.0, 1.0], [5.0, np.inf]), ([4.0, np.nan], [5.0, 2.0]), ([4.0, 1.0], [5.0, 2.0])])
+    assert beside.holds.tolist() == beside.useful.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (3, int),
+        (3, float),
+        (0.5, float),
+        (0.5, float | None),
+        (None, float | None),
+        ([1, 2], list[int]),
+        ([1, 0.5], list[float]),
+        (["a"], list[str]),
+        ("cv", int | str),
+        ([3], int | list[int] | None),
+    ],
+)
+def test_a_parameter_of_its_type_passes(value, kind):
+    book.check_types({"rounds": value}, {kind: "rounds"})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        (10.0, int, "rounds=10.0: expected a whole number"),
+        (True, int, "rounds=True: expected a whole number"),
+        (True, float, "rounds=True: expected a number"),
+        (np.inf, float, "rounds=inf: expected a number"),
+        (np.nan, float | None, "rounds=nan: expected a number or None"),
+        ("1e-6", float, "rounds='1e-6': expected a number"),
+        ([], list[int], r"rounds=\[\]: expected a list of whole numbers, one or more"),
+        ([1, True], list[int], "expected a list of whole numbers"),
+        ([0.5, np.nan], list[float], "expected a list of numbers"),
+        (3, list[float], "expected a list of numbers"),
+        (3, str, "rounds=3: expected a text"),
+        ("x\n" * 100, int, r"rounds='x\\n.{40,60}\.\.\.: expected a whole number$"),
+    ],
+)
+def test_a_parameter_of_another_type_is_named_in_one_line(value, kind, words):
+    with pytest.raises(TypeError, match=words) as caught:
+        book.check_types(
+            {"n": 1, "rounds": value}, {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"}
+        )
+    assert "\n" not in str(caught.value)

@@ -179,8 +179,9 @@ class BoundBesideError:
 
     @property
     def holds(self):
-        """For each seed: the bound is not below the error in any round."""
-        return (self.measured <= self.promised * (1 + 1e-9)).all(axis=1)
+        """For each seed: the bound is a number, and not below the error in any round. Infinity promises nothing."""
+        is_above = self.measured <= self.promised * (1 + 1e-9)
+        return (np.isfinite(self.promised) & is_above).all(axis=1)
 
     @property
     def useful(self):
