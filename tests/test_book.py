@@ -2,13 +2,20 @@
 
 import csv
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
 import book
+from book import __main__ as book_main
 from book import claim, claims, keeping, ledger, pairs, running
+from book.__main__ import main
 from book.figures import BoundBesideError
 
 ROOT = pairs.NOTEBOOKS.parent
@@ -107,11 +114,11 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
     assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
     assert [report.split()[0] for report in reports] == ["done", "done", "FAILED"]
-    assert reports[2].endswith("AssertionError: alpha=10.0: expected below 9")
+    assert reports[2].endswith("AssertionError: alpha=10: expected below 9")
     with open(out / "sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["alpha"], row["verdict"]) for row in rows[:2]] == [("0.5", "holds"), ("0.5", "reproduced")]
-    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [("3", "toy"), ("3", "words"), ("10.0", "")]
+    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [("3", "toy"), ("3", "words"), ("10", "")]
     assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
     done = sorted(out.glob("*[!d].ipynb"))
     assert running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3  # nothing ran
@@ -177,3 +184,109 @@ def test_a_parameter_of_another_type_is_named_in_one_line(value, kind, words):
             {"n": 1, "rounds": value}, {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"}
         )
     assert "\n" not in str(caught.value)
+
+
+def command_line(*arguments):
+    """The error that a call of `python -m book` raises before it runs anything."""
+    with pytest.raises(ValueError) as caught:
+        main(list(arguments), standalone_mode=False)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    """No notebook is executed; what would be is recorded."""
+    tasks = []
+
+    def record(given, *_):
+        tasks.extend(given)
+        return ["stopped here"] * len(given)
+
+    monkeypatch.setattr(running, "run_all", record)
+    return tasks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweep", "04", "-g", "n_features=4", "-g", "n_features=5"], "-g n_features is given twice"),
+        (["sweep", "04", "-g", "n_features=4,4"], "-g n_features has 4 twice; expected different values"),
+        (["sweep", "04", "-g", "n_features"], "-g n_features has no name or no value; expected NAME=VALUE"),
+        (["sweep", "04", "-g", "n_features="], "-g n_features= has no name or no value"),
+        (["sweep", "04", "-g", "=4"], "-g =4 has no name or no value"),
+        (["sweep", "04", "-g", "n_features=,"], "-g n_features is no YAML"),
+        (["sweep", "04", "-g", "n_features=2020-01-01"], "-g n_features is a date, 2020-01-01; expected a number"),
+        (["sweep", "04", "-g", "n_features=4", "-p", "n_features=5"], "n_features is given by -p and by -g"),
+        (["sweep", "04", "-g", "n_feature=4"], "04_restricted_convexity has no parameter n_feature; it has:"),
+        (["run", "04", "-p", "n_features=[1"], "-p n_features is no YAML: expected ',' or ']'"),
+        (["run", "04", "-p", "n_features=4", "-p", "n_features=5"], "-p n_features is given twice"),
+        (["run", "04", "-p", "n_features"], "-p n_features has no name or no value"),
+        (["run", "04", "-p", "n_features=2020-01-01 10:00:00"], "-p n_features is a datetime"),
+        (["run", "99"], "there is no notebook 99; expected one of"),
+        (["plays", "99"], "there is no notebook 99; expected one of"),
+    ],
+)
+def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words, nothing_runs):
+    assert command_line(*arguments).startswith(words) and not nothing_runs
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("", ["04"], " holds no parameters; expected notebooks"),
+        ("- 4\n", [], " holds no parameters; expected notebooks"),
+        ('"04": {n_features: 4}\n', ["04", "05"], " has no parameters of 05_convergence_theorem; expected an entry"),
+        ('"04": {n_feature: 4}\n', [], "04_restricted_convexity has no parameter n_feature"),
+        ('"99": {n_features: 4}\n', [], "there is no notebook 99"),
+        ('"04": 4\n', [], " has no names and values of parameters under 04"),
+        ('"04": {n_features: 4}\n04_restricted_convexity: {sparsity: 1}\n', [], " has 04_restricted_convexity twice"),
+        ('"04": {n_features: 4, n_features: 5}\n', [], " is no YAML: n_features stands there twice"),
+        ('"04": {n_features: 4}\n"04": {sparsity: 1}\n', [], " is no YAML: 04 stands there twice"),
+        ('"04": {n_features: 2020-01-01}\n', [], ", 04, n_features is a date, 2020-01-01"),
+        ('"04": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
+    ],
+)
+def test_a_file_of_parameters_that_cannot_be_meant_is_refused(text, arguments, words, tmp_path, nothing_runs):
+    (tmp_path / "mine.yaml").write_text(text)
+    said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
+    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words) and not nothing_runs
+
+
+@pytest.mark.parametrize("name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"])
+def test_a_file_of_parameters_names_notebooks_as_every_command_does(name, tmp_path, monkeypatch, nothing_runs):
+    monkeypatch.setattr(book_main, "BUILD", tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"{name}: {{n_features: 4, sparsity: 1, n_seeds: 3}}\n")
+    with pytest.raises(SystemExit):
+        main(["run", "--parameters", str(tmp_path / "mine.yaml"), "-p", "n_seeds=1e1"], standalone_mode=False)
+    [(source, _, values)] = nothing_runs
+    assert source.stem == "04_restricted_convexity" and values == {"n_features": 4, "sparsity": 1, "n_seeds": 10}
+    assert isinstance(values["n_seeds"], int)
+
+
+INTERRUPTED = """
+import signal, sys
+from book import running
+from pathlib import Path
+
+running.sweep(Path(sys.argv[1]), [{"alpha": a} for a in (1, 2, 3, 4)], Path(sys.argv[2]), jobs=1)
+"""
+
+
+def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path):
+    waits = TOY.replace("from book import claim", "import time\nfrom pathlib import Path\n\nfrom book import claim", 1)
+    waits += '\n# %%\nPath("began").write_text(str(alpha))\ntime.sleep(60 * (alpha > 1))\n'
+    toy, out = tmp_path / "03_toy.py", tmp_path / "out"
+    toy.write_text(waits)
+    environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
+    running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
+    call = [sys.executable, "-c", INTERRUPTED, str(toy), str(out)]
+    process = subprocess.Popen(call, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+    began = tmp_path / "began"
+    while process.poll() is None and not (began.exists() and began.read_text() == "2"):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate()
+    keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
+    assert sorted(path.name for path in out.iterdir()) == sorted([f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"])
