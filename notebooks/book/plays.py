@@ -74,13 +74,10 @@ def printed_by(notebook) -> list[str]:
     lines = []
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
-            text = (
-                output.get("text", "")
-                if output.output_type == "stream"
-                else output.get("data", {}).get("text/plain", "")
-            )
-            lines += [line.strip() for line in text.splitlines()]
-    return [line for line in lines if line]
+            if output.get("name") == "stdout":
+                lines += output.text.splitlines()
+            lines += output.get("data", {}).get("text/plain", "").splitlines()
+    return [line.strip() for line in lines if line.strip()]
 
 
 def difference(play: Play, notebook) -> str:
