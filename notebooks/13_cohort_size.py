@@ -329,6 +329,11 @@ for n, errors in zip(ns, runs["with noise"][..., -residual_rounds:], strict=True
 #    In dimension 50 it is 0.49 times as large (0.46 to 0.53), a little above 0.45, and smaller on all 30 seeds. One
 #    doubling still brings 26 % less, as between 10 and 30.
 #
+#    ```text
+#    [not reproduced] fig11-residual-n50: no: -26.2 % per doubling of L ... L = 50 against L = 10 0.494 times ...
+#    [not reproduced] fig11-residual-n50: ... 0.494 times (0.456 to 0.535); larger on 0 of 30 seeds
+#    ```
+#
 #    </details>
 #
 # 2. **`batch_size: 100`.** Every client uses all its rows. Is the gain from a larger cohort larger then, or smaller?
@@ -338,6 +343,11 @@ for n, errors in zip(ns, runs["with noise"][..., -residual_rounds:], strict=True
 #    Smaller. The last error with L = 30 is 0.74 times that with L = 10 (0.69 to 0.79) in place of 0.63, and one local
 #    iteration no longer shows fewer rounds (undecided). A likely reason: the random choice of rows makes the
 #    errors of the clients differ, and an average removes what differs.
+#
+#    ```text
+#    [not reproduced] fig11-residual-n50: ... 0.739 times (0.69 to 0.787); larger on 0 of 30 seeds
+#    [undecided] fig11-faster-slow: without noise: undecided, ...
+#    ```
 #
 #    </details>
 #
@@ -349,6 +359,11 @@ for n, errors in zip(ns, runs["with noise"][..., -residual_rounds:], strict=True
 #    Not for the last error: in dimension 50 it is 0.60 times as large at L = 30 as at L = 10, in place of 0.63, because
 #    noise is averaged whether clients differ or not. For speed it matters less: with three local iterations runs end
 #    after one or two rounds, and larger cohorts are not faster.
+#
+#    ```text
+#    [not reproduced] fig11-residual-n50: ... 0.6 times (0.566 to 0.636); larger on 0 of 30 seeds
+#    [reproduced] fig11-noiseless: 2 rounds at the slowest n and L (1 to 2, 30 seeds)
+#    ```
 #
 #    </details>
 #

@@ -14,7 +14,7 @@ import pytest
 
 import book
 from book import __main__ as book_main
-from book import claim, claims, keeping, ledger, pairs, running
+from book import claim, claims, keeping, ledger, pairs, plays, running
 from book.__main__ import main
 from book.figures import BoundBesideError
 
@@ -290,3 +290,65 @@ def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path
     process.communicate()
     keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
     assert sorted(path.name for path in out.iterdir()) == sorted([f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"])
+
+
+def test_the_plays_of_a_notebook_are_read_from_its_text():
+    first, second, third = plays.plays_of(pairs.find("00"))
+    assert (first.name, first.parameters) == ("00_start_here-play-1", {"sparsity": 7})
+    assert (second.parameters, third.parameters) == ({"alpha": 0}, {"n_clients": 5})
+    assert first.lines == ("[does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)",)
+    assert first.answer.startswith("It fails.") and "```" not in first.answer
+    [shared, *_] = plays.plays_of(pairs.find("11"))
+    assert shared.parameters == {"n_costly_seeds": 2, "long_rounds": 40, "heterogeneity": 0}
+
+
+@pytest.mark.parametrize(
+    ("quoted", "printed", "same"),
+    [
+        ("error 0.31 of 3 seeds", "error 0.31 of 3 seeds", True),
+        ("error 0.31 of 3 seeds", "error 0.314 of 3 seeds", True),
+        ("error 0.31 of 3 seeds", "error 0.32 of 3 seeds", True),  # one in the last digit
+        ("error 0.31 of 3 seeds", "error 0.33 of 3 seeds", False),
+        ("error 0.31 of 3 seeds", "error 0.31 of 4 seeds", False),
+        ("slope -0.5", "slope 0.5", False),
+        ("1.06e+08 times", "1.07e+08 times", True),
+        ("1.06e+08 times", "1.06e+09 times", False),
+        ("[holds] a: 1.1", "[does not hold] a: 1.1", False),
+        ("below 1e-14", "below 1e-13", False),
+        ("error ... of 3 seeds", "error 0.314 of 3 seeds", True),
+        ("error 0.31, ...", "error 0.31, and more", True),
+        ("... 0.31 of 3", "error 0.29 of 3", False),
+        ("... 58 of 3", "error 0.58 of 3", False),
+        ("inf promised", "3.2 promised", False),
+    ],
+)
+def test_a_quoted_line_is_that_of_the_run_but_for_one_in_the_last_digit(quoted, printed, same):
+    assert plays.agrees(quoted, printed) is same
+
+
+def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
+    toy = tmp_path / "03_toy.py"
+    answer = "<details><summary>What comes out</summary>\n#\n# 3 it is.\n#\n# ```text\n# {}\n# ```\n# </details>"
+    items = [
+        "1. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 3 (2 to 4, 2 seeds)"),
+        "2. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 5 (2 to 4, 2 seeds)"),
+        "3. **`alpha: 2`.** And now?\n#\n# <details><summary>So</summary>Nothing.</details>",
+    ]
+    section = "\n\n# %% [markdown]\n# ## Predict, then change\n#\n# " + "\n# ".join(items) + "\n"
+    toy.write_text(TOY + section)
+    right, wrong, silent = play_list = plays_after_writing(toy)
+    tasks = [(toy, tmp_path / f"{play.name}.ipynb", play.parameters) for play in play_list[:1]]
+    assert list(running.run_all(tasks)) == [""]
+    executed = pairs.read(tmp_path / "03_toy-play-1.ipynb")
+    assert plays.difference(right, executed) == ""
+    promised, printed = (f"[holds in part] toy: {number} (2 to 4, 2 seeds)" for number in (5, 3))
+    assert plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
+    assert plays.difference(silent, executed).startswith("the answer quotes no line of its run")
+    assert plays.unsupported(right, []) == [] and plays.unsupported(silent, []) == []
+
+
+def plays_after_writing(source):
+    """The plays of a notebook of which only the .py half has been written."""
+    running.command(source, source.with_suffix(".ipynb"), {}, alone=True)
+    return plays.plays_of(source)

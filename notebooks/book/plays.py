@@ -70,8 +70,8 @@ def settings(text: str) -> dict:
 
 
 def printed_by(notebook) -> list[str]:
-    """The lines that a run prints, and those of its claims."""
-    lines = []
+    """The lines that a run prints, and its claims with all ranges, as `python -m book run` lists them."""
+    lines = [f"[{one['verdict']}] {one['id']}: {one['shown']}" for one in pairs.claims(notebook)]
     for cell in notebook.cells:
         for output in cell.get("outputs", []):
             if output.get("name") == "stdout":
@@ -95,18 +95,21 @@ def difference(play: Play, notebook) -> str:
 def agrees(quoted: str, printed: str) -> bool:
     """Whether two lines have the same words, and numbers that differ by one in the last digit at most.
 
-    Whole numbers and verdicts are the same: nothing rounds them.
+    In the quoted line "..." stands for anything.
     """
-    if DECIMAL.sub("#", quoted) != DECIMAL.sub("#", printed):
-        return False
-    pairs_of = zip(DECIMAL.findall(quoted), DECIMAL.findall(printed), strict=True)
-    return all(one == other or is_near(one, other) for one, other in pairs_of)
+    number_in_words = f"({DECIMAL.pattern})"
+    parts = (number_in_words.join(map(re.escape, DECIMAL.split(part))) for part in quoted.split("..."))
+    found = re.fullmatch(".*".join(parts), printed)
+    return found is not None and all(map(is_near, DECIMAL.findall(quoted), found.groups()))
 
 
 def is_near(one: str, other: str) -> bool:
-    """Whether two numbers, as they are printed, differ by one in the last digit of the one that shows less."""
-    if not any("." in number or "e" in number for number in (one, other)):
-        return False
+    """Whether two numbers, as they are printed, differ by one in the last digit of the one that shows less.
+
+    Whole numbers and powers of ten are the same: nothing rounds them.
+    """
+    if "." not in one and "." not in other:
+        return one == other
     return abs(float(one) - float(other)) <= 1.001 * max(last_digit(one), last_digit(other))
 
 
@@ -120,3 +123,18 @@ def closest(line: str, found: list[str]) -> str:
     """The printed line with the same beginning, up to the first number."""
     start = line.partition("]")[2].partition(":")[0] if line.startswith("[") else DECIMAL.split(line)[0]
     return next((one for one in found if start.strip() and start in one), "")
+
+
+def unsupported(play: Play, committed: list[str]) -> list[str]:
+    """The numbers of an answer that neither its quoted lines have, nor the committed notebook or its parameters.
+
+    A number may be rounded further than where it comes from. Formulas, code and links are not looked at.
+    """
+    prose = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|\[\d\d_\w+\]", " ", play.answer)
+    known = DECIMAL.findall("\n".join([*play.lines, *committed, str(play.parameters)]))
+    return [one for one in DECIMAL.findall(prose) if not any(is_rounded(one, other) for other in known)]
+
+
+def is_rounded(short: str, exact: str) -> bool:
+    """Whether a number is another one, or that with fewer digits."""
+    return short == exact or abs(abs(float(short)) - abs(float(exact))) <= 0.5001 * last_digit(short)
