@@ -490,7 +490,13 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #
 #    The paper's maximum makes $\kappa$ 1.6 for cohorts of one, so nothing is promised; the mean over cohorts gives
 #    0.47. The runs notice nothing: their errors stay below what the mean promises, on all seeds. Inexact solvers lose
-#    their promise as well, since a doubled factor needs condition numbers below 1.056.
+#    their promise as well, since a doubled factor needs condition numbers below $1.056$.
+#
+#    ```text
+#    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.58, with the mean 0.466; 10 seeds
+#    [not reproduced] theory-cohort-bound: inf promised ...
+#    [does not hold] theory-inexact: ...
+#    ```
 #
 #    </details>
 # 2. **`batch_size: 5000`.** Half of the rows in a minibatch in place of nine tenths. Does the bound survive, and does
@@ -502,14 +508,26 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #    where it was 0.44. The run is as good as before: the bound is now 4e+10 times above it. The theory pays for the
 #    variance at every point that a run might visit; the run visits points near the signal, where there is little of it.
 #
+#    ```text
+#    [not reproduced] theory-theorem-1-minibatch: bound over zero model 110, over squared error 3.74e+10; 10 seeds
+#    [does not hold] theory-variance-repaired: 13.9 is kappa at the best theta (13 to 15, 10 seeds)
+#    ```
+#
 #    </details>
 # 3. **`local_iterations: 1`.** Which of the promises hang on three local iterations?
 #
 #    <details><summary>What comes out</summary>
 #
 #    With a single iteration $\kappa = 4\mu$, and for cohorts of one client the maximum gives 1.4 (the mean 0.74), the
-#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. The promise for a ball and for
-#    full participation stays.
+#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. Inexact solvers lose theirs, too. The promise for a
+#    ball and for full participation stays.
+#
+#    ```text
+#    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.36, with the mean 0.745; 10 seeds
+#    [does not hold] theory-variance-repaired: 1.92 is kappa at the best theta (1.88 to 1.95, 10 seeds)
+#    [not reproduced] theory-theorem-1-minibatch: bound over zero model 8.9, over squared error 2.31e+09; 10 seeds
+#    [does not hold] theory-inexact: ...
+#    ```
 #
 #    </details>
 #
