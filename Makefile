@@ -3,8 +3,12 @@
 PYTHON ?= python3
 # `make test CONSTRAINTS=` takes the newest versions that pyproject.toml allows.
 CONSTRAINTS ?= -c constraints.txt
-# Notebooks for `make refresh` and `make reproduce`, by name; all if empty.
+# Notebooks for `make refresh`, `make reproduce` and `make plays`, by number or name; all if empty.
 NB ?=
+# One play of each notebook for `make plays`, by its number; all if empty.
+PLAY ?=
+# Options for `make lab`, such as --allow-root or --port 9999.
+LAB ?=
 # How many kinds of runs `make test-matrix` draws from the 15 million.
 MATRIX ?= 40000
 # Kernels for `make test-kernels`, by name (Haswell, Sandybridge, SkylakeX, Zen, oldest, plain, shaken-1, shaken-2); all if empty.
@@ -37,7 +41,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-flower test-matrix test-kernels soak mutants lab refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -74,8 +78,15 @@ mutants: .venv/mutmut  ## change the code in small ways and count what the tests
 	MPLBACKEND=agg $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
 	$(BIN)/python tools/mutants.py
 
-lab: .venv/installed  ## open JupyterLab on the notebooks
-	$(BIN)/python -m jupyterlab notebooks
+lab: .venv/installed  ## open JupyterLab on the notebooks (LAB=options)
+	$(BIN)/python -m jupyterlab notebooks $(LAB)
+
+plays: .venv/engine  ## run what the notebooks propose to change, and compare it with the folded answers (NB=02 PLAY=1)
+	cd notebooks && $(BOOK) plays $(if $(PLAY),--number $(PLAY)) $(NB)
+
+audit: .venv/audit  ## look for known weaknesses in the pinned packages and the workflows (nightly)
+	.venv/audit/bin/zizmor --offline --persona auditor .github/workflows
+	.venv/audit/bin/pip-audit --no-deps --disable-pip --requirement constraints.txt
 
 refresh: .venv/installed  ## run the committed notebooks again, and write all that is made from them (NB="03_name ...")
 	cd notebooks && $(BOOK) run --in-place $(NB)
@@ -120,6 +131,12 @@ clean:  ## remove the environment, the builds and the caches
 
 .venv/mutmut: .venv/tests
 	$(INSTALL) -e '.[mutants]'
+	@touch $@
+
+# Apart, so that it shares no package with what it looks at.
+.venv/audit: .venv/installed
+	$(PYTHON) -m venv .venv/audit
+	.venv/audit/bin/python -m pip install --quiet --disable-pip-version-check 'zizmor>=1.32,<2' 'pip-audit>=2.9,<3'
 	@touch $@
 
 .venv/site: .venv/tests

@@ -9,6 +9,8 @@ from typing import Any, TextIO
 
 import click
 
+from .advice import quiet
+from .csv_tables import CsvTable, inert, is_number, read_csv
 from .datasets.downloads import DOWNLOADS, data_folder, fetch
 
 
@@ -29,15 +31,14 @@ def list_data() -> None:
     folder = data_folder()
     for name, files in DOWNLOADS.items():
         for file in files:
-            state = "there" if file.is_there(folder) else "missing"
-            click.echo(f"{name:13}  {state:7}  {file.name}, licence: {file.licence}")
+            click.echo(f"{name:13}  {file.state(folder):7}  {file.name}, licence: {file.licence}")
     click.echo(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
 
 
 @data.command("fetch")
 @click.argument("name", type=click.Choice(list(DOWNLOADS)))
 def fetch_data(name: str) -> None:
-    """Download what is missing of the data set NAME, and check it."""
+    """Download what is missing or damaged of the data set NAME, and check it."""
     with _clear_errors():
         folder = fetch(name)
     click.echo(f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}")
@@ -46,32 +47,83 @@ def fetch_data(name: str) -> None:
 @main.command()
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table", type=click.File(encoding="utf-8"))
-def predict(model: Path, table: TextIO) -> None:
+@click.option("--groups", metavar="COLUMN", help="The column with the groups, of a model with an intercept for each.")
+@click.option("--header/--no-header", default=None, help="Whether the first line names the columns, if it has numbers.")
+def predict(model: Path, table: TextIO, groups: str | None, header: bool | None) -> None:
     """Print predictions of MODEL for the rows of the CSV file TABLE (- is what comes in).
 
     MODEL is a fitted estimator that joblib.dump has written: open only your own, because loading one runs what is in
-    it. The columns are found by their names, and a classifier's probabilities stand beside its predictions.
+    it. The columns are found by their names, or are in the order of the fit where it had no names. A classifier's
+    probabilities stand beside its predictions.
     """
-    import joblib
-    import numpy as np
-
-    try:
-        fitted = joblib.load(model)
-    except Exception as error:
-        raise click.ClickException(f"MODEL is {str(model)!r}; expected a file that joblib.dump wrote") from error
     with _clear_errors():
-        reader = csv.DictReader(table)
-        names = [str(name) for name in getattr(fitted, "feature_names_in_", reader.fieldnames or [])]
-        if missing := [name for name in names if name not in (reader.fieldnames or [])]:
-            raise ValueError(f"TABLE has no column {missing[0]!r}; expected {', '.join(map(repr, names))}")
-        _forget_names(fitted)  # the columns are in their order, and X is an array without names
-        X = np.array([[float(row[name]) for name in names] for row in reader]).reshape(-1, len(names))
-        columns = {"prediction": fitted.predict(X)}
+        fitted = _fitted(model)
+        rows = read_csv(table, header is not False)
+        X = rows.numbers(_columns(fitted, rows, groups, header))
+        if not len(X):
+            raise ValueError("the table has no rows; expected at least one")
+        own_groups = _own_groups(fitted, rows, groups)
+        _forget_names(fitted)  # the columns are in its order, and X is an array without names
+        with quiet():  # what `predict` would advise is printed here, in lines of its own
+            columns = {"prediction": fitted.predict(X, **own_groups)}
+        if columns["prediction"].ndim > 1:
+            raise ValueError(f"MODEL predicts {columns['prediction'].shape[1]} values for a row; expected one")
         if hasattr(fitted, "predict_proba"):
             names = [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns |= zip(names, fitted.predict_proba(X).T, strict=True)
-    rows = zip(*(column.tolist() for column in columns.values()), strict=True)
-    csv.writer(sys.stdout, lineterminator="\n").writerows([columns, *rows])
+    cells = zip(*(column.tolist() for column in columns.values()), strict=True)
+    lines = [list(columns), *cells]
+    csv.writer(sys.stdout, lineterminator="\n").writerows([[inert(cell) for cell in line] for line in lines])
+
+
+def _fitted(path: Path) -> Any:
+    """Return the estimator in a file, or raise a ClickException that says what is there."""
+    import joblib
+    from sklearn.utils.validation import check_is_fitted
+
+    try:
+        fitted = joblib.load(path)
+    except Exception as error:
+        raise click.ClickException(f"MODEL is {str(path)!r}; expected a file that joblib.dump wrote") from error
+    try:
+        check_is_fitted(fitted)
+        is_model = hasattr(fitted, "predict") and hasattr(fitted, "n_features_in_")
+    except TypeError:  # no estimator, or a class
+        is_model = False
+    if not is_model:
+        kind = type(fitted).__name__
+        raise click.ClickException(f"MODEL holds an object of type {kind}; expected a fitted estimator that predicts")
+    return fitted
+
+
+def _columns(fitted: Any, table: CsvTable, groups: str | None, header: bool | None) -> list[str]:
+    """Return the names of the columns that the model takes, in its order."""
+    known = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    if known and header is not False:
+        return known
+    if header is None and all(map(is_number, table.names)):
+        raise ValueError("the first line of the table has numbers; expected names, or --header or --no-header")
+    names = [name for name in table.names if name != groups]
+    if len(names) != fitted.n_features_in_:
+        raise ValueError(f"the table has {len(names)} columns of features; expected {fitted.n_features_in_}")
+    return names
+
+
+def _own_groups(fitted: Any, table: CsvTable, column: str | None) -> dict[str, list[str]]:
+    """Return the groups of the rows as an argument of the model's predict, and make its own groups text as theirs."""
+    if not hasattr(fitted, "intercepts_"):
+        if column is not None:
+            raise ValueError(f"--groups is {column!r}, and MODEL has one intercept; expected no --groups")
+        return {}
+    if column is None:
+        click.echo("Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group", err=True)
+        return {}
+    fitted.intercepts_ = {str(group): intercept for group, intercept in fitted.intercepts_.items()}
+    own = table.texts(column)
+    if strange := sorted(set(own) - set(fitted.intercepts_)):
+        took_no_part = f"groups {strange[:5]} took no part in the fit: their rows get the mean intercept"
+        click.echo(f"Warning: {took_no_part}", err=True)
+    return {"groups": own}
 
 
 def _forget_names(fitted: Any) -> None:

@@ -47,6 +47,15 @@ within = 1.05  # the recovery should end within this factor of the floor
 n_seeds = 6  # seeds: dictionaries and measurements drawn anew
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    str | None: "video",
+    int: "height width n_training frame_number n_atoms sparsity n_clients n_samples "
+         "local_iterations rounds n_seeds",
+    float: "alpha variance_decay within",
+    list[int]: "fewer_clients",
+})
 assert min(height, width) >= 16, f"{height=}, {width=}: expected at least 16"
 assert n_training >= n_atoms, f"{n_training=}: expected at least {n_atoms=}"
 assert frame_number >= n_training + 1, f"{frame_number=}: expected at least {n_training + 1=}"
@@ -54,9 +63,11 @@ assert 1 <= sparsity <= n_atoms, f"{sparsity=}: expected 1 to {n_atoms=}"
 assert min(n_clients, n_samples) >= 1, f"{n_clients=}, {n_samples=}: expected each at least 1"
 assert min(local_iterations, rounds) >= 1, f"{local_iterations=}, {rounds=}: expected each at least 1"
 assert min(fewer_clients) >= 1 and max(fewer_clients) <= n_clients, f"{fewer_clients=}: expected each 1 to {n_clients=}"
+assert alpha >= 0, f"{alpha=}: expected at least 0"
 assert n_seeds >= 2 and within > 1, f"{n_seeds=}, {within=}: expected at least 2, and above 1"
 
 # %%
+from math import comb
 from pathlib import Path
 
 import numpy as np
@@ -111,13 +122,35 @@ _ = images(pictures, [f"atom {k}" for k in used], columns=2, width=3)
 #
 # The frame to recover is not among the training frames, and no combination of five atoms equals it. No method can do
 # better than the best one. `approx_tau` tries all two million supports for it, and tells how good greedy selection is:
-# $\eta$ is the distance of the greedy choice divided by the smallest one.
+# $\eta$ is the distance of the greedy choice divided by the smallest one. (With more than five million supports we do
+# not try them all, and the floor is what greedy selection leaves.)
 
 # %%
-best = approx_tau(fit.dictionary, frame.ravel(), sparsity)
+n_supports = comb(n_atoms, sparsity)
+choice = "best" if n_supports <= 5_000_000 else "greedily chosen"
+
+
+# %%
+def distances(dictionary):
+    """From the frame to its `choice` of atoms, which is the floor, and to those of greedy selection."""
+    if choice == "best":
+        found = approx_tau(dictionary, frame.ravel(), sparsity)
+        return found.best_error, found.error
+    atoms = dictionary.atoms[:, dictionary.approximate(dictionary.atoms.T @ frame.ravel(), sparsity)]
+    greedy = np.linalg.norm(frame.ravel() - atoms @ np.linalg.lstsq(atoms, frame.ravel(), rcond=None)[0])
+    return greedy, greedy
+
+
+# %%
 size = np.linalg.norm(frame)
-print(f"the best {sparsity} atoms miss {100 * best.best_error / size:.3g} % of the frame")
-print(f"greedy selection comes within a factor eta = {best.eta:.3g} of that")
+smallest, greedy = distances(fit.dictionary)
+
+# %%
+print(f"the {choice} {sparsity} atoms miss {100 * smallest / size:.3g} % of the frame")
+if choice == "best":
+    print(f"greedy selection comes within a factor eta = {greedy / smallest:.3g} of that")
+else:
+    print(f"there are {n_supports:.2g} supports, too many to look for the best one")
 
 # %% [markdown]
 # And the other end of the scale: a guess without any measurement. The **mean training frame** holds all that does not
@@ -149,7 +182,7 @@ print(f"the matrices A_i would fill {stored / 1e9:.3g} GB; a client keeps B_i an
 method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=fit.dictionary)
 result = fgmp.simulate(method, fed, rounds, rng=0)
 recovered = result.x.reshape(height, width)
-print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {best.best_error / size:.3g}")
+print(f"relative error {result.history['relative_error'][-1]:.3g}, floor {smallest / size:.3g}")
 print(f"a client sends {result.history['bytes_up'][1] // n_clients} bytes in a round")
 
 # %% tags=["headline"]
@@ -178,7 +211,7 @@ _ = images(shown, titles, columns=2, vmin=0, vmax=1)
 def ratios(seed):
     """Error over floor per round, for each number of clients; and the floor."""
     dictionary = fgmp.ksvd(training, n_atoms, sparsity, rng=seed)
-    lowest, curves = approx_tau(dictionary, frame.ravel(), sparsity).best_error / size, []
+    lowest, curves = distances(dictionary)[0] / size, []
     method = fgmp.FedGradMP(sparsity, local_iterations=local_iterations, dictionary=dictionary)
     for count in counts:
         fed = make_sensing(frame.ravel(), count, n_samples, alpha, variance_decay, rng=seed)
@@ -204,7 +237,7 @@ right.set_xticks(counts, counts)
 for ax, x, values in ((left, range(rounds + 1), runs[:, -1]), (right, counts, runs[:, :, -1])):
     curve(ax, x, values, "FedGradMP", **METHODS["FedGradMP"])
     floor(ax, trivial / np.median(lowest), "mean training frame", linestyle=":")
-    floor(ax, 1.0, f"best {sparsity} atoms")
+    floor(ax, 1.0, f"{choice} {sparsity} atoms")
     ax.minorticks_off()
 name_lines(right)
 
@@ -221,7 +254,7 @@ name_lines(right)
 # %%
 claim("fig2-floor",
     f"{name}, frame {frame_number}: {n_clients} clients with {n_samples} measurements recover it within a factor "
-    f"{within:g} of the best {sparsity} atoms",
+    f"{within:g} of the {choice} {sparsity} atoms",
     final, final <= within, source="ours, Figure 2", expected=f"at most {within:g}", unit="times the floor")
 claim("fig2-trivial",
     f"{name}, frame {frame_number}: the recovered frame is nearer than the mean training frame, by a factor of 2",
@@ -276,14 +309,27 @@ claim("fig2-satisfactory",
 #    part of the frame that no atom describes: its sum is multiplied by the mean of the client, so it is more noise to
 #    clients with large means. We have not taken the two apart.
 #
+#    ```text
+#    [does not hold] fig2-floor: 1.16 times the floor (1.01 to 1.32, 6 seeds)
+#    [reproduced] fig2-satisfactory: 0.0558 (0.0475 to 0.0656, 6 seeds)
+#    ```
+#
 #    </details>
 # 2. **`sparsity: 10`.** Twice as many atoms. Does the frame come out better?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No. It misses 0.0506 of its norm, in place of 0.0501, at 1.07 times a floor that is a little lower. Thirty rows are
+#    No. It misses 0.0506 of its norm, in place of 0.0501, at 1.07 times a floor that is a little
+#    lower (of greedy selection, for ten of fifty atoms are too many supports to try). Thirty rows are
 #    now exactly $3\tau$, where [00_start_here](00_start_here.ipynb) had its cliff, but nothing falls off it here. Why
 #    not, we have not measured.
+#
+#    ```text
+#    the greedily chosen 10 atoms miss 4.71 % of the frame
+#    there are 1e+10 supports, too many to look for the best one
+#    [does not hold] fig2-floor: 1.07 times the floor (1.04 to 1.13, 6 seeds)
+#    [reproduced] fig2-satisfactory: 0.0506 (0.0491 to 0.0537, 6 seeds)
+#    ```
 #
 #    </details>
 # 3. **`n_samples: 16`.** Half as many measurements a client, one more than $3\tau$. Do fifty clients make up for it?

@@ -93,6 +93,16 @@ n_seeds = 3  # seeds shown: 0, 1, ..
 n_tuning_seeds = 3  # seeds that judge the learning rates, never shown: 1000, 1001, ..
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    list[str]: "methods",
+    list[float]: "heterogeneity rates more_rates",
+    list[int]: "sparsity rounds",
+    int: "n_clients n_samples n_features batch_size local_iterations tuning_rounds n_seeds "
+         "n_tuning_seeds",
+    float: "variance_decay noise_variance l1_weight target",
+})
 assert len(heterogeneity) == 2 and min(heterogeneity) >= 0, f"{heterogeneity=}: expected two values, each at least 0"
 assert len(sparsity) == len(rounds) == 2 and min(sparsity + rounds) >= 1, f"{sparsity=}, {rounds=}: expected two, >= 1"
 assert n_features >= max(sparsity), f"{n_features=}: expected at least {max(sparsity)=}"
@@ -100,6 +110,7 @@ assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}
 assert min(n_clients, local_iterations) >= 1, f"{n_clients=}, {local_iterations=}: expected each at least 1"
 assert min(*rates, *more_rates) > 0, f"{rates=}, {more_rates=}: expected each above 0"
 assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
+assert l1_weight >= 0, f"{l1_weight=}: expected at least 0"
 assert min(noise_variance, target) > 0, f"{noise_variance=}, {target=}: expected above 0"
 assert min(tuning_rounds, n_tuning_seeds) >= 1, f"{tuning_rounds=}, {n_tuning_seeds=}: expected each at least 1"
 

@@ -42,11 +42,18 @@ batch_size = 9000  # b, of 10000 rows, in the section on minibatches
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity n_clients n_samples local_iterations rounds batch_size n_seeds",
+    float: "last_condition noise",
+})
 tau, n, K = sparsity, n_features, local_iterations
 assert 4 * sparsity <= n_features <= min(14, n_samples), f"{n_features=}: expected {4 * sparsity=} to 14, {n_samples=}"
 assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
 assert 1.005 < last_condition <= 1.1, f"{last_condition=}: expected above 1.005, at most 1.1"
 assert 1 <= local_iterations <= 6, f"{local_iterations=}: expected 1 to 6"
+assert min(n_clients, rounds) >= 1 and noise > 0, f"{n_clients=}, {rounds=}, {noise=}: expected at least 1, 1, above 0"
 assert 5000 <= batch_size <= 9999, f"{batch_size=}: expected 5000 to 9999"
 
 # %%
@@ -348,7 +355,8 @@ claim("theory-cohort-bound", "the theorem on client sampling: bound above the er
 values = {"kappa for L = 1 with the maximum": printed[:, 0], "with the mean": averaged[:, 0]}
 claim("theory-cohort-mean", "client sampling: the mean over random cohorts can replace the maximum; what is "
     "promised for full participation is above the error of cohorts of one client", values,
-    (cohorts[0].measured <= cohorts[-1].promised).all(axis=1), source="ours, client sampling", expected="smaller")
+    cohorts[-1].holds & (cohorts[0].measured <= cohorts[-1].promised).all(axis=1), source="ours, client sampling",
+    expected="smaller")
 
 
 # %% [markdown]
@@ -482,7 +490,13 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #
 #    The paper's maximum makes $\kappa$ 1.6 for cohorts of one, so nothing is promised; the mean over cohorts gives
 #    0.47. The runs notice nothing: their errors stay below what the mean promises, on all seeds. Inexact solvers lose
-#    their promise as well, since a doubled factor needs condition numbers below 1.056.
+#    their promise as well, since a doubled factor needs condition numbers below $1.056$.
+#
+#    ```text
+#    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.58, with the mean 0.466; 10 seeds
+#    [not reproduced] theory-cohort-bound: inf promised ...
+#    [does not hold] theory-inexact: ...
+#    ```
 #
 #    </details>
 # 2. **`batch_size: 5000`.** Half of the rows in a minibatch in place of nine tenths. Does the bound survive, and does
@@ -494,14 +508,26 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #    where it was 0.44. The run is as good as before: the bound is now 4e+10 times above it. The theory pays for the
 #    variance at every point that a run might visit; the run visits points near the signal, where there is little of it.
 #
+#    ```text
+#    [not reproduced] theory-theorem-1-minibatch: bound over zero model 110, over squared error 3.74e+10; 10 seeds
+#    [does not hold] theory-variance-repaired: 13.9 is kappa at the best theta (13 to 15, 10 seeds)
+#    ```
+#
 #    </details>
 # 3. **`local_iterations: 1`.** Which of the promises hang on three local iterations?
 #
 #    <details><summary>What comes out</summary>
 #
 #    With a single iteration $\kappa = 4\mu$, and for cohorts of one client the maximum gives 1.4 (the mean 0.74), the
-#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. The promise for a ball and for
-#    full participation stays.
+#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. Inexact solvers lose theirs, too. The promise for a
+#    ball and for full participation stays.
+#
+#    ```text
+#    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.36, with the mean 0.745; 10 seeds
+#    [does not hold] theory-variance-repaired: 1.92 is kappa at the best theta (1.88 to 1.95, 10 seeds)
+#    [not reproduced] theory-theorem-1-minibatch: bound over zero model 8.9, over squared error 2.31e+09; 10 seeds
+#    [does not hold] theory-inexact: ...
+#    ```
 #
 #    </details>
 #

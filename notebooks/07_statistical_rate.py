@@ -34,10 +34,17 @@ last_condition = 1.06  # condition number of the worst small client; that of the
 n_seeds = 10  # seeds: repetitions with new data; five times as many for the rate
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity local_iterations n_seeds",
+    float: "noise last_condition",
+})
 tau, K = sparsity, local_iterations
 assert 20 <= n_features <= 1000, f"{n_features=}: expected 20 to 1000"
 assert 1 <= sparsity <= n_features / 10, f"{sparsity=}: expected 1 to {n_features / 10=}"
 assert 3 <= local_iterations <= 6 and n_seeds >= 3, f"{local_iterations=}, {n_seeds=}: expected 3 to 6, at least 3"
+assert noise > 0, f"{noise=}: expected above 0"
 assert 1.02 < last_condition <= 1.07, f"{last_condition=}: expected above 1.02, at most 1.07"
 
 # %%
@@ -230,6 +237,11 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    the size of the error once the support is right. The fitted slope is -0.64. The part on Theorem 1 has its own noise
 #    and is unchanged.
 #
+#    ```text
+#    [not reproduced] theory-statistical-rate: -0.643 is the fitted slope (-0.935 to -0.382, 50 seeds)
+#    [holds in part] theory-statistical-rate-floor: 4 x 100 1.4, 64 x 100 2.1, 8 x 50 3.1, 8 x 800 1; 50 seeds
+#    ```
+#
 #    </details>
 # 2. **`local_iterations: 6`.** Each client works twice as long on its own rows. Does it fit more of its noise?
 #
@@ -237,6 +249,11 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #
 #    Hardly anything changes: the slope is -0.57 again, and 8 clients of 50 rows end at 1.5 times the best possible,
 #    where it was 1.6. A client whose support is right solves its problem at once, and the later iterations repeat it.
+#
+#    ```text
+#    [reproduced in part] theory-statistical-rate: -0.571 is the fitted slope (-0.783 to -0.211, 50 seeds)
+#    [holds] theory-statistical-rate-floor: 4 x 100 1.1, 64 x 100 1.2, 8 x 50 1.5, 8 x 800 1; 50 seeds
+#    ```
 #
 #    </details>
 # 3. **`last_condition: 1.03`.** Better clients make the promise of Theorem 1 smaller. Does what it leaves over now fall
@@ -247,6 +264,10 @@ claim("theory-statistical-beta", "independent clients have a bounded beta, so th
 #    No: its slope is -0.0024, and that of $\beta$ is 0.62 as before. Better clients make what is left over smaller for
 #    every $N$, but it is still a mean of what the noise does to each client alone, and this mean does not know about
 #    the sign.
+#
+#    ```text
+#    [not reproduced] theory-statistical-beta: smallest beta 0.62, root of the residual -0.0024, ...
+#    ```
 #
 #    </details>
 #

@@ -54,11 +54,17 @@ tuning_rounds = 40  # rounds that judge a learning rate
 n_seeds = 5  # seeds of Figure 6: 0, 1, ..
 
 # %%
-from book import as_list
+from book import as_list, check_types
 
-embedded = dataset == "digits"
-sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100, 200]))
-learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.05, 0.2, 1.0, 5.0, 20.0]))
+check_types(globals(), {
+    str: "dataset",
+    int | None: "n_train n_test n_samples cohort_size batch_size local_iterations rounds",
+    float: "concentration radius",
+    int: "sgd_steps tuning_rounds n_seeds",
+    int | list[int] | None: "sparsity",
+    list[float]: "l1_weights printed_rates",
+    float | list[float] | None: "learning_rates",
+})
 assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
 whole = "expected None, or each at least 1"
 assert all(n is None or n >= 1 for n in (n_train, n_test, n_samples)), f"{n_train=}, {n_test=}, {n_samples=}: {whole}"
@@ -66,8 +72,15 @@ assert all(n is None or n >= 1 for n in (cohort_size, batch_size)), f"{cohort_si
 assert all(n is None or n >= 1 for n in (rounds, local_iterations)), f"{rounds=}, {local_iterations=}: {whole}"
 
 # %%
+embedded = dataset == "digits"
+if sparsity is None:
+    sparsity = [4, 8, 16] if embedded else [50, 100, 200]
+if learning_rates is None:
+    learning_rates = [0.05, 0.2, 1.0] if embedded else [0.05, 0.2, 1.0, 5.0, 20.0]
+sparsity, learning_rates = as_list(sparsity), as_list(learning_rates)
 assert min(*sparsity, sgd_steps, tuning_rounds) >= 1, f"{sparsity=}, {sgd_steps=}, {tuning_rounds=}: expected above 0"
 assert min(learning_rates + printed_rates) > 0, f"{learning_rates=}, {printed_rates=}: expected each above 0"
+assert min(concentration, radius, *l1_weights) > 0, f"{concentration=}, {radius=}, {l1_weights=}: expected above 0"
 assert 1 <= n_seeds <= 1000, f"{n_seeds=}: expected 1 to 1000"
 
 # %%

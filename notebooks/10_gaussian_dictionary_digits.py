@@ -58,11 +58,18 @@ n_sweep_seeds = None  # seeds at the other tau (None: all)
 workers = 2  # processes that share the work
 
 # %%
-from book import as_list
+from book import as_list, check_types
 
-embedded = dataset == "digits"
-sparsity, small_sparsity = as_list(sparsity or ([4, 8, 16] if embedded else [50, 100])), as_list(small_sparsity)
-learning_rates = as_list(learning_rates or ([0.05, 0.2, 1.0] if embedded else [0.2, 1.0, 5.0, 20.0]))
+check_types(globals(), {
+    str: "dataset",
+    int | None: "n_train n_test n_samples n_atoms cohort_size batch_size local_iterations "
+                "rounds n_sweep_seeds",
+    float: "concentration radius",
+    int: "sgd_steps tuning_rounds n_conditions n_seeds workers",
+    int | list[int] | None: "sparsity",
+    float | list[float] | None: "learning_rates",
+    int | list[int]: "small_sparsity",
+})
 assert dataset in ("digits", "mnist-writers", "femnist"), f"{dataset=}: expected 'digits', 'mnist-writers' or 'femnist'"
 whole = "expected None, or each at least 1"
 assert all(n is None or n >= 1 for n in (n_train, n_test, n_samples)), f"{n_train=}, {n_test=}, {n_samples=}: {whole}"
@@ -72,6 +79,12 @@ assert local_iterations is None or local_iterations >= 1, f"{local_iterations=}:
 assert concentration > 0 and radius > 0, f"{concentration=}, {radius=}: expected above 0"
 
 # %%
+embedded = dataset == "digits"
+if sparsity is None:
+    sparsity = [4, 8, 16] if embedded else [50, 100]
+if learning_rates is None:
+    learning_rates = [0.05, 0.2, 1.0] if embedded else [0.2, 1.0, 5.0, 20.0]
+sparsity, small_sparsity, learning_rates = as_list(sparsity), as_list(small_sparsity), as_list(learning_rates)
 assert min(sparsity) >= 1 and sgd_steps >= 1, f"{sparsity=}, {sgd_steps=}: expected at least 1"
 assert min(learning_rates) > 0, f"{learning_rates=}: expected each above 0"
 assert small_sparsity == sorted(set(small_sparsity)), f"{small_sparsity=}: expected increasing"

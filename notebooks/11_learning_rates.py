@@ -52,6 +52,16 @@ n_seeds = 5  # repetitions with new data; FedGradMP gets four times as many
 n_costly_seeds = 3  # repetitions of the long runs, the map and the other methods
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples n_features sparsity batch_size local_iterations rounds "
+         "long_rounds fedgradmp_rounds n_seeds n_costly_seeds",
+    float: "heterogeneity variance_decay noise_variance",
+    list[float]: "learning_rates long_learning_rates map_learning_rates",
+    list[int]: "map_local_iterations",
+    list[str]: "other_methods",
+})
 assert 1 <= sparsity <= n_features, f"{sparsity=}: expected 1 to {n_features=}"
 assert 1 <= batch_size <= n_samples, f"{batch_size=}: expected 1 to {n_samples=}"
 assert min(heterogeneity, noise_variance) >= 0, f"{heterogeneity=}, {noise_variance=}: expected at least 0"

@@ -49,6 +49,15 @@ digits_sparsity = [4, 8, 16]  # tau there, nonzero weights of a digit
 digits_rates = [0.05, 0.2, 1.0]  # learning rates tried there for every method
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features n_clients n_seeds digits_rounds",
+    list[int]: "samples sparsities client_counts few_sizes noisy_sizes digits_sparsity",
+    list[float]: "heterogeneity digits_rates",
+    float: "variance_decay",
+    str: "dataset",
+})
 assert n_features >= max(sparsities), f"{n_features=}: expected at least {max(sparsities)=}"
 assert samples == sorted(set(samples)) and min(samples) >= 1, f"{samples=}: expected increasing, each at least 1"
 assert 1 <= sparsities[0] and sparsities == sorted(set(sparsities)), f"{sparsities=}: expected increasing, from 1 on"
@@ -57,6 +66,7 @@ assert n_seeds >= 5 and digits_rounds >= 2, f"{n_seeds=}, {digits_rounds=}: expe
 assert min(heterogeneity) >= 0, f"{heterogeneity=}: expected each at least 0"
 assert len(few_sizes) == 4 and min(few_sizes) >= 1, f"{few_sizes=}: expected four values, each at least 1"
 assert len(noisy_sizes) == 2 and min(noisy_sizes) >= 1, f"{noisy_sizes=}: expected two values, each at least 1"
+assert min(digits_sparsity) >= 1 and min(digits_rates) > 0, f"{digits_sparsity=}, {digits_rates=}: expected above 0"
 assert dataset in ("digits", "mnist-writers"), f"{dataset=}: expected 'digits' or 'mnist-writers'"
 
 # %%
@@ -387,7 +397,8 @@ claim("ours-polish",
     ratio, ratio <= 1.05, source="ours, SharedSupportGradMP and polish", expected="at most 1.05",
     keep=dict(before=before))
 print(f"before the closing exchange {np.median(before):.2g} times the floor (median of {n_seeds} seeds)")
-print(f"the true support on {right.sum()} of {n_seeds} seeds; there at most {ratio[right].max(initial=0):.3f} after it")
+after = f"; there at most {ratio[right].max():.3f} after it" if right.any() else ""
+print(f"the true support on {right.sum()} of {n_seeds} seeds{after}")
 for name, k in (("FedGradMP", 0), ("FedGradMP, polished", 1), ("SharedSupportGradMP", 2)):
     error, sent = np.median(table[[k, k + 5], :, -1], axis=1)
     print(f"{name:20} relative error {error:.2g} after {sent:.2g} MB (medians)")

@@ -47,6 +47,15 @@ digits_sparsity = [8, 16]  # tau there
 digits_rates = [0.2, 1.0]  # learning rates tried there
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples n_features sparsity rounds n_seeds n_map_seeds digits_rounds",
+    list[float]: "heterogeneity epsilons digits_rates",
+    float: "variance_decay",
+    list[int]: "private_clients digits_sparsity",
+    str: "digits",
+})
 assert n_features >= 12 * sparsity, f"{n_features=}: expected at least {12 * sparsity=}"
 assert 2 <= sparsity <= 50, f"{sparsity=}: expected 2 to 50"
 assert min(n_clients, *private_clients) >= 2, f"{n_clients=}, {private_clients=}: expected each at least 2"
@@ -54,6 +63,7 @@ assert min(n_samples, rounds) >= 1, f"{n_samples=}, {rounds=}: expected each at 
 
 # %%
 assert n_seeds >= 5 and digits_rounds >= 10, f"{n_seeds=}, {digits_rounds=}: expected at least 5 and 10"
+assert min(heterogeneity) >= 0 < min(digits_rates), f"{heterogeneity=}, {digits_rates=}: expected at least 0, above 0"
 assert epsilons == sorted(set(epsilons)) and min(epsilons) > 0, f"{epsilons=}: expected increasing, each above 0"
 assert digits in ("digits", "mnist-writers"), f"{digits=}: expected 'digits' or 'mnist-writers'"
 assert min(*digits_sparsity, n_map_seeds) >= 1, f"{digits_sparsity=}, {n_map_seeds=}: expected each at least 1"
@@ -166,7 +176,7 @@ cases = list(product(heterogeneity, range(n_seeds)))
 circled, cured = np.array(each(circling, cases)).T
 claim("sums-circles",
     f"on every seed on which pooled GradMP circles, alpha in {heterogeneity}, elimination recovers exactly",
-    f"{(cured & circled).sum()} of {circled.sum()} seeds", cured[circled] if circled.any() else [True],
+    f"{(cured & circled).sum()} of {circled.sum()} seeds", cured[circled] if circled.any() else "undecided",
     source="ours, SharedSupportGradMP", expected="all")
 
 

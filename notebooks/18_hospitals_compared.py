@@ -35,6 +35,12 @@ n_seeds = 20  # seeds of the made-up data
 peers = "no"  # "run" adds best subsets by abess, if it is installed
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_sites n_deals fixed n_seeds",
+    str: "peers",
+})
 assert 3 <= n_sites <= 20, f"{n_sites=}: expected 3 to 20"
 assert min(n_deals, n_seeds) >= 1, f"{n_deals=}, {n_seeds=}: expected at least 1"
 assert 1 <= fixed <= 29, f"{fixed=}: expected 1 to 29"
@@ -297,6 +303,10 @@ for kind, least in (("linear", 0.9), ("logistic", 0.85)):
 #    It is half-way: 0.088 (five: 0.098, chosen: 0.077). But the features stay less, 0.80 beyond chance in place of
 #    0.92, because more of them are alike and stand in for each other. Bytes hardly grow: 58 kB in place of 51.
 #
+#    ```text
+#    10 given                     10.0    0.088  0.994     0.77           0.80         58      13
+#    ```
+#
 #    </details>
 # 2. **`fixed: 2`.** How far do two measurements carry?
 #
@@ -304,6 +314,11 @@ for kind, least in (("linear", 0.9), ("logistic", 0.85)):
 #
 #    To an AUC of 0.986, with a log loss of 0.133: still better than the 0.156 of a hospital alone with all its
 #    measurements to choose from. And they are the same two whichever hospital leaves: both indices are 1.
+#
+#    ```text
+#    2 given                       2.0    0.133  0.986     1.00           1.00         50      13
+#    a hospital alone              7.2    0.156  0.988     0.24           0.17          0       0
+#    ```
 #
 #    </details>
 # 3. **`n_sites: 4`.** Four hospitals hold 142 patients each. What happens to a hospital alone, and to all together?
@@ -313,6 +328,11 @@ for kind, least in (("linear", 0.9), ("logistic", 0.85)):
 #    A hospital alone gets to 0.103 in place of 0.156, because it has three times the rows. Together they are a little
 #    worse, 0.081 in place of 0.077, since a quarter of the patients is missing from each fit now and not a twelfth. So
 #    the fewer rows a site has, the more it gains.
+#
+#    ```text
+#    chosen by the sites          17.5    0.081  0.994     0.75           0.66        135      58
+#    a hospital alone             10.2    0.103  0.992     0.34           0.25          0       0
+#    ```
 #
 #    </details>
 #

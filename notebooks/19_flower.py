@@ -38,10 +38,17 @@ learning_rate = 0.1  # of the first-order methods
 seed = 0  # of the data and of all runs
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_clients n_samples n_features sparsity cohort_size rounds seed",
+    float: "learning_rate",
+})
 assert n_clients >= 3, f"{n_clients=}: expected at least 3"
 assert min(sparsity, rounds) >= 1, f"{sparsity=}, {rounds=}: expected each at least 1"
 assert n_samples >= 3 * sparsity, f"{n_samples=}: expected at least {3 * sparsity=}"
 assert n_features >= 20 * sparsity, f"{n_features=}: expected at least {20 * sparsity=}"
+assert learning_rate > 0 and seed >= 0, f"{learning_rate=}, {seed=}: expected above 0, and at least 0"
 assert 2 <= cohort_size <= n_clients, f"{cohort_size=}: expected 2 to {n_clients=}"
 
 # %%

@@ -41,6 +41,12 @@ local_iterations = 3  # K, local iterations
 n_seeds = 10  # seeds: repetitions with new data
 
 # %%
+from book import check_types
+
+check_types(globals(), {
+    int: "n_features sparsity local_iterations n_seeds",
+    float: "last_condition",
+})
 tau, n, K = sparsity, n_features, local_iterations
 assert 4 * sparsity <= n_features <= 14, f"{n_features=}: expected {4 * sparsity=} to 14"
 assert 1 <= sparsity <= 3 <= n_seeds, f"{sparsity=}, {n_seeds=}: expected 1 to 3, and at least 3"
@@ -564,6 +570,11 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 #    taken twice forgets all but the first term, and the more so the larger $K$ is. The residual stays about as far off:
 #    1.72 printed where the induction gives 2.33 (before: 2.16 and 2.8), and the other route proves 1.72 again.
 #
+#    ```text
+#    [gap in the proof] theory-theorem-1-nu: printed 1.72, induction 2.33, by another route 1.72, for the two clients
+#    [misprint] theory-cohort-power: printed 1.02, derived 2.08; 10 seeds
+#    ```
+#
 #    </details>
 # 2. **`last_condition: 1.02`.** Now all six clients are nearly orthonormal. How much of the misprint in the cohorts'
 #    theorem is left to see?
@@ -573,14 +584,22 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 # The derived factor falls from 1.81 to 1.19 and the printed one from 1.17 to 1. Both are sums of powers of $\mu$, which
 # is small for such clients, so a misprint in the power costs little. It costs most where the theorem is about to fail.
 #
+#    ```text
+#    [misprint] theory-cohort-power: printed 1, derived 1.19; 10 seeds
+#    ```
+#
 #    </details>
 # 3. **`sparsity: 1`.** The inequality that holds at minimisers was 0.595 of its right side at worst. With models of one
 #    feature, will the worst of 200 points come closer to the bound?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Yes, to 0.687 (and with `sparsity: 3` it is 0.473). The bound has to serve two models without a common feature.
+#    Yes, to 0.687. The bound has to serve two models without a common feature.
 #    With one feature every other model is such a case, and with more features the drawn points share some.
+#
+#    ```text
+#    [holds] theory-corollary-minimiser: 0.687 of the right side is the largest of all seeds
+#    ```
 #
 #    </details>
 #

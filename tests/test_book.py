@@ -2,12 +2,20 @@
 
 import csv
 import json
+import os
 import re
+import signal
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 
-from book import claim, claims, keeping, ledger, pairs, running
+import book
+from book import __main__ as book_main
+from book import claim, claims, keeping, ledger, pairs, plays, running
+from book.__main__ import main
 from book.figures import BoundBesideError
 
 ROOT = pairs.NOTEBOOKS.parent
@@ -106,11 +114,11 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
     assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
     assert [report.split()[0] for report in reports] == ["done", "done", "FAILED"]
-    assert reports[2].endswith("AssertionError: alpha=10.0: expected below 9")
+    assert reports[2].endswith("AssertionError: alpha=10: expected below 9")
     with open(out / "sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [(row["alpha"], row["verdict"]) for row in rows[:2]] == [("0.5", "holds"), ("0.5", "reproduced")]
-    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [("3", "toy"), ("3", "words"), ("10.0", "")]
+    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [("3", "toy"), ("3", "words"), ("10", "")]
     assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
     done = sorted(out.glob("*[!d].ipynb"))
     assert running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3  # nothing ran
@@ -127,3 +135,220 @@ def test_a_bound_beside_errors_by_hand():
     assert beside.useful.tolist() == [True, False, False]  # the third bound ends at the zero model's error
     np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
+
+
+def test_a_bound_that_is_infinite_promises_nothing():
+    beside = BoundBesideError.of([([4.0, 1.0], [5.0, np.inf]), ([4.0, np.nan], [5.0, 2.0]), ([4.0, 1.0], [5.0, 2.0])])
+    assert beside.holds.tolist() == beside.useful.tolist() == [False, False, True]
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (3, int),
+        (3, float),
+        (0.5, float),
+        (0.5, float | None),
+        (None, float | None),
+        ([1, 2], list[int]),
+        ([1, 0.5], list[float]),
+        (["a"], list[str]),
+        ("cv", int | str),
+        ([3], int | list[int] | None),
+    ],
+)
+def test_a_parameter_of_its_type_passes(value, kind):
+    book.check_types({"rounds": value}, {kind: "rounds"})
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "words"),
+    [
+        (10.0, int, "rounds=10.0: expected a whole number"),
+        (True, int, "rounds=True: expected a whole number"),
+        (True, float, "rounds=True: expected a number"),
+        (np.inf, float, "rounds=inf: expected a number"),
+        (np.nan, float | None, "rounds=nan: expected a number or None"),
+        ("1e-6", float, "rounds='1e-6': expected a number"),
+        ([], list[int], r"rounds=\[\]: expected a list of whole numbers, one or more"),
+        ([1, True], list[int], "expected a list of whole numbers"),
+        ([0.5, np.nan], list[float], "expected a list of numbers"),
+        (3, list[float], "expected a list of numbers"),
+        (3, str, "rounds=3: expected a text"),
+        ("x\n" * 100, int, r"rounds='x\\n.{40,60}\.\.\.: expected a whole number$"),
+    ],
+)
+def test_a_parameter_of_another_type_is_named_in_one_line(value, kind, words):
+    with pytest.raises(TypeError, match=words) as caught:
+        book.check_types(
+            {"n": 1, "rounds": value}, {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"}
+        )
+    assert "\n" not in str(caught.value)
+
+
+def command_line(*arguments):
+    """The error that a call of `python -m book` raises before it runs anything."""
+    with pytest.raises(ValueError) as caught:
+        main(list(arguments), standalone_mode=False)
+    said = str(caught.value)
+    assert "\n" not in said
+    return said
+
+
+@pytest.fixture
+def nothing_runs(monkeypatch):
+    """No notebook is executed; what would be is recorded."""
+    tasks = []
+
+    def record(given, *_):
+        tasks.extend(given)
+        return ["stopped here"] * len(given)
+
+    monkeypatch.setattr(running, "run_all", record)
+    return tasks
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["sweep", "04", "-g", "n_features=4", "-g", "n_features=5"], "-g n_features is given twice"),
+        (["sweep", "04", "-g", "n_features=4,4"], "-g n_features has 4 twice; expected different values"),
+        (["sweep", "04", "-g", "n_features"], "-g n_features has no name or no value; expected NAME=VALUE"),
+        (["sweep", "04", "-g", "n_features="], "-g n_features= has no name or no value"),
+        (["sweep", "04", "-g", "=4"], "-g =4 has no name or no value"),
+        (["sweep", "04", "-g", "n_features=,"], "-g n_features is no YAML"),
+        (["sweep", "04", "-g", "n_features=2020-01-01"], "-g n_features is a date, 2020-01-01; expected a number"),
+        (["sweep", "04", "-g", "n_features=4", "-p", "n_features=5"], "n_features is given by -p and by -g"),
+        (["sweep", "04", "-g", "n_feature=4"], "04_restricted_convexity has no parameter n_feature; it has:"),
+        (["run", "04", "-p", "n_features=[1"], "-p n_features is no YAML: expected ',' or ']'"),
+        (["run", "04", "-p", "n_features=4", "-p", "n_features=5"], "-p n_features is given twice"),
+        (["run", "04", "-p", "n_features"], "-p n_features has no name or no value"),
+        (["run", "04", "-p", "n_features=2020-01-01 10:00:00"], "-p n_features is a datetime"),
+        (["run", "99"], "there is no notebook 99; expected one of"),
+        (["plays", "99"], "there is no notebook 99; expected one of"),
+    ],
+)
+def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words, nothing_runs):
+    assert command_line(*arguments).startswith(words) and not nothing_runs
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "words"),
+    [
+        ("", ["04"], " holds no parameters; expected notebooks"),
+        ("- 4\n", [], " holds no parameters; expected notebooks"),
+        ('"04": {n_features: 4}\n', ["04", "05"], " has no parameters of 05_convergence_theorem; expected an entry"),
+        ('"04": {n_feature: 4}\n', [], "04_restricted_convexity has no parameter n_feature"),
+        ('"99": {n_features: 4}\n', [], "there is no notebook 99"),
+        ('"04": 4\n', [], " has no names and values of parameters under 04"),
+        ('"04": {n_features: 4}\n04_restricted_convexity: {sparsity: 1}\n', [], " has 04_restricted_convexity twice"),
+        ('"04": {n_features: 4, n_features: 5}\n', [], " is no YAML: n_features stands there twice"),
+        ('"04": {n_features: 4}\n"04": {sparsity: 1}\n', [], " is no YAML: 04 stands there twice"),
+        ('"04": {n_features: 2020-01-01}\n', [], ", 04, n_features is a date, 2020-01-01"),
+        ('"04": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
+    ],
+)
+def test_a_file_of_parameters_that_cannot_be_meant_is_refused(text, arguments, words, tmp_path, nothing_runs):
+    (tmp_path / "mine.yaml").write_text(text)
+    said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
+    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words) and not nothing_runs
+
+
+@pytest.mark.parametrize("name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"])
+def test_a_file_of_parameters_names_notebooks_as_every_command_does(name, tmp_path, monkeypatch, nothing_runs):
+    monkeypatch.setattr(book_main, "BUILD", tmp_path)
+    (tmp_path / "mine.yaml").write_text(f"{name}: {{n_features: 4, sparsity: 1, n_seeds: 3}}\n")
+    with pytest.raises(SystemExit):
+        main(["run", "--parameters", str(tmp_path / "mine.yaml"), "-p", "n_seeds=1e1"], standalone_mode=False)
+    [(source, _, values)] = nothing_runs
+    assert source.stem == "04_restricted_convexity" and values == {"n_features": 4, "sparsity": 1, "n_seeds": 10}
+    assert isinstance(values["n_seeds"], int)
+
+
+INTERRUPTED = """
+import signal, sys
+from book import running
+from pathlib import Path
+
+running.sweep(Path(sys.argv[1]), [{"alpha": a} for a in (1, 2, 3, 4)], Path(sys.argv[2]), jobs=1)
+"""
+
+
+def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path):
+    waits = TOY.replace("from book import claim", "import time\nfrom pathlib import Path\n\nfrom book import claim", 1)
+    waits += '\n# %%\nPath("began").write_text(str(alpha))\ntime.sleep(60 * (alpha > 1))\n'
+    toy, out = tmp_path / "03_toy.py", tmp_path / "out"
+    toy.write_text(waits)
+    environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
+    running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
+    call = [sys.executable, "-c", INTERRUPTED, str(toy), str(out)]
+    process = subprocess.Popen(call, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+    began = tmp_path / "began"
+    while process.poll() is None and not (began.exists() and began.read_text() == "2"):
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate()
+    keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
+    assert sorted(path.name for path in out.iterdir()) == sorted([f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"])
+
+
+def test_the_plays_of_a_notebook_are_read_from_its_text():
+    first, second, third = plays.plays_of(pairs.find("00"))
+    assert (first.name, first.parameters) == ("00_start_here-play-1", {"sparsity": 7})
+    assert (second.parameters, third.parameters) == ({"alpha": 0}, {"n_clients": 5})
+    assert first.lines == ("[does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)",)
+    assert first.answer.startswith("It fails.") and "```" not in first.answer
+    [shared, *_] = plays.plays_of(pairs.find("11"))
+    assert shared.parameters == {"n_costly_seeds": 2, "long_rounds": 40, "heterogeneity": 0}
+
+
+@pytest.mark.parametrize(
+    ("quoted", "printed", "same"),
+    [
+        ("error 0.31 of 3 seeds", "error 0.31 of 3 seeds", True),
+        ("error 0.31 of 3 seeds", "error 0.314 of 3 seeds", True),
+        ("error 0.31 of 3 seeds", "error 0.32 of 3 seeds", True),  # one in the last digit
+        ("error 0.31 of 3 seeds", "error 0.33 of 3 seeds", False),
+        ("error 0.31 of 3 seeds", "error 0.31 of 4 seeds", False),
+        ("slope -0.5", "slope 0.5", False),
+        ("1.06e+08 times", "1.07e+08 times", True),
+        ("1.06e+08 times", "1.06e+09 times", False),
+        ("[holds] a: 1.1", "[does not hold] a: 1.1", False),
+        ("below 1e-14", "below 1e-13", False),
+        ("error ... of 3 seeds", "error 0.314 of 3 seeds", True),
+        ("error 0.31, ...", "error 0.31, and more", True),
+        ("... 0.31 of 3", "error 0.29 of 3", False),
+        ("... 58 of 3", "error 0.58 of 3", False),
+        ("inf promised", "3.2 promised", False),
+    ],
+)
+def test_a_quoted_line_is_that_of_the_run_but_for_one_in_the_last_digit(quoted, printed, same):
+    assert plays.agrees(quoted, printed) is same
+
+
+def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
+    toy = tmp_path / "03_toy.py"
+    answer = "<details><summary>What comes out</summary>\n#\n# 3 it is.\n#\n# ```text\n# {}\n# ```\n# </details>"
+    items = [
+        "1. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 3 (2 to 4, 2 seeds)"),
+        "2. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 5 (2 to 4, 2 seeds)"),
+        "3. **`alpha: 2`.** And now?\n#\n# <details><summary>So</summary>Nothing.</details>",
+    ]
+    section = "\n\n# %% [markdown]\n# ## Predict, then change\n#\n# " + "\n# ".join(items) + "\n"
+    toy.write_text(TOY + section)
+    right, wrong, silent = play_list = plays_after_writing(toy)
+    tasks = [(toy, tmp_path / f"{play.name}.ipynb", play.parameters) for play in play_list[:1]]
+    assert list(running.run_all(tasks)) == [""]
+    executed = pairs.read(tmp_path / "03_toy-play-1.ipynb")
+    assert plays.difference(right, executed) == ""
+    promised, printed = (f"[holds in part] toy: {number} (2 to 4, 2 seeds)" for number in (5, 3))
+    assert plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
+    assert plays.difference(silent, executed).startswith("the answer quotes no line of its run")
+    assert plays.unsupported(right, []) == [] and plays.unsupported(silent, []) == []
+
+
+def plays_after_writing(source):
+    """The plays of a notebook of which only the .py half has been written."""
+    running.command(source, source.with_suffix(".ipynb"), {}, alone=True)
+    return plays.plays_of(source)

@@ -4,6 +4,10 @@ import functools
 import gzip
 import hashlib
 import io
+import shutil
+import signal
+import subprocess
+import sys
 import tarfile
 import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -63,9 +67,11 @@ def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
     assert {path.name for path in place.iterdir()} == {IMAGES, LABELS}
     assert (place / IMAGES).read_bytes() == (server / IMAGES).read_bytes()
     (place / LABELS).unlink()
-    (place / IMAGES).write_bytes(b"the same, compressed anew")
+    anew = gzip.compress(IMAGES.encode() * 1000, 1, mtime=7)
+    assert anew != (server / IMAGES).read_bytes()
+    (place / IMAGES).write_bytes(anew)
     fetch("mnist-writers", progress=False)
-    assert (place / IMAGES).read_bytes() == b"the same, compressed anew" and (place / LABELS).exists()
+    assert (place / IMAGES).read_bytes() == anew and (place / LABELS).exists()
 
 
 def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place):
@@ -75,7 +81,9 @@ def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place)
         locate("femnist")
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
-    assert {path.name for path in place.iterdir()} == {ARCHIVE, *MEMBERS}
+    assert {path.name for path in place.iterdir()} == {ARCHIVE, f"{ARCHIVE}.sha256", *MEMBERS}
+    sums = [f"{hashlib.sha256(name.encode()).hexdigest()}  {name}" for name in MEMBERS]
+    assert (place / f"{ARCHIVE}.sha256").read_text().splitlines() == sums
 
 
 @pytest.mark.parametrize("content", [b"<html>not found</html>", None])
@@ -96,3 +104,79 @@ def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, 
     (server / ARCHIVE).unlink()
     failed = CliRunner().invoke(main, ["data", "fetch", "femnist"])
     assert failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def flip(content):
+    return content[:-9] + bytes([content[-9] ^ 1]) + content[-8:]
+
+
+@pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
+@pytest.mark.parametrize("data, name", [("mnist-writers", IMAGES), ("femnist", MEMBERS[1])])
+def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(server, place, damage, data, name):
+    fetch(data, progress=False)
+    whole = (place / name).read_bytes()
+    (place / name).write_bytes(damage(whole))
+    with pytest.raises(OSError, match=f"{name} in .* is damaged.*`fgmp data fetch {data}`"):
+        locate(data)
+    assert "damaged" in CliRunner().invoke(main, ["data", "list"]).output
+    fetch(data, progress=False)
+    assert (place / name).read_bytes() == whole and len(locate(data)) == 2
+
+
+KILLED = """
+import os, shutil, signal, sys
+from fgmp.datasets import downloads
+
+def copy(source, target):
+    target.write(source.read(3))
+    target.flush()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def replace(source, target, number=[0]):
+    number[0] += 1
+    if number[0] == int(sys.argv[2]):
+        os.kill(os.getpid(), signal.SIGKILL)
+    move(source, target)
+
+move = os.replace
+if sys.argv[2] == "0":
+    shutil.copyfileobj = copy
+os.replace = replace
+file = downloads.DOWNLOADS["femnist"][0]
+downloads._unpack(file, downloads.Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moment", [0, 1, 2, 3])
+def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_whole(server, place, moment):
+    """In the first member, before either is moved, between the two, and before their checksums are recorded."""
+    place.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+    done = subprocess.run([sys.executable, "-c", KILLED, str(place), str(moment)], capture_output=True, text=True)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    if moment < 3:
+        with pytest.raises(FileNotFoundError):
+            locate("femnist")
+    there = [place / name for name in MEMBERS if (place / name).exists()]
+    assert len(there) == max(moment - 1, 0) and all(path.read_text() == path.name for path in there)
+    fetch("femnist", progress=False)
+    assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
+
+
+def test_a_disk_that_is_full_while_a_member_is_unpacked_leaves_nothing(server, place, monkeypatch):
+    def full(source, target):
+        target.write(source.read(3))
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", full)
+    place.mkdir(parents=True)
+    shutil.copy(server / ARCHIVE, place / ARCHIVE)
+    with pytest.raises(
+        OSError, match=f"could not unpack {ARCHIVE} in .*: .*No space left on device; run the same again"
+    ):
+        downloads.fetch("femnist", progress=False)
+    assert {path.name for path in place.iterdir()} == {ARCHIVE}

@@ -6,6 +6,7 @@ nbval runs all with their own parameters (`make test`), `make soak` with those o
 import ast
 import io
 import json
+import math
 import os
 import re
 import statistics
@@ -15,13 +16,14 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+import numpy as np
 import papermill
 import pytest
 import yaml
 from figure_faults import HOOK
 from jupytext.compare import compare_notebooks
 
-from book import pairs, running
+from book import pairs, plays, running
 from book.keeping import VERDICT, seen
 
 NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
@@ -72,26 +74,76 @@ def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
     assert max(lengths) <= 20 and statistics.median(lengths) <= 6
 
 
-@each_notebook
-def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(path, caplog):
-    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
+def parameters_and_checks(path):
+    """The values of the parameters, and the code of the cells after them that checks them, without any other."""
     cells = code(jupytext.read(path.with_suffix(".py")))
     place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
     first, *others = [cell.source for cell in cells[place : place + 3]]
-    found = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
-    given = {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body}
-    tokens = tokenize.generate_tokens(io.StringIO(first).readline)
-    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cells[place]))
+    checks = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
+    return cells[place], {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body}, checks
+
+
+@each_notebook
+def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(path, caplog):
+    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
+    cell, given, found = parameters_and_checks(path)
+    tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
+    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cell))
     assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
     checks = "\n".join(found)
     exec(checks, dict(given))
-    ranged = set(re.findall(r"\{(\w+)=\}", checks)) & set(given)
-    assert len(ranged) >= len(given) - 4  # some may be any number, or a path
-    for name in ranged:
+    for name in set(given) - {"variance_decay", "lie", "video"}:  # any number, or a path
         wrong = "no such" if isinstance(given[name], str) else -1 if not isinstance(given[name], list) else [-1, -1]
-        with pytest.raises(AssertionError) as caught:
+        with pytest.raises((AssertionError, TypeError)) as caught:
             exec(checks, given | {name: wrong})
         assert name in str(caught.value) and "\n" not in str(caught.value)
+
+
+WRONG = {
+    "whole": [10.5, 10.0, True, "four", "1e-6", None, [10], [], {}, math.inf, -math.inf, math.nan],
+    "number": [True, "four", "1e-6", None, [0.5], [], {}, math.inf, -math.inf, math.nan],
+    "text": [10, 10.5, True, None, ["digits"], {}, math.inf, math.nan],
+    "list": [10, 10.5, True, "four", None, [], {}, math.inf, math.nan, [None], [True], ["1e-6", 1], [math.nan], [[1]]],
+}
+# Parameters that take values of another type than their default has.
+ALSO = {
+    ("01", "alpha"): [10, 10.5],
+    ("01", "local_iterations"): [10],
+    ("02", "video"): ["four", "1e-6"],
+    ("09", "learning_rates"): [[0.5]],
+    ("10", "learning_rates"): [[0.5]],
+    ("09", "sparsity"): [[10]],
+    ("10", "sparsity"): [[10]],
+    ("10", "small_sparsity"): [10],
+    ("17", "sparsity"): [10],
+}
+
+
+def wrong_values(number, name, default):
+    """Values that a parameter must not have, by the type of its default."""
+    if isinstance(default, list):
+        kind = "list"
+    elif isinstance(default, str):
+        kind = "text"
+    else:
+        kind = "number" if isinstance(default, float) or name == "learning_rates" else "whole"
+    allowed = ALSO.get((number, name), [])
+    return [value for value in WRONG[kind] if not any(value is one or value == one for one in allowed)]
+
+
+@each_notebook
+def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line_that_names_it(path):
+    """Each parameter by itself, only the cell that checks run: what papermill, YAML and Python may bring."""
+    _, given, (first, *_) = parameters_and_checks(path)
+    for name, default in given.items():
+        for value in wrong_values(path.stem[:2], name, default):
+            if value is None and default is None:
+                continue
+            with pytest.raises((AssertionError, TypeError)) as caught:
+                exec(first, given | {name: value})
+            said = str(caught.value)
+            assert said.startswith(f"{name}=") and ": expected " in said and "\n" not in said, (name, value, said)
+    exec(first, dict(given))
 
 
 @each_notebook
@@ -185,3 +237,40 @@ def test_no_file_names_a_path_of_one_machine():
     paths = [root / name for name in listed.stdout.splitlines() if (root / name) != Path(__file__).resolve()]
     texts = {path: path.read_bytes().decode("utf-8", errors="ignore") for path in paths if path.is_file()}
     assert [path for path, text in texts.items() if re.search(r"(?<![\w.])/(work|farm|root|tmp)/", text)] == []
+
+
+@pytest.mark.parametrize("stem", ["00_start_here", "01_linear_convergence"])
+@pytest.mark.parametrize("last, ending", [(1e-16, "1, 0.5, below 1e-14"), (0.25, "1, 0.5, 0.25")])
+def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
+    cell = next(one for one in code(jupytext.read(pairs.find(stem).with_suffix(".py"))) if "below {exact" in one.source)
+    run = cell.source[cell.source.index("end = [") :]
+    exec(run, dict.fromkeys(("errors", "start"), np.array([1.0, 0.5, last])) | {"exact": 1e-14})
+    assert capsys.readouterr().out == f"relative errors: {ending}\n"
+
+
+def test_rounds_of_runs_that_never_become_exact_are_no_number():
+    cells = code(jupytext.read(pairs.find("01").with_suffix(".py")))
+    source = next(one.source for one in cells if "def mean_in_words" in one.source)
+    names = {"np": np, "n_seeds": 3, "rounds": 14}
+    exec(source[source.index("def mean_in_words") : source.index("for K, runs")], names)
+    assert names["mean_in_words"](np.array([3.0, 4.0, 5.0])) == "4"
+    said = names["mean_in_words"](np.array([3.0, np.inf, 5.0]))
+    assert said == "no number (1 of 3 seeds are not exact after 14)"
+
+
+# Notebooks whose plays have been run, but not quoted yet: `make plays` names them every night.
+NOT_QUOTED = {"03", "06", "09", "10", "11", "15", "16", "19"}
+
+
+@each_notebook
+def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(path):
+    """What `make plays` compares is there: parameters that exist, lines of the run, and numbers that stand in them."""
+    records = json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())
+    committed = [*plays.printed_by(pairs.read(path)), str(records["parameters"])]
+    committed += [f"{one['shown']} {one['expected']} {one['statement']}" for one in records["claims"]]
+    found = plays.plays_of(path.with_suffix(".py"))
+    assert [one.number for one in found] == [1, 2, 3]
+    for play in found:
+        assert any(records["parameters"][name] != value for name, value in play.parameters.items())
+        if path.stem[:2] not in NOT_QUOTED:
+            assert play.lines and plays.unsupported(play, committed) == []

@@ -1,5 +1,6 @@
 """A fitted estimator that joblib has kept predicts as before, and `fgmp predict` finds its columns by name."""
 
+import csv
 import io
 
 import joblib
@@ -9,6 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from fgmp.cli import main
+from fgmp.csv_tables import inert
 from fgmp.estimators import FedGradMPClassifier, FedGradMPRegressor
 
 TABLE = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1, 10, 100], columns=list("abc"))
@@ -23,8 +25,22 @@ def kept(request, tmp_path):
     return model, tmp_path / "model"
 
 
-def run(path, table):
-    return CliRunner().invoke(main, ["predict", str(path), "-"], input=table)
+def run(path, table, *options):
+    return CliRunner().invoke(main, ["predict", str(path), "-", *options], input=table)
+
+
+def predictions(done):
+    """The first column of what was printed."""
+    assert done.exit_code == 0, done.output
+    return pd.read_csv(io.StringIO(done.stdout))["prediction"].tolist()
+
+
+def refusal(done):
+    """The one line that a refused call prints."""
+    assert done.exit_code == 1 and isinstance(done.exception, SystemExit), repr(done.exception)
+    lines = done.output.strip().splitlines()
+    assert len(lines) == 1 and lines[0].startswith("Error: "), lines
+    return lines[0].removeprefix("Error: ")
 
 
 def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(kept, tmp_path):
@@ -37,8 +53,166 @@ def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does
         chances = model.predict_proba(TABLE).T
         expected |= {f"probability of {label}": row for label, row in zip(model.classes_, chances, strict=True)}
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
-    assert "\nError: TABLE has no column 'c'; expected 'a', 'b', 'c'" in "\n" + run(path, "a,b\n1,2\n").output
-    assert "Error: could not convert string to float: 'x'" in run(path, "a,b,c\n1,2,x\n").output
-    assert "Error: Found array with 0 sample(s)" in run(path, "a,b,c\n").output
+    assert "Error: the table has no column 'c'; its columns are 'a', 'b'\n" in run(path, "a,b\n1,2\n").output
     (tmp_path / "other").write_text("a,b\n1,2\n")
     assert "expected a file that joblib.dump wrote" in run(tmp_path / "other", "a,b,c\n1,2,3\n").output
+
+
+@pytest.fixture
+def model(tmp_path):
+    """y = a - b, exactly, so that a prediction can be told by hand."""
+    fitted = FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"])
+    joblib.dump(fitted, tmp_path / "model")
+    return tmp_path / "model"
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        "a,b,c\n1,2,3\n",
+        "\ufeffa,b,c\n1,2,3\n",
+        '\ufeff"a","b","c"\r\n"1","2","3"\r\n',
+        "c,b,a\n3,2,1\n\n\n",
+        "a,b,c\nTrue,2,false\n",
+        " a , b,c\n 1, 2.0 ,3e0\n",
+        "note,a,note,b,c\nx,1,y,2,3\n",
+    ],
+)
+def test_a_table_as_people_have_it_is_read(model, table):
+    np.testing.assert_allclose(predictions(run(model, table)), [-1.0], atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    [
+        ("a,b,a,c\n1,2,99,3\n", "the table has 2 columns 'a'; expected one"),
+        ("a,b,c\n1,000,2,3\n", "line 2 of the table has 4 cells; expected 3, as the first line"),
+        ("a,b,c\n1,2,3\n1,2\n", "line 3 of the table has 2 cells; expected 3, as the first line"),
+        ("a,b,c\n1,2,3\n\n1,2,3\n", "line 3 of the table has 0 cells; expected 3, as the first line"),
+        (
+            "a;b;c\n1;2;3\n",
+            "the table has no column 'a'; its columns are 'a;b;c'; expected commas between the columns",
+        ),
+        (
+            "a\tb\tc\n1\t2\t3\n",
+            "the table has no column 'a'; its columns are 'a\\tb\\tc'; expected commas between the columns",
+        ),
+        (
+            "71.25,2,3\n4,5,6\n",
+            "the table has no column 'a'; its first line has numbers; expected the names of the columns",
+        ),
+        ("a,b,c\n1,2,3\n1,,3\n", "row 2 (line 3), column 'b', is missing; expected a number, True or False"),
+        ("a,b,c\n1,2,NA\n", "row 1 (line 2), column 'c', is missing; expected a number, True or False"),
+        ("a,b,c\n1,nan,3\n", "row 1 (line 2), column 'b', is missing; expected a number, True or False"),
+        (
+            "a,b,c\n1,-inf,3\n",
+            "row 1 (line 2), column 'b', is not finite, or no number; expected a number, True or False",
+        ),
+        (
+            "a,b,c\n1,1_000,3\n",
+            "row 1 (line 2), column 'b', is not finite, or no number; expected a number, True or False",
+        ),
+        (
+            'a,b,c\n"1,5",2,3\n',
+            "row 1 (line 2), column 'a', is not finite, or no number; expected a number, True or False",
+        ),
+        ("a,b,c\n", "the table has no rows; expected at least one"),
+        ("", "the table is empty; expected a line with the names of its columns"),
+        (
+            "a,b,c\n1,2," + "3" * 131_073 + "\n",
+            "the table cannot be read as CSV near line 2: field larger than field limit (131072)",
+        ),
+        ('a,b,c\n1,"2,3\n', "the table cannot be read as CSV near line 2: unexpected end of data"),
+        (b"a,b,c\n1,2,\xff\n", "the table is no text in UTF-8 near line 1"),
+    ],
+)
+def test_a_table_that_does_not_fit_is_refused_in_one_line_without_its_cells(model, table, words):
+    said = refusal(run(model, table))
+    assert said == words
+    assert "71.25" not in said
+
+
+def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path):
+    X = TABLE.to_numpy()
+    fitted = FedGradMPRegressor(2).fit(X, X[:, 0] - X[:, 1])
+    joblib.dump(fitted, tmp_path / "model")
+    path, rows = tmp_path / "model", "5,2,3\n1,2,3\n"
+    asked = "the first line of the table has numbers; expected names, or --header or --no-header"
+    assert refusal(run(path, rows)) == asked
+    assert refusal(run(path, "0,1,2\n5,2,3\n")) == asked  # as pandas writes columns without names
+    np.testing.assert_allclose(predictions(run(path, rows, "--no-header")), [3.0, -1.0], atol=1e-9)
+    np.testing.assert_allclose(predictions(run(path, "0,1,2\n5,2,3\n", "--header")), [3.0], atol=1e-9)
+    np.testing.assert_allclose(predictions(run(path, "x,y,z\n5,2,3\n")), [3.0], atol=1e-9)
+    assert refusal(run(path, "x,y\n5,2\n")) == "the table has 2 columns of features; expected 3"
+
+
+def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
+    np.testing.assert_allclose(predictions(run(model, "5,2,3\n1,2,3\n", "--no-header")), [3.0, -1.0], atol=1e-9)
+    assert refusal(run(model, "5,2\n", "--no-header")) == "the table has 2 columns of features; expected 3"
+
+
+class Other:
+    """What a file may hold that has a method `predict` and is no estimator."""
+
+    def predict(self, X):
+        return "nothing"
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ({"a": 1}, "dict"),
+        (FedGradMPRegressor, type(FedGradMPRegressor).__name__),
+        (Other(), "Other"),
+        (None, "NoneType"),
+    ],
+)
+def test_a_joblib_file_of_something_else_is_named(tmp_path, content, kind):
+    joblib.dump(content, tmp_path / "model")
+    words = f"MODEL holds an object of type {kind}; expected a fitted estimator that predicts"
+    assert refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n")) == words
+
+
+def test_an_estimator_that_was_not_fitted_is_named(tmp_path):
+    joblib.dump(FedGradMPRegressor(2), tmp_path / "model")
+    assert "not fitted yet" in refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
+
+
+@pytest.mark.parametrize("sites", [["north", "coast", "valley"], [7, 12, 30]])
+def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named(tmp_path, sites):
+    site = np.array(sites)[np.arange(60) % 3]
+    y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
+    joblib.dump(FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site), tmp_path / "model")
+    path, table = tmp_path / "model", f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
+    done = run(path, table, "--groups", "site")
+    np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
+    assert "Warning: groups ['elsewhere'] took no part in the fit: their rows get the mean intercept" in done.stderr
+    done = run(path, table)
+    np.testing.assert_allclose(predictions(done), [9.0, 9.0, 9.0], atol=1e-6)
+    assert "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group" in done.stderr
+    assert refusal(run(path, table, "--groups", "hospital")).startswith("the table has no column 'hospital'; its")
+    assert refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site")) == (
+        "row 1 (line 2), column 'site', is empty; expected a value"
+    )
+
+
+def test_a_column_of_groups_for_a_model_with_one_intercept_is_refused(model):
+    words = "--groups is 'site', and MODEL has one intercept; expected no --groups"
+    assert refusal(run(model, "site,a,b,c\nnorth,1,2,3\n", "--groups", "site")) == words
+
+
+def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
+    labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[np.arange(60) % 6]
+    joblib.dump(FedGradMPClassifier(3, rounds=5).fit(TABLE, labels), tmp_path / "model")
+    printed = list(csv.reader(io.StringIO(run(tmp_path / "model", TABLE.to_csv(index=False)).stdout)))
+    plain = joblib.load(tmp_path / "model").predict(TABLE).tolist()
+    assert len(set(plain)) > 3
+    for label, (cell, *_) in zip(plain, printed[1:], strict=True):
+        assert cell == (label if label in ("-1", "well") else f"'{label}")
+    assert all(name.startswith("p") for name in printed[0])
+
+
+def test_cells_that_begin_like_a_formula_are_inert_and_numbers_stay():
+    texts = ["=1+1", "+x", "-x", "@x", "  =x", "\r=x", "\tx"]
+    assert [inert(text) for text in texts] == [f"'{text}" for text in texts]
+    assert [inert(value) for value in ("-1.5", "+5", "x=1", -1.5, 7, "")] == ["-1.5", "+5", "x=1", -1.5, 7, ""]

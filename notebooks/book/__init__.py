@@ -4,6 +4,7 @@ import warnings
 
 from fgmp import AdviceWarning
 
+from .checks import *  # noqa: F403
 from .claims import *  # noqa: F403
 from .figures import *  # noqa: F403
 from .figures import use_style

@@ -6,10 +6,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
-import yaml
 from joblib import cpu_count
 
-from . import keeping, ledger, pairs, running
+from . import keeping, ledger, pairs, plays, running
 from .claims import totals
 
 BUILD = pairs.NOTEBOOKS.parent / "build"
@@ -31,14 +30,16 @@ def main() -> None:
 @jobs
 def run(names, given, parameters, in_place, jobs) -> None:
     """Run notebooks, all or by number or name, into build/notebooks, and list their claims."""
-    file = yaml.safe_load(parameters.read_text()) if parameters else {}
+    file = running.read_parameters(parameters) if parameters else {}
     sources = [pairs.find(name) for name in names or file or sorted(p.stem for p in pairs.NOTEBOOKS.glob("[0-9]*.py"))]
+    if missing := [source.stem for source in sources if parameters and source.stem not in file]:
+        raise ValueError(f"{parameters} has no parameters of {', '.join(missing)}; expected an entry for each notebook")
     for source in [path for path in sources if "flower" in path.stem and not find_spec("ray")]:
         sources.remove(source)
         click.echo(f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine")
     folder = BUILD / (parameters.stem if parameters else "notebooks")
-    point = {name: running.number(yaml.safe_load(text)) for name, _, text in (one.partition("=") for one in given)}
-    tasks = [(path, folder / f"{path.stem}.ipynb", (file.get(path.stem) or {}) | point) for path in sources]
+    point = running.values_of(given, "-p")
+    tasks = [(path, folder / f"{path.stem}.ipynb", file.get(path.stem, {}) | point) for path in sources]
     if in_place and (file or point):
         raise ValueError("committed notebooks show the default parameters; expected --in-place without others")
     for source, _, values in tasks:
@@ -73,11 +74,35 @@ def sweep(name, grid, given, out, jobs, dask) -> None:
     A point that has its result is skipped, so that the same command goes on after an interruption.
     """
     source = pairs.find(name)
-    fixed = {name: running.number(yaml.safe_load(text)) for name, _, text in (one.partition("=") for one in given)}
-    points, out = [fixed | point for point in running.grid(grid)], out or BUILD / "sweeps" / source.stem
+    fixed, points = running.values_of(given, "-p"), running.grid(grid)
+    if twice := [name for name in fixed if name in points[0]]:
+        raise ValueError(f"{', '.join(twice)} is given by -p and by -g; expected one of them")
+    points, out = [fixed | point for point in points], out or BUILD / "sweeps" / source.stem
     done = running.sweep(source, points, out, jobs, dask, click.echo)
     click.echo(f"{done} of {len(points)} points have their result, see {out / 'sweep.csv'}")
     sys.exit(done < len(points))
+
+
+@main.command("plays")
+@click.argument("names", nargs=-1)
+@click.option("--number", type=click.IntRange(1), help="Only this play of each notebook.")
+@jobs
+def run_plays(names, number, jobs) -> None:
+    """Run what the notebooks propose to change, and compare the lines that the folded answers quote."""
+    sources = [pairs.find(name) for name in names] or sorted(pairs.NOTEBOOKS.glob("[0-9]*.py"))
+    if not find_spec("ray"):
+        sources = [source for source in sources if "flower" not in source.stem]
+    found = [one for source in sources for one in plays.plays_of(source) if number in (None, one.number)]
+    for play in found:
+        running.check_names(play.source, play.parameters)
+    tasks = [(play.source, BUILD / "plays" / f"{play.name}.ipynb", play.parameters) for play in found]
+    failed = 0
+    for play, (_, output, _), stopped in zip(found, tasks, running.run_all(tasks, jobs), strict=True):
+        problem = stopped or plays.difference(play, pairs.read(output))
+        failed += bool(problem)
+        click.echo(f"{'FAILED' if problem else 'done':7} {play.name}  {problem}".rstrip())
+    click.echo(f"{len(found) - failed} of {len(found)} plays say what their runs print, see {BUILD / 'plays'}")
+    sys.exit(bool(failed))
 
 
 @main.command()

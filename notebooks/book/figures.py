@@ -54,7 +54,8 @@ def curve(ax, x, runs, label: str, *, band=(0, 100), **style):
     """The median over runs, one row for each seed, with a band between two percentiles; returns the median."""
     median = np.median(np.atleast_2d(runs), axis=0)
     (line,) = ax.plot(x, median, label=label, **style)
-    low, high = np.percentile(np.atleast_2d(runs), band, axis=0)
+    with np.errstate(invalid="ignore"):  # between two infinite values there is no band
+        low, high = np.percentile(np.atleast_2d(runs), band, axis=0)
     ax.fill_between(x, low, high, color=line.get_color(), alpha=0.18, linewidth=0, zorder=1)
     return median
 
@@ -179,8 +180,9 @@ class BoundBesideError:
 
     @property
     def holds(self):
-        """For each seed: the bound is not below the error in any round."""
-        return (self.measured <= self.promised * (1 + 1e-9)).all(axis=1)
+        """For each seed: the bound is a number, and not below the error in any round. Infinity promises nothing."""
+        is_above = self.measured <= self.promised * (1 + 1e-9)
+        return (np.isfinite(self.promised) & is_above).all(axis=1)
 
     @property
     def useful(self):

@@ -5,9 +5,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 import nbformat
-import yaml
 
-from . import ledger, pairs
+from . import ledger, pairs, running
 from .claims import VERDICTS
 
 VERDICT = re.compile(rf"^\[({'|'.join(VERDICTS)})\] ")
@@ -15,7 +14,10 @@ VERDICT = re.compile(rf"^\[({'|'.join(VERDICTS)})\] ")
 
 def keep(name: str, file: Path, build: Path) -> str:
     """Write NAME-DATASET.ipynb and .json (NAME-more-seeds without data, NAME-FILE for a file of another name)."""
-    given = yaml.safe_load(file.read_text())[name]
+    parameters = running.read_parameters(file)
+    if name not in parameters:
+        raise ValueError(f"{file} has no parameters of {name}; it has: {', '.join(parameters)}")
+    given = parameters[name]
     label = given.get("dataset", given.get("digits", "more-seeds")) if file.stem == "paper" else file.stem
     executed = pairs.read(build / f"{name}.ipynb")
     about = {"given_parameters": given, "versions": {one: version(one) for one in ("fgmp", "numpy", "scipy")}}

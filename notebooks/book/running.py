@@ -5,9 +5,10 @@ import hashlib
 import itertools
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -18,8 +19,9 @@ import papermill
 import yaml
 from joblib import Parallel, delayed, parallel_config
 
-from .pairs import claims, normalise, read
+from .pairs import claims, find, normalise, read
 
+STARTS = ".starts"  # the folder, beside the outputs, of what is to be executed
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -30,10 +32,15 @@ def check_names(source: Path, names) -> None:
         raise ValueError(f"{source.stem} has no parameter {', '.join(unknown)}; it has: {', '.join(known)}")
 
 
-def command(source: Path, output: Path, parameters: dict, alone: bool) -> list[str]:
-    """Write what is to be executed, and say how: it runs in the folder of the source, on one thread unless told."""
+def command(source: Path, output: Path, parameters: dict, alone: bool, start: Path | None = None) -> list[str]:
+    """Write what is to be executed, and say how: it runs in the folder of the source, on one thread unless told.
+
+    It is written to `start`, in place of the output, so that the output is there once the run has begun.
+    """
+    start = start or output
     output.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(normalise(jupytext.read(source)), output)
+    start.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(normalise(jupytext.read(source)), start)
     variables = {name: os.environ.get(name, "1") for name in THREADS}
     variables["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"  # as in Jupyter
     if "FGMP_DATA" in os.environ:
@@ -43,7 +50,7 @@ def command(source: Path, output: Path, parameters: dict, alone: bool) -> list[s
     call = ["env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-m", "papermill"]
     options = ["--cwd", str(source.parent), "--kernel", "python3", "--no-progress-bar"]
     options += ["--parameters_yaml", yaml.safe_dump(parameters)] if parameters else []
-    return [*call, str(output), str(output), *options]
+    return [*call, str(start), str(output), *options]
 
 
 def run_all(tasks, jobs: int = 1, address: str | None = None) -> Iterator[str]:
@@ -52,18 +59,34 @@ def run_all(tasks, jobs: int = 1, address: str | None = None) -> Iterator[str]:
     `address` is that of a Dask scheduler, whose workers share the tasks in place of `jobs` processes of this machine;
     they need to see the same files.
     """
-    tasks = [(*task, command(*task, alone=len(tasks) <= jobs and address is None)) for task in tasks]
-    calls = [delayed(subprocess.run)(call, capture_output=True, text=True) for *_, call in tasks]
+    alone = len(tasks) <= jobs and address is None
+    starts = [output.parent / STARTS / output.name for _, output, _ in tasks]
+    calls = [command(*task, alone=alone, start=start) for task, start in zip(tasks, starts, strict=True)]
+    for _, output, _ in tasks:
+        output.unlink(missing_ok=True)
     if address:
         from distributed import Client
     dask, threads = {"backend": "dask", "wait_for_workers_timeout": 60}, {"backend": "threading", "n_jobs": jobs}
-    with Client(address) if address else nullcontext(), parallel_config(**(dask if address else threads)):
-        done = Parallel(batch_size=1, return_as="generator")(calls)
-        for (_, output, _, call), result in zip(tasks, done, strict=True):
-            for _ in range(2):  # kernels that start at one moment may be given one port: the later dies at once
-                if "Kernel died before replying" in result.stderr:
-                    result = subprocess.run(call, capture_output=True, text=True)
-            yield problem(read(output)) or result.stderr.strip().rpartition("\n")[2] if result.returncode else ""
+    try:
+        with Client(address) if address else nullcontext(), parallel_config(**(dask if address else threads)):
+            runs = (delayed(subprocess.run)(call, capture_output=True, text=True) for call in calls)
+            done = Parallel(batch_size=1, return_as="generator")(runs)
+            for (_, output, _), call, result in zip(tasks, calls, done, strict=True):
+                for _ in range(2):  # kernels that start at one moment may be given one port: the later dies at once
+                    if "Kernel died before replying" in result.stderr:
+                        result = subprocess.run(call, capture_output=True, text=True)
+                yield stopped_by(output, result)
+    finally:
+        for folder in {start.parent for start in starts}:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def stopped_by(output: Path, result: subprocess.CompletedProcess) -> str:
+    """What stopped a run, in one line: the error in the notebook, or else the last line that papermill wrote."""
+    if not result.returncode:
+        return ""
+    error = problem(read(output)) if output.exists() else ""
+    return error or result.stderr.strip().rpartition("\n")[2] or f"papermill ended with {result.returncode}"
 
 
 def problem(notebook) -> str:
@@ -126,17 +149,86 @@ def numbers(claim: dict) -> Iterator[dict]:
         yield row | {"values": values}
 
 
-def grid(options: list[str]) -> list[dict]:
+def grid(options: Iterable[str]) -> list[dict]:
     """All combinations of options such as ``alpha=0.5,1``, the last name fastest."""
-    named = [(name, number(yaml.safe_load(f"[{text}]"))) for name, _, text in (one.partition("=") for one in options)]
-    return [dict(point) for point in itertools.product(*([(name, one) for one in values] for name, values in named))]
+    named = {}
+    for name, text in split_options(options, "-g"):
+        values = loaded(f"[{text}]", f"-g {name}")
+        if not values:
+            raise ValueError(f"-g {name} has no values; expected NAME=VALUE,VALUE, such as alpha=0.5,1")
+        if twice := [one for place, one in enumerate(values) if one in values[:place]]:
+            raise ValueError(f"-g {name} has {twice[0]!r} twice; expected different values")
+        named[name] = values
+    return [dict(zip(named, point, strict=True)) for point in itertools.product(*named.values())]
 
 
-def number(value):
-    """The value, or all in a list, where a text such as 1e-6 is the number that everybody but YAML takes it for."""
-    if isinstance(value, list):
-        return [number(one) for one in value]
+def values_of(options: Iterable[str], flag: str) -> dict:
+    """The values of options such as ``alpha=0.5``, by name."""
+    return {name: loaded(text, f"{flag} {name}") for name, text in split_options(options, flag)}
+
+
+def split_options(options: Iterable[str], flag: str) -> list[tuple[str, str]]:
+    """Names and texts of options such as ``alpha=0.5``, each name once."""
+    found = {}
+    for one in options:
+        name, equals, text = one.partition("=")
+        if not name or not equals or not text.strip():
+            raise ValueError(f"{flag} {one} has no name or no value; expected NAME=VALUE, such as alpha=0.5")
+        if name in found:
+            raise ValueError(f"{flag} {name} is given twice; expected each parameter once")
+        found[name] = text
+    return list(found.items())
+
+
+def read_parameters(path: Path) -> dict[str, dict]:
+    """The parameters in a file of YAML, by the full name of the notebook, which may stand there as its number."""
+    file = loaded(path.read_text(encoding="utf-8"), str(path))
+    if not isinstance(file, dict) or not file:
+        raise ValueError(f"{path} holds no parameters; expected notebooks, each with names and values of its own")
+    found = {}
+    for name, values in file.items():
+        stem = find(f"{name:02d}" if isinstance(name, int) else str(name)).stem
+        if stem in found:
+            raise ValueError(f"{path} has {stem} twice; expected each notebook once")
+        if not isinstance(values, dict):
+            raise ValueError(f"{path} has no names and values of parameters under {name}; expected NAME: VALUE")
+        found[stem] = values
+    return found
+
+
+def loaded(text: str, where: str):
+    """The value of a text of YAML, where numbers are read as everybody but YAML reads them."""
     try:
-        return float(value) if isinstance(value, str) else value
+        return number(yaml.load(text, Loader=UniqueKeys), where)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        at = f" in line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ValueError(f"{where} is no YAML: {getattr(error, 'problem', error)}{at}") from None
+
+
+class UniqueKeys(yaml.SafeLoader):
+    """YAML in which a name may stand once; PyYAML would take the last."""
+
+    def construct_mapping(self, node, deep=False):
+        """The dict of a node."""
+        names = [self.construct_object(key, deep=True) for key, _ in node.value]
+        if twice := [name for place, name in enumerate(names) if name in names[:place]]:
+            raise yaml.YAMLError(f"{twice[0]} stands there twice")
+        return super().construct_mapping(node, deep)
+
+
+def number(value, where: str = "the value"):
+    """The value, where a text such as 1e-6 is a number; what no parameter can be is a ValueError."""
+    if isinstance(value, list):
+        return [number(one, where) for one in value]
+    if isinstance(value, dict):
+        return {name: number(one, f"{where}, {name}") for name, one in value.items()}
+    if value is not None and not isinstance(value, (bool, int, float, str)):
+        raise ValueError(f"{where} is a {type(value).__name__}, {value}; expected a number, a text or a list of them")
+    if not isinstance(value, str):
+        return value
+    try:
+        read = float(value)
     except ValueError:
         return value
+    return int(read) if "e" in value.lower() and read.is_integer() else read
