@@ -78,6 +78,8 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     """Warn where a run ends above its start or well above its best, or where nothing bounds its coefficients."""
     if np.isnan(objective).all():  # nobody says it
         return
+    if run.reduce.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
+        return
     first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
     solver = getattr(run.method, "solver", None)
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)

@@ -187,6 +187,10 @@ class Sums(Method):
     size: tuple[int, ...]
     given: tuple[Any, ...] = ()
 
+    def sends_objectives(self) -> bool:
+        """Losses on rows that were held out, and squares of targets."""
+        return True
+
     def exchanges(self) -> Sequence[Exchange]:
         """One, but for moments."""
         one = Exchange(lambda known: known or 0, self.answer, self.step, lambda known: Form(self.size))

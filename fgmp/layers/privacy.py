@@ -158,7 +158,7 @@ class Fitted(Reducer):
         clipped = np.array([self.clipped(row, call.place) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
-            total, _, up, down, _ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
+            total, _, up, down, *_ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
             added = self.noise.then.decoded(total)
         question = b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
         noise = self.noise_on_sum(len(added), L, call.round, call.place, question)
