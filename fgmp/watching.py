@@ -177,7 +177,8 @@ class Checkpoint:
         In a run: where the file is of another method, federation, seed or options (the message says what differs), or
         cannot be read.
     OSError
-        Where the first one cannot be written. Later ones that cannot are said once, and the run goes on.
+        Where the first one cannot be written. Later ones that cannot are said once, and the run goes on, but for one
+        with noise or secure sums, which stops.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
@@ -237,7 +238,7 @@ class Checkpoint:
             os.replace(partial, self.path)
             self.saved, self.failing = run.step.round, False
         except OSError as error:
-            if self.saved < 0:
+            if self.saved < 0 or run.reduce.secret:  # what such a run releases it has to remember
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
                 raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:
