@@ -47,7 +47,7 @@ class Missing(NamedTuple):
     reason: str = "missing"
 
 
-REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many")
+REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "withheld")
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,6 +184,7 @@ class Reducer:
     """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
 
     secret = b""
+    withholds = False  # whether an objective may be nan because its sum would tell too much
 
     def fitted(self, shape: Any, cohort_size: int, exchanges: int, rounds: int) -> Reducer:
         """The reducer for a run of this size; a ValueError where it does not fit."""
@@ -192,6 +193,9 @@ class Reducer:
     def public(self, shape: Any) -> Any:
         """What a method may know of the clients."""
         return shape
+
+    def check_method(self, method: Any, shape: Any, cohort_size: int) -> None:
+        """Raise a ValueError where answers of a method are not to be reduced so, of cohorts of this size."""
 
     def cohort(self, streams: Any, number: int, n_clients: int, size: int) -> Support:
         """Who takes part in round `number`, increasing: uniformly without replacement."""

@@ -76,6 +76,14 @@ class Method:
     def check(self, shape: Shape) -> None:
         """Raise a ValueError where the hyper-parameters do not fit a problem of that shape, in coefficients."""
 
+    def repeats_itself(self, loss: Any) -> bool:
+        """Whether its sums hold numbers that do not depend on the model, so that every round asks for them again."""
+        return False
+
+    def sends_objectives(self) -> bool:
+        """Whether answers hold the objective of a client."""
+        return False
+
     def start(self, shape: Shape) -> State:
         """The state that the server starts from: it knows a shape, and no data."""
         raise NotImplementedError(f"{type(self).__name__} has no start")

@@ -55,7 +55,7 @@ class Result:
         The server's last state, from which ``simulate(..., state=)`` goes on.
     left_out : Counter
         The answers that were not taken, by reason: ``missing``, ``late``, ``not_finite``, ``malformed``, ``indices``
-        (out of range, repeated, not in order), ``too_many``.
+        (out of range, repeated, not in order), ``too_many``, ``withheld`` (by secure sums, see `SecureSum`).
     objective_on : ndarray of int
         The places of the clients whose objective is recorded.
     method : Method
@@ -167,6 +167,7 @@ def simulate(
         )
     shape = reduce.public(channel.shape)
     method.check(shape)
+    reduce.check_method(method, channel.shape, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = Step(0, method.start(shape) if state is None else state, time.perf_counter() - began)
     recorded = History() if history is None else history

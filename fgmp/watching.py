@@ -203,7 +203,7 @@ class Checkpoint:
         is damaged, of another version of fgmp, or no checkpoint.
     OSError
         Where another run is under way on the same path, or the first one cannot be written. Later ones that cannot are
-        said once, and the run goes on.
+        said once, and the run goes on, but for one with noise or secure sums, which stops.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
@@ -276,7 +276,7 @@ class Checkpoint:
             _write(self.target, pickle.dumps(kept))
             self.saved, self.failing = run.step.round, False
         except OSError as error:
-            if self.saved < 0:
+            if self.saved < 0 or run.reduce.secret:  # what such a run releases it has to remember
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
                 raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:

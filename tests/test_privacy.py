@@ -20,6 +20,7 @@ import fgmp
 from fgmp.federation import Client, Shape
 from fgmp.layers.faults import Changed
 from fgmp.layers.privacy import Fitted, spent
+from fgmp.rounds import Call, Streams
 from fgmp.wire import to_wire
 
 pytest.importorskip("dp_accounting")
@@ -141,13 +142,26 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
     method, noise = fgmp.FedAvg(learning_rate=0.1), fgmp.GaussianNoise(2.0, 0.05, then=then)
     small = fgmp.Federation.of(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
-    with mock.patch("secrets.token_bytes", bytes):  # the same secret for both
+    keys, honest = [], Fitted.noise_on_sum
+
+    def keeping(own, *given):
+        keys.append(given[-1])
+        return honest(own, *given)
+
+    with (
+        mock.patch("secrets.token_bytes", bytes),  # the same secret for both
+        mock.patch.object(Fitted, "noise_on_sum", keeping),
+    ):
         found = noisy(method, small, 1, noise, faults=[FAULTS[fault](list(gone))] if fault else (), rng=3).x
         given = accounted(noise, 4, 4, 1, 1)
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in small.clients]
     clipped = [(i not in gone) * step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps)]
     answered = bytes(fault != "dropped" or i not in gone for i in range(4))  # or who was finite would be told
     what = b"".join(part.tobytes() for part in to_wire(np.zeros(20)).values()) + answered
+    assert keys[0][: len(what)] == what
+    added = np.frombuffer(keys[0][len(what) :])  # the last bits of the sum are those of the run
+    np.testing.assert_allclose(added, np.sum(clipped, axis=0) / 4, atol=1e-10)
+    what += added.tobytes()
     np.testing.assert_allclose(found, np.sum(clipped, axis=0) / 4 + given.noise_on_sum(20, 4, 1, 0, what), atol=1e-10)
 
 
@@ -165,6 +179,56 @@ def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path
     monkeypatch.setattr("secrets.token_bytes", os.urandom)
     again = noisy(METHOD, FED, 2, NOISE, 10, rng=0)
     assert not np.array_equal(again.x, result.x)
+
+
+def test_a_round_that_is_played_again_with_other_data_has_other_noise():
+    """A checkpoint that was put back, and one target corrected meanwhile: the releases subtract to noise."""
+    other = [client.targets.copy() for client in FED.clients]
+    other[2][0] += 0.01
+    changed = fgmp.Federation.from_arrays([client.features for client in FED.clients], other)
+    private = replace(accounted(fgmp.GaussianNoise(2.0, 0.5), 40, 40, 1, 1), secret=SECRET)
+    method, sums = fgmp.FedAvg(learning_rate=0.1), []
+    for federation in (FED, FED, changed):
+        channel, (exchange,) = federation.serving(method), method.exchanges()
+        call = Call(exchange, exchange.form(np.zeros(20)), 0, 1, Streams(3))
+        sums.append(private.over(channel, call, np.zeros(20), np.arange(40)).mean)
+    np.testing.assert_array_equal(sums[0], sums[1])
+    deviation = private.multiplier * 2 * 0.5 / 40
+    assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation
+    assert np.abs(sums[2] - sums[0]).min() > 1e-9
+
+
+@pytest.mark.usefixtures("accounting_at_once")
+def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path, monkeypatch):
+    path, replaced = tmp_path / "run.fgmp", os.replace
+
+    def failing(*given):
+        if run_is_at[-1] >= 3:
+            raise OSError(28, "No space left on device")
+        replaced(*given)
+
+    run_is_at = [0]
+    monkeypatch.setattr(os, "replace", failing)
+    watch = [lambda run: run_is_at.append(run.step.round), fgmp.Checkpoint(path)]
+    with pytest.raises(OSError, match="checkpoint cannot be written"):
+        noisy(ADDITIVE["FedAvg"], FED, 8, NOISE, rng=0, watch=watch)
+    assert run_is_at[-1] == 3
+
+
+def test_a_private_fit_tells_nothing_of_numbers_of_rows():
+    """A group of five rows or of four: groups, warnings and advice are the same."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((405, 6))
+    y, groups = X[:, 0] + 0.1 * rng.standard_normal(405), np.append(np.arange(400) % 20, np.full(5, 20))
+    exact = dict(standardize=False, fit_intercept=False, polish=False, rounds=2, batch_size=10)
+    seen = []
+    for rows in (405, 404):
+        model = fgmp.FedGradMPRegressor(2, private=rehearsed(8.0, 1.0), **exact)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            model.fit(X[:rows], y[:rows], groups[:rows])
+        seen.append((model.groups_.tolist(), [str(each.message) for each in caught]))
+    assert seen[0] == seen[1] and len(seen[0][0]) == 21
 
 
 ADDITIVE = {

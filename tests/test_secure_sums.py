@@ -87,6 +87,41 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
         plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, reduce=r) for r in (None, fgmp.SecureSum()))
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
-    assert np.isnan(fgmp.SecureSum(1e-24).objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
-    with pytest.raises(ValueError, match="a secure sum has 4 of 6 clients left; expected at least 5, the threshold"):
-        fgmp.simulate(ALL["SharedSupportGradMP"], faulty, 3, rng=0, reduce=fgmp.SecureSum(threshold=5))
+    secure = fgmp.SecureSum(1e-24).fitted(FED.shape, 6, 1, 1)
+    assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
+
+
+def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
+    """As one in which nobody answers: the model stays."""
+    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
+    secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
+    lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, reduce=secure, history=unheard)
+    assert not lost.x.any() and lost.left_out == {"missing": 3, "not_finite": 3}
+    np.testing.assert_array_equal(lost.history["clients"], 0)
+
+
+def test_the_threshold_is_that_of_objectives_too():
+    asked = np.zeros(40), np.arange(6)
+    for threshold, places in ((6, 5), (4, 3), (5, 4)):
+        secure = fgmp.SecureSum(threshold=threshold).fitted(FED.shape, 6, 1, 1)
+        assert np.isnan(secure.objective(FED, asked[0], np.arange(places)))
+        assert secure.objective(FED, *asked) == pytest.approx(FED.objective(asked[0]))
+
+
+def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
+    """A client that takes 1000 away would have the start taken for the best model."""
+    honest = fgmp.Federation.objectives
+
+    def lying(federation, x, places=None):
+        told, values = honest(federation, x, places)
+        return told, np.where(told == 0, values - 1000, values)
+
+    monkeypatch.setattr(fgmp.Federation, "objectives", lying)
+    secure = fgmp.SecureSum().fitted(FED.shape, 6, 1, 1)
+    assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
+
+
+@pytest.mark.parametrize("resolution", [1e200, 5e-324, 2.0**65, 2.0**-127])
+def test_a_resolution_that_cannot_work_is_refused(resolution):
+    with pytest.raises(ValueError, match="resolution is .*; expected a finite number at least .* and at most"):
+        fgmp.SecureSum(resolution)

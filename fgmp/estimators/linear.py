@@ -38,6 +38,7 @@ from ..checks import (
     shown,
 )
 from ..federation import check_cohort
+from ..layers.ledger import Ledger
 from ..layers.privacy import GaussianNoise
 from ..layers.secure_sums import SecureSum, TooLarge
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
@@ -51,7 +52,7 @@ from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate_part
 from ..tables import check_features
 from ..watching import History, Run, stop_when_stalled
-from .sites import BeyondRange, OneStep, Sums, Table, group_of_each, groups_of, some_of
+from .sites import BeyondRange, OneStep, Sums, Table, folds_at, group_of_each, groups_of, some_of
 
 _SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
@@ -174,7 +175,14 @@ class Fit:
         result = simulate_part(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options)
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
-            raise RuntimeError(f"no site answered {type(method).__name__}: {dict(result.left_out)}; see their logs")
+            left_out = dict(result.left_out)
+            if left_out.get("withheld"):
+                gone = some_of(self.sites.absent, 5) or "a site"
+                raise RuntimeError(
+                    f"{gone} left in the middle of a fit under masks ({left_out}): a sum without it, beside those of "
+                    "before, would be its own; fit again once all are there"
+                )
+            raise RuntimeError(f"no site answered {type(method).__name__}: {left_out}; see their logs")
         return result
 
     def told(self, method: Method, channel: Any, state: Any = ()) -> Any:
@@ -214,8 +222,11 @@ class Fit:
         table = self.in_the_table(units, model)
         if self.own:
             intercepts = self.intercepts(common, table)
-            table[0] = self.shape.weights @ intercepts
-            given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
+            if given.secure:  # those of single sites are for nobody
+                table[0] = intercepts[0]
+            else:
+                table[0] = self.shape.weights @ intercepts
+                given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
         return table, common.constant
 
     def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
@@ -349,13 +360,14 @@ class Fit:
         return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
 
     def intercepts(self, common: Common, table: Array) -> Array:
-        """Of each site its own; the mean of the others' for one that does not say."""
+        """Of each site its own; the mean of the others' for one that does not say. Under masks the mean alone."""
         p, coef = self.shape.n_features, SparseModel.of(table[1:])
-        level, unit = 0.0, 1.0
+        places, level, unit = len(self.shape.rows), 0.0, 1.0
         if self.estimator.secure:  # so that masks have numbers near one to hide
+            places = 1
             level = float(common.means[p] - common.means[:p] @ table[1:])
             unit = common.units["unit"]
-        question = Sums("intercepts", (2, len(self.shape.rows)), (level, unit))
+        question = Sums("intercepts", (2, places), (level, unit))
         _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
         found = np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum())
         return np.asarray(level + unit * found)
@@ -363,8 +375,21 @@ class Fit:
     def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
         """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
         n_folds, tables, learnt = self.estimator.n_folds, [], 0
+        least = self.sites.least
+        folds = np.array([folds_at(count, n_folds, least) for count in self.shape.rows])
+        judges = folds > 0
+        if not judges.any():
+            few = f"n_folds is {n_folds}, and no group has rows for two folds of min_rows={least}"
+            raise ValueError(f"{few}; expected larger groups, a smaller min_rows, or a sparsity that is a number")
+        if len(folds) > 1 and folds.min() < n_folds:
+            advise(
+                f"{np.count_nonzero(folds < n_folds)} of {len(folds)} groups have fewer than n_folds * min_rows = "
+                f"{n_folds * least} rows: they deal fewer folds, and {np.count_nonzero(~judges)} hold out nothing, or "
+                "sums would show fewer than min_rows rows; a smaller n_folds helps"
+            )
+        n_folds = int(folds.max())
         for number in range(n_folds):
-            fold = (number, n_folds, self.seed)
+            fold = (number, n_folds, self.seed, least)
             units, constant, _ = self.agree(fold)
             along = {0: self.base(units)}
             learnt += not constant.all()
@@ -375,9 +400,12 @@ class Fit:
         if not learnt:
             raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either")
         known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
-        question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, self.own, unit**2))
-        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1]
-        shares, spread = self.shape.weights, n_folds * np.var(by_fold, axis=0, ddof=1)  # of one site: over its folds
+        question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, least, self.own, unit**2))
+        # Who holds out nothing says zero, and the means are over the others.
+        judged = float(self.shape.weights[judges].sum())
+        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1] / judged
+        shares = self.shape.weights[judges] / judged
+        spread = n_folds * np.var(by_fold, axis=0, ddof=1)  # of one site: over its folds
         if len(shares) > 1:
             spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
         errors = np.sqrt(spread) * unit**2
@@ -478,7 +506,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 "fit_intercept is 'per_group', and no groups are given: all rows are one group, with one intercept. "
                 f"fit takes groups=...; {_IN_SKLEARN.format('fit')}",
             )
-        labels, codes, weights = groups_of(len(y), groups, weights, self.min_rows)
+        # With noise numbers of rows are data: nothing may depend on them.
+        least = self.min_rows if self.private is None else 1
+        labels, codes, weights = groups_of(len(y), groups, weights, least)
         if self.secure and len(labels) < 2:
             raise ValueError(
                 "secure is True, and all rows are one group; expected at least two, whose masks hide what each sends. "
@@ -486,7 +516,8 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         targets, loss, weighed = self._targets(y, weights)
         self.groups_ = labels[np.unique(codes[weights > 0])]
-        self._fit_over(Table(X, targets, weighed, codes, loss))
+        least = self.min_rows if groups is not None and self.private is None else 1
+        self._fit_over(Table(X, targets, weighed, codes, loss, least))
         self._given = *given, weights, np.where(weights > 0, codes, -1)
         return self
 
@@ -533,6 +564,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _fit_over(self, sites: Any, say: Callable[..., Any] = lambda *told: None) -> None:
         shape, rows = sites.shape, list(sites.shape.rows)
         check_cohort(self.cohort_size, len(rows))
+        if self.secure and (self.cohort_size or len(rows)) < len(rows):
+            found = f"cohort_size is {self.cohort_size} of {len(rows)} groups with secure=True"
+            raise ValueError(f"{found}; expected None: sums of other cohorts subtract to single groups")
         grid = self._grid(shape.n_features, sum(rows))
         for of_the_last_fit in ("cv_", "intercepts_"):
             self.__dict__.pop(of_the_last_fit, None)
@@ -583,7 +617,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             advise("no feature is in the model: rows that were held out are predicted as well without, see cv_.table")
         elif not len(self.support_):
             advise("no feature is in the model: none that was tried lowers the loss on all rows")
-        if self.method_ == "fedgradmp":
+        if self.method_ == "fedgradmp" and self.private is None:  # of which numbers of rows are data
             check_batches(self.batch_size, rows)
             if not is_classifier(self):
                 check_rows(columns, rows, _ENOUGH * columns)
@@ -595,7 +629,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _reducer(self) -> Reducer | None:
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
         if self.private is None:
-            return SecureSum() if self.secure else None
+            return SecureSum(ledger=Ledger()) if self.secure else None
         exact = {name: getattr(self, name) for name in ("standardize", "fit_intercept", "polish", "secure")}
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
         if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
@@ -728,7 +762,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         half the rows, or a sixth of those that train where features outnumber the rows; and into how many folds each
         group deals its rows.
     min_rows : int, default 5
-        Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a row.
+        Groups with fewer rows send nothing, and a warning says so: the mean of few rows is nearly a row. With ``"cv"``
+        no group deals folds of fewer: one with less than ``n_folds * min_rows`` rows deals fewer folds, or none, and
+        trains with all its rows then. Not applied with `private`, where numbers of rows are data.
     secure : bool, default False
         Whether every sum is one under masks, as by `fgmp.SecureSum`: of the groups nobody sees more than sums.
     private : GaussianNoise, optional
@@ -742,7 +778,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
     Attributes
     ----------
     coef_, intercept_ : ndarray, shape (n_features,), and float
-        In the units of the data; with ``fit_intercept="per_group"`` also `intercepts_`, a dict of those of the groups.
+        In the units of the data; with ``fit_intercept="per_group"`` also `intercepts_`, a dict of those of the groups,
+        but under masks: there their mean alone is known.
     support_, groups_ : ndarray
         The features with a coefficient that is not zero, and the groups that take part.
     sparsity_, method_, n_iter_ : int, str, int

@@ -90,8 +90,25 @@ def some_of(names: Sequence[Any], most: int) -> str:
     return ", ".join(map(repr, names[:most])) + f" and {len(names) - most} more" * (len(names) > most)
 
 
-def folds_of(targets: Array, place: int, n_folds: int, seed: int) -> Support:
-    """The fold of each row of a site, dealt at random, class by class where targets repeat, evenly."""
+def folds_at(n_rows: int, n_folds: int, least: int) -> int:
+    """Into how many folds a site deals its rows, so that each has `least`; 0 where it holds out nothing.
+
+    Sums of all rows and of all but a fold subtract to the fold, so that no fold is smaller.
+    """
+    if least == 1:
+        return n_folds
+    count = min(n_folds, n_rows // least)
+    return count if count > 1 else 0
+
+
+def folds_of(targets: Array, place: int, n_folds: int, seed: int, least: int = 1) -> Support:
+    """The fold of each row of a site, dealt at random, class by class where targets repeat, evenly.
+
+    -1 where the site has too few rows to hold any out: then all of them train for every fold.
+    """
+    n_folds = folds_at(len(targets), n_folds, least)
+    if not n_folds:
+        return np.full(len(targets), -1, np.intp)
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, place)))
     order = rng.permutation(len(targets))
     if len(np.unique(targets)) <= len(targets) // 2:
@@ -112,7 +129,7 @@ class SiteRows:
     uneven: bool = False
 
     def training(self, fold: Sequence[int] | None) -> SiteRows:
-        """The rows that train where a fold (its number, how many there are, the seed) is held out."""
+        """The rows that train where a fold (its number, how many there are, the seed, least rows) is held out."""
         if fold is None:
             return self
         train = folds_of(self.targets, self.place, *fold[1:]) != fold[0]
@@ -162,11 +179,14 @@ class Table:
     """The sites of a table, each with its rows; those of weight zero are as if they were not there.
 
     A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `channel`; `shape`,
-    with p_i, what the rows of each weigh; `weight`, what all rows weigh; and whether features are `sparse`.
+    with p_i, what the rows of each weigh; `weight`, what all rows weigh; whether features are `sparse`; and the `least`
+    rows on which sums of a site may rest. Of sites elsewhere some may be `absent`.
     """
 
-    def __init__(self, features: Any, targets: Array, weights: Array, groups: Support, loss: Loss) -> None:
-        self.sparse = sparse.issparse(features)
+    def __init__(
+        self, features: Any, targets: Array, weights: Array, groups: Support, loss: Loss, least: int = 1
+    ) -> None:
+        self.sparse, self.least = sparse.issparse(features), least
         X, w = SparseFeatures(features).stored if self.sparse else features, weights.astype(np.float64)
         kept = np.flatnonzero(w > 0)
         kept = kept[np.argsort(groups[kept], kind="stable")]
@@ -175,6 +195,11 @@ class Table:
         totals = np.array([site.weights.sum() for site in self.sites])
         self.weight = float(totals.sum())
         self.shape = Shape(X.shape[1], loss, list(map(len, parts)), range(len(parts)), totals / self.weight, X.dtype)
+
+    @property
+    def absent(self) -> list[str]:
+        """The names of sites that do not answer: none, for all are at hand."""
+        return []
 
     def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
         """The federation of the sites in a view, by default as they are; one without rows has no part."""
@@ -238,6 +263,10 @@ class Sums(Method):
     def masked(self) -> bool:
         """Whether these are moments under masks."""
         return self.question == "moments" and bool(self.given[1])
+
+    def sends_objectives(self) -> bool:
+        """Losses on rows that were held out, and squares of targets."""
+        return True
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, but for moments."""
@@ -352,14 +381,14 @@ def _logarithms(squares: Array) -> Array:
     return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
 
 
-def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: bool, unit: float) -> Array:
+def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, least: int, own: bool, unit: float) -> Array:
     """The mean loss l on rows that this site held out, of models in the units of the table; l^2, and l by fold.
 
     Known are intercepts and models, of each fold as many, one after another. A site with an intercept of its `own`
     takes the mean of what a model leaves of its rows that train. Losses are sent in a unit; the seed is of the folds.
     """
     (intercepts, *models), (y, w, loss), n_folds = known, _parts(client), size[0] - 2
-    folds, total = folds_of(y, client.key, n_folds, seed), np.zeros((n_folds, size[1]))
+    folds, total = folds_of(y, client.key, n_folds, seed, least), np.zeros((n_folds, size[1]))
     for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
         held = folds == place // size[1]
         z = client.predictions(model) + intercept.reshape(model.shape[1:])
@@ -373,11 +402,13 @@ def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, own: 
 def intercepts(client: Client, known: Any, size: tuple[int, ...], level: float, unit: float) -> Array:
     """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share.
 
-    The mean is less a level and in a unit.
+    The mean is less a level and in a unit. Where there is one place for all, under masks, the sums tell the mean over
+    the sites alone.
     """
     (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
     left = w @ (y - client.predictions(model)) / len(y)
-    found[:, client.key] = (left - level) / unit, 1
+    place = client.key if size[1] > 1 else 0
+    found[:, place] = (left - level) / unit, 1
     return found
 
 

@@ -8,7 +8,7 @@ import json
 import secrets
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
 from threading import Thread
@@ -156,33 +156,49 @@ class OverFlower:
         return asked[told], values[told]
 
     def masked(
-        self, call: Call | None, message: Message, cohort: Support, weights: Array, secure: SecureSum
+        self,
+        call: Call | None,
+        message: Message,
+        cohort: Support,
+        weights: Array,
+        secure: SecureSum,
+        arriving: Callable[[int, Any], Any] = lambda position, upload: upload,
     ) -> tuple[Array | None, Support, int, int, Counter[str]]:
         """The sum of answers, or of objectives, each times its client's weight, under masks: what `SecureSum` asks for.
 
-        The total, or None where nobody answers, and TooFew where fewer than the threshold stay to the end; whose
-        numbers are in it, by position in the cohort; bytes up and down of all four trips; and why others are not.
+        The total, or None where fewer than the threshold stay to the end, or where the sum may not be opened; whose
+        numbers are in it, by position in the cohort; bytes up and down of all trips; and why others are not. What a
+        client uploads goes through `arriving`, which is given its position, too.
         """
-        session, size, split = secrets.token_hex(8), 1 if call is None else len(call.form.centre), 0
+        session, size, split = "", 1 if call is None else len(call.form.centre), 0
         reasons: dict[int, str] = {}
 
         def trip(name: str, told: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
-            nonlocal split
+            nonlocal session, split
+            if name == "public":
+                session, split = secrets.token_hex(8), 0
             split = len(told) if name == "masked" else split
             each = {"trip": name, "session": session, "resolution": secure.resolution}
             more = {int(cohort[i]): {**each, "place": i, "weight": float(weights[i]), **told[i]} for i in told}
             replies = self.ask_each(call, message if name == "masked" else None, more)
             count = 2 if name == "public" else split or len(told)
             found = {i: taken(replies[int(cohort[i])], lambda x: _told_in(x, name, count, size)) for i in told}
+            if name == "masked":
+                found = {i: _arrived_as(what, i, arriving, size) for i, what in found.items()}
             reasons.update({i: what.reason for i, what in found.items() if isinstance(what, Missing)})
             return {i: what for i, what in found.items() if i not in reasons}
 
+        def releasable(there: Support) -> Support:
+            chosen = secure.releasable(self, cohort, weights, there, is_objective=call is None)
+            reasons.update(dict.fromkeys(set(there.tolist()) - set(chosen.tolist()), "withheld"))
+            return chosen
+
         try:
-            total, uploaded, up, down, _ = sum_under_masks(trip, len(cohort), secure.needed(len(cohort)))
+            found = sum_under_masks(trip, len(cohort), secure.needed(len(cohort)), releasable)
         except TooFew:
-            if len(reasons) < len(cohort):
-                raise
             return None, np.arange(0), 0, 0, Counter(reasons.values())
+        total, uploaded, up, down, _, liars = found
+        reasons.update(dict.fromkeys(liars, "malformed"))
         # Rounding adds half a unit for each; somebody lied about its shares, or uploaded noise, where it is more.
         if np.abs(secure.decoded(total)).max(initial=0) > secure.range + len(cohort) * secure.resolution:
             return None, np.arange(0), up, down, Counter(malformed=len(cohort))
@@ -249,15 +265,31 @@ class OverFlower:
             reply.set_exception(error)
 
 
+def _arrived_as(found: Any, position: int, arriving: Callable[[int, Any], Any], size: int) -> Any:
+    """What is left of an upload after `arriving`, which is for faults that are injected."""
+    if isinstance(found, Missing):
+        return found
+    vector, unopened = found
+    came = arriving(position, vector)
+    if came is None or isinstance(came, Missing):
+        return came or Missing()
+    if not isinstance(came, np.ndarray) or came.dtype != np.uint64 or came.shape != (size,):
+        return Missing("malformed")
+    return came, unopened
+
+
 def _told_in(reply: Any, trip: str, count: int, size: int) -> Any:
     """What came in a trip; nobody else uses what is not as it has to be."""
     if trip == "masked":
-        found: Any = arrays_of(reply["message"])["masked"]
-        fits = found.dtype == np.uint64 and found.shape == (size,)
+        vector = arrays_of(reply["message"])["masked"]
+        unopened = said_in(reply).get("unopened", [])
+        fits = vector.dtype == np.uint64 and vector.shape == (size,)
+        fits = fits and isinstance(unopened, list) and all(type(place) is int for place in unopened)
+        found: Any = vector, unopened
     else:
         found = list(said_in(reply)["texts"])
         fits = len(found) == count and all(isinstance(text, bytes) for text in found)
-        fits = fits and (trip != "opened" or {len(text) for text in found} == {SECRET})
+        fits = fits and (trip != "opened" or {len(text) for text in found} <= {0, SECRET})
     if not fits:
         raise ValueError("what came is of another kind")
     for key in found if trip == "public" else ():

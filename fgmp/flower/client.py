@@ -143,7 +143,10 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
         member.vector = secure.encoded(row, float(asked["weight"]))
     reply = getattr(member, trip)(**told)
     context.state["fgmp.secure"] = content_of(member.kept)["fgmp"]
-    return content_of({}, message={"masked": reply}) if trip == "masked" else content_of({"texts": reply})
+    if trip == "masked":
+        vector, unopened = reply
+        return content_of({"unopened": unopened} if unopened else {}, message={"masked": vector})
+    return content_of({"texts": reply})
 
 
 def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple[Method, Federation]:

@@ -84,14 +84,15 @@ def fit_over(
         expected = "at least two labels for a classifier, and None for a regressor"
         raise ValueError(f"classes is {classes!r}, and the estimator {type(estimator).__name__}; expected {expected}")
     labels = None if classes is None else np.unique(np.asarray(classes)).tolist()
-    settings = {"features": names, "classes": labels, "min_rows": estimator.min_rows, "units": None, "fold": None}
+    min_rows = estimator.min_rows if estimator.private is None else 1
+    settings = {"features": names, "classes": labels, "min_rows": min_rows, "units": None, "fold": None}
     sites = _Sites(grid, _loss_of(labels), n_clients, settings=settings, **options)
-    sites.sparse, sites.weight = sparse, float(sum(sites.shape.rows))
+    sites.sparse, sites.weight, sites.least = sparse, float(sum(sites.shape.rows)), min_rows
     if sites.shape.n_features != len(names):
         raise ValueError(f"features has {len(names)} names; the sites have {sites.shape.n_features} columns")
 
     def say(words: str, run: Run, unit: float) -> None:
-        gone = ", ".join(name for node, name in zip(sites.nodes, sites.names, strict=True) if node in sites.missing)
+        gone = ", ".join(sites.absent)
         found = f"{words}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
         report(found + f"; missing: {gone}" * bool(gone))
 
@@ -103,6 +104,12 @@ class _Sites(OverFlower):
 
     sparse: bool
     weight: float
+    least: int
+
+    @property
+    def absent(self) -> list[str]:
+        """The names of those that had no answer when last asked."""
+        return [name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing]
 
     def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
         """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""

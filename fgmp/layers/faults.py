@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -61,7 +62,8 @@ class Faulty:
     """A channel around another, in which faults strike clients at random, by round and client.
 
     Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place:
-    not on who else takes part.
+    not on who else takes part. Over machines with secure sums what a fault changes is what arrives: integers under
+    masks.
 
     Parameters
     ----------
@@ -111,6 +113,36 @@ class Faulty:
                 for i in np.flatnonzero(hit & present):
                     arrived[i] = fault.change(arrived[i], int(keys[i]))
         return arrived
+
+    @property
+    def never_there(self) -> list[int]:
+        """The keys of those who answer in no round."""
+        always = [fault for fault in self.faults if not isinstance(fault, Changed) and fault.probability == 1]
+        named = [fault.clients for fault in always if isinstance(fault.clients, tuple)]
+        return [key for keys in named for key in keys]
+
+    @property
+    def masked(self) -> Callable[..., Any]:
+        """The sum under masks of the channel around which this is, where it has one: faults strike what is uploaded."""
+        return partial(self._masked, self.over.masked)  # type: ignore[attr-defined]
+
+    def _masked(
+        self, inner: Callable[..., Any], call: Call | None, message: Message, cohort: Support, *how: Any
+    ) -> Any:
+        if call is None:  # objectives arrive as they are, with masks and without
+            return inner(call, message, cohort, *how)
+        keys = np.asarray(self.over.shape.keys)[cohort]
+        struck = [(fault, self._struck(place, call, keys)) for place, fault in enumerate(self.faults)]
+
+        def arriving(position: int, upload: Any) -> Any:
+            faults = [fault for fault, hit in struck if hit[position]]
+            if not all(isinstance(fault, Changed) for fault in faults):
+                return None
+            for fault in faults:
+                upload = fault.change(upload, int(keys[position]))  # type: ignore[attr-defined]
+            return upload
+
+        return inner(call, message, cohort, *how, arriving=arriving)
 
     def _struck(self, place: int, call: Call, keys: Support) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""

@@ -8,6 +8,7 @@ X25519, letters ChaCha20-Poly1305, secrets are split by Shamir's scheme, masks a
 """
 
 import secrets
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -32,13 +33,17 @@ class TooFew(ValueError):
 
 
 class Unmasked(NamedTuple):
-    """The sum of what was uploaded, whose that is, bytes of all four trips, and what the server held of each vector."""
+    """The sum of what was uploaded, whose that is, bytes of all trips, and what the server held of each vector.
+
+    `liars` sent letters that too many could not open, and were left out.
+    """
 
     total: Array
     uploaded: Support
     bytes_up: int
     bytes_down: int
     masked: dict[int, Array]
+    liars: frozenset[int] = frozenset()
 
 
 def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]) -> Unmasked:
@@ -48,20 +53,50 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]
     before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFew` where fewer are
     left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
     """
-    members = [Member(i, vector) for i, vector in enumerate(vectors)]
+    members: dict[int, Member] = {}
 
     def trip(name: str, told: Told) -> dict[int, Any]:
+        if name == "public":
+            members.update({i: Member(i, vectors[i]) for i in told})
         return {i: getattr(members[i], name)(**told[i]) for i in told if lost.get(i) != name}
 
-    return sum_under_masks(trip, len(members), threshold)
+    return sum_under_masks(trip, len(vectors), threshold)
 
 
-def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int, threshold: int) -> Unmasked:
+def sum_under_masks(
+    trip: Callable[[str, Told], dict[int, Any]],
+    n_clients: int,
+    threshold: int,
+    releasable: Callable[[Support], Support] = lambda uploaded: uploaded,
+) -> Unmasked:
     """The server's part, whoever carries the messages; `TooFew` where fewer clients than the threshold are left.
 
     ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
-    those return who are still there, by place.
+    those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
+    may be opened of those who uploaded, before anything is.
+
+    A sender whose letters so many cannot open that its masks could not be taken away is a liar: what was uploaded stays
+    closed, and all begins anew without it.
     """
+    liars: frozenset[int] = frozenset()
+    up, down = 0, 0
+    while True:
+        there = [i for i in range(n_clients) if i not in liars]
+        found = _one_session(trip, there, n_clients, threshold, releasable)
+        up, down = up + found.bytes_up, down + found.bytes_down
+        if not found.liars:
+            return found._replace(bytes_up=up, bytes_down=down, liars=liars)
+        liars |= found.liars
+
+
+def _one_session(
+    trip: Callable[[str, Told], dict[int, Any]],
+    asked: list[int],
+    n_clients: int,
+    threshold: int,
+    releasable: Callable[[Support], Support],
+) -> Unmasked:
+    """Four trips with the clients asked; three, and no sum, where these find liars."""
     from Crypto.Protocol.SecretSharing import Shamir
 
     def left(name: str, told: Told) -> dict[int, Any]:
@@ -73,30 +108,44 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
     def size(texts: dict[int, list[bytes]]) -> int:
         return sum(len(text) for of_one in texts.values() for text in of_one)
 
-    public = left("public", {i: {} for i in range(n_clients)})
+    public = left("public", {i: {} for i in asked})
     there = sorted(public)
     keys = [key for place in there for key in public[place]]
     letters = left("split", dict.fromkeys(there, {"places": there, "keys": keys, "threshold": threshold}))
     split = sorted(letters)
     received = {i: [letters[sender][there.index(i)] for sender in split] for i in split}
-    masked = left("masked", {i: {"split": split, "received": received[i]} for i in split})
-    uploaded = sorted(masked)
+    sent = left("masked", {i: {"split": split, "received": received[i]} for i in split})
+    masked = {place: vector for place, (vector, _) in sent.items()}
+    up = size(public) + size(letters) + sum(vector.nbytes for vector in masked.values())
+    down = len(there) * size(public) + size(letters)
+
+    complaints = Counter(sender for _, unopened in sent.values() for sender in set(unopened) & set(split))
+    liars = frozenset(sender for sender, times in complaints.items() if len(sent) - times < threshold)
+    if liars:
+        return Unmasked(np.zeros(0, np.uint64), np.arange(0), up, down, masked, liars)
+
+    uploaded = releasable(np.array(sorted(masked))).tolist()
+    if len(uploaded) < threshold:
+        raise TooFew(f"a sum of {len(masked)} of {n_clients} clients would tell of single ones; expected the former")
     shares = left("opened", dict.fromkeys(uploaded, {"uploaded": uploaded}))
 
     def secret(place: int) -> bytes:
-        of_one = [(there.index(i) + 1, opened[split.index(place)]) for i, opened in shares.items()]
+        each = [(there.index(i) + 1, opened[split.index(place)]) for i, opened in shares.items()]
+        of_one = [(index, share) for index, share in each if share]
+        if len(of_one) < threshold:
+            raise TooFew(f"{len(of_one)} shares are left of {n_clients}; expected at least {threshold}, the threshold")
         return bytes(Shamir.combine(of_one[:threshold], False))
 
     total = np.zeros_like(masked[uploaded[0]])
-    for place, vector in masked.items():
-        total += vector - _stream(secret(place), total)
+    for place in uploaded:
+        total += masked[place] - _stream(secret(place), total)
     for place in set(split) - set(uploaded):
         seed = secret(place)
         for other in uploaded:
             mask = _stream(agreed(seed, public[other][1], b"mask"), total)
             total += mask if other > place else -mask
-    up = size(public) + size(letters) + size(shares) + sum(vector.nbytes for vector in masked.values())
-    down = len(there) * size(public) + size(letters) + len(shares) * 4 * len(uploaded)
+    up += size(shares)
+    down += len(shares) * 4 * len(uploaded)
     return Unmasked(total, np.array(uploaded), up, down, masked)
 
 
@@ -131,8 +180,11 @@ class Member:
             for to, share in zip(places, shares, strict=True)
         ]
 
-    def masked(self, split: list[int], received: list[bytes]) -> Array:
-        """The vector, with its own mask, plus those it has with later clients, minus those with earlier ones."""
+    def masked(self, split: list[int], received: list[bytes]) -> tuple[Array, list[int]]:
+        """The vector under masks, and of whom letters cannot be opened.
+
+        That is with its own mask, plus those it has with later clients, minus those with earlier ones.
+        """
         if "split" in self.kept or self.place not in split:
             raise ValueError(f"split is {split}; expected this client among them, and one upload")
         self._check("split", split, self.kept["places"])
@@ -142,21 +194,35 @@ class Member:
             if place != self.place:
                 mask = _stream(agreed(self.seed, self._key_of(place, 1), b"mask"), total)
                 total += mask if place > self.place else -mask
-        return total
+        return total, [place for place in split if not self._share_of(place)]
 
     def opened(self, uploaded: list[int]) -> list[bytes]:
-        """One share of each of `split`: of its own mask where its vector arrived, of its key where it did not."""
+        """One share of each of `split`: of its own mask where its vector arrived, of its key where it did not.
+
+        An empty one of whom the letter could not be opened.
+        """
         if "split" not in self.kept or "opened" in self.kept:
             raise ValueError(f"uploaded is {uploaded}; expected shares to be opened once, after an upload")
         self._check("uploaded", uploaded, self.kept["split"])
         self.kept["opened"] = True
         shares = []
-        for place, letter in zip(self.kept["split"], self.kept["received"], strict=True):
-            share = self.kept["share"]
-            if place != self.place:
-                share = self._cipher(place, place, self.place).decrypt(bytes(12), letter, None)
+        for place in self.kept["split"]:
+            share = self._share_of(place)
             shares.append(share[SECRET:] if place in uploaded else share[:SECRET])
         return shares
+
+    def _share_of(self, place: int) -> bytes:
+        """The shares that a letter brought of both secrets of its sender; nothing where it cannot be opened."""
+        from cryptography.exceptions import InvalidTag
+
+        if place == self.place:
+            return bytes(self.kept["share"])
+        letter = bytes(self.kept["received"][self.kept["split"].index(place)])
+        try:
+            opened: bytes = self._cipher(place, place, self.place).decrypt(bytes(12), letter, None)
+        except (InvalidTag, ValueError):
+            return b""
+        return opened if len(opened) == 2 * SECRET else b""
 
     def _check(self, name: str, places: list[int], of: list[int]) -> None:
         if not set(places) <= set(of) or len(set(places)) < self.kept["threshold"]:

@@ -66,9 +66,15 @@ class GaussianNoise(Reducer):
     C and the method: use data that need no protection; a round in which no client of the cohort answers, which leaves
     the model as it was.
 
-    The checkpoint is the server's, and nobody else's to read. It is written after every round, and a round that is
-    played again with the same answers repeats its noise, so that it releases nothing twice; where others answer the
-    second time, the noise is new, and epsilon has not counted that. It needs `pip install "fgmp[privacy]"`.
+    The checkpoint is the server's, and nobody else's to read. It is written after every round, and the run stops where
+    it cannot be. A round that is played again with the same answers repeats its noise, so that it releases nothing
+    twice; with other answers, or other data of a client, the noise is new, and epsilon has not counted that. A new run,
+    also one that goes on from `result.state`, begins epsilon anew: add them up.
+
+    The noise is drawn in floating point: 2^53 values of the normal distribution at most, added to a sum in float64. I.
+    Mironov, On significance of the least significant bits for differential privacy (CCS 2012), tells sums apart by the
+    last bits of such noise, against the Laplace mechanism; epsilon does not count what these bits may tell. Round what
+    you publish. It needs `pip install "fgmp[privacy]"`.
 
     References
     ----------
@@ -158,10 +164,12 @@ class Fitted(Reducer):
         clipped = np.array([self.clipped(row, call.place) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
-            total, _, up, down, _ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
+            total, _, up, down, *_ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
             added = self.noise.then.decoded(total)
         question = b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
-        noise = self.noise_on_sum(len(added), L, call.round, call.place, question)
+        # With the sum in its key, noise is the same for the same release only: another sum has other noise, and two
+        # releases do not subtract to the change of one client.
+        noise = self.noise_on_sum(len(added), L, call.round, call.place, question + added.tobytes())
         return Reduced(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
     def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> None:
@@ -179,7 +187,7 @@ class Fitted(Reducer):
         return answer * (limit / norm) if norm > limit else answer
 
     def noise_on_sum(self, length: int, n_members: int, number: int, exchange: int, what: bytes = b"") -> Array:
-        """The noise of an exchange of a round; another one for another `what`: the question, and who answered.
+        """The noise of an exchange of a round; another for another `what`: question, who answered, and their sum.
 
         Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
         """

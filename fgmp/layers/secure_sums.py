@@ -5,17 +5,22 @@ from __future__ import annotations
 import importlib.util
 import math
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from ..checks import check_integer, settle_integer, settle_number
+from ..advice import advise
+from ..checks import check_integer, check_kind, settle_integer, settle_number
 from ..federation import Shape
 from ..models import Array, SparseModel, Support
 from ..reducers import Reduced, Reducer
 from ..rounds import Call, Channel, Message
+from .ledger import Ledger
 from .masking import TooFew, Unmasked, masked_sum
+
+# Smaller and larger units are of use for numbers alone that float32 does not hold.
+_FINEST, _COARSEST = 2.0**-126, 2.0**64
 
 
 class TooLarge(ValueError):
@@ -34,7 +39,13 @@ class SecureSum(Reducer):
     and sends it under masks modulo 2^64 (`fgmp.layers.masking`). The server learns the sum over those who answered, and
     divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
     not arrive counts as lost after it agreed on masks. The objective of the history is summed alike, one number of each
-    client, and nan where one is beyond the range of it.
+    client, and nan where it is beyond the range or below zero, which no sum of losses is.
+
+    Sums of differing cohorts are equations that can be solved for a client. So in a run no sum is opened that would
+    make a combination of sums rest on one client alone, whatever was asked. Where a client stays away once, its answers
+    are left out from then on, and counted as ``withheld``; where one leaves that was there before, rounds are lost and
+    counted until it is back. Cohorts are refused for methods that send Hessians of the squared loss, which are asked
+    again every round; other methods with few clients lose the rounds of some cohorts.
 
     The range is resolution * 2^62: a larger number in an answer is an error, and the sum cannot overflow. By
     default it is 2^22, about four million. It needs `pip install "fgmp[secure]"`.
@@ -43,18 +54,36 @@ class SecureSum(Reducer):
     ----------
     resolution : float, default 2^-40
         The unit: a sum of L answers is off by at most L/2 units, and by the rounding of float64, 2^-51 times the
-        largest magnitude in an answer, which is more than a unit above 2^51 units (2,048 by default). Above 0.
+        largest magnitude in an answer, which is more than a unit above 2^51 units (2,048 by default). From 2^-126 to
+        2^64.
     threshold : int or None
-        How many clients of a cohort must stay to the end, at least 2; None is two thirds, rounded up. Any fewer,
-        together with the server, learn nothing of another client but the sum.
+        How many clients of a cohort must stay to the end, at least 2, also for an objective; a round with fewer is
+        lost, and an objective nan. None is two thirds, rounded up. Any fewer, together with the server, learn nothing
+        of another client but the sums.
+    ledger : Ledger, optional
+        The sets of clients whose sums were released before: one for several runs that nobody is to subtract. None is a
+        new one for each run.
     """
 
     resolution: float = 2.0**-40
     threshold: int | None = None
+    ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        settle_number(self, "resolution", above=0)
+        settle_number(self, "resolution", at_least=_FINEST, at_most=_COARSEST)
         settle_integer(self, "threshold", optional=True, at_least=2)
+        check_kind("ledger", self.ledger, (Ledger, type(None)), "a Ledger, or None")
+
+    withholds = True
+
+    @property
+    def secret(self) -> bytes:
+        """The ledger, for the checkpoint of a run: who goes on from it keeps to what was released."""
+        return b"" if self.ledger is None else self.ledger.to_bytes()
+
+    @secret.setter
+    def secret(self, kept: bytes) -> None:
+        object.__setattr__(self, "ledger", Ledger.from_bytes(kept))
 
     @property
     def range(self) -> float:
@@ -69,12 +98,23 @@ class SecureSum(Reducer):
         return check_integer("threshold", self.threshold, at_least=2, at_most=n_clients, why="the clients of a cohort")
 
     def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
-        """Itself; an error where a cohort has too few clients, or what it needs is not installed."""
+        """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
         for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
             if importlib.util.find_spec(module) is None:
                 raise ImportError(f'secure sums need {package}: pip install "fgmp[secure]"')
         self.needed(cohort_size)
-        return self
+        return replace(self, ledger=Ledger()) if self.ledger is None else self
+
+    def check_method(self, method: Any, shape: Shape, cohort_size: int) -> None:
+        """Refuse cohorts where sums do not depend on the model: each round would add equations for the same numbers."""
+        if method.sends_objectives() and self.ledger is not None and not self.ledger.settle():
+            raise ValueError("ledger has an objective and answers of other clients; expected a new one for this method")
+        n_clients = len(shape.keys)
+        if cohort_size < n_clients and method.repeats_itself(shape.loss):
+            raise ValueError(
+                f"cohort_size is {cohort_size} of {n_clients} with secure sums of {type(method).__name__}, which asks "
+                "every round for the same Hessians; expected None: sums of other cohorts subtract to single clients"
+            )
 
     def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
         """The sum of a cohort's answers, over their weight: the channel's own sum under masks, where it has one."""
@@ -83,11 +123,45 @@ class SecureSum(Reducer):
             total, here, up, down, left_out = channel.masked(call, message, cohort, shares, self)
         else:
             answers = call.form.table(channel.ask(call, message, cohort), shares)
-            total, here, up, down, left_out = None, answers.here, 0, 0, answers.left_out
-            if len(here):
-                total, _, up, down, _ = self.masked(answers.rows(), here, shares)
+            here = self.releasable(channel, cohort, shares, answers.here)
+            enough = len(answers.here) >= self.needed(len(cohort))
+            withheld = (len(answers.here) - len(here)) * enough
+            left_out = answers.left_out + Counter(withheld=withheld)
+            total, up, down = None, 0, 0
+            rows = answers.rows()[np.isin(answers.here, here)]
+            try:
+                if len(here):
+                    total, _, up, down, _, _ = self.masked(rows, here, shares)
+            except TooFew:
+                here = here[:0]
+        if total is None:
+            return Reduced(None, here[:0], up, down, Counter(left_out))
         weight = float(shares[here].sum())
-        return Reduced(self.decoded(total) / weight if weight > 0 else None, here, up, down, Counter(left_out))
+        return Reduced(self.decoded(total) / weight, here, up, down, Counter(left_out))
+
+    def releasable(
+        self, channel: Channel, cohort: Support, shares: Array, there: Support, is_objective: bool = False
+    ) -> Support:
+        """Of the positions of a cohort that are there those whose sum may be opened, none where no sum may be.
+
+        The ledger has those alone who weigh: a client of weight zero hides nobody.
+        """
+        assert self.ledger is not None, "a run begins with `fitted`"
+        keys = np.asarray(channel.shape.keys)[cohort]
+        needed = self.needed(len(cohort))
+        if len(there) < needed:
+            return there[:0]  # nothing is opened, and nothing goes into the ledger
+        choose = self.ledger.choose_objective if is_objective else self.ledger.choose
+        chosen = choose(keys[there[shares[there] > 0]].tolist(), at_least=needed)
+        if not chosen and not is_objective and not self.ledger.was_said:
+            self.ledger.was_said = True
+            advise(
+                f"a secure sum of {len(there)} of {len(cohort)} clients stays closed: beside the sums of before it "
+                "would tell of a single client; until those of before are back, rounds are lost"
+            )
+        stays = np.isin(keys[there], chosen) | (shares[there] == 0)
+        found: Support = there[stays & bool(chosen)]
+        return found
 
     def masked(self, rows: Array, here: Support, shares: Array) -> Unmasked:
         """Every message of the protocol, on this machine: the rows of those who are here, and everybody's shares."""
@@ -100,19 +174,26 @@ class SecureSum(Reducer):
     def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> float:
         """The mean objective, of which the server sees the sum; nan where too few say one that is in the range."""
         weights = channel.weights[places] / channel.weights[places].sum()
-        least = replace(self, threshold=_two_thirds(int(np.count_nonzero(weights))))
+        least = self.threshold or _two_thirds(int(np.count_nonzero(weights)))
+        if least > len(places):
+            return float("nan")
+        secure = replace(self, threshold=least)
         if hasattr(channel, "masked"):
-            try:
-                total, here, *_ = channel.masked(None, x, places, weights, least)
-            except TooFew:
-                return float("nan")
+            total, here, *_ = channel.masked(None, x, places, weights, secure)
         else:
             told, values = channel.objectives(x, places)
             fine = np.abs(values) <= self.range
-            here = np.flatnonzero(np.isin(places, told[fine]))
-            enough = len(here) >= least.needed(len(places))
-            total = self.encoded(values[fine], weights[here]).sum(keepdims=True) if enough else None
-        return float("nan") if total is None else float(self.decoded(total)[0] / weights[here].sum())
+            # Who never answers would say an objective in the open alone, where each is a client's own.
+            gone = np.isin(channel.shape.keys, getattr(channel, "never_there", ()))
+            there = np.flatnonzero(np.isin(places, told[fine]) & ~gone[places])
+            here = secure.releasable(channel, places, weights, there, is_objective=True)
+            said = values[np.isin(told, places[here])]
+            total = self.encoded(said, weights[here]).sum(keepdims=True) if len(here) else None
+        if total is None:
+            return float("nan")
+        value = float(self.decoded(total)[0])
+        rounding = len(places) * self.resolution
+        return value / float(weights[here].sum()) if value >= -rounding else float("nan")
 
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""

@@ -272,6 +272,14 @@ class SharedSupportGradMP(Method):
         self.identify.check(self.sparsity, shape.model_shape, sum(shape.rows))
         self.on_support.check(shape)
 
+    def repeats_itself(self, loss: Any) -> bool:
+        """As the solver does."""
+        return self.solver.repeats_itself(loss)
+
+    def sends_objectives(self) -> bool:
+        """As the solver does."""
+        return self.solver.sends_objectives()
+
     def start(self, shape: Shape) -> Shared:
         """x_0 = 0, with an empty support."""
         return Shared(SparseModel.zero(shape.model_shape, shape.dtype))

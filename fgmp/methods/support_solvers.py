@@ -170,6 +170,14 @@ class NewtonOnSupport(SupportSolver):
                 "NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
 
+    def repeats_itself(self, loss: Any) -> bool:
+        """Hessians of the squared loss are the same at every model."""
+        return isinstance(loss, SquaredLoss)
+
+    def sends_objectives(self) -> bool:
+        """Several steps compare them."""
+        return self.steps > 1
+
     def exchanges(self) -> Sequence[Exchange]:
         """`steps`, and one that compares where these are several."""
         return [*super().exchanges()] * (self.steps + (self.steps > 1))

@@ -27,6 +27,10 @@ SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LOST]))
 @pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
 def test_the_bits_and_the_bytes_of_one_process(method, cohort_size, secure):
     """Masks cancel exactly, and the trips are the same; the state of the run is enough for a process for each."""
+    if cohort_size and isinstance(method, fgmp.SharedSupportGradMP):
+        with pytest.raises(ValueError, match="cohort_size is 3 of 5 with secure sums of SharedSupportGradMP"):
+            fgmp.simulate(method, over(FED), 2, cohort_size, rng=4, reduce=secure)
+        return
     there = fgmp.simulate(method, over(FED, fresh=secure is SECURE), 2, cohort_size, rng=4, reduce=secure)
     here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, reduce=secure)
     assert_same_run(there, here)
@@ -49,13 +53,9 @@ class Killing(Here):
 @pytest.mark.parametrize("lost", [{LOST}, {1, 2}, set(range(5))])
 @pytest.mark.parametrize("trip", ["public", "split", "masked", "opened"])
 def test_clients_killed_between_the_trips(trip, lost):
-    """Fewer than the threshold are an error; where nobody is left the round is lost, as where nobody answers."""
+    """Where fewer than the threshold are left the round is lost, as where nobody answers."""
     channel = over(FED, kind=Killing, deadline=1.0)
     channel.grid.at, channel.grid.places = trip, lost
-    if len(lost) == 2:
-        with pytest.raises(ValueError, match="3 of 5 clients left; expected at least 4, the threshold"):
-            fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
-        return
     there = fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
     is_in = trip == "opened" and len(lost) == 1
     here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, reduce=SECURE)
@@ -106,7 +106,7 @@ def test_a_client_that_answers_under_masks_only(reduce):
         assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, reduce=SECURE))
     else:
         assert not there.x.any() and there.left_out == {"missing": 5}
-        assert np.isnan(there.history["objective"]).all() == (not isinstance(reduce, fgmp.SecureSum))
+        assert np.isnan(there.history["objective"]).all()
 
 
 def uploading(change):
