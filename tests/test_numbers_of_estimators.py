@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
 
 import fgmp
-from fgmp.estimators.sites import BeyondRange, digits, undigits
+from fgmp.estimators.sites import BeyondRange, join_digits, split_digits
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -145,9 +145,9 @@ def test_own_intercepts_far_from_zero_pass_under_masks():
 def test_digits_are_the_number_and_of_more_there_is_an_error():
     numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
     for count in (3, 4):
-        parts = digits(numbers, count)
+        parts = split_digits(numbers, count)
         assert parts.shape == (count, 6) and (np.abs(parts) <= 2.0**20).all()
-        np.testing.assert_array_equal(undigits(parts), numbers)
+        np.testing.assert_array_equal(join_digits(parts), numbers)
     with pytest.raises(BeyondRange) as error:
         digits(np.array([1.0, 2.0**61, np.nan]), 3)
     assert error.value.columns.tolist() == [1, 2]

@@ -252,7 +252,7 @@ class Sums(Method):
     Of moments three sums are asked for: sizes as logarithms, means, and mean squares in units of the sizes. Masks have
     a fixed resolution and range, in which a deviation far below the mean is nothing, and a site in other units too
     much. Under masks there are four: the deviations from the mean have a size of their own, in which the last sum says
-    them and their squares, and larger numbers are sent as several, by `digits`.
+    them and their squares, and larger numbers are sent as several, by `split_digits`.
     """
 
     question: str
@@ -290,7 +290,7 @@ class Sums(Method):
         if self.masked:
             mean = mean.reshape(-1, *self.size)
             parts = [mean] if place == 1 else np.split(mean, [_OF_MEANS])
-            return (*known, *map(undigits, parts))
+            return (*known, *map(join_digits, parts))
         return (*known, mean)
 
     def moments(self, known: tuple[Any, ...]) -> tuple[Array, Array, Array]:
@@ -324,7 +324,7 @@ class BeyondRange(ValueError):
         super().__init__(f"{found} for sums under masks; expected the same units at all sites")
 
 
-def digits(values: Array, count: int) -> Array:
+def split_digits(values: Array, count: int) -> Array:
     """Numbers as so many each, lowest first, of which only the highest may be above 2^20: v = sum_k d_k 2^(20 k)."""
     rest, found = values, []
     for place in range(count - 1, 0, -1):
@@ -336,7 +336,7 @@ def digits(values: Array, count: int) -> Array:
     return np.stack([rest, *found[::-1]])
 
 
-def undigits(rows: Array) -> Array:
+def join_digits(rows: Array) -> Array:
     """The numbers that digits, or means of them, stand for."""
     return np.asarray(_DIGIT ** np.arange(len(rows)) @ rows)
 
@@ -356,7 +356,7 @@ def moments(client: Client, known: Any, size: tuple[int, ...], about: str, maske
         return _logarithms(np.append(_mean(X**2, w), _mean(targets**2, w)))
     unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
     if len(known) == 1:
-        return digits(mean / unit, _OF_MEANS) if masked else np.asarray(mean / unit)
+        return split_digits(mean / unit, _OF_MEANS) if masked else np.asarray(mean / unit)
     centre, rest = np.split(mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]])
     if sparse.issparse(X):
         from sklearn.utils.sparsefuncs import mean_variance_axis
@@ -373,7 +373,7 @@ def moments(client: Client, known: Any, size: tuple[int, ...], about: str, maske
     # Of a dense table the mean of the differences, which loses nothing where the mean is large.
     off = mean[: X.shape[1]] - centre if sparse.issparse(X) else _mean(X - centre, w)
     unit, off = known[2], np.append(off, _mean(targets - rest, w))
-    return np.vstack([digits(off / unit, _OF_MEANS), digits(squares / unit**2, _OF_SQUARES)])
+    return np.vstack([split_digits(off / unit, _OF_MEANS), split_digits(squares / unit**2, _OF_SQUARES)])
 
 
 def _logarithms(squares: Array) -> Array:

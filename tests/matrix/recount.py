@@ -208,7 +208,8 @@ def _on_support(solver: str, k: int, v: int) -> tuple[int, int]:
     model, gram = k * (4 + v), v * k * (k + 1) // 2
     return {
         "normal-equations": (model + 4, gram + v * k),
-        "newton-steps": (4 * (model + 4), 3 * (2 * v + v * k + gram) + 2 * v),  # three steps and a comparison
+        # Three steps and a comparison, which asks of the last step, if it has not settled, how many rows it moves.
+        "newton-steps": (4 * (model + 4) + v * k, 3 * (2 * v + v * k + gram) + 3 * v),
         "local-sgd": (model, v * k),
         "local-newton": (model, v * k),
     }[solver]
