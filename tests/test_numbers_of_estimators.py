@@ -149,7 +149,7 @@ def test_digits_are_the_number_and_of_more_there_is_an_error():
         assert parts.shape == (count, 6) and (np.abs(parts) <= 2.0**20).all()
         np.testing.assert_array_equal(join_digits(parts), numbers)
     with pytest.raises(BeyondRange) as error:
-        digits(np.array([1.0, 2.0**61, np.nan]), 3)
+        split_digits(np.array([1.0, 2.0**61, np.nan]), 3)
     assert error.value.columns.tolist() == [1, 2]
 
 
