@@ -278,4 +278,5 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
         fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), Question(1, StandardBasis(), 0, 0))
     huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
-    assert fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody).left_out.total() == 2
+    with pytest.warns(fgmp.AdviceWarning, match="no update arrived .* left out: 2 not_finite"):
+        fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody)
