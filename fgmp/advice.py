@@ -138,10 +138,12 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
 
 def say_that_nobody_answered(what: str, rounds: int, left_out: Any) -> None:
     """Warn that not one round counted, so that the model is the start."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items())) or "none was told of"
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
+    helps = ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     advise(
-        f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start. "
-        f"Answers left out: {counts}. Where they are not finite, smaller steps help (learning_rate, local_iterations)"
+        f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start"
+        + f"; answers left out: {counts}" * bool(counts)
+        + helps * ("not_finite" in left_out)
     )
 
 

@@ -8,6 +8,8 @@ from here import Here, assert_same_run, over, spoiling
 import fgmp
 from fgmp.flower.records import arrays_of, record_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")  # where everybody is lost
+
 FED = fgmp.make_sparse_regression(5, 40, 30, 3, rng=0)
 SECURE = fgmp.SecureSum()
 METHODS = [
