@@ -27,6 +27,7 @@ from ..models import Array, SparseModel, Support
 from ..reducers import Missing
 from ..rounds import Call, Message, Method
 from ..wire import from_wire, to_json, to_wire
+from .client import about
 from .records import Reply, content_of, printable, reply_in, taken, unreadable
 
 _SHORTEST, _LONGEST = 0.01, 0.25  # seconds between two looks for a reply, longer where clients take long anyway
@@ -68,7 +69,8 @@ class OverFlower:
     refused : dict of int to str
         Nodes turned away, and what they said.
     missing, silent : set of int
-        Nodes that had no answer when last asked; those that missed a deadline, and are not waited for until they reply.
+        Nodes that had no answer that could be read when last asked; those that missed a deadline, and are not waited
+        for until they reply.
     """
 
     truth: Array | None = None
@@ -89,7 +91,7 @@ class OverFlower:
         self.loss, self.settings = check_loss("loss", loss), _json({} if settings is None else settings)
         self.deadline, self.kinds = check_number("deadline", deadline, above=0), tuple(kinds)
         n_clients, most_rows = check_integer("n_clients", n_clients), check_integer("most_rows", most_rows)
-        by_rows = check_option("weights", weights, ("rows", "equal")) == "rows"
+        check_option("weights", weights, ("rows", "equal"))
         self.grid, self._told, self._run, self._arrays = grid, set(), {}, {}  # type: ignore[var-annotated]
         self.missing, self.silent = set(), set()  # type: ignore[var-annotated]
         self._open: dict[int, Future[Any]] = {}  # of each node the question without a reply
@@ -120,8 +122,9 @@ class OverFlower:
         each = [said[node] for node in self.nodes]
         self.names = _names([who.get("name", "") for who in each])
         rows, dtype = tuple(who["rows"] for who in each), np.result_type(*(who["dtype"] for who in each))
-        p = np.array(rows if by_rows else [1] * len(rows))
-        self.shape = Shape(usual, self.loss, rows, tuple(range(len(rows))), p / p.sum(), dtype)
+        self.by, self.counts = weights, np.array(rows if weights == "rows" else [1] * len(rows))
+        p = self.counts / self.counts.sum()
+        self.shape = Shape(usual, self.loss, rows, tuple(range(len(rows))), p, dtype)
         self.weights = self.shape.weights
 
     def again(self, settings: Mapping[str, Any], **of_shape: Any) -> OverFlower:
@@ -170,11 +173,13 @@ class OverFlower:
         """
         session, size, split = secrets.token_hex(8), 1 if call is None else len(call.form.centre), 0
         reasons: dict[int, str] = {}
+        total_count = int(self.counts[cohort].sum())
 
         def trip(name: str, told: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
             nonlocal split
             split = len(told) if name == "masked" else split
             each = {"trip": name, "session": session, "resolution": secure.resolution}
+            each |= {"by": self.by, "total": total_count}
             more = {int(cohort[i]): {**each, "place": i, "weight": float(weights[i]), **told[i]} for i in told}
             replies = self.ask_each(call, message if name == "masked" else None, more)
             count = 2 if name == "public" else split or len(told)
@@ -183,7 +188,9 @@ class OverFlower:
             return {i: what for i, what in found.items() if i not in reasons}
 
         try:
-            total, uploaded, up, down, _ = sum_under_masks(trip, len(cohort), secure.needed(len(cohort)))
+            needed = secure.needed(len(cohort))
+            purpose = about(self.by, total_count)
+            total, uploaded, up, down, _ = sum_under_masks(trip, len(cohort), needed, about=purpose)
         except TooFew:
             if len(reasons) < len(cohort):
                 raise
@@ -217,9 +224,7 @@ class OverFlower:
             self._told = (self._told | set(more)) - set(left)
         return found
 
-    def _exchange(
-        self, ask: str, contents: Mapping[int, Any], deadline: float, most_bytes: int
-    ) -> dict[int, Reply]:
+    def _exchange(self, ask: str, contents: Mapping[int, Any], deadline: float, most_bytes: int) -> dict[int, Reply]:
         """What the nodes reply until the deadline, or refused; who is known to be silent is not waited for."""
         from flwr.app import Message as FlowerMessage
 

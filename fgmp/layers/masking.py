@@ -56,8 +56,12 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]
     return sum_under_masks(trip, len(members), threshold)
 
 
-def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int, threshold: int) -> Unmasked:
+def sum_under_masks(
+    trip: Callable[[str, Told], dict[int, Any]], n_clients: int, threshold: int, about: bytes = b""
+) -> Unmasked:
     """The server's part, whoever carries the messages; `TooFew` where fewer clients than the threshold are left.
+
+    `about` is what the masks are agreed on for; the masks of clients that were told something else do not cancel.
 
     ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
     those return who are still there, by place.
@@ -93,7 +97,7 @@ def sum_under_masks(trip: Callable[[str, Told], dict[int, Any]], n_clients: int,
     for place in set(split) - set(uploaded):
         seed = secret(place)
         for other in uploaded:
-            mask = _stream(agreed(seed, public[other][1], b"mask"), total)
+            mask = _stream(agreed(seed, public[other][1], b"mask" + about), total)
             total += mask if other > place else -mask
     up = size(public) + size(letters) + size(shares) + sum(vector.nbytes for vector in masked.values())
     down = len(there) * size(public) + size(letters) + len(shares) * 4 * len(uploaded)
@@ -106,8 +110,10 @@ class Member:
     `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
-    def __init__(self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None) -> None:
-        self.place, self.vector = place, vector
+    def __init__(
+        self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None, about: bytes = b""
+    ) -> None:
+        self.place, self.vector, self.about = place, vector, about
         self.kept = {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)], **(kept or {})}
         self.letters, self.seed, self.own = self.kept["secrets"]
 
@@ -140,7 +146,8 @@ class Member:
         total: Array = self.vector + _stream(self.own, self.vector)
         for place in split:
             if place != self.place:
-                mask = _stream(agreed(self.seed, self._key_of(place, 1), b"mask"), total)
+                purpose = b"mask" + self.about
+                mask = _stream(agreed(self.seed, self._key_of(place, 1), purpose), total)
                 total += mask if place > self.place else -mask
         return total
 
