@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_protocol, check_sequence, shown
-from ..estimators.sites import SiteRows, Sums, folds_of, seen
+from ..checks import check_protocol, check_sequence
+from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..methods.support_solvers import NewtonOnSupport
 from ..models import Array
@@ -57,7 +57,7 @@ def _read(read: Callable[[Any, Sequence[str]], Any], context: Any, names: Sequen
         missing = [name for name in names if name == error.args[0] or repr(name) in str(error)]
         if not missing:
             raise
-        raise Sayable(f"the columns {shown(missing)} are missing at the site") from error
+        raise Sayable(f"columns missing at the site: {some_of(missing, 10)}") from error
     return X, np.asarray(y)
 
 
@@ -127,7 +127,7 @@ def fit_over(
     model = clone(estimator).fit_sites(sites, sites.names, names, labels, say)
     gone = sites.names_of_missing()
     model.groups_ = np.asarray([name for name in sites.names if name not in gone])
-    model.missing_ = np.asarray(gone, model.groups_.dtype)
+    model.missing_ = np.asarray(gone, str)
     return model
 
 

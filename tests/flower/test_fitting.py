@@ -168,5 +168,6 @@ def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error)
     with pytest.warns(fgmp.AdviceWarning, match="clients turned away") as caught, pytest.raises(TimeoutError):
         fit_over(fgmp.FedGradMPRegressor(3), grid, 3, [f"x{j}" for j in range(6)], wait_for=0.1)
     said = " ".join(str(each.message) for each in caught)
-    assert ("the columns ['x3'] are missing at the site" in said) == ("x3" in str(error))
+    named = "columns missing at the site" in said and "x3" in said
+    assert named == ("x3" in str(error))
     assert "Smith" not in said
