@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future, wait
 from dataclasses import replace
+from math import prod
 from threading import Thread
 from typing import Any
 
@@ -26,10 +27,15 @@ from ..models import Array, SparseModel, Support
 from ..reducers import Missing
 from ..rounds import Call, Message, Method
 from ..wire import from_wire, to_json, to_wire
-from .records import arrays_of, content_of, said_in, taken
+from .client import about
+from .records import Reply, content_of, printable, reply_in, taken, unreadable
 
 _SHORTEST, _LONGEST = 0.01, 0.25  # seconds between two looks for a reply, longer where clients take long anyway
 _KINDS = {"who": "query", "answer": "train", "objective": "evaluate"}
+
+# What a reply may have in bytes beside the numbers that were asked for: names, words, and the letter of a secure sum
+# for each client. An entry of an answer takes at most eight bytes, and four more for its place.
+_WORDS, _LETTER, _ENTRY = 65_536, 1024, 12
 
 
 class OverFlower:
@@ -63,7 +69,8 @@ class OverFlower:
     refused : dict of int to str
         Nodes turned away, and what they said.
     missing, silent : set of int
-        Nodes that had no answer when last asked; those that missed a deadline, and are not waited for until they reply.
+        Nodes that had no answer that could be read when last asked; those that missed a deadline, and are not waited
+        for until they reply.
     """
 
     truth: Array | None = None
@@ -84,7 +91,7 @@ class OverFlower:
         self.loss, self.settings = check_loss("loss", loss), _json({} if settings is None else settings)
         self.deadline, self.kinds = check_number("deadline", deadline, above=0), tuple(kinds)
         n_clients, most_rows = check_integer("n_clients", n_clients), check_integer("most_rows", most_rows)
-        by_rows = check_option("weights", weights, ("rows", "equal")) == "rows"
+        check_option("weights", weights, ("rows", "equal"))
         self.grid, self._told, self._run, self._arrays = grid, set(), {}, {}  # type: ignore[var-annotated]
         self.missing, self.silent = set(), set()  # type: ignore[var-annotated]
         self._open: dict[int, Future[Any]] = {}  # of each node the question without a reply
@@ -94,8 +101,9 @@ class OverFlower:
                 raise TimeoutError(f"{len(nodes)} clients came in {wait_for:g} seconds; expected {n_clients}")
             time.sleep(_LONGEST)
         asked = {"ask": "who", "loss": to_json(self.loss, self.kinds)[0], "settings": self.settings}
-        replies = self._exchange("who", dict.fromkeys(nodes, content_of(asked)), max(wait_for, self.deadline))
-        said = {node: said_in(reply) for node, reply in replies.items()}
+        questions = dict.fromkeys(nodes, content_of(asked))
+        replies = self._exchange("who", questions, max(wait_for, self.deadline), _WORDS)
+        said = {node: reply.said for node, reply in replies.items()}
 
         def fits(who: Mapping[str, Any]) -> bool:
             whole = all(type(who.get(name)) is int and who[name] >= 1 for name in ("rows", "features"))
@@ -112,11 +120,11 @@ class OverFlower:
             raise TimeoutError(f"{len(keys)} clients said who they are; expected {n_clients}: {self.refused}")
         self.nodes = sorted(keys, key=lambda node: (keys[node] if type(keys[node]) is int else 2**63, node))
         each = [said[node] for node in self.nodes]
-        names = [" ".join(str(who.get("name", "")).split()) for who in each]
-        self.names = [name[:60] or f"client {place}" for place, name in enumerate(names)]
+        self.names = _names([who.get("name", "") for who in each])
         rows, dtype = tuple(who["rows"] for who in each), np.result_type(*(who["dtype"] for who in each))
-        p = np.array(rows if by_rows else [1] * len(rows))
-        self.shape = Shape(usual, self.loss, rows, tuple(range(len(rows))), p / p.sum(), dtype)
+        self.by, self.counts = weights, np.array(rows if weights == "rows" else [1] * len(rows))
+        p = self.counts / self.counts.sum()
+        self.shape = Shape(usual, self.loss, rows, tuple(range(len(rows))), p, dtype)
         self.weights = self.shape.weights
 
     def again(self, settings: Mapping[str, Any], **of_shape: Any) -> OverFlower:
@@ -143,13 +151,13 @@ class OverFlower:
     def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What comes back of a cohort."""
         replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.form.shape
-        return [taken(x, lambda x: from_wire(arrays_of(x["message"]), shape, only=True)) for x in replies.values()]
+        return [taken(x, lambda x: from_wire(x.arrays, shape, only=True)) for x in replies.values()]
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
         """Who says its objective, a number that a loss can have, and these; infinite or nan where everybody's is."""
         asked = np.arange(len(self.nodes)) if places is None else places
         replies = self.ask_each(None, x, dict.fromkeys(asked.tolist(), {}))
-        said = [said_in(replies[place]).get("objective") for place in asked.tolist()]
+        said = [replies[place].said.get("objective") for place in asked.tolist()]
         values = np.array([value if type(value) is float else -1.0 for value in said])
         told = np.isfinite(values) & (values >= 0)
         told = told if told.any() else ~(values < 0)
@@ -172,6 +180,7 @@ class OverFlower:
         """
         session, size, split = "", 1 if call is None else len(call.form.centre), 0
         reasons: dict[int, str] = {}
+        total_count = int(self.counts[cohort].sum())
 
         def trip(name: str, told: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
             nonlocal session, split
@@ -179,6 +188,7 @@ class OverFlower:
                 session, split = secrets.token_hex(8), 0
             split = len(told) if name == "masked" else split
             each = {"trip": name, "session": session, "resolution": secure.resolution}
+            each |= {"by": self.by, "total": total_count}
             more = {int(cohort[i]): {**each, "place": i, "weight": float(weights[i]), **told[i]} for i in told}
             replies = self.ask_each(call, message if name == "masked" else None, more)
             count = 2 if name == "public" else split or len(told)
@@ -194,7 +204,9 @@ class OverFlower:
             return chosen
 
         try:
-            found = sum_under_masks(trip, len(cohort), secure.needed(len(cohort)), releasable)
+            needed = secure.needed(len(cohort))
+            purpose = about(self.by, total_count)
+            found = sum_under_masks(trip, len(cohort), needed, releasable, about=purpose)
         except TooFew:
             return None, np.arange(0), 0, 0, Counter(reasons.values())
         total, uploaded, up, down, _, liars = found
@@ -205,12 +217,16 @@ class OverFlower:
         left_out = Counter(reason for i, reason in reasons.items() if i not in uploaded)  # who left later is in it
         return total, uploaded, up, down, left_out
 
-    def ask_each(self, call: Call | None, message: Message, more: Mapping[int, Mapping[str, Any]]) -> dict[int, Any]:
+    def ask_each(self, call: Call | None, message: Message, more: Mapping[int, Mapping[str, Any]]) -> dict[int, Reply]:
         """What clients, by place, reply to a question with more for each: of an exchange, or for the objective."""
         question: dict[str, Any] = {"ask": "objective", "run": self._run["run"]}
         if call is not None:
             question |= {"ask": "answer", "seed": str(call.streams.seed), "round": call.round, "exchange": call.place}
-        arrays, found, left = {} if message is None else to_wire(message), {}, list(more)  # type: ignore[var-annotated]
+        n_numbers = 1 if call is None else prod(call.form.shape)
+        most_bytes = _WORDS + _ENTRY * n_numbers + _LETTER * len(more)
+        arrays = {} if message is None else to_wire(message)
+        found: dict[int, Reply] = {}
+        left = list(more)
         for _ in range(2):  # who was started again knows nothing of the run, and is told again
             contents = {}
             for place in left:
@@ -218,51 +234,71 @@ class OverFlower:
                 if place not in self._told:
                     said, records = said | self._run, records | {"arrays": self._arrays}
                 contents[self.nodes[place]] = content_of(said, **records)
-            replies = self._exchange(question["ask"], contents, self.deadline)
+            replies = self._exchange(question["ask"], contents, self.deadline, most_bytes)
             found |= {place: replies[self.nodes[place]] for place in left}
-            left = [place for place in left if "unknown" in said_in(found[place])]
+            left = [place for place in left if "unknown" in found[place].said]
             self._told = (self._told | set(more)) - set(left)
         return found
 
-    def _exchange(self, ask: str, contents: Mapping[int, Any], deadline: float) -> dict[int, Any]:
+    def _exchange(self, ask: str, contents: Mapping[int, Any], deadline: float, most_bytes: int) -> dict[int, Reply]:
         """What the nodes reply until the deadline, or refused; who is known to be silent is not waited for."""
         from flwr.app import Message as FlowerMessage
 
         self._arrived()  # what came too late
-        asked: dict[int, Future[Any]] = {node: Future() for node in contents if node not in self._open}
+        asked: dict[int, Future[Reply]] = {node: Future() for node in contents if node not in self._open}
         messages = [FlowerMessage(contents[node], node, _KINDS[ask], ttl=3 * deadline) for node in asked]
         self.grid.push_messages(messages)
         for message, reply in zip(messages, asked.values(), strict=True):
-            Thread(target=self._fetch, args=(message.metadata.message_id, reply), daemon=True).start()
+            looked_for = message.metadata.message_id, reply, most_bytes
+            Thread(target=self._fetch, args=looked_for, daemon=True).start()
         self._open |= asked
         wait([reply for node, reply in asked.items() if node not in self.silent], deadline)
         found = {node: reply for node, reply in self._arrived().items() if node in asked}
         self.silent |= set(contents) - set(found)
-        late = content_of({"refused": "late", "words": f"no reply in {deadline:g} seconds"})
+        late = Reply({"refused": "late", "words": f"no reply in {deadline:g} seconds"})
         replies = {node: found.get(node, late) for node in contents}
         self.missing -= set(contents)
-        self.missing |= {node for node in contents if said_in(replies[node]).get("refused") in ("late", "missing")}
+        self.missing |= {node for node, reply in replies.items() if "refused" in reply.said}
         return replies
 
-    def _arrived(self) -> dict[int, Any]:
+    def _arrived(self) -> dict[int, Reply]:
         """The replies since the last look, by node, whose question is open no longer."""
-        found = {node: self._open.pop(node).result() for node in [n for n, reply in self._open.items() if reply.done()]}
-        self.silent -= {node for node, reply in found.items() if "refused" not in said_in(reply)}
+        done = [node for node, reply in self._open.items() if reply.done()]
+        found = {node: self._open.pop(node).result() for node in done}
+        self.silent -= {node for node, reply in found.items() if "refused" not in reply.said}
         return found
 
-    def _fetch(self, name: str, reply: Future[Any]) -> None:
-        """Look for a reply, in a thread of its own: for one that breaks off Flower itself waits three minutes."""
+    def _fetch(self, name: str, reply: Future[Reply], most_bytes: int) -> None:
+        """Look for a reply, in a thread of its own: for one that breaks off Flower itself waits three minutes.
+
+        It is read at once, so that nobody's bytes stay where they are too many. A connection that fails is an error of
+        the run; whatever else goes wrong is made of what one client sent, and its reply is malformed.
+        """
+        from httpx import HTTPError
+
         pause = _SHORTEST
         try:  # until Flower has a reply, or says that the time of the question is over
             while not (found := list(self.grid.pull_messages([name]))):
                 time.sleep(pause)
                 pause = min(1.5 * pause, _LONGEST)
-            refused = {} if found[0].has_content() else {"refused": "missing", "words": found[0].error.reason}
-            reply.set_result(content_of(refused) if refused else found[0].content)
-        except (ValueError, TypeError, KeyError, AttributeError, IndexError) as error:  # of bytes that are no message
-            reply.set_result(content_of({"refused": "malformed", "words": str(error)}))
-        except Exception as error:
+            if found[0].has_content():
+                reply.set_result(reply_in(found[0].content, most_bytes))
+            else:
+                reply.set_result(Reply({"refused": "missing", "words": str(found[0].error.reason)}))
+        except (OSError, HTTPError) as error:
             reply.set_exception(error)
+        except Exception as error:
+            unreadable(f"message {name}", error)
+            reply.set_result(Reply({"refused": "malformed", "words": "what it sent is no message"}))
+
+
+def _names(said: Iterable[Any]) -> list[str]:
+    """What clients are called: by the words they say, each once, or by their places."""
+    names: list[str] = []
+    for place, words in enumerate(said):
+        name = printable(words)[:60] or f"client {place}"
+        names.append(f"{name} ({place})" if name in names else name)
+    return names
 
 
 def _arrived_as(found: Any, position: int, arriving: Callable[[int, Any], Any], size: int) -> Any:
@@ -278,16 +314,16 @@ def _arrived_as(found: Any, position: int, arriving: Callable[[int, Any], Any], 
     return came, unopened
 
 
-def _told_in(reply: Any, trip: str, count: int, size: int) -> Any:
+def _told_in(reply: Reply, trip: str, count: int, size: int) -> Any:
     """What came in a trip; nobody else uses what is not as it has to be."""
     if trip == "masked":
-        vector = arrays_of(reply["message"])["masked"]
-        unopened = said_in(reply).get("unopened", [])
+        vector = reply.arrays["masked"]
+        unopened = reply.said.get("unopened", [])
         fits = vector.dtype == np.uint64 and vector.shape == (size,)
         fits = fits and isinstance(unopened, list) and all(type(place) is int for place in unopened)
         found: Any = vector, unopened
     else:
-        found = list(said_in(reply)["texts"])
+        found = list(reply.said["texts"])
         fits = len(found) == count and all(isinstance(text, bytes) for text in found)
         fits = fits and (trip != "opened" or {len(text) for text in found} <= {0, SECRET})
     if not fits:

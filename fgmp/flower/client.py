@@ -1,7 +1,8 @@
 """What a client does with a question: it reads its own rows, and says who it is, an answer, or an objective.
 
 The method, the loss and the settings come once in a run and stay in the run's state of the node, where a process of its
-own for each message finds them again. What was made of the rows stays in the process.
+own for each message finds them again. Rows do not stay: they are read for each question that needs them, and gone once
+it is answered, whatever process answers it and however the run ends.
 
 Under masks a question is a trip of `fgmp.layers.masking`, and what a client keeps between trips stays in that state. It
 opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
@@ -21,10 +22,12 @@ that it has no answer: late, not finite, out of range  the server
 the class of an error, whose words stay in its log     the server
 =====================================================  =======================================================
 
-Nothing else does. To a client go the method, settings, seed, models and other sums over clients, its own share of the
-weight, and the cohort's places, public keys and letters. `weights="equal"` makes no use of the rows, which are said all
-the same. Whoever asks twice, the second time with one client less, has that client's. A client answers in the open too,
-unless its app is ``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol.
+Nothing else does. A client's share of the weight has to be its own rows (or one) of a total that the server says and
+that goes into the masks: who are told other totals have other masks, and their sum is noise. To a client go the method,
+settings, seed, models and other sums over clients, its own share and that total, and the cohort's places, public keys
+and letters. `weights="equal"` makes no use of the rows, which are said all the same. Whoever asks twice, the second
+time with one client less, has that client's. A client answers in the open too, unless its app is
+``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol.
 """
 
 import json
@@ -45,7 +48,11 @@ from ..wire import from_json, from_wire, to_wire
 from .records import arrays_of, content_of, said_in
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
-_kept: dict[tuple[int, ...], tuple[str, Method, Federation]] = {}  # of each node what it did last
+_ROUNDING = 1e-9  # by which two computations of a weight may differ
+
+
+class Sayable(ValueError):
+    """An error whose words may go to the server: they quote nothing but what it said itself."""
 
 
 def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()) -> Any:
@@ -78,7 +85,8 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
             return FlowerMessage(_reply_to(message.content, context, load, masked_only, kinds), reply_to=message)
         except Exception as error:
             logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
-            raised = f"{type(error).__name__} at the client; its log says more"
+            words = f"{error}; its log says more" if isinstance(error, Sayable) else "its log says more"
+            raised = f"{type(error).__name__} at the client; {words}"
         raise RuntimeError(raised)  # here, so that it has no context
 
     for register in (app.query, app.train, app.evaluate):
@@ -101,20 +109,21 @@ def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: 
         context.state["fgmp"], context.state["arrays"] = content_of(said)["fgmp"], content["arrays"]
     if said_in(context.state).get("run") != asked["run"]:
         return content_of({"unknown": asked["run"]})
-    method, mine = _serving(load, context, int(asked["key"]), kinds)
 
-    def found() -> Any:
+    def found() -> tuple[Any, int]:
+        """The answer, and of how many rows it is."""
+        method, mine = _serving(load, context, int(asked["key"]), kinds)
         received = from_wire(arrays_of(content["message"]), mine.model_shape)
         with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; the server leaves its answer out
             if asked["ask"] == "objective":
-                return mine.objectives(received)[1]
+                return mine.objectives(received)[1], mine.shape.rows[0]
             index, streams, form = int(asked["exchange"]), Streams(int(asked["seed"])), None  # which a server knows
             call = Call(method.exchanges()[index], form, index, int(asked["round"]), streams)  # type: ignore[arg-type]
-            return mine.ask(call, received, np.array([0]))[0]
+            return mine.ask(call, received, np.array([0]))[0], mine.shape.rows[0]
 
     if "trip" in asked:
         return _reply_to_trip(asked, context, found)
-    answer = found()
+    answer, _ = found()
     if asked["ask"] == "objective":
         return content_of({"objective": float(answer[0])})
     if isinstance(answer, Missing):
@@ -122,7 +131,7 @@ def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: 
     return content_of({}, message=to_wire(answer))
 
 
-def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
+def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], tuple[Any, int]]) -> Any:
     """What a client replies in one of the trips; what it keeps for the next is in the state of the run."""
     trip, told = asked["trip"], {name: asked[name] for name in TRIPS[asked["trip"]]}
     kept: dict[str, Any] = {"session": asked["session"], "place": int(asked["place"])}
@@ -130,17 +139,18 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
         kept = dict(context.state.config_records.get("fgmp.secure", {}))
     if kept.get("session") != asked["session"]:
         raise ValueError("session is one that this client has no part in")
-    member = Member(kept["place"], kept=kept)
+    member = Member(kept["place"], kept=kept, about=about(asked["by"], int(asked["total"])))
     if trip == "split":
         size, least = len(set(told["places"])), int(told["threshold"])
         if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:
             raise ValueError(f"threshold is {least} of {told['places']}; expected more than half, of two at least")
     if trip == "masked":
-        secure, found = SecureSum(float(asked["resolution"])), answer()
+        secure, (found, n_rows) = SecureSum(float(asked["resolution"])), answer()
+        weight = _own_weight(asked, n_rows, len(told["split"]))
         row = np.full(1, np.nan) if isinstance(found, Missing) else dense(found).reshape(-1)
         if not np.abs(row).max(initial=0) <= secure.range:
             return content_of({"refused": "not_finite"})
-        member.vector = secure.encoded(row, float(asked["weight"]))
+        member.vector = secure.encoded(row, weight)
     reply = getattr(member, trip)(**told)
     context.state["fgmp.secure"] = content_of(member.kept)["fgmp"]
     if trip == "masked":
@@ -149,17 +159,32 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], Any]) -> Any:
     return content_of({"texts": reply})
 
 
+def _own_weight(asked: Mapping[str, Any], n_rows: int, n_clients: int) -> float:
+    """The weight that the server says, where it is this client's share of the total; a ValueError where it is not.
+
+    What a client knows are its rows. Who would weigh all there is, or nothing, takes no part in a sum over several: the
+    sum would be its answer, or that of another.
+    """
+    weight, total = float(asked["weight"]), int(asked["total"])
+    own = {"rows": n_rows, "equal": 1}[asked["by"]]
+    if total < own + n_clients - 1 or not abs(weight * total - own) <= _ROUNDING * own:
+        raise ValueError(f"weight is {weight:g}; expected {own} of a total of {total}, and one at least of each other")
+    return weight
+
+
+def about(by: str, total: int) -> bytes:
+    """What masks are agreed on for: what weights are made of, and their total in the cohort."""
+    return b" %s %d" % (by.encode(), total)
+
+
 def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple[Method, Federation]:
     """The method of the run, and a federation of this one client in its precision and the method's coordinates."""
     told: Mapping[str, Any] = said_in(context.state)
-    node = context.run_id, context.node_id, key
-    if node not in _kept or _kept[node][0] != told["run"]:
-        method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
-        rows, dtype = _rows(load, context, told, kinds), told["dtype"]
-        targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
-        mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, keys=np.array([key]))
-        _kept[node] = told["run"], method, mine.serving(method)
-    return _kept[node][1:]
+    method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
+    rows, dtype = _rows(load, context, told, kinds), told["dtype"]
+    targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
+    mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, keys=np.array([key]))
+    return method, mine.serving(method)
 
 
 def _rows(load: Load, context: Any, said: Mapping[str, Any], kinds: Iterable[type]) -> Federation:

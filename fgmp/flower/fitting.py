@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 
 from ..checks import check_protocol, check_sequence
-from ..estimators.sites import SiteRows, folds_of, seen
+from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from ..methods.support_solvers import NewtonOnSupport
 from ..models import Array
+from ..rounds import Method
 from ..watching import Run
 from .channel import OverFlower
-from .client import client_app
+from .client import Sayable, client_app
 
 
 def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: Any) -> Any:
@@ -22,25 +24,48 @@ def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: 
     ----------
     read : callable (context, columns) -> (X, y)
         Reads the site's own table: X of shape (n_samples, n_features), its columns in the order of the names that the
-        server gives; y as the labels or numbers that stand there.
+        server gives; y as the labels or numbers that stand there. Of a KeyError the server is told which of its own
+        names are missing.
     **options
         `masked_only` and `mods` of `client_app`. Each node has a ``partition-id``, its place: 0, 1, ...
     """
 
     def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
-        X, y = read(context, settings["features"])
-        y, classes = np.asarray(y), settings["classes"]
+        X, y = _read(read, context, settings["features"])
+        classes = settings["classes"]
         if len(y) < settings["min_rows"]:
             raise ValueError(f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part")
         if classes and not np.isin(y, classes).all():
             raise ValueError(f"a target is none of the classes {classes}")
+        X = _in_precision(X)
         targets = np.searchsorted(classes, y) if classes else y.astype(np.float64)
         targets = np.where(targets, 1.0, -1.0) if classes and len(classes) == 2 else targets
-        X = X if hasattr(X, "tocsr") else np.ascontiguousarray(X, np.result_type(np.asarray(X).dtype, np.float32))
+        if settings["dtype"] is None:  # it says who it is: of the targets only their number is told
+            return X, targets if classes else np.zeros(len(y), X.dtype)
+        X = X.astype(settings["dtype"], copy=False)
         rows = SiteRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
         return seen(rows.training(settings["fold"]), settings["units"], _loss_of(classes))[:2]
 
     return client_app(load, **options)
+
+
+def _read(read: Callable[[Any, Sequence[str]], Any], context: Any, names: Sequence[str]) -> Any:
+    """What a site reads; a KeyError names the columns that are missing, by the server's own names for them."""
+    try:
+        X, y = read(context, names)
+    except KeyError as error:
+        missing = [name for name in names if name == error.args[0] or repr(name) in str(error)]
+        if not missing:
+            raise
+        raise Sayable(f"columns missing at the site: {some_of(missing, 10)}") from error
+    return X, np.asarray(y)
+
+
+def _in_precision(X: Any) -> Any:
+    """A table as an estimator takes it in one process: float32 stays, whatever else is a number becomes float64."""
+    from sklearn.utils import check_array
+
+    return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X")
 
 
 def fit_over(
@@ -69,12 +94,13 @@ def fit_over(
     sparse : bool, default False
         Whether the sites' tables are sparse, which are not standardised by default.
     report : callable, default print
-        Is told every round: where the fit is, the loss, and who is missing, by name.
+        Is told what is asked for next, and every round where the fit is, the loss, and who is missing, by name.
 
     Returns
     -------
     FedGradMPClassifier or FedGradMPRegressor
-        Fitted, as ``fit(X, y, groups)`` of all rows in one process fits it, its `groups_` the names of the sites.
+        Fitted, as ``fit(X, y, groups)`` of all rows in one process fits it. Its `groups_` are the names of the sites
+        that had answers to the end, its `missing_` those of the others, whose rows may have a part in earlier sums.
     """
     from sklearn.base import clone, is_classifier
 
@@ -86,17 +112,25 @@ def fit_over(
     labels = None if classes is None else np.unique(np.asarray(classes)).tolist()
     min_rows = estimator.min_rows if estimator.private is None else 1
     settings = {"features": names, "classes": labels, "min_rows": min_rows, "units": None, "fold": None}
+    settings |= {"dtype": None}
     sites = _Sites(grid, _loss_of(labels), n_clients, settings=settings, **options)
     sites.sparse, sites.weight, sites.least = sparse, float(sum(sites.shape.rows)), min_rows
+    sites.report = report
     if sites.shape.n_features != len(names):
         raise ValueError(f"features has {len(names)} names; the sites have {sites.shape.n_features} columns")
 
     def say(words: str, run: Run, unit: float) -> None:
-        gone = ", ".join(sites.absent)
-        found = f"{words}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
-        report(found + f"; missing: {gone}" * bool(gone))
+        gone = sites.absent
+        there = len(sites.names) - len(gone)
+        where = f"rows of {there} of {len(sites.names)} sites" if gone and words == "all rows" else words
+        found = f"{where}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
+        report(found + f"; missing: {', '.join(gone)}" * bool(gone))
 
-    return clone(estimator).fit_sites(sites, sites.names, names, labels, say)
+    model = clone(estimator).fit_sites(sites, sites.names, names, labels, say)
+    gone = sites.absent
+    model.groups_ = np.asarray([name for name in sites.names if name not in gone])
+    model.missing_ = np.asarray(gone, str)
+    return model
 
 
 class _Sites(OverFlower):
@@ -105,11 +139,19 @@ class _Sites(OverFlower):
     sparse: bool
     weight: float
     least: int
+    report: Callable[[str], Any]
 
     @property
     def absent(self) -> list[str]:
         """The names of those that had no answer when last asked."""
         return [name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing]
+
+    def serving(self, method: Method) -> OverFlower:
+        """The channel for a method; what it is about is told first, where no rounds are told."""
+        if about := _about(method):
+            fold = json.loads(self.settings)["fold"]
+            self.report(about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}")
+        return super().serving(method)
 
     def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
         """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
@@ -117,8 +159,27 @@ class _Sites(OverFlower):
         if fold is not None:
             rows = [int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum()) for k, m in enumerate(rows)]
         n_features, weights = self.shape.n_features + bool(units and units["ones"]), np.array(rows) / sum(rows)
-        settings, rows = json.loads(self.settings) | {"units": units, "fold": fold}, [max(m, 1) for m in rows]
-        return self.again(settings, n_features=n_features, rows=rows, weights=weights)
+        # As they are, rows are summed in float64, in units in the precision of the table.
+        dtype = np.dtype(np.float64) if units is None else self.shape.dtype
+        settings = json.loads(self.settings) | {"units": units, "fold": fold, "dtype": self.shape.dtype.name}
+        at_least_one = [max(m, 1) for m in rows]
+        other = self.again(settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype)
+        other.by, other.counts = "rows", np.array(rows)
+        return other
+
+
+def _about(method: Method) -> str:
+    """What a method asks the sites for, in words; "" where each of its rounds is told."""
+    if isinstance(method, Sums):
+        return _QUESTIONS[method.question]
+    return "Newton steps on the features that were found" if isinstance(method, NewtonOnSupport) else ""
+
+
+_QUESTIONS = {
+    "moments": "sums for common units",
+    "held_out": "losses on the rows that were held out",
+    "intercepts": "intercepts of the sites",
+}
 
 
 def _loss_of(classes: Sequence[Any] | None) -> Loss:

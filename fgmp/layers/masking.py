@@ -68,8 +68,11 @@ def sum_under_masks(
     n_clients: int,
     threshold: int,
     releasable: Callable[[Support], Support] = lambda uploaded: uploaded,
+    about: bytes = b"",
 ) -> Unmasked:
     """The server's part, whoever carries the messages; `TooFew` where fewer clients than the threshold are left.
+
+    `about` is what the masks are agreed on for; the masks of clients that were told something else do not cancel.
 
     ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
     those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
@@ -82,7 +85,7 @@ def sum_under_masks(
     up, down = 0, 0
     while True:
         there = [i for i in range(n_clients) if i not in liars]
-        found = _one_session(trip, there, n_clients, threshold, releasable)
+        found = _one_session(trip, there, n_clients, threshold, releasable, about)
         up, down = up + found.bytes_up, down + found.bytes_down
         if not found.liars:
             return found._replace(bytes_up=up, bytes_down=down, liars=liars)
@@ -95,6 +98,7 @@ def _one_session(
     n_clients: int,
     threshold: int,
     releasable: Callable[[Support], Support],
+    about: bytes,
 ) -> Unmasked:
     """Four trips with the clients asked; three, and no sum, where these find liars."""
     from Crypto.Protocol.SecretSharing import Shamir
@@ -142,7 +146,7 @@ def _one_session(
     for place in set(split) - set(uploaded):
         seed = secret(place)
         for other in uploaded:
-            mask = _stream(agreed(seed, public[other][1], b"mask"), total)
+            mask = _stream(agreed(seed, public[other][1], b"mask" + about), total)
             total += mask if other > place else -mask
     up += size(shares)
     down += len(shares) * 4 * len(uploaded)
@@ -155,8 +159,10 @@ class Member:
     `kept` is what the member of an earlier process kept, of which nobody else may see any.
     """
 
-    def __init__(self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None) -> None:
-        self.place, self.vector = place, vector
+    def __init__(
+        self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None, about: bytes = b""
+    ) -> None:
+        self.place, self.vector, self.about = place, vector, about
         self.kept = {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)], **(kept or {})}
         self.letters, self.seed, self.own = self.kept["secrets"]
 
@@ -192,7 +198,8 @@ class Member:
         total: Array = self.vector + _stream(self.own, self.vector)
         for place in split:
             if place != self.place:
-                mask = _stream(agreed(self.seed, self._key_of(place, 1), b"mask"), total)
+                purpose = b"mask" + self.about
+                mask = _stream(agreed(self.seed, self._key_of(place, 1), purpose), total)
                 total += mask if place > self.place else -mask
         return total, [place for place in split if not self._share_of(place)]
 

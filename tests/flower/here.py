@@ -7,18 +7,17 @@ from uuid import uuid4
 import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID
-from flwr.common.serde import message_from_proto, message_to_proto
+from flwr.common.serde import context_from_proto, context_to_proto, message_from_proto, message_to_proto
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.supercore.task_identity import TaskIdentity
 
-import fgmp
 from fgmp.flower import OverFlower, client_app
 
 RUNS = count(1)
 
 
 class Here:
-    """Nodes 100, 101, ... that run a ClientApp each; `fresh` forgets what is in memory before each message.
+    """Nodes 100, 101, ... that run a ClientApp each; `fresh` hands each message to a process that has the state alone.
 
     `gone` holds places whose nodes do not answer; `restarted` those that have lost the state of the run. `wire` has
     each message and its reply: whose, to which question, as the bytes that Flower sends, and what they hold.
@@ -57,7 +56,7 @@ class Here:
 
     def reply(self, place, message):
         if self.fresh:
-            fgmp.flower.client._kept.clear()
+            self.contexts[place] = context_from_proto(context_to_proto(self.contexts[place]))
         if place in self.restarted:
             self.contexts[place] = self.context(place)
             self.restarted.discard(place)
@@ -87,9 +86,9 @@ def grid_of(federation, mods=None, fresh=False, kind=Here, masked_only=False):
     return kind([client_app(load, masked_only=masked_only, mods=mods.get(i, ())) for i in clients], fresh)
 
 
-def over(federation, mods=None, fresh=False, kind=Here, masked_only=False, **options):
+def over(federation, mods=None, fresh=False, kind=Here, masked_only=False, n_clients=None, **options):
     grid = grid_of(federation, mods, fresh, kind, masked_only)
-    return OverFlower(grid, federation.loss, federation.n_clients, **options)
+    return OverFlower(grid, federation.loss, n_clients or federation.n_clients, **options)
 
 
 def spoiling(spoil, ask="answer"):

@@ -62,7 +62,9 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
     if hasattr(here, "intercepts_"):
         assert list(there.intercepts_.values()) == list(here.intercepts_.values())
     assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [f"client {k}" for k in range(4)]
-    assert len(told) == (here.sparsity_ < X.shape[1]) * len(told) >= (estimator.sparsity != "all") * here.n_iter_
+    rounds = [line for line in told if "round" in line]
+    assert len(rounds) >= here.n_iter_ and bool(rounds) == (estimator.sparsity != "all")
+    assert told[0] == "sums for common units" and not there.missing_.size
 
 
 def test_a_process_of_a_site_knows_the_methods_of_a_fit():
@@ -92,8 +94,11 @@ def test_who_is_missing_is_said_by_name():
         grid.gone |= {2} if "round 1:" in line else set()
 
     model = fit_over(fgmp.FedGradMPClassifier(3), grid, 3, range(30), classes=[0, 1], report=report, deadline=0.3)
-    assert model.groups_.tolist() == ["north", "coast", "valley"]
-    assert "missing" not in told[1] and told[2].endswith("; missing: valley") and "loss 0." in told[2]
+    assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
+    rounds = [line for line in told if ", round " in line]
+    assert "missing" not in rounds[1] and rounds[1].startswith("all rows, round 1: loss 0.")
+    assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.") and rounds[2].endswith("; missing: valley")
+    assert told[0] == "sums for common units" and "Newton steps on the features that were found" in told
     assert model.history_["left_out"][-1] > 0
 
 
@@ -112,3 +117,61 @@ def test_what_does_not_fit_is_said():
     for classes, sites in (([1, 2], groups), ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2))):
         with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
             fit_over(some, sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)
+
+
+NUMBERS = np.random.default_rng(3).integers(0, 100, (90, 6))
+TARGETS = (NUMBERS @ np.arange(6) % 41).astype(float)
+TABLES = {
+    "bool": NUMBERS % 2 == 1,
+    **{kind: NUMBERS.astype(kind) for kind in ("int8", "uint8", "int16", "int64", "object")},
+    **{kind: (NUMBERS / 7).astype(kind) for kind in ("float16", "float32", ">f4", "float64")},
+    "sparse int8": sparse.csr_array(NUMBERS % 3 == 1, dtype=np.int8),
+    "sparse float32": sparse.csr_array(NUMBERS % 3, dtype=np.float32),
+}
+
+
+@quiet
+@pytest.mark.parametrize("kind", TABLES)
+@pytest.mark.parametrize("kind_of_targets", ["float64", "float32", "int64"])
+def test_a_table_of_any_kind_of_number_has_the_bits_of_one_process(kind, kind_of_targets):
+    """What float32 holds stays float32, everything else that is a number becomes float64, and so it does here."""
+    X, y, groups = TABLES[kind], TARGETS.astype(kind_of_targets), np.arange(90) % 3
+    some, names = fgmp.FedGradMPRegressor(3, rounds=3), [f"x{j}" for j in range(6)]
+    there = fit_over(some, sites_of(X, y, groups), 3, names, sparse=sparse.issparse(X), report=lambda line: None)
+    here = fgmp.FedGradMPRegressor(3, rounds=3).fit(X, y, groups)
+    np.testing.assert_array_equal(there.coef_, here.coef_)
+    assert there.intercept_ == here.intercept_
+
+
+@quiet
+def test_sites_of_different_precision_have_the_bits_of_one_table():
+    groups, y = np.arange(90) % 3, TARGETS
+    tables = [TABLES["float32"], TABLES["float32"].astype(np.float64), TABLES["float32"]]
+
+    def read(context, columns):
+        place = context.node_config["partition-id"]
+        return tables[place][groups == place], y[groups == place]
+
+    grid = Here([table_app(read) for _ in range(3)])
+    some = fgmp.FedGradMPRegressor(3, rounds=3)
+    there = fit_over(some, grid, 3, [f"x{j}" for j in range(6)], report=lambda line: None)
+    np.testing.assert_array_equal(there.coef_, some.fit(tables[1], y, groups).coef_)
+
+
+@quiet
+@pytest.mark.parametrize("error", [KeyError("x3"), KeyError("['x3'] not in index"), KeyError("7345.25 Smith")])
+def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error):
+    """And nothing else of an error is: words of a site may be its data."""
+
+    def read(context, columns):
+        if context.node_config["partition-id"] == 1:
+            raise error
+        return NUMBERS.astype(float), TARGETS
+
+    grid = Here([table_app(read) for _ in range(3)])
+    with pytest.warns(fgmp.AdviceWarning, match="clients turned away") as caught, pytest.raises(TimeoutError):
+        fit_over(fgmp.FedGradMPRegressor(3), grid, 3, [f"x{j}" for j in range(6)], wait_for=0.1)
+    said = " ".join(str(each.message) for each in caught)
+    named = "columns missing at the site" in said and "x3" in said
+    assert named == ("x3" in str(error))
+    assert "Smith" not in said

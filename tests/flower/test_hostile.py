@@ -3,10 +3,12 @@
 import time
 from threading import Event
 
+import httpx
 import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord
 from garbage import not_finite, of_entries, of_values, too_many_entries
+from google.protobuf.message import DecodeError
 from here import Here, assert_same_run, grid_of, over, spoiling
 
 import fgmp
@@ -79,6 +81,13 @@ WIRE = {
     "an array of the size of a continent": (raw(at__99999999x99999999=SUPPORT, values=f8(bytes(24))), "malformed"),
     "parts within parts": (raw(**{"0." * 2000 + "dense": f8(bytes(24))}), "malformed"),
     "a whole number": (raw(dense=f8(bytes(4), (1,), "<i4")), "malformed"),
+    "a type that is Python": (raw(dense=f8(bytes(24), dtype="(1,2")), "malformed"),
+    "a type that is half a type": (raw(dense=f8(bytes(24), dtype="i4,(")), "malformed"),
+    "a type of two gigabytes": (raw(at__30=f8(b"", (0,), "<i4"), values=f8(b"", (0,), "V2147483647")), "malformed"),
+    "dates": (raw(dense=f8(bytes(240), (30,), "<M8[s]")), "malformed"),
+    "a shape of a hundred axes": (raw(dense=f8(bytes(8), (1,) * 100)), "malformed"),
+    "more numbers than were asked for": (raw(dense=f8(bytes(8 * 10**6), (10**6,))), "malformed"),
+    "more words than anybody needs": (said(words="x" * 10**6), "malformed"),
 }
 
 
@@ -158,6 +167,185 @@ class Garbled(Here):
 
 def test_bytes_that_flower_cannot_read_take_nobody_else_with_them():
     assert_left_out(fgmp.simulate(METHOD, over(FED, kind=Garbled), 3, rng=0), "malformed")
+
+
+ERRORS = [
+    DecodeError("bytes"),
+    SyntaxError("("),
+    MemoryError(),
+    RecursionError(),
+    AssertionError(),
+    ZeroDivisionError(),
+]
+
+
+@pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("reduce", [None, fgmp.SecureSum()])
+def test_whatever_goes_wrong_while_one_reply_is_read_is_that_clients(error, reduce):
+    class Broken(Here):
+        def pull_messages(self, ids):
+            if any(is_answer_of_liar(self, name) for name in ids):
+                raise error
+            return super().pull_messages(ids)
+
+    there = fgmp.simulate(METHOD, over(FED, kind=Broken), 2, rng=0, reduce=reduce, history=UNHEARD)
+    here = fgmp.simulate(METHOD, SILENT, 2, rng=0, reduce=reduce, history=UNHEARD)
+    assert there.left_out == {"malformed": 2}
+    np.testing.assert_array_equal(there.x, here.x)
+
+
+@pytest.mark.parametrize("error", [ConnectionError("gone"), httpx.ConnectError("gone")])
+def test_a_connection_that_fails_is_an_error_of_the_run(error):
+    class Cut(Here):
+        def pull_messages(self, ids):
+            raise error
+
+    with pytest.raises(type(error), match="gone"):
+        over(FED, kind=Cut)
+
+
+def test_names_have_nothing_that_a_terminal_acts_on_and_are_told_apart():
+    grid = grid_of(FED, {5: [spoiling(said(rows=0, words="\x1b]0;x\x07 fine"), "who")]})
+    for place, name in enumerate(["\x1b[2J\x1b]0;x\x07 all is well", "north", "north", "a\u202eb\nc", ""]):
+        grid.contexts[place].node_config["name"] = name
+    with pytest.warns(fgmp.AdviceWarning, match="turned away") as caught:
+        channel = OverFlower(grid, FED.loss, 5)
+    assert channel.names == ["[2J ]0;x all is well", "north", "north (2)", "a b c", "client 4"]
+    assert all(letter.isprintable() for text in (str(caught[0].message), *channel.refused.values()) for letter in text)
+
+
+TYPES = ("<f8", "<f4", "<i4", "<u8", ">f8", "|u1", "(1,2", "i4,(", "V2147483647", "O", "<U9999999", "|b1", "<c16", "")
+WORDS = (
+    0,
+    -1,
+    2**62,
+    1.5,
+    float("nan"),
+    float("inf"),
+    "",
+    "late",
+    "(" * 500,
+    b"",
+    b"\xff" * 32,
+    [1, -1],
+    ["late"],
+    [b""],
+)
+NAMES = (
+    "dense",
+    "support",
+    "values",
+    "at 30",
+    "at 99999999x99999999",
+    "at ",
+    "at 30x",
+    "at -1",
+    "0.dense",
+    "",
+    "." * 900,
+)
+
+
+def mutated_array(array, rng):
+    """An array with one of its parts changed, as close to a valid one as there are changes."""
+    dtype, shape, stype, data = array.dtype, tuple(array.shape), array.stype, array.data
+    size = len(data)
+    match rng.integers(9):
+        case 0:
+            dtype = str(rng.choice(TYPES))
+        case 1:
+            shape = [(-1,), (2**62,), (0,), (*shape, 1), (1,) * 40, (*shape[:-1], 3), (0, 2**62), ()][rng.integers(8)]
+        case 2:
+            stype = str(rng.choice(["fgmp.F", "numpy.ndarray", ""]))
+        case 3:
+            data = data[: rng.integers(size + 1)]
+        case 4:
+            data = data + bytes(rng.integers(1, 9))
+        case 5:
+            data = rng.bytes(size)
+        case 6:  # whole entries fewer, and a shape that fits
+            data, shape = data[: 8 * (size // 16)], (size // 16,)
+        case 7:
+            data = np.full(size // 8 + 1, rng.choice([np.nan, np.inf, 1e308, -1e308])).tobytes()[:size]
+        case 8:  # each entry for two
+            data, shape = data * 2, (2 * shape[0], *shape[1:]) if shape else shape
+    return Array(dtype, shape, stype, data)
+
+
+def mutated(reply, rng):
+    """A reply of this protocol with one thing changed: an array, a name of one, a word, or what is not there."""
+    content = reply.content
+    arrays, words = dict(content.get("message", {})), dict(content.get("fgmp", {}))
+    if arrays and (not words or rng.random() < 0.9):
+        name = str(rng.choice(list(arrays)))
+        match rng.integers(6):
+            case 0:
+                del arrays[name]
+            case 1:
+                arrays[str(rng.choice(NAMES))] = arrays.pop(name)
+            case 2:
+                arrays[str(rng.choice(NAMES))] = arrays[name]
+            case _:
+                arrays[name] = mutated_array(arrays[name], rng)
+        content["message"] = ArrayRecord(arrays)
+    else:
+        name = str(rng.choice([*words, "refused", "unknown"]))
+        value = words.get(name)
+        match rng.integers(4) if isinstance(value, list) else 3:
+            case 0:
+                value = value[:-1]
+            case 1:
+                value = value * 2
+            case 2:
+                value = [part + b"x" for part in value]
+            case 3:
+                value = WORDS[rng.integers(len(WORDS))]
+        content["fgmp"] = ConfigRecord({**words, name: value})
+
+
+def mutating(ask, seed, count):
+    """A mod that changes every reply to questions of a kind, and counts them."""
+    rng = np.random.default_rng(seed)
+
+    def spoil(reply):
+        count.append(1)
+        mutated(reply, rng)
+
+    return spoiling(spoil, ask)
+
+
+# Of what FedMid thresholds few entries are left, which go as places and values.
+KINDS = {
+    "dense": (DENSE, "answer", None),
+    "places": (fgmp.FedMid(l1_weight=1.0, learning_rate=0.05), "answer", None),
+    "support": (METHOD, "answer", None),
+    "objective": (METHOD, "objective", None),
+    **{trip: (DENSE, trip, fgmp.SecureSum()) for trip in ("public", "split", "masked", "opened")},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
+    """Each is taken for what it says, or left out and counted, and the others have their answers in every round."""
+    method, ask, reduce = KINDS[kind]
+    rounds, count = (30 if reduce is None else 8), []
+    channel = over(FED, {LIAR: [mutating(ask, 1, count)]})
+    history = None if ask == "objective" else UNHEARD
+    there = fgmp.simulate(method, channel, rounds, rng=0, reduce=reduce, history=history)
+    assert there.history["round"][-1] == rounds and len(count) >= rounds
+    assert np.isfinite(there.x).all()
+    assert sum(there.left_out.values()) > 0 or ask in ("objective", "opened")
+    contents = [content for *_, content in channel.grid.wire if content is not None]
+    sent = {name.split(" ")[0] for content in contents for name in content.array_records.get("message", {})}
+    assert kind not in ("dense", "places", "support") or {"places": "at"}.get(kind, kind) in sent
+
+
+@pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+def test_who_says_nonsense_of_itself_is_turned_away_or_taken_at_its_word():
+    for seed in range(40):
+        channel = over(FED, {LIAR: [mutating("who", seed, [])]}, n_clients=5)
+        assert sorted([*channel.nodes, *channel.refused]) == channel.grid.get_node_ids()
+        assert all(name.isprintable() for name in channel.names)
 
 
 class Slow(Here):
