@@ -160,7 +160,7 @@ def simulate(
     channel = over.serving(method)
     cohort_size = check_cohort(cohort_size, len(channel.weights))
     reduce = (reduce or Mean()).fitted(channel.shape, cohort_size, len(method.exchanges()), rounds)
-    if state is not None and reduce.secret:
+    if state is not None and "epsilon" in reduce.columns(0):
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
             "on with a private run, simulate it with its Checkpoint, which counts what was spent"
