@@ -519,8 +519,8 @@ claim("theory-variance-repaired", f"with the measured growth of the variance and
 #    <details><summary>What comes out</summary>
 #
 #    With a single iteration $\kappa = 4\mu$, and for cohorts of one client the maximum gives 1.4 (the mean 0.74), the
-#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. Inexact solvers lose theirs, too. The promise for a
-#    ball and for full participation stays.
+#    repair gives 1.9, and with minibatches the bound ends at 8.9 times the zero model. Inexact solvers lose theirs,
+#    too. The promise for a ball and for full participation stays.
 #
 #    ```text
 #    [holds] theory-cohort-mean: kappa for L = 1 with the maximum 1.36, with the mean 0.745; 10 seeds

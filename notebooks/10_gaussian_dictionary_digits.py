@@ -560,8 +560,14 @@ drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, wi
 #    <details><summary>What comes out</summary>
 #
 #    With 64 atoms $\tau = 16$ has $4\tau = 64$, above the rank 40: the condition number is infinite in the dictionary
-#    too. At sparsity 2 it is 194 in place of 126. The accuracy rises all the same, to 0.67 with 4 atoms, because there
-#    are more atoms to choose from. It stays below that of pixels on all three seeds.
+#    too. At sparsity 2 it is 194 in place of 126. The accuracy rises all the same, because there are more
+#    atoms to choose from. It stays below that of pixels on all three seeds.
+#
+#    ```text
+#    [reproduced] fig7-condition: 194 (185 to 215, 3 seeds)
+#    tau =  16: tau log(d/tau) = 22.2
+#    [not reproduced] fig7-unseen: ahead by more than 0.02 on 0 of 3 seeds
+#    ```
 #
 #    </details>
 #
@@ -573,14 +579,25 @@ drawn = images(models, [str(i) for i in range(classes)] * 2, columns=classes, wi
 #    The rank is now at most 20, so $4\tau = 32$ is too much: it is infinite for $\tau = 8$ and $\tau = 16$. At sparsity
 #    2 it is 214 (177 to 267). Who is ahead does not change.
 #
+#    ```text
+#    [reproduced] fig7-condition: 214 (177 to 267, 3 seeds)
+#    rank of a client's data: 20 to 20
+#    tau =   8: with 32 atoms (4 tau, or all), the condition number in the dictionary is infinite
+#    tau =  16: with 40 atoms (4 tau, or all), the condition number in the dictionary is infinite
+#    ```
+#
 #    </details>
 #
 # 3. **`sparsity: 32`.** Half of the pixels, and four fifths of the atoms. Does the dictionary catch up?
 #
 #    <details><summary>What comes out</summary>
 #
-#    Not quite. With 32 atoms it is at 0.89 on unseen clients, and pixels are above 0.9; it is ahead on none of three
-#    seeds. With all atoms dense FedAvg has 0.93: 40 random sums cannot say all that 64 pixels do.
+#    Not quite: it is ahead on none of three seeds. 40 random sums cannot say all that the $64$ pixels do.
+#
+#    ```text
+#    [not reproduced] fig7-unseen: ahead by more than 0.02 on 0 of 3 seeds
+#    nonzero coefficients: 320; nonzero weights in pixels: 640
+#    ```
 #
 #    </details>
 #

@@ -527,9 +527,17 @@ print(f"FedAvg is ahead by {outwards(np.median(dense[0] - largest[0]), 0.05)} in
 #
 #    <details><summary>What comes out</summary>
 #
-# The sum sees nearly as much: 6 of 10 atoms in place of 7 where clients are alike, and 3 as before where they differ.
-# But the method is exact on 13 and 1 of 20 seeds in place of 20 and 13, and with $4\tau$ entries on 17 and 5, while
-# pooled GradMP still is on 20 and 18. So it is the lists that break first, and not the sum.
+#    The sum sees nearly as much: 6 of 10 atoms in place of 7 where clients are alike, and 3 as before where they
+#    differ. But the method is exact on 13 and 1 of 20 seeds in place of 20 and 13, and with $4\tau$ entries on 17 and
+#    5, while pooled GradMP still is on 20 and 18. So it is the lists that break first, and not the sum.
+#
+#    ```text
+#    alpha = 0: the median client 0 of 10 atoms, the sum 6 (4 to 8, 20 seeds)
+#    alpha = 1: the median client 0 of 10 atoms, the sum 3 (1 to 4, 20 seeds)
+#    [does not hold] ours-five-samples: 13 of 20 seeds, 1 of 20 seeds
+#    4 tau sent           exact on 17, 5 of 20 seeds at alpha = 0, 1
+#    pooled GradMP        exact on 20, 18 of 20 seeds at alpha = 0, 1
+#    ```
 #
 #    </details>
 # 2. **`variance_decay: 1.1`.** The entries of client $i$ have variance $1/i^{1.1}$ now. The number of rows is the same.
@@ -541,15 +549,29 @@ print(f"FedAvg is ahead by {outwards(np.median(dense[0] - largest[0]), 0.05)} in
 #    on 3 and 1 of 20 seeds, and even pooled GradMP only on 20 and 7, pooled OMP on 15 and 5. In
 #    [16_only_sums](16_only_sums.ipynb) these are the data on which all runs become exact.
 #
+#    ```text
+#    alpha = 0: the median client 0 of 10 atoms, the sum 4 (2 to 5, 20 seeds)
+#    alpha = 1: the median client 0 of 10 atoms, the sum 1.5 (0 to 3, 20 seeds)
+#    [does not hold] ours-five-samples: 3 of 20 seeds, 1 of 20 seeds
+#    pooled GradMP        exact on 20, 7 of 20 seeds at alpha = 0, 1
+#    pooled OMP           exact on 15, 5 of 20 seeds at alpha = 0, 1
+#    ```
+#
 #    </details>
 # 3. **`noisy_sizes: [10, 1000]`.** Ten clients in place of fifty, each with 100 samples at most. Does a closing
 #    exchange still pay, with so few to average over?
 #
 #    <details><summary>What comes out</summary>
 #
-# Yes. The floor is higher, for there are fewer rows. FedGradMP ends 2.9 times above it in place of 4.8, and after the
-# closing exchange at 1.1 times in the median (before: 1.08), on the floor itself on 8 of 20 seeds (before: 9). So the
-# exchange repairs the mean, and what limits it is the support.
+#    Yes. The floor is higher, for there are fewer rows. FedGradMP ends 2.9 times above it in place of 4.8, and after
+#    the closing exchange at 1.1 times in the median (before: 1.08), on the floor itself on 8 of 20 seeds (before: 9).
+#    So the exchange repairs the mean, and what limits it is the support.
+#
+#    ```text
+#    before the closing exchange 2.9 times the floor (median of 20 seeds)
+#    [does not hold] ours-polish: 1.1 (1 to 3.16, 20 seeds)
+#    the true support on 8 of 20 seeds; there at most 1.000 after it
+#    ```
 #
 #    </details>
 #

@@ -266,6 +266,12 @@ claim("flower-secure",
 #    SharedSupportGradMP sends 19633 in place of 6887, far above the dense model, because the normal equations grow with
 #    the square of the sparsity. (With so many rows a client it is the wrong method.)
 #
+#    ```text
+#    FedGradMP: a client sends 319 bytes in a round, of which 240 are numbers
+#    SharedSupportGradMP: a client sends 19633 bytes in a round, of which 19536 are numbers
+#    FedAvg: a client sends 8048 bytes in a round, of which 8000 are numbers
+#    ```
+#
 #    </details>
 # 2. **`n_features: 10000`.** Ten times as many features. Who sends ten times as much? And do all four claims still
 #    hold?
@@ -276,15 +282,28 @@ claim("flower-secure",
 #    hold any more: `learning_rate: 0.1` is too large for so many features, FedAvg diverges, and the objective of a run
 #    that diverges is the same to fewer than twelve digits. The model, bit for bit, still is.
 #
+#    ```text
+#    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers
+#    FedAvg: a client sends 80053 bytes in a round, of which 80000 are numbers
+#    [holds] flower-bytes: 408
+#    [does not hold] flower-secure: other bits
+#    ```
+#
 #    </details>
 # 3. **`rounds: 20`.** Does a client of FedGradMP send more bytes in a round when the run is longer? How often is the
 #    client that sends garbage left out?
 #
 #    <details><summary>What comes out</summary>
 #
-#    No: 196 bytes in every round, whatever has been found. SharedSupportGradMP sends 7249 in place of 6887, because in
+#    No: 196 bytes in every round, whatever has been found. SharedSupportGradMP sends 7237 in place of 6887, because in
 #    the first round its model is empty and the equations are shorter. The client that sends garbage is left out 20
 #    times, once a round.
+#
+#    ```text
+#    FedGradMP: a client sends 196 bytes in a round, of which 120 are numbers
+#    SharedSupportGradMP: a client sends 7237 bytes in a round, of which 7140 are numbers
+#    left out: {'not_finite': 20}  clients: [0, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5]
+#    ```
 #
 #    </details>
 #

@@ -581,8 +581,9 @@ claim("theory-last-theorem", "the theorem without bounded variance, eta_1 = 100,
 #
 #    <details><summary>What comes out</summary>
 #
-# The derived factor falls from 1.81 to 1.19 and the printed one from 1.17 to 1. Both are sums of powers of $\mu$, which
-# is small for such clients, so a misprint in the power costs little. It costs most where the theorem is about to fail.
+#    The derived factor falls from 1.81 to 1.19 and the printed one from 1.17 to 1. Both are sums of powers of $\mu$,
+#    which is small for such clients, so a misprint in the power costs little. It costs most where the theorem is about
+#    to fail.
 #
 #    ```text
 #    [misprint] theory-cohort-power: printed 1, derived 1.19; 10 seeds
