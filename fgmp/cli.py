@@ -52,9 +52,9 @@ def fetch_data(name: str) -> None:
 def predict(model: Path, table: TextIO, groups: str | None, header: bool | None) -> None:
     """Print predictions of MODEL for the rows of the CSV file TABLE (- is what comes in).
 
-    MODEL is a fitted estimator that joblib.dump has written: open only your own, because loading one runs what is in
-    it. The columns are found by their names, or are in the order of the fit where it had no names. A classifier's
-    probabilities stand beside its predictions.
+    MODEL is a file with the JSON of a fitted estimator, `model.to_json()`: reading it runs nothing. The columns are
+    found by their names, or are in the order of the fit if it had no names. A classifier's probabilities stand beside
+    its predictions.
     """
     with _clear_errors():
         fitted = _fitted(model)
@@ -63,11 +63,9 @@ def predict(model: Path, table: TextIO, groups: str | None, header: bool | None)
         if not len(X):
             raise ValueError("the table has no rows; expected at least one")
         own_groups = _own_groups(fitted, rows, groups)
-        _forget_names(fitted)  # the columns are in its order, and X is an array without names
+        vars(fitted).pop("feature_names_in_", None)  # the columns are in its order, and X is an array without names
         with quiet():  # what `predict` would advise is printed here, in lines of its own
             columns = {"prediction": fitted.predict(X, **own_groups)}
-        if columns["prediction"].ndim > 1:
-            raise ValueError(f"MODEL predicts {columns['prediction'].shape[1]} values for a row; expected one")
         if hasattr(fitted, "predict_proba"):
             names = [f"probability of {label}" for label in fitted.classes_.tolist()]
             columns |= zip(names, fitted.predict_proba(X).T, strict=True)
@@ -78,22 +76,13 @@ def predict(model: Path, table: TextIO, groups: str | None, header: bool | None)
 
 def _fitted(path: Path) -> Any:
     """Return the estimator in a file, or raise a ClickException that says what is there."""
-    import joblib
-    from sklearn.utils.validation import check_is_fitted
+    from .estimators import model_from_json
 
     try:
-        fitted = joblib.load(path)
-    except Exception as error:
-        raise click.ClickException(f"MODEL is {str(path)!r}; expected a file that joblib.dump wrote") from error
-    try:
-        check_is_fitted(fitted)
-        is_model = hasattr(fitted, "predict") and hasattr(fitted, "n_features_in_")
-    except TypeError:  # no estimator, or a class
-        is_model = False
-    if not is_model:
-        kind = type(fitted).__name__
-        raise click.ClickException(f"MODEL holds an object of type {kind}; expected a fitted estimator that predicts")
-    return fitted
+        return model_from_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:  # a UnicodeDecodeError, too
+        expected = "expected a file with what to_json of a fitted estimator returned"
+        raise click.ClickException(f"MODEL is {str(path)!r}; {expected} ({error})") from None
 
 
 def _columns(fitted: Any, table: CsvTable, groups: str | None, header: bool | None) -> list[str]:
@@ -124,12 +113,6 @@ def _own_groups(fitted: Any, table: CsvTable, column: str | None) -> dict[str, l
         took_no_part = f"groups {strange[:5]} took no part in the fit: their rows get the mean intercept"
         click.echo(f"Warning: {took_no_part}", err=True)
     return {"groups": own}
-
-
-def _forget_names(fitted: Any) -> None:
-    """Take the names of columns from an estimator, or the steps of a pipeline, which warn where X has none."""
-    for part in (fitted, *(step for _, step in getattr(fitted, "steps", ()))):
-        getattr(part, "__dict__", {}).pop("feature_names_in_", None)
 
 
 @contextmanager

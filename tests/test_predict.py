@@ -1,7 +1,9 @@
-"""A fitted estimator that joblib has kept predicts as before, and `fgmp predict` finds its columns by name."""
+"""A fitted estimator goes through JSON and predicts as before, and `fgmp predict` finds its columns by name."""
 
 import csv
 import io
+import json
+import pickle
 
 import joblib
 import numpy as np
@@ -11,7 +13,7 @@ from click.testing import CliRunner
 
 from fgmp.cli import main
 from fgmp.csv_tables import inert
-from fgmp.estimators import FedGradMPClassifier, FedGradMPRegressor
+from fgmp.estimators import FedGradMPClassifier, FedGradMPRegressor, model_from_json
 
 TABLE = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1, 10, 100], columns=list("abc"))
 
@@ -21,7 +23,7 @@ def kept(request, tmp_path):
     y = TABLE["a"] + TABLE["c"] / 100
     y = y if request.param is FedGradMPRegressor else np.where(y > 0, "ill", "well")
     model = request.param(2, rounds=10).fit(TABLE, y, groups=np.arange(60) % 3)
-    joblib.dump(model, tmp_path / "model")
+    (tmp_path / "model").write_text(model.to_json())
     return model, tmp_path / "model"
 
 
@@ -45,7 +47,7 @@ def refusal(done):
 
 def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(kept, tmp_path):
     model, path = kept
-    np.testing.assert_array_equal(joblib.load(path).predict(TABLE), model.predict(TABLE))
+    np.testing.assert_array_equal(model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE))
     shuffled = TABLE[["c", "a", "b"]].assign(more="text").to_csv(index=False)
     printed = pd.read_csv(io.StringIO(run(path, shuffled).output))
     expected = {"prediction": model.predict(TABLE)}
@@ -55,14 +57,17 @@ def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
     assert "Error: the table has no column 'c'; its columns are 'a', 'b'\n" in run(path, "a,b\n1,2\n").output
     (tmp_path / "other").write_text("a,b\n1,2\n")
-    assert "expected a file that joblib.dump wrote" in run(tmp_path / "other", "a,b,c\n1,2,3\n").output
+    assert (
+        "expected a file with what to_json of a fitted estimator returned"
+        in run(tmp_path / "other", "a,b,c\n1,2,3\n").output
+    )
 
 
 @pytest.fixture
 def model(tmp_path):
     """y = a - b, exactly, so that a prediction can be told by hand."""
     fitted = FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"])
-    joblib.dump(fitted, tmp_path / "model")
+    (tmp_path / "model").write_text(fitted.to_json())
     return tmp_path / "model"
 
 
@@ -135,7 +140,7 @@ def test_a_table_that_does_not_fit_is_refused_in_one_line_without_its_cells(mode
 def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path):
     X = TABLE.to_numpy()
     fitted = FedGradMPRegressor(2).fit(X, X[:, 0] - X[:, 1])
-    joblib.dump(fitted, tmp_path / "model")
+    (tmp_path / "model").write_text(fitted.to_json())
     path, rows = tmp_path / "model", "5,2,3\n1,2,3\n"
     asked = "the first line of the table has numbers; expected names, or --header or --no-header"
     assert refusal(run(path, rows)) == asked
@@ -151,38 +156,93 @@ def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
     assert refusal(run(model, "5,2\n", "--no-header")) == "the table has 2 columns of features; expected 3"
 
 
-class Other:
-    """What a file may hold that has a method `predict` and is no estimator."""
-
-    def predict(self, X):
-        return "nothing"
-
-
 @pytest.mark.parametrize(
-    ("content", "kind"),
+    "content",
     [
-        ({"a": 1}, "dict"),
-        (FedGradMPRegressor, type(FedGradMPRegressor).__name__),
-        (Other(), "Other"),
-        (None, "NoneType"),
+        b"",
+        b"{}",
+        b"[]",
+        b"7",
+        b"\xff\x00",
+        b'{"format": "fgmp model 9"}',
+        pickle.dumps({"a": 1}),
+        b"[" * 100_000,
     ],
 )
-def test_a_joblib_file_of_something_else_is_named(tmp_path, content, kind):
-    joblib.dump(content, tmp_path / "model")
-    words = f"MODEL holds an object of type {kind}; expected a fitted estimator that predicts"
-    assert refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n")) == words
+def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path, content):
+    (tmp_path / "model").write_bytes(content)
+    said = refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
+    assert said.startswith("MODEL is ") and "expected a file with what to_json" in said
 
 
-def test_an_estimator_that_was_not_fitted_is_named(tmp_path):
-    joblib.dump(FedGradMPRegressor(2), tmp_path / "model")
-    assert "not fitted yet" in refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
+def test_a_pickle_is_not_opened(tmp_path):
+    """A file of joblib, which would run what is in it, is no model."""
+    joblib.dump(Opened(), tmp_path / "model")
+    assert "to_json" in refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
+    assert not Opened.was_opened
+
+
+class Opened:
+    """An object that notices when it is unpickled."""
+
+    was_opened = False
+
+    def __setstate__(self, state):
+        Opened.was_opened = True
+
+    def __getstate__(self):
+        return {"a": 1}
+
+
+def test_an_estimator_that_was_not_fitted_is_named():
+    with pytest.raises(ValueError, match="not fitted yet"):
+        FedGradMPRegressor(2).to_json()
+
+
+CHANGES = {
+    "n_features_in_": lambda content: content["attributes"].update(n_features_in_=10**12),
+    "of column": lambda content: content["coefficients"][0].update(column=3),
+    "cannot reshape": lambda content: content["coefficients"][0].update(values=[1.0, 2.0]),
+    "not finite": lambda content: content.update(intercept=[float("nan")]),
+    "is no model": lambda content: content["lists"].update(__class__=[1]),
+    "KeyError: 'Pickle": lambda content: content.update(estimator="Pickle"),
+}
+
+
+@pytest.mark.parametrize("words", CHANGES)
+def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
+    content = json.loads(FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"]).to_json())
+    CHANGES[words](content)
+    with pytest.raises(ValueError, match=words):
+        model_from_json(json.dumps(content))
+
+
+@pytest.mark.parametrize("labels", [["ill", "well"], [0, 1], [1.0, 2.0, 3.0], [True, False], ["a", "b", "c"]])
+@pytest.mark.parametrize("named", [True, False])
+def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
+    y = np.array(labels)[np.arange(60) % len(labels)]
+    X = TABLE if named else TABLE.to_numpy()
+    model = FedGradMPClassifier(2, rounds=5, C=np.inf).fit(X, y, groups=np.arange(60) % 3)
+    again = model_from_json(model.to_json())
+    assert again.classes_.dtype == model.classes_.dtype and again.C == np.inf
+    np.testing.assert_array_equal(again.predict(X), model.predict(X))
+    np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
+    np.testing.assert_array_equal(again.groups_, model.groups_)
+    assert again.support_.tolist() == model.support_.tolist() and again.to_json() == model.to_json()
+
+
+def test_groups_that_json_does_not_hold_are_named():
+    site = np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")[np.arange(60) % 2]
+    model = FedGradMPRegressor(1).fit(TABLE, TABLE["a"], site)
+    with pytest.raises(ValueError, match="groups_ holds a value of type date"):
+        model.to_json()
 
 
 @pytest.mark.parametrize("sites", [["north", "coast", "valley"], [7, 12, 30]])
 def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named(tmp_path, sites):
     site = np.array(sites)[np.arange(60) % 3]
     y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
-    joblib.dump(FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site), tmp_path / "model")
+    (tmp_path / "model").write_text(FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json())
     path, table = tmp_path / "model", f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
     done = run(path, table, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
@@ -203,9 +263,9 @@ def test_a_column_of_groups_for_a_model_with_one_intercept_is_refused(model):
 
 def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
     labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[np.arange(60) % 6]
-    joblib.dump(FedGradMPClassifier(3, rounds=5).fit(TABLE, labels), tmp_path / "model")
+    (tmp_path / "model").write_text(FedGradMPClassifier(3, rounds=5).fit(TABLE, labels).to_json())
     printed = list(csv.reader(io.StringIO(run(tmp_path / "model", TABLE.to_csv(index=False)).stdout)))
-    plain = joblib.load(tmp_path / "model").predict(TABLE).tolist()
+    plain = model_from_json((tmp_path / "model").read_text()).predict(TABLE).tolist()
     assert len(set(plain)) > 3
     for label, (cell, *_) in zip(plain, printed[1:], strict=True):
         assert cell == (label if label in ("-1", "well") else f"'{label}")

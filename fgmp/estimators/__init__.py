@@ -1,6 +1,6 @@
 """Estimators with scikit-learn's manners: tables in, one client per group, coefficients in the units of the table out.
 
-``joblib.dump(model, path)`` keeps a fitted one: load only your own files.
+``model.to_json()`` keeps a fitted one, and `model_from_json` reads it: numbers and names, which run nothing.
 May import: the ground floor, layers, methods.
 """
 
@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath
+    from .model_files import model_from_json
 
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath"]
+__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "model_from_json"]
 
 
 def __getattr__(name: str) -> Any:
     """At first use: they import scikit-learn, which a site over Flower would wait for with each message."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import linear
+    from . import linear, model_files
 
-    return getattr(linear, name)
+    return getattr(model_files if name == "model_from_json" else linear, name)

@@ -52,6 +52,7 @@ from ..selection import PerAtom, PerOutput, Selection
 from ..simulation import Result, simulate_part
 from ..tables import check_features
 from ..watching import History, Run, stop_when_stalled
+from .model_files import model_to_json
 from .sites import BeyondRange, OneStep, Sums, Table, folds_at, group_of_each, groups_of, some_of
 
 _SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
@@ -714,6 +715,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if np.isin(getattr(self, "classes_", []), y[counts > 0]).all():
                 return counts
         raise ValueError(f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')")
+
+    def to_json(self) -> str:
+        """Return the fitted model as JSON, which `fgmp.estimators.model_from_json` reads: numbers and names, no pickle.
+
+        It holds the coefficients, intercepts, names of columns, labels, groups that took part, and how the model was
+        fitted; of the data nothing, and of `history_` and `cv_` neither.
+        """
+        check_is_fitted(self)
+        return model_to_json(self)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in super().__getstate__().items() if name != "_given"}
