@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -13,7 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_integer, check_kind, check_shape, precision_of
+from .checks import as_array, check_integer, check_kind, check_shape, precision_of, shown
 from .losses import Loss, SquaredLoss
 from .models import Array, SparseModel, Support, dense
 from .sparse_features import SparseFeatures
@@ -278,7 +279,13 @@ class Federation:
         if (size := math.prod(made.model_shape)) > _MOST:
             found = f"As[0] has {made.n_features} features, for a model of {size} coefficients"
             raise ValueError(f"{found}; expected at most {_MOST}: indices travel as 32-bit integers")
-        return replace(made, targets=y.astype(made.dtype, copy=False)) if y.dtype.kind == "f" else made
+        if y.dtype.kind != "f" or y.dtype == made.dtype:
+            return made
+        for i, own in enumerate(targets):
+            if np.abs(own).max(initial=0.0) > np.finfo(made.dtype).max:
+                found = f"ys[{i}] holds numbers beyond {made.dtype}, the precision of As"
+                raise ValueError(f"{found}; expected As in float64, or ys in another unit")
+        return replace(made, targets=y.astype(made.dtype))
 
     @property
     def n_clients(self) -> int:
@@ -328,9 +335,39 @@ class Federation:
         return Client(features, self.targets[begin:end], self.loss, int(self.keys[place]))
 
     def part(self, places: Any) -> Federation:
-        """The federation of some of the clients, by their places, with weights that sum to one."""
-        places = np.arange(self.n_clients)[np.asarray(places)]
-        return Federation.of([self.client(i) for i in places], self.weights[places], truth=self.truth)
+        """The federation of some of the clients, in their order here, with weights that sum to one.
+
+        `places` are integers, a slice, or an array of bool with an entry for each client.
+        """
+        chosen = self._places(places)
+        names = None if self.site_names is None else tuple(self.site_names[i] for i in chosen)
+        return Federation.of(
+            [self.client(i) for i in chosen],
+            self.weights[chosen],
+            truth=self.truth,
+            labels=self.labels,
+            feature_names=self.feature_names,
+            site_names=names,
+        )
+
+    def _places(self, places: Any) -> Support:
+        """Places of clients, increasing, or a ValueError."""
+        everybody = np.arange(self.n_clients)
+        found = f"places is {shown(places)}"
+        if not isinstance(places, slice):
+            places = np.atleast_1d(np.asarray(places))
+            if places.ndim > 1 or places.dtype.kind not in "iub" and places.size:
+                raise ValueError(f"{found}; expected integers, a slice, or truth values")
+            if places.dtype.kind == "b" and len(places) != self.n_clients:
+                raise ValueError(f"{found}; expected one truth value for each of the {self.n_clients} clients")
+            places = places if places.size else places.astype(np.intp)
+        try:
+            chosen = np.sort(everybody[places])
+        except IndexError:
+            raise ValueError(f"{found}; expected places below {self.n_clients}, the number of clients") from None
+        if not chosen.size or len(np.unique(chosen)) < len(chosen):
+            raise ValueError(f"{found}; expected at least one client, and none twice")
+        return chosen
 
     def objective(self, x: Array | SparseModel) -> float:
         """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
@@ -369,9 +406,13 @@ class Federation:
     # What a run asks of whoever carries its messages (`fgmp.rounds.Channel`).
 
     def serving(self, method: Any) -> Federation:
-        """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi."""
+        """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi.
+
+        It is made for a run, because what a run derives from rows, and keeps, is true for as long as nobody writes into
+        them. Clients are views, and stay.
+        """
         features = method.dictionary.products(self.features)
-        return self if features is self.features else replace(self, features=features)
+        return copy(self) if features is self.features else replace(self, features=features)
 
     def ask(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
         """What each client of a cohort makes of a message, in the order of the cohort."""

@@ -30,6 +30,9 @@ class Loss(Protocol):
     def local_solver(self) -> str:
         """How a client minimises f_i by default: ``"exact"``, or ``"damped"`` where f_i need not have a minimiser."""
 
+    self_concordance: float = 0.0
+    """c: along w the curvature of the loss changes by at most c ||w|| times itself; 0 too where nobody knows it."""
+
     def row_weight(self, n_rows: int) -> float:
         """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
         return 1 / n_rows
@@ -120,6 +123,11 @@ class LogisticLoss(Loss):
     def __post_init__(self) -> None:
         settle_number(self, "margin", above=0)
 
+    @property
+    def self_concordance(self) -> float:  # type: ignore[override]
+        """c: the derivative of c^2 s(c z) s(-c z) in z is that times c (s(-c z) - s(c z))."""
+        return self.margin
+
     def check_targets(self, name: str, targets: Array) -> Array:
         """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
         strange = np.flatnonzero(np.abs(targets) != 1)
@@ -172,6 +180,7 @@ class SoftmaxLoss(Loss):
 
     n_classes: int
     shift_invariant, local_solver = True, "damped"  # probabilities depend on differences of predictions
+    self_concordance = 2**0.5  # a third cumulant is at most a variance times the range of w, and that sqrt(2) ||w||
 
     def __post_init__(self) -> None:
         settle_integer(self, "n_classes", at_least=2)

@@ -156,6 +156,13 @@ class RestrictedProblem:
         return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
     @cached_property
+    def steepest(self) -> float:
+        """The most by which z of length one changes the predictions of a row, or a little more with several outputs."""
+        rows = self.columns[:, self.places // self.n_outputs]
+        rows = rows if self.forth is None else rows @ self.forth
+        return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
+
+    @cached_property
     def lengths(self) -> Array:
         """The lengths of the columns."""
         lengths: Array = np.linalg.norm(self.columns, axis=0)
@@ -187,11 +194,28 @@ class RestrictedProblem:
         """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
 
         Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
-        is a minimiser); for other losses the Hessian at z stands for the one on the way.
+        is a minimiser); for other losses the Hessian at z stands for the one on the way. Rows that can be separated
+        leave no minimiser. There is one where the gradient is so small beside the curvature that no third derivative
+        can undo it: ||grad h|| <= curvature / (2 R), with R the loss's constant times the steepest prediction (F. Bach,
+        Self-concordant analysis for logistic regression, 2010, Proposition 2). Far out where a loss is flat, curvature
+        itself vanishes in directions in which it had some at zero.
         """
-        curvatures = np.linalg.eigvalsh(self.hessian(predictions))
-        positive = curvatures[curvatures > len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]]
-        return bool(not positive.size or length_of(gradient) <= accuracy * positive[0])
+        positive = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
+        least = float(positive[0]) if positive.size else np.inf
+        bend = getattr(self.loss, "self_concordance", 0.0)
+        reach = 1 / (2 * bend * self.steepest) if bend * self.steepest > 0 else np.inf
+        if not length_of(gradient) <= min(accuracy, reach) * least:
+            return False
+        if isinstance(self.loss, SquaredLoss):
+            return True
+        return len(positive) >= len(_positive(np.linalg.eigvalsh(self.hessian(np.zeros_like(predictions)))))
+
+
+def _positive(curvatures: Array) -> Array:
+    """Those of increasing eigenvalues that are no rounding."""
+    rounding = len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]
+    positive: Array = curvatures[curvatures > rounding]
+    return positive
 
 
 def inner(left: Array, right: Array) -> float:

@@ -165,9 +165,16 @@ def test_in_the_span_of_the_rows(monkeypatch):
     As = [rng.standard_normal((10, 200)) for _ in range(4)]
     federation = fgmp.Federation.from_arrays(As, [rng.integers(0, 3, 10) for _ in As], fgmp.SoftmaxLoss(3))
     method = fgmp.FedAvg(learning_rate=0.1, local_iterations=20, batch_size=5)
+    made, row_products = [], compiled._row_products
+    monkeypatch.setattr(compiled, "_row_products", lambda *given: made.append(row_products(*given)) or made[-1])
     taken, printed, count = both(method, federation, monkeypatch)
-    assert count == 0 and "row_products" in vars(federation)
+    assert count == 0 and len(made) == 4 and made[0].shape == (40, 10)
+    assert all(products is made[0] for products in made)  # once a run
     close(taken, printed, np.float64)
+    # The arrays are the caller's: what he writes into them between two runs is what the next one sees.
+    federation.features[:] *= 0.5
+    close(*both(method, federation, monkeypatch)[:2], np.float64)
+    assert made[-1] is not made[0]
 
 
 @pytest.mark.parametrize("length", [1, 4, 23])

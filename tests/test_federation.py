@@ -7,6 +7,7 @@ in test_shared_support and test_sparse_features.
 import tracemalloc
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.sparse.linalg import LinearOperator
 
@@ -80,3 +81,36 @@ def test_a_round_allocates_nothing_for_those_who_take_no_part():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert peak < n_clients
+
+
+def test_a_part_keeps_what_the_whole_was_called():
+    table = pd.DataFrame({"a": range(12), "b": [1.0, 0, 2] * 4, "sick": ["no", "yes"] * 6, "at": list("xyzw") * 3})
+    federation = Federation.from_frame(table, site="at", target="sick", loss="logistic")
+    for places in ([3, 1], slice(1, None, 2), np.array([False, True, False, True]), range(1, 4, 2), [-1, 1]):
+        part = federation.part(places)
+        assert part.site_names == (federation.site_names[1], federation.site_names[3])
+        assert part.feature_names == federation.feature_names == ("a", "b")
+        assert part.labels == federation.labels == ("no", "yes") and part.keys.tolist() == [1, 3]
+        np.testing.assert_array_equal(part.clients[1].features, federation.clients[3].features)
+    assert federation.part(2).site_names == (federation.site_names[2],)
+
+
+@pytest.mark.parametrize("places", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]])
+def test_a_part_has_some_of_the_clients_each_once(places):
+    federation = Federation.from_arrays(np.ones((4, 2, 3)), np.ones((4, 2)))
+    with pytest.raises(ValueError, match=r"^places is .*; expected"):
+        federation.part(places)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("loss", ["squared", fgmp.SquaredLoss(averaged=False)])
+def test_targets_that_the_precision_of_the_features_cannot_hold_are_refused(loss):
+    As, ys = np.ones((2, 3, 2), np.float32), np.array([[1.0, 2, 3], [1, -4e38, 2]])
+    for given in (As, list(As)):
+        with pytest.raises(ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"):
+            Federation.from_arrays(given, ys, loss)
+    assert Federation.from_arrays(As, np.full((2, 3), 3.4e38)).targets.dtype == np.float32
+    assert Federation.from_arrays(As.astype(float), ys).targets[4] == -4e38
+    frame = pd.DataFrame({"at": [0, 0, 1], "a": np.ones(3, np.float32), "y": [1, 2, 1e300]})
+    with pytest.raises(ValueError, match=r"^ys\[1\] holds"):
+        Federation.from_frame(frame, site="at", target="y")

@@ -158,3 +158,10 @@ def test_one_client_and_one_step_go_to_the_lasso():
     np.testing.assert_allclose(run(mid, alone, 3000), lasso, atol=1e-8)
     dual = run(fgmp.FedDualAvg(learning_rate=rate, l1_weight=LAM), alone, 20_000)
     np.testing.assert_allclose(dual, lasso, atol=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.5, 5, 1.0000001])
+def test_fast_dual_averaging_has_one_learning_rate_of_the_server(rate):
+    with pytest.raises(ValueError, match=r"^server_learning_rate is .*; expected 1: the server takes the mean"):
+        fgmp.FastFedDualAvg(l1_weight=0.1, learning_rate=0.1, server_learning_rate=rate)
+    fgmp.FastFedDualAvg(l1_weight=0.1, learning_rate=0.1, server_learning_rate=1)

@@ -382,3 +382,52 @@ def test_in_a_dictionary_it_is_the_signal_that_is_shortest(kind):
         bound = 1e4 * eps * condition * (np.linalg.norm(shortest) + sizes[0] / sizes[rank - 1] * residual)
         found = atoms @ least_squares(A @ atoms, y, atoms.T @ atoms)
         assert np.linalg.norm(found - shortest) <= bound, (seed, np.linalg.norm(found - shortest) / bound)
+
+
+SEPARATED = {
+    "logistic": ([[1, 0], [2, 1], [-1, 0], [-2, 0.5]], [1, 1, -1, -1], "logistic"),
+    "the paper's": ([[1, 0], [2, 1], [-1, 0], [-2, 0.5]], [1, 1, -1, -1], fgmp.LogisticLoss(margin=2.0)),
+    "in large units": ([[1e4, 0], [2e4, 1e4], [-1e4, 0], [-2e4, 5e3]], [1, 1, -1, -1], "logistic"),
+    "one class": ([[1, 0.5], [2, 1], [1, 0]], [1, 1, 1], fgmp.LogisticLoss()),
+    "but for a border": (
+        [[1, 0], [1, 1], [1, 1], [-1, 0], [-1, 1], [0, 1], [0, 1]],
+        [1, 1, 1, -1, -1, 1, -1],
+        "logistic",
+    ),
+    "softmax": ([[1, 0], [2, 1], [-1, 0], [-2, 0.5], [0, 3]], [0, 0, 1, 1, 2], "softmax"),
+    "a class that nobody has": ([[1, 0], [0, 1], [1, 1], [1, 0], [0, 1]], [0, 1, 0, 1, 0], fgmp.SoftmaxLoss(3)),
+}
+
+
+@pytest.mark.parametrize("in_atoms", [False, True])
+@pytest.mark.parametrize("accuracy", [1e-6, 1e-2, 1.0, 100.0])
+@pytest.mark.parametrize("solver", [fgmp.Newton, fgmp.GradientDescent])
+@pytest.mark.parametrize("name", SEPARATED)
+def test_nothing_is_near_a_minimiser_that_does_not_exist(name, solver, accuracy, in_atoms, monkeypatch):
+    """Whatever the accuracy: where the search begins, on the way, and where the loss is flat."""
+    A, y, loss = SEPARATED[name]
+    monkeypatch.setattr(sys.modules[solver.__module__], "_LIMIT", 100)
+    given = {"labels": [-1, 1]} if name == "one class" else {}
+    psi = fgmp.Dictionary([[1.0, 1], [0, 3]]) if in_atoms else StandardBasis()
+    A = psi.products(np.array(A, float))
+    client = fgmp.Federation.from_arrays([A], [y], loss, **given).clients[0]
+    with pytest.warns(ConvergenceWarning, match="before accuracy="):
+        found = minimise(client, solver(accuracy=accuracy), dictionary=psi)
+    assert np.isfinite(found).all()
+
+
+@pytest.mark.parametrize("unit", [1e-3, 1.0, 1e3])
+@pytest.mark.parametrize("accuracy", [1e-4, 1e-1, 10.0])
+@pytest.mark.parametrize("solver", [fgmp.Newton, fgmp.GradientDescent])
+@pytest.mark.parametrize("loss", ["logistic", "softmax"])
+@pytest.mark.filterwarnings("error")
+def test_a_minimiser_that_exists_is_reached_to_the_accuracy(loss, solver, accuracy, unit):
+    """In null directions, too, such as a column that is there twice; against many Newton steps."""
+    rng = np.random.default_rng(0)
+    A = rng.standard_normal((200, 3))
+    A = unit * np.column_stack([A, A[:, 0]])
+    scores = A @ rng.standard_normal((4, 3)) / unit + 2 * rng.standard_normal((200, 3))
+    y = scores.argmax(axis=1) if loss == "softmax" else (scores[:, 0] > 0).astype(int)
+    client = one_client(A, y, loss)
+    found, end = (minimise(client, each) for each in (solver(accuracy=accuracy / unit), fgmp.Newton(steps=60)))
+    assert np.linalg.norm(found - end) <= accuracy / unit

@@ -97,6 +97,9 @@ class FastFedDualAvg(L1Penalised):
     def __post_init__(self) -> None:
         super().__post_init__()
         settle_number(self, "strong_convexity", at_least=0)
+        if self.server_learning_rate != 1:
+            found = f"server_learning_rate is {self.server_learning_rate:g}"
+            raise ValueError(f"{found}; expected 1: the server takes the mean of the sums as it is")
 
     def start(self, shape: Shape) -> Any:
         """No gradients yet."""
