@@ -29,6 +29,14 @@ def test_links_lead_somewhere(document):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
+def test_each_promise_names_a_test_that_is_there():
+    table = (ROOT / "docs" / "promises.md").read_text()
+    named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", table)
+    assert len(named) > 12
+    for file, name in named:
+        assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
+
+
 def test_the_code_of_the_readme_runs():
     _, synthetic, own = python_blocks("README.md")
     names = {}

@@ -8,6 +8,7 @@ Under masks a question is a trip of `fgmp.layers.masking`, and what a client kee
 opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
 learns the sum only; one that hands out its own is not defended against. Nobody looks under masks: a client that lies by
 a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all is left out and counted.
+Who is promised what, and unless: docs/promises.md.
 
 =====================================================  =======================================================
 what leaves a client with ``reduce=SecureSum()``       who can read it

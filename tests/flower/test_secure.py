@@ -1,5 +1,7 @@
 """Secure sums over Flower's messages: masked on the wire, and bit for bit, byte for byte those of one process."""
 
+import time
+
 import numpy as np
 import pytest
 from flwr.app import ConfigRecord
@@ -135,6 +137,30 @@ HOSTILE = [
 ]
 
 
+def garbled(*places):
+    """Letters of client 0 that these cannot open."""
+    return saying(lambda texts: [bytes(48) if place in places else text for place, text in enumerate(texts)])
+
+
+def falsely_accusing(*places):
+    def accuse(reply):
+        vector = reply.content.array_records["message"]
+        return reply.content.update({"message": vector, "fgmp": ConfigRecord({"unopened": list(places)})})
+
+    return accuse
+
+
+HOSTILE += [
+    ("split", garbled(1), 0),  # four of five can take its masks away
+    ("split", garbled(1, 2), 1),
+    ("split", garbled(1, 2, 3, 4), 1),
+    ("split", saying(lambda texts: [texts[0], texts[2], texts[1], *texts[3:]]), 1),
+    ("split", saying(lambda texts: [b"" for _ in texts]), 1),
+    ("masked", falsely_accusing(1, 2, 3, 4, 99, -1), 0),  # one voice is not enough
+    ("opened", saying(lambda texts: [b"" for _ in texts]), 0),
+]
+
+
 @pytest.mark.parametrize(("trip", "spoil", "lost"), HOSTILE)
 def test_what_does_not_fit_is_left_out_and_its_masks_taken_away(trip, spoil, lost):
     """Whose shares do not fit is in the sum; false shares, or noise, make rounds that are lost and counted."""
@@ -154,3 +180,44 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
     there = fgmp.simulate(method, over(mixed, weights="equal"), 1, rng=4, reduce=SECURE)
     assert there.left_out == {"not_finite": 1}
     assert there.history["clients"][-1] == 4 and there.x.any() and np.isfinite(there.x).all()
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        fgmp.DropOut(clients=[LOST]),
+        fgmp.layers.faults.Changed(lambda upload, client: "garbage", clients=[LOST]),
+        fgmp.layers.faults.Changed(lambda upload, client: upload[1:], clients=[LOST]),
+        fgmp.layers.faults.Changed(lambda upload, client: upload.astype(float), clients=[LOST]),
+    ],
+)
+@pytest.mark.parametrize("method", [SPARSE, DENSE], ids=["sparse", "dense"])
+def test_faults_around_machines_strike_under_masks(method, fault):
+    """As in one process: the client is not in the sum, and it is counted."""
+    there = fgmp.simulate(method, fgmp.Faulty(over(FED), fault), 2, rng=4, reduce=SECURE, history=UNHEARD)
+    here = fgmp.simulate(method, SILENT, 2, rng=4, reduce=SECURE, history=UNHEARD)
+    np.testing.assert_array_equal(there.x, here.x)
+    np.testing.assert_array_equal(there.history["clients"], [0, 4, 4])
+    assert there.left_out == {"missing" if type(fault) is fgmp.DropOut else "malformed": 2}
+
+
+def test_a_fault_that_changes_numbers_under_masks_makes_noise():
+    """Whose total is out of range: the round is lost."""
+    fault = fgmp.layers.faults.Changed(lambda upload, client: 3 * upload, clients=[LOST])
+    there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, reduce=SECURE, history=UNHEARD)
+    assert not there.x.any() and there.left_out == {"malformed": 5}
+
+
+def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
+    """Rounds without it are lost; with it the run goes on."""
+    channel = over(FED, deadline=0.5)
+
+    def watch(run):
+        channel.grid.gone = {LOST} if run.step.round in (1, 2) else set()
+        if run.step.round == 3:
+            time.sleep(3 * channel.deadline)  # the time of the questions that it did not answer is over
+
+    with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
+        found = fgmp.simulate(DENSE, channel, 5, rng=4, reduce=SECURE, history=UNHEARD, watch=watch)
+    np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
+    assert found.history["clients"][-1] == 5 and found.left_out["withheld"] >= 8
