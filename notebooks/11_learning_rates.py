@@ -558,6 +558,13 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #    0.00022. So FedIterHT works where no client is steep. It is heterogeneity that closes the room between slow and
 #    divergent.
 #
+#    ```text
+#    [does not hold] fig8-diverges-summed: K = 1: 0, K = 3: 0, K = 10: 1 of 3 rates; 5 seeds
+#    [not reproduced] fig8-others-diverge: 0 of 18 runs diverge (2 seeds)
+#    below the estimated limit: 0 of 70 runs diverged
+#    the best cell of the map has a median error of 0.00022
+#    ```
+#
 #    </details>
 #
 # 2. **`batch_size: 10`.** A quarter of the rows in each minibatch. Which of the two losses notices it in Figure 8, and
@@ -569,6 +576,11 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #    stable, and two of the three rates diverge in place of three. With the mean nothing diverges, as before. FedGradMP
 #    chooses its columns from ten rows, and after four rounds not every seed is exact: the worst of 20 is at 0.0027.
 #
+#    ```text
+#    [does not hold] fig8-diverges-summed: K = 1: 0, K = 3: 2, K = 10: 3 of 3 rates; 5 seeds
+#    [reproduced in part] fig9-exact: below 1e-14 (below 1e-14 to 0.0027, 20 seeds)
+#    ```
+#
 #    </details>
 #
 # 3. **`noise_variance: 0.01`.** The observations have noise. What is the error of FedGradMP after four rounds, and is
@@ -578,6 +590,11 @@ if tried := [diverged(history) for trial in high for history in trial.histories]
 #
 #    0.097 in the median of 20 seeds (0.069 to 0.13). So the claim of Figure 9 does not hold, as it cannot with noise.
 #    The best cell of the map, on two seeds, is at 0.78: noise is not what keeps FedIterHT from the solution.
+#
+#    ```text
+#    [not reproduced] fig9-exact: 0.0968 (0.0689 to 0.128, 20 seeds)
+#    the best cell of the map has a median error of 0.78
+#    ```
 #
 #    </details>
 #

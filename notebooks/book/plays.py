@@ -128,9 +128,9 @@ def closest(line: str, found: list[str]) -> str:
 def unsupported(play: Play, committed: list[str]) -> list[str]:
     """The numbers of an answer that neither its quoted lines have, nor the committed notebook or its parameters.
 
-    A number may be rounded further than where it comes from. Formulas, code and links are not looked at.
+    A number may be rounded further than where it comes from. Formulas, code, links and numbers of figures are not looked at.
     """
-    prose = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|\[\d\d_\w+\]", " ", play.answer)
+    prose = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|\[\d\d_\w+\]|Figure \d+", " ", play.answer)
     known = DECIMAL.findall("\n".join([*play.lines, *committed, str(play.parameters)]))
     return [one for one in DECIMAL.findall(prose) if not any(is_rounded(one, other) for other in known)]
 
