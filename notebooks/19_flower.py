@@ -25,7 +25,7 @@
 #
 # **Where it stands in the paper.** It does not: the paper counts on a network. Here is Flower's simulation engine, an
 # engine on one machine: the messages are those that would travel, the clients are processes that share nothing else,
-# but no wire is between them. It needs `pip install "fgmp[flower]"`.
+# but no wire is between them. It needs the extra `flower` of fgmp.
 
 # %% tags=["parameters"]
 n_clients = 6  # N

@@ -166,7 +166,7 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
     try:
         from h5py import File
     except ImportError as error:
-        raise ImportError('Federated EMNIST is read with h5py; install it with: pip install "fgmp[femnist]"') from error
+        raise ImportError("Federated EMNIST is read with h5py: pip install h5py") from error
 
     counts: Counter[str] = Counter()
     for path in paths:

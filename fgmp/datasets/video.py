@@ -68,7 +68,7 @@ def load_video(
     try:
         import av
     except ImportError as error:
-        raise ImportError('load_video needs PyAV: pip install "fgmp[video]"') from error
+        raise ImportError("load_video needs PyAV: pip install av") from error
     frames: list[NDArray[Any]] = []
     try:
         with av.open(str(path)) as container:

@@ -684,7 +684,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         if not hasattr(self, "_given"):
-            raise ValueError("the model is a copy, and the data did not travel with it; expected a fit of its own")
+            raise ValueError(
+                "the model has no rows: it was fitted over a network, or is a copy, with which data do not travel; "
+                "expected a model that `fit` was called on in this process"
+            )
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
             raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")

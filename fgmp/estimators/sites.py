@@ -228,6 +228,7 @@ class WeightedLoss:
     def __post_init__(self) -> None:
         for name in ("shift_invariant", "local_solver", "row_weight", "model_shape", "check_targets"):
             object.__setattr__(self, name, getattr(self.loss, name))
+        object.__setattr__(self, "self_concordance", getattr(self.loss, "self_concordance", 0.0))
 
     values, derivative, curvature = map(_weighted, ("values", "derivative", "curvature"))
 

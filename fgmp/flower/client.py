@@ -78,7 +78,7 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
     except ImportError:
-        raise ImportError('federation on Flower needs flwr: pip install "fgmp[flower]"') from None
+        raise ImportError('federation on Flower needs flwr: pip install "flwr[simulation]>=1.41,<1.42"') from None
     app, kinds = ClientApp(mods=list(mods)), tuple(kinds)
 
     def reply(message: Any, context: Any) -> Any:

@@ -74,7 +74,7 @@ class GaussianNoise(Reducer):
     The noise is drawn in floating point: 2^53 values of the normal distribution at most, added to a sum in float64. I.
     Mironov, On significance of the least significant bits for differential privacy (CCS 2012), tells sums apart by the
     last bits of such noise, against the Laplace mechanism; epsilon does not count what these bits may tell. Round what
-    you publish. It needs `pip install "fgmp[privacy]"`.
+    you publish. It needs the extra `privacy`.
 
     References
     ----------
@@ -102,7 +102,7 @@ class GaussianNoise(Reducer):
     def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
         """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
         if importlib.util.find_spec("dp_accounting") is None:
-            raise ImportError('differential privacy needs dp-accounting: pip install "fgmp[privacy]"')
+            raise ImportError('differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"')
         n_clients, clips = len(shape.keys), tuple(self.clip)  # type: ignore[arg-type]
         if self.delta > 1 / n_clients:
             expected = f"expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"

@@ -48,7 +48,7 @@ class SecureSum(Reducer):
     again every round; other methods with few clients lose the rounds of some cohorts.
 
     The range is resolution * 2^62: a larger number in an answer is an error, and the sum cannot overflow. By
-    default it is 2^22, about four million. It needs `pip install "fgmp[secure]"`.
+    default it is 2^22, about four million. It needs the extra `secure`.
 
     Parameters
     ----------
@@ -101,7 +101,7 @@ class SecureSum(Reducer):
         """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
         for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
             if importlib.util.find_spec(module) is None:
-                raise ImportError(f'secure sums need {package}: pip install "fgmp[secure]"')
+                raise ImportError(f"secure sums need {package}: pip install cryptography pycryptodome")
         self.needed(cohort_size)
         return replace(self, ledger=Ledger()) if self.ledger is None else self
 
