@@ -604,8 +604,8 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         no group deals folds of fewer: one with less than ``n_folds * min_rows`` rows deals fewer folds, or none, and
         trains with all its rows then. Not applied with `private`, where numbers of rows are data.
     secure : bool, default False
-        Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees sums over groups, and no
-        combination of them rests on one group (docs/promises.md says who sees what, and unless). A fit ends where a
+        Whether every sum is one under masks, as by `fgmp.SecureSum`: over Flower the server sees sums over groups, and
+        no combination of them rests on one group (docs/promises.md says who sees what, and unless). A fit ends where a
         group leaves, and `cohort_size` has no place in it.
     private : GaussianNoise, optional
         FedGradMP's rounds alone, with this noise: all else that a fit asks for are exact sums, so that `standardize`,
