@@ -28,7 +28,7 @@ def test_a_resample_is_a_weighted_fit(over):
 def test_what_is_there_is_found_again_and_the_picture_has_its_names():
     X, y, groups = classification(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
-    model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=4).fit(frame, y, groups)
+    model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
     found = model.set_params(sparsities=[9]).bootstrap(8, random_state=0)  # which has settled on four
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
     assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)

@@ -121,6 +121,15 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
 
 
+@pytest.mark.parametrize("weight", [2.0, 1 + 1e-12, -0.5, np.nan, np.inf])
+def test_a_weight_that_is_no_share_is_refused(weight):
+    """Twice the range would come out as its negative."""
+    secure = fgmp.SecureSum()
+    with pytest.raises(ValueError, match="weight is .*; expected a share of all"):
+        secure.encoded(np.array([secure.range, 0.0]), weight)
+    np.testing.assert_array_equal(secure.decoded(secure.encoded(np.array([secure.range, 0.0]))), [secure.range, 0])
+
+
 @pytest.mark.parametrize("resolution", [1e200, 5e-324, 2.0**65, 2.0**-127])
 def test_a_resolution_that_cannot_work_is_refused(resolution):
     with pytest.raises(ValueError, match="resolution is .*; expected a finite number at least .* and at most"):

@@ -197,6 +197,8 @@ class SecureSum(Reducer):
 
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""
+        if not np.all((np.asarray(weight) >= 0) & (np.asarray(weight) <= 1)):
+            raise ValueError(f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around")
         too_large = np.flatnonzero(~(np.abs(values) <= self.range))
         if too_large.size:
             expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"
