@@ -1,4 +1,7 @@
-"""examples/hospitals in deployment mode on loopback, by the commands of its README: TLS, keys, a stranger, a kill."""
+"""examples/hospitals in deployment mode on loopback, by the commands of its README.
+
+TLS, keys, a stranger, a signed app, an app that steals rows, a kill.
+"""
 
 import contextlib
 import os
@@ -11,13 +14,13 @@ import sys
 import time
 from pathlib import Path
 
-import joblib
 import numpy as np
 import psutil
 import pytest
 from sklearn.datasets import load_breast_cancer
 
 import fgmp
+from fgmp.estimators import model_from_json
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "hospitals"
 BLOCKS = re.findall(r"```bash\n(.*?)```", (EXAMPLE / "README.md").read_text(), re.DOTALL)
@@ -72,10 +75,10 @@ class Machine:
 
     def trained(self):
         """The model that a run has written."""
-        written = self.folder / "model.joblib"
+        written = self.folder / "model.json"
         self.wait_for(written.exists)
         self.wait_for(lambda: "worst_" in self.log([*self.started][-1]))  # printed once it is written
-        return joblib.load(written)
+        return model_from_json(written.read_text())
 
     def tables(self):
         """The rows of all hospitals, as one table."""
@@ -118,11 +121,50 @@ def is_open(port):
         return tried.connect_ex(("127.0.0.1", port)) == 0
 
 
+# An app of somebody who may start a run: its clients send the file that they can read.
+THIEVES = {
+    "client": """
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.clientapp import ClientApp
+app = ClientApp()
+@app.query()
+def query(message, context):
+    rows = open(context.node_config["data"]).read()[:5000]
+    return Message(RecordDict({"stolen": ConfigRecord({"rows": rows})}), reply_to=message)
+""",
+    "server": """
+import time
+from flwr.app import Message, RecordDict
+from flwr.serverapp import ServerApp
+app = ServerApp()
+@app.main()
+def main(grid, context):
+    while len(nodes := list(grid.get_node_ids())) < 3:
+        time.sleep(1)
+    replies = grid.send_and_receive([Message(RecordDict(), node, "query") for node in nodes])
+    said = [str(r.content["stolen"]["rows"]) if r.has_content() else r.error.reason for r in replies]
+    with open(context.run_config["model"], "w") as file:
+        file.write("|".join(said))
+""",
+}
+
+
+def assert_that_no_row_is_stolen(machine, run, name):
+    """Every hospital answers that it does not run the app."""
+    stolen = machine.folder / f"{name}.txt"
+    machine.start(name, run.replace("$PWD/model.json", str(stolen)))
+    machine.wait_for(stolen.exists)
+    machine.wait_for(stolen.read_text)
+    assert stolen.read_text().split("|") == ["The FAB could not be verified."] * 3
+
+
 def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_trains_again(machine):
-    assert not [port for port in (8443, 9101, 9102, 9103, 9104) if is_open(port)], "something listens there"
-    for words in ("make_data.py", "openssl", "ssh-keygen"):
+    assert not [port for port in (8443, 8444, 9101, 9102, 9103, 9104) if is_open(port)], "something listens there"
+    for words in ("make_data.py", "openssl", "-t ecdsa", "flwr build", "sign.py"):
         machine.run(block(words))
-    machine.run(block("ssh-keygen"))  # again, which leaves the keys as they are
+    machine.run(block("-t ecdsa"))  # again, which leaves the keys as they are
+    machine.start("shelf", block("python shelf.py").strip())
+    machine.wait_for(lambda: is_open(8444))
     machine.run('ssh-keygen -q -t ecdsa -b 384 -N "" -C stranger -f keys/stranger')
     machine.start("superlink", block("flower-superlink").strip())
     machine.wait_for(lambda: is_open(8443))
@@ -131,10 +173,22 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     lines = dict(zip(("north", "coast", "valley"), block("flower-supernode").strip().splitlines(), strict=True))
     for name, line in lines.items():
         machine.start(name, line)
-    stranger = lines["north"].replace("keys/north", "keys/stranger")
+    stranger = lines["north"].replace("private-key keys/north", "private-key keys/stranger")
     refused = machine.start("stranger", stranger.replace("--port 9101", "--port 9104"))
 
     line = block("flwr run").strip()
+    thieves = machine.folder / "thieves" / "hospitals"
+    shutil.copytree(EXAMPLE, thieves)
+    for name, code in THIEVES.items():
+        (thieves / "hospitals" / f"{name}.py").write_text(code)
+    unsigned = line.replace("@hospitals/hospitals==1.0.0", str(thieves))
+    assert_that_no_row_is_stolen(machine, unsigned, "unsigned")
+    (signed,) = (machine.folder / "shelf").glob("*.fab")
+    kept = signed.read_bytes()
+    machine.run(f"flwr build --app {thieves} && mv hospitals.*.fab {signed}")  # under the signatures of another app
+    assert_that_no_row_is_stolen(machine, line, "falsely_signed")
+    signed.write_bytes(kept)
+
     machine.start("run", line)
     machine.wait_for(lambda: "all rows, round 1: loss" in machine.log("run"))
     os.kill(machine.started["valley"].pid, signal.SIGKILL)
@@ -153,7 +207,7 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     assert machine.log("superlink").count("Activated node_id") == 3
     machine.start("valley again", lines["valley"])
     machine.wait_for(lambda: machine.log("superlink").count("Activated node_id") > 3)
-    (machine.folder / "model.joblib").unlink()
+    (machine.folder / "model.json").unlink()
     machine.start("run again", line)
     again = machine.trained()
     assert "missing" not in machine.log("run again")
