@@ -128,7 +128,7 @@ def closest(line: str, found: list[str]) -> str:
 def unsupported(play: Play, committed: list[str]) -> list[str]:
     """The numbers of an answer that neither its quoted lines have, nor the committed notebook or its parameters.
 
-    A number may be rounded further than where it comes from. Not looked at: formulas, code, links, numbers of figures.
+    A number may be rounded further than where it comes from. Formulas, code, links and "Figure 9" are not looked at.
     """
     prose = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|\[\d\d_\w+\]|Figure \d+", " ", play.answer)
     known = DECIMAL.findall("\n".join([*play.lines, *committed, str(play.parameters)]))
