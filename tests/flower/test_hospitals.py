@@ -194,7 +194,8 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     os.kill(machine.started["valley"].pid, signal.SIGKILL)
     model = machine.trained()
     assert "; missing: valley" in machine.log("run")
-    assert len(model.support_) == 5 and model.groups_.tolist() == ["north", "coast", "valley"]
+    assert len(model.support_) == 5
+    assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
 
     predicted = machine.run(block("fgmp predict")).splitlines()
     assert predicted[0] == "prediction,probability of benign,probability of malignant" and len(predicted) == 11
