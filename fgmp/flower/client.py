@@ -26,9 +26,9 @@ the class of an error, whose words stay in its log     the server
 Nothing else does. A client's share of the weight has to be its own rows (or one) of a total that the server says and
 that goes into the masks: who are told other totals have other masks, and their sum is noise. To a client go the method,
 settings, seed, models and other sums over clients, its own share and that total, and the cohort's places, public keys
-and letters. `weights="equal"` makes no use of the rows, which are said all the same. Whoever asks twice, the second
-time with one client less, has that client's. A client answers in the open too, unless its app is
-``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol.
+and letters. `weights="equal"` makes no use of the rows, which are said all the same. A client answers in the open too,
+unless its app is ``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol. Who sees what,
+and unless, stands in docs/promises.md.
 """
 
 import json
