@@ -127,13 +127,14 @@ def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
     for dataset, most in (("digits", "1797 digits in all"), ("mnist-writers", "1, of the 6 writers")):
         with pytest.raises(ValueError, match=f"ask for .* of n_samples=10 digits; expected at most {most}"):
             digits_by_writer(dataset, 200, 1, 10)
-    for table, message in (
-        (b"<html>", "is damaged or cut short .*`fgmp data fetch`"),
-        (idx(np.ones((2, 3)), 0x0C)[:-9], "is damaged or cut short"),
-        (idx(np.ones((44, 3)), 0x0C), "holds 44 rows; expected one for each of 45"),
+    damaged = "in .* is damaged: its checksum is another; run `fgmp data fetch mnist-writers`"
+    for table, kind, message in (
+        (b"<html>", OSError, damaged),
+        (idx(np.ones((2, 3)), 0x0C)[:-9], OSError, damaged),
+        (idx(np.ones((44, 3)), 0x0C), ValueError, "holds 44 rows; expected one for each of 45"),
     ):
         (mnist[0] / LABELS).write_bytes(table)
-        with pytest.raises(ValueError, match=f"{LABELS} {message}"):
+        with pytest.raises(kind, match=f"{LABELS} {message}"):
             digits_by_writer("mnist-writers", 3, 2, 5)
     path = femnist[0] / FEMNIST[0]
     path.write_bytes(path.read_bytes()[:-200])

@@ -341,7 +341,10 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
         n_sums = max(n_sums, len(calls))
         assert singles([one.keys for one in heard]) == []
         away_at += 1 if how["sparsity"] != "cv" else 4
-    assert ended[0] == "" and "left in the middle of a fit under masks" in ended[1 if how["sparsity"] != "cv" else -1]
+    # One that misses an objective, or a round that others follow, costs no more than these: nothing was opened.
+    words = "left in the middle of a fit under masks"
+    assert ended[0] == "" and any(words in end for end in ended) and all(words in end for end in ended if end)
+    assert how["sparsity"] == "cv" or words in ended[1]
 
 
 def test_under_masks_nobody_learns_the_intercept_of_a_group():

@@ -95,7 +95,8 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
     """As one in which nobody answers: the model stays."""
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
     secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
-    lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, reduce=secure, history=unheard)
+    with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 3 rounds"):
+        lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, reduce=secure, history=unheard)
     assert not lost.x.any() and lost.left_out == {"missing": 3, "not_finite": 3}
     np.testing.assert_array_equal(lost.history["clients"], 0)
 

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
@@ -15,6 +14,7 @@ _OFF = "0"
 _ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": _OFF,
     "RAY_USAGE_STATS_ENABLED": _OFF,
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": _OFF,  # of which Ray would warn that it is going to change
     **dict.fromkeys(_BUSY, "300"),
 }
 
@@ -35,7 +35,7 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
     ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
     config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
     outcome: Future[Any] = Future()
-    with ExitStack() as during, _environment(_ENVIRONMENT), warnings.catch_warnings(action="ignore"):
+    with ExitStack() as during, _environment(_ENVIRONMENT):
         during.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.WARNING)  # Ray says in notebooks which packages it would like to have
         from flwr.serverapp import ServerApp

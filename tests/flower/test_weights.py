@@ -9,6 +9,8 @@ from here import Here, assert_same_run, over
 
 import fgmp
 
+pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")  # where everybody is lost
+
 RNG = np.random.default_rng(0)
 ROWS = [RNG.standard_normal((count, 12)) for count in (30, 45, 60, 20)]
 FED = fgmp.Federation.from_arrays(ROWS, [A[:, 0] - A[:, 3] for A in ROWS])
