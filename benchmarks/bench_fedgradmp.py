@@ -13,7 +13,7 @@ from textbook import draw_rows, gradient_matching_pursuit, gradient_matching_pur
 
 import fgmp
 from fgmp.federation import Client
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 TAU, K, BATCH, ROWS = 10, 3, 40, 100
 METHOD = fgmp.FedGradMP(sparsity=TAU, local_iterations=K, batch_size=BATCH)

@@ -11,7 +11,7 @@ from images import answers
 from machine import loop_threads
 
 import fgmp
-from fgmp.layers import loops
+from fgmp._compiled import kernels as loops
 from fgmp.rounds import Streams
 
 HERE = Path(__file__).resolve().parent

@@ -10,7 +10,7 @@ from machine import cores
 from textbook import draw_rows, softmax_pursuit
 
 import fgmp
-from fgmp.models import dense
+from fgmp.sparse_model import dense
 
 
 def steps(scale: Scale) -> Finding:

@@ -8,29 +8,29 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets as datasets
 from . import theory as theory
-from .advice import AdviceWarning
+from ._support.warnings import AdviceWarning
+from .aggregation import Mean
+from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
+from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
+from .callbacks import Checkpoint, History, stop_at, stop_when_stalled
 from .datasets import digits_by_writer, make_sparse_regression
 from .dictionaries import Dictionary, gaussian_dictionary
 from .dictionary_learning import ksvd
+from .faults import DropOut, Faulty
 from .federation import Federation
-from .layers.faults import DropOut, Faulty
-from .layers.privacy import GaussianNoise
-from .layers.robust import Median, TrimmedMean
-from .layers.secure_sums import SecureSum
+from .fedgradmp import FedGradMP
 from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from .methods.dual_averaging import FastFedDualAvg, FedDualAvg
-from .methods.fedgradmp import FedGradMP
-from .methods.rivals import FedAvg, FedHT, FedIterHT, FedMid
-from .methods.shared_support import CountSketch, LargestEntries, SharedSupportGradMP
-from .methods.support_solvers import NewtonOnSupport
 from .metrics import accuracy_on
-from .polishing import polish
-from .reducers import Mean
+from .privacy.noise import GaussianNoise
+from .privacy.secure_sums import SecureSum
+from .robust import Median, TrimmedMean
 from .selection import PerAtom, PerOutput
+from .shared_support.method import CountSketch, LargestEntries, SharedSupportGradMP
+from .shared_support.newton import NewtonOnSupport
+from .shared_support.polishing import polish
 from .simulation import simulate
 from .solvers import SGD, Exact, GradientDescent, Newton
 from .tuning import tune
-from .watching import Checkpoint, History, stop_at, stop_when_stalled
 
 if TYPE_CHECKING:
     from .estimators import FedGradMPClassifier, FedGradMPRegressor

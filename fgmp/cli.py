@@ -9,9 +9,9 @@ from typing import Any, TextIO
 
 import click
 
-from .advice import quiet
-from .csv_tables import CsvTable, inert, is_number, read_csv
+from ._support.warnings import quiet
 from .datasets.downloads import DOWNLOADS, data_folder, fetch
+from .estimators.csv_tables import CsvTable, inert, is_number, read_csv
 
 
 @click.group()

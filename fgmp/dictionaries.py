@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import Seed, check_array, check_integer, check_kind, check_option, check_seed
-from .linear_systems import solve_semidefinite
-from .models import Array, SparseModel, Support
+from ._support.linear_algebra import solve_semidefinite
+from ._support.validation import Seed, check_array, check_integer, check_kind, check_option, check_seed
 from .selection import PER_OUTPUT, Selection
+from .sparse_model import Array, SparseModel, Support
 
 
 class StandardBasis:

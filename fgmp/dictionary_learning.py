@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_solve, solve_triangular
 
-from .checks import Seed, check_array, check_integer, check_seed
+from ._support.validation import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
 
 Matrix = NDArray[np.float64]

@@ -14,11 +14,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import as_array, check_integer, check_kind, check_shape, precision_of, shown
+from ._support.sparse_features import SparseFeatures
+from ._support.tables import Labels, checked, joined, rows_by_site, scaled
+from ._support.validation import as_array, check_integer, check_kind, check_shape, precision_of, shown
 from .losses import Loss, SquaredLoss
-from .models import Array, SparseModel, Support, dense
-from .sparse_features import SparseFeatures
-from .tables import Labels, checked, joined, rows_by_site, scaled
+from .sparse_model import Array, SparseModel, Support, dense
 
 _MOST = 2**31 - 1
 

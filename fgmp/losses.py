@@ -7,8 +7,8 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from .checks import check_protocol, check_truth, settle_integer, settle_number
-from .models import Array
+from ._support.validation import check_protocol, check_truth, settle_integer, settle_number
+from .sparse_model import Array
 
 
 class Loss(Protocol):

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .checks import check_kind, check_shape
+from ._support.validation import check_kind, check_shape
 from .federation import Federation
 from .losses import SoftmaxLoss
-from .models import Array
+from .sparse_model import Array
 
 
 def accuracy(federation: Federation, x: Array) -> float:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ._support.serialization import n_bytes
+from .aggregation import Form, Missing, Reducer
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
-from .models import Array, NonFiniteUpdate, SparseModel, Support
-from .reducers import Form, Missing, Reducer
 from .selection import PER_OUTPUT, Selection
-from .wire import n_bytes
+from .sparse_model import Array, NonFiniteUpdate, SparseModel, Support
 
 State = Any
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .checks import check_integer, check_kind, check_sequence
-from .models import Array, SparseModel, Support
+from ._support.validation import check_integer, check_kind, check_sequence
+from .sparse_model import Array, SparseModel, Support
 
 _ROUNDINGS = 64  # a residual below so many roundings of the signal is one
 

@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .advice import quiet, say_how_it_ended
-from .checks import Seed, check_integer, check_kind, check_protocol, check_seed
+from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
+from ._support.warnings import quiet, say_how_it_ended
+from .aggregation import Mean, Reducer
+from .callbacks import History, Run, watchers_of
 from .federation import check_cohort
-from .models import Array, Support, dense
-from .reducers import Mean, Reducer
 from .rounds import Channel, Method, State, Step, Streams, iterate
-from .watching import History, Run, watchers_of
+from .sparse_model import Array, Support, dense
 
 
 class Estimate(NamedTuple):

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .checks import check_option, check_protocol, settle_integer, settle_number
+from ._support.linear_algebra import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
+from ._support.sparse_features import SparseFeatures
+from ._support.validation import check_option, check_protocol, settle_integer, settle_number
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
-from .linear_systems import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
 from .losses import Loss, SquaredLoss
-from .models import Array, NonFiniteUpdate, SparseModel, Support, length_of, unit_of
-from .sparse_features import SparseFeatures
+from .sparse_model import Array, NonFiniteUpdate, SparseModel, Support, length_of, unit_of
 
 _LIMIT = 10_000
 

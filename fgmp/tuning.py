@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .advice import advise
-from .checks import Seed, check_integer, check_kind, check_seed, check_sequence, shown
+from ._support.validation import Seed, check_integer, check_kind, check_seed, check_sequence, shown
+from ._support.warnings import advise
+from .callbacks import Run, watchers_of
 from .federation import Federation, check_federation
-from .models import Array
 from .rounds import Method
 from .simulation import simulate_part
-from .watching import Run, watchers_of
+from .sparse_model import Array
 
 
 @dataclass(frozen=True, eq=False)

@@ -64,7 +64,7 @@ import numpy as np
 
 import fgmp
 from book import METHODS, claim, curve, floor, images, name_lines, panels, pooled_error
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 
 # %% [markdown]
@@ -396,7 +396,7 @@ print(f"relative errors: {toy_errors[0]:.3g}, {toy_errors[1]:.3g}, then rounding
 
 # %% [markdown]
 # The same lines stand in `FedGradMP.at_client` and `FedGradMP.at_server` in
-# [fedgradmp](../fgmp/methods/fedgradmp.py), with the same names. There the selections and the projections go through a
+# [fedgradmp](../fgmp/fedgradmp.py), with the same names. There the selections and the projections go through a
 # dictionary, since the paper allows signals that are sparse in any set of atoms and not only in the standard basis.
 #
 # **Relatives.** With one client there is nothing to average, and the algorithm is StoGradMP. With one client and all

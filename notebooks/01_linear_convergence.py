@@ -65,7 +65,7 @@ from scipy.stats import binomtest, kendalltau
 
 import fgmp
 from book import BLUE, claim, curve, each, floor, gradation, listed, name_lines, panels, pooled_error
-from fgmp.models import SparseModel, union
+from fgmp.sparse_model import SparseModel, union
 from fgmp.solvers import Exact, minimise_on
 
 

@@ -53,7 +53,7 @@
 # FedGradMP is the only one without a learning rate.
 #
 # In code each rival is one line. **To add a method of your own**, write it as one dataclass in one file, as in
-# `fgmp/methods/rivals.py`, and add one line here:
+# `fgmp/baselines/first_order.py`, and add one line here:
 
 # %%
 import fgmp
@@ -121,7 +121,7 @@ import numpy as np
 from joblib import cpu_count, parallel_config
 
 from book import METHODS, VERMILLION, claim, curve, dots, each, floor, ink, listed, name_lines, panels, pooled_error
-from fgmp.models import union
+from fgmp.sparse_model import union
 from fgmp.solvers import minimise_on
 
 rivals = [name for name in MAKERS if name in methods]

@@ -69,7 +69,7 @@ from book import BLUE, METHODS, VERMILLION, BoundBesideError, claim, curve, floo
 from fgmp import theory
 from fgmp.datasets.synthetic import make_conditioned_regression, sparse_on_sphere
 from fgmp.dictionaries import StandardBasis
-from fgmp.models import SparseModel, union
+from fgmp.sparse_model import SparseModel, union
 from fgmp.solvers import minimise_on
 
 
@@ -87,7 +87,7 @@ from fgmp.solvers import minimise_on
 #   the missed ones stay missed, and bend the others a little;
 # - it **prunes** $b$ to its $\tau$ largest entries, and may throw away a right one that looks small.
 #
-# To see how much, take a run apart. The next cell calls what [fedgradmp](../fgmp/methods/fedgradmp.py) calls. Each
+# To see how much, take a run apart. The next cell calls what [fedgradmp](../fgmp/fedgradmp.py) calls. Each
 # client starts at a random sparse model, so that there is something to correct, and takes three local iterations with
 # the full batch.
 

@@ -54,7 +54,7 @@ import fgmp
 from book import BLUE, GREEN, METHODS, VERMILLION, claim, curve, floor, ink, name_lines, panels
 from fgmp import theory
 from fgmp.datasets import make_conditioned_regression
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 
 # %% [markdown]

@@ -69,7 +69,7 @@ import numpy as np
 
 import fgmp
 from book import BLUE, VERMILLION, claim, curve, each, panels
-from fgmp.layers.faults import Changed
+from fgmp.faults import Changed
 
 seeds = range(1000, 1000 + n_seeds)
 

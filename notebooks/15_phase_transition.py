@@ -78,7 +78,7 @@ import numpy as np
 from sklearn.linear_model import OrthogonalMatchingPursuit
 
 import fgmp
-from fgmp.methods.support_solvers import LocalSteps
+from fgmp.shared_support.newton import LocalSteps
 from book import FOREST, METHODS, WINE, claim, curve, each, listed, name_lines, outwards, panels
 from book import passes_half, pooled_error
 

@@ -76,9 +76,9 @@ import numpy as np
 
 import fgmp
 from fgmp import CountSketch, LargestEntries, SharedSupportGradMP
-from fgmp.methods.support_solvers import LocalSteps
+from fgmp.shared_support.newton import LocalSteps
 from book import BLUE, METHODS, PURPLE, claim, curve, each, floor, name_lines, panels, passes_half
-from fgmp.models import dense
+from fgmp.sparse_model import dense
 
 recovered = 1e-6  # relative error that counts as exact recovery
 

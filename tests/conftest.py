@@ -11,7 +11,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 import fgmp
-from fgmp.advice import quiet
+from fgmp._support.warnings import quiet
 
 os.environ.setdefault("MPLBACKEND", "agg")
 # The last digits of a sum depend on the number of threads.

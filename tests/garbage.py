@@ -5,7 +5,7 @@ from math import prod
 
 import numpy as np
 
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 
 def of_values(change):

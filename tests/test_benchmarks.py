@@ -6,7 +6,7 @@ import textbook
 from harness import Scale
 
 import fgmp
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 
 def test_the_textbook_rounds_are_simulate_s():

@@ -11,10 +11,10 @@ import pytest
 from scipy import sparse
 
 import fgmp
+from fgmp import compiled
 from fgmp.dictionaries import StandardBasis
-from fgmp.layers import compiled
 
-loops = pytest.importorskip("fgmp.layers.loops")
+loops = pytest.importorskip("fgmp._compiled.kernels")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 STEPS = {"learning_rate": 0.05, "local_iterations": 4, "batch_size": 9}
@@ -142,7 +142,7 @@ def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client
 
 @pytest.mark.parametrize("name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")])
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
-    monkeypatch.setattr("fgmp.layers.compiled._SMALL", 0)
+    monkeypatch.setattr("fgmp._compiled.dispatch._SMALL", 0)
     ends = []
     for threads in (1, 2, 5, 40):
         monkeypatch.setattr(loops.numba.config, "NUMBA_NUM_THREADS", threads)
@@ -256,7 +256,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(number, ca
 def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
     for file in cache.rglob("*.nbi"):
         file.write_bytes(b"")
-    with fgmp.advice.quiet():
+    with fgmp._support.warnings.quiet():
         assert len(filled(loops._Loop(fill))) == 1
 
 

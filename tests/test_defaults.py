@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.models import SparseModel
 from fgmp.solvers import minimise_on, solver_for
+from fgmp.sparse_model import SparseModel
 
 LOSSES = ("squared", "logistic", "softmax")
 KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column")

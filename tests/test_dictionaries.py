@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
+from fgmp._support.linear_algebra import orthonormal_combinations
 from fgmp.dictionaries import StandardBasis
-from fgmp.linear_systems import orthonormal_combinations
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 from fgmp.theory import approx_tau
 
 

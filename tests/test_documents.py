@@ -11,8 +11,8 @@ from scipy.special import huber
 
 import fgmp
 from fgmp import losses, selection
-from fgmp.methods import rivals
-from fgmp.reducers import REASONS
+from fgmp.aggregation import REASONS
+from fgmp.baselines import first_order as rivals
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [*ROOT.glob("*.md"), *ROOT.glob("[bde]*/README.md"), *ROOT.glob("examples/*/README.md")]

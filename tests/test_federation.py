@@ -12,8 +12,8 @@ import pytest
 from scipy.sparse.linalg import LinearOperator
 
 import fgmp
+from fgmp.aggregation import Mean
 from fgmp.federation import Federation
-from fgmp.reducers import Mean
 from fgmp.rounds import Step, Streams, iterate
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

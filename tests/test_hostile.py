@@ -15,10 +15,10 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import DropOut, Faulty
-from fgmp.layers.faults import Changed
-from fgmp.models import SparseModel
-from fgmp.reducers import Mean, Missing
+from fgmp.aggregation import Mean, Missing
+from fgmp.faults import Changed
 from fgmp.rounds import Call, Streams
+from fgmp.sparse_model import SparseModel
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
 

@@ -9,9 +9,9 @@ from sklearn.metrics import log_loss, mean_squared_error
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.models import SparseModel
 from fgmp.selection import Overall
 from fgmp.solvers import RestrictedProblem, minimise_on
+from fgmp.sparse_model import SparseModel
 
 LOSSES = {
     "squared": fgmp.SquaredLoss(),

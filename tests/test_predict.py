@@ -12,8 +12,8 @@ import pytest
 from click.testing import CliRunner
 
 from fgmp.cli import main
-from fgmp.csv_tables import inert
 from fgmp.estimators import FedGradMPClassifier, FedGradMPRegressor, model_from_json
+from fgmp.estimators.csv_tables import inert
 
 TABLE = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1, 10, 100], columns=list("abc"))
 

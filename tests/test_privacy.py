@@ -17,11 +17,11 @@ from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
+from fgmp._support.serialization import to_wire
+from fgmp.faults import Changed
 from fgmp.federation import Client, Shape
-from fgmp.layers.faults import Changed
-from fgmp.layers.privacy import Fitted, spent
+from fgmp.privacy.noise import Fitted, spent
 from fgmp.rounds import Call, Streams
-from fgmp.wire import to_wire
 
 pytest.importorskip("dp_accounting")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -57,7 +57,7 @@ def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **op
 def accounting_at_once(monkeypatch):
     """For tests that ask for something else: with cohorts it takes seconds."""
     monkeypatch.setattr(
-        "fgmp.layers.privacy.spent", lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier
+        "fgmp.privacy.noise.spent", lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier
     )
 
 
@@ -277,7 +277,7 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
     after = [*before[:-1], Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].key)]
     noise = rehearsed(1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean())
     faults = () if fault is None else [FAULTS[fault]([before[-1].key])]
-    at_once = mock.patch("fgmp.layers.privacy.spent", lambda multiplier, *_: 1 / multiplier)  # which is not asked
+    at_once = mock.patch("fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier)  # which is not asked
     silent = mock.patch.object(Fitted, "noise_on_sum", lambda self, length, *_: np.zeros(length))
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"), at_once, silent:
         plain = first_sum(ADDITIVE[name], before, (), noise, cohort_size)

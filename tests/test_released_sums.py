@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from test_simulate import ALL
 
 import fgmp
+from fgmp.aggregation import Missing
 from fgmp.estimators import sites
 from fgmp.federation import Client
-from fgmp.layers.ledger import Ledger
-from fgmp.layers.secure_sums import SecureSum
-from fgmp.models import SparseModel
-from fgmp.reducers import Missing
+from fgmp.privacy.ledger import Ledger
+from fgmp.privacy.secure_sums import SecureSum
+from fgmp.sparse_model import SparseModel
 
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.models import SparseModel
-from fgmp.reducers import Form
+from fgmp.aggregation import Form
+from fgmp.sparse_model import SparseModel
 
 
 @given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32 - 1), st.integers(0, 9))

@@ -11,8 +11,8 @@ from scipy.stats import chisquare
 from test_simulate import ALL
 
 import fgmp
-from fgmp.layers.faults import Changed
-from fgmp.layers.masking import TRIPS, masked_sum
+from fgmp.faults import Changed
+from fgmp.privacy.masking import TRIPS, masked_sum
 
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")

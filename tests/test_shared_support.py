@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods.shared_support import Question, hashes
-from fgmp.methods.support_solvers import LocalSteps, Point, eliminated
-from fgmp.models import SparseModel
 from fgmp.rounds import Streams
 from fgmp.selection import Overall
+from fgmp.shared_support.method import Question, hashes
+from fgmp.shared_support.newton import LocalSteps, Point, eliminated
+from fgmp.sparse_model import SparseModel
 
 
 def squared(seed, sizes=(6, 9, 4), n_features=20):

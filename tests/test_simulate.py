@@ -8,11 +8,11 @@ import pytest
 from matrix.runs import Ledger, recorded
 
 import fgmp
-from fgmp.methods.support_solvers import LocalSteps
-from fgmp.models import SparseModel
+from fgmp._support.serialization import from_wire, to_wire
+from fgmp.callbacks import Bar
 from fgmp.rounds import Streams
-from fgmp.watching import Bar
-from fgmp.wire import from_wire, to_wire
+from fgmp.shared_support.newton import LocalSteps
+from fgmp.sparse_model import SparseModel
 
 pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
 

@@ -8,11 +8,11 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fgmp
+from fgmp._support.linear_algebra import fill_shifts, least_squares, solve_semidefinite
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
-from fgmp.linear_systems import fill_shifts, least_squares, solve_semidefinite
-from fgmp.models import SparseModel
 from fgmp.solvers import RestrictedProblem, minimise_on
+from fgmp.sparse_model import SparseModel
 
 BASIS = StandardBasis()
 

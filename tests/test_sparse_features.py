@@ -13,8 +13,8 @@ from scipy import sparse
 from test_sparse_estimators import wide
 
 import fgmp
+from fgmp._support.sparse_features import SparseFeatures
 from fgmp.federation import Federation
-from fgmp.sparse_features import SparseFeatures
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 

@@ -20,9 +20,9 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import watching
-from fgmp.layers.faults import Changed
-from fgmp.methods.support_solvers import SupportSolver
+from fgmp.faults import Changed
 from fgmp.rounds import Method
+from fgmp.shared_support.newton import SupportSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -161,7 +161,7 @@ def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
     def interrupted(self, client, *given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fgmp.methods.support_solvers.NewtonOnSupport.at_client", interrupted)
+    monkeypatch.setattr("fgmp.shared_support.newton.NewtonOnSupport.at_client", interrupted)
     start = {
         "tune": lambda: fgmp.tune(lambda once: method, {"once": [1]}, FED, 3),
         "polish": lambda: fgmp.polish(result, FED),

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..checks import Seed, check_integer, check_number, check_option, check_seed
+from .._support.validation import Seed, check_integer, check_number, check_option, check_seed
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
-from ..models import Array
+from ..sparse_model import Array
 from .downloads import locate
 from .synthetic import seeded
 

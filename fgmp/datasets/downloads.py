@@ -13,7 +13,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
-from ..checks import check_option
+from .._support.validation import check_option
 
 
 class DataFile(NamedTuple):

@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import Seed, check_array, check_integer, check_number, check_seed, shown
+from .._support.validation import Seed, check_array, check_integer, check_number, check_seed, shown
 from ..federation import Federation
-from ..models import Array
+from ..sparse_model import Array
 
 
 def make_sparse_regression(

@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
-from ..advice import advise
-from ..checks import check_integer, check_kind
+from .._support.validation import check_integer, check_kind
+from .._support.warnings import advise
 
 Grey = NDArray[np.float64]
 

@@ -23,8 +23,8 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from ..advice import advise, advise_once, check_batches, check_rows, quiet
-from ..checks import (
+from .._support.tables import check_features
+from .._support.validation import (
     as_array,
     as_labels,
     as_numbers,
@@ -37,21 +37,21 @@ from ..checks import (
     refuse_missing,
     shown,
 )
+from .._support.warnings import advise, advise_once, check_batches, check_rows, quiet
+from ..aggregation import Reducer
+from ..callbacks import History, Run, stop_when_stalled
 from ..federation import check_cohort
-from ..layers.ledger import Ledger
-from ..layers.privacy import GaussianNoise
-from ..layers.secure_sums import SecureSum, TooLarge
+from ..fedgradmp import FedGradMP
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from ..methods.fedgradmp import FedGradMP
-from ..methods.shared_support import CountSketch, Shared, SharedSupportGradMP
-from ..methods.support_solvers import SETTLED, NewtonOnSupport, Point, Separated, backwards
-from ..models import Array, SparseModel
-from ..reducers import Reducer
+from ..privacy.ledger import Ledger
+from ..privacy.noise import GaussianNoise
+from ..privacy.secure_sums import SecureSum, TooLarge
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
+from ..shared_support.method import CountSketch, Shared, SharedSupportGradMP
+from ..shared_support.newton import SETTLED, NewtonOnSupport, Point, Separated, backwards
 from ..simulation import Result, simulate_part
-from ..tables import check_features
-from ..watching import History, Run, stop_when_stalled
+from ..sparse_model import Array, SparseModel
 from .model_files import model_to_json
 from .sites import BeyondRange, OneStep, Sums, Table, folds_at, group_of_each, groups_of, some_of
 

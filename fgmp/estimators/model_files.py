@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import shown
-from ..models import Array
+from .._support.validation import shown
+from ..sparse_model import Array
 
 _FORMAT = "fgmp model 1"
 # What a user set, as far as numbers, words and truths say it. The rest says how a fit ran, not what the model is.

@@ -13,15 +13,15 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..advice import advise_once
-from ..checks import as_array, distinct, shown
+from .._support.sparse_features import SparseFeatures
+from .._support.validation import as_array, distinct, shown
+from .._support.warnings import advise_once
+from ..aggregation import Form
 from ..federation import Client, Federation, Shape
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
-from ..methods.support_solvers import NewtonOnSupport
-from ..models import Array, SparseModel, Support
-from ..reducers import Form
 from ..rounds import Exchange, Method
-from ..sparse_features import SparseFeatures
+from ..shared_support.newton import NewtonOnSupport
+from ..sparse_model import Array, SparseModel, Support
 
 
 def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Array, Support, Array]:

@@ -14,9 +14,9 @@ process. `on_engine` runs both halves on Flower's simulation engine. It needs th
 this room imports nothing of Flower. May import: the ground floor, layers, methods, estimators.
 """
 
-from .channel import OverFlower
 from .client import client_app
 from .engine import on_engine
 from .fitting import fit_over, table_app
+from .transport import OverFlower
 
 __all__ = ["OverFlower", "client_app", "fit_over", "on_engine", "table_app"]

@@ -4,8 +4,8 @@ The method, the loss and the settings come once in a run and stay in the run's s
 own for each message finds them again. Rows do not stay: they are read for each question that needs them, and gone once
 it is answered, whatever process answers it and however the run ends.
 
-Under masks a question is a trip of `fgmp.layers.masking`, and what a client keeps between trips stays in that state. It
-opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
+Under masks a question is a trip of `fgmp.privacy.masking`, and what a client keeps between trips stays in that state.
+It opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
 learns the sum only; one that hands out its own is not defended against. Nobody looks under masks: a client that lies by
 a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all is left out and counted.
 Who is promised what, and unless: docs/promises.md.
@@ -39,13 +39,13 @@ from typing import Any
 
 import numpy as np
 
+from .._support.serialization import from_json, from_wire, to_wire
+from ..aggregation import Missing
 from ..federation import Federation
-from ..layers.masking import TRIPS, Member
-from ..layers.secure_sums import SecureSum
-from ..models import dense
-from ..reducers import Missing
+from ..privacy.masking import TRIPS, Member
+from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
-from ..wire import from_json, from_wire, to_wire
+from ..sparse_model import dense
 from .records import arrays_of, content_of, said_in
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]

@@ -7,7 +7,7 @@ from concurrent.futures import Future
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from ..checks import check_integer
+from .._support.validation import check_integer
 
 _BUSY = ("RAY_gcs_server_request_timeout_seconds", "RAY_raylet_start_wait_time_s")  # which a machine may be
 _OFF = "0"

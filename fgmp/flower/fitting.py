@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_protocol, check_sequence
+from .._support.validation import check_protocol, check_sequence
+from ..callbacks import Run
 from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
-from ..methods.support_solvers import NewtonOnSupport
-from ..models import Array
 from ..rounds import Method
-from ..watching import Run
-from .channel import OverFlower
+from ..shared_support.newton import NewtonOnSupport
+from ..sparse_model import Array
 from .client import Sayable, client_app
+from .transport import OverFlower
 
 
 def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: Any) -> Any:

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ..models import Array
-from ..reducers import REASONS, Missing
+from ..aggregation import REASONS, Missing
+from ..sparse_model import Array
 
 # The types that an array may have. A name that is not in this table never reaches `np.dtype`, which parses what it is
 # given: it evaluates shapes in it as Python, and makes types of any size.

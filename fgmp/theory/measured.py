@@ -14,12 +14,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ..checks import check_array, check_integer, check_kind, check_shape
+from .._support.validation import check_array, check_integer, check_kind, check_shape
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
-from ..models import Array, Support, length_of
 from ..selection import largest
+from ..sparse_model import Array, Support, length_of
 from .theorems import ClientConstants
 
 MOST_SUPPORTS = 200_000

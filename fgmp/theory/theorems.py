@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ..checks import as_array, check_array, check_integer, check_kind, check_number, settle_number, shown
-from ..models import Array
+from .._support.validation import as_array, check_array, check_integer, check_kind, check_number, settle_number, shown
+from ..sparse_model import Array
 
 
 def _theta(theta: ArrayLike) -> Array:

@@ -7,7 +7,7 @@ from test_simulate import ALL, RATE
 
 import fgmp
 from fgmp.flower import OverFlower, client_app
-from fgmp.methods.support_solvers import LocalSteps
+from fgmp.shared_support.newton import LocalSteps
 
 SQUARED = fgmp.make_sparse_regression(6, 50, 80, 4, rng=0)
 RNG = np.random.default_rng(0)

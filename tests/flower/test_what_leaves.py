@@ -10,7 +10,7 @@ from here import Here, loader, over
 import fgmp
 from fgmp.flower import OverFlower, client_app
 from fgmp.flower.records import said_in
-from fgmp.models import SparseModel
+from fgmp.sparse_model import SparseModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")  # where everybody is lost
 

@@ -11,14 +11,14 @@ import numpy as np
 from scipy import sparse
 
 import fgmp
-from fgmp import polishing
+from fgmp._support.serialization import to_wire
 from fgmp.dictionaries import StandardBasis
-from fgmp.methods.support_solvers import LocalSteps
-from fgmp.models import dense
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
+from fgmp.shared_support import polishing
+from fgmp.shared_support.newton import LocalSteps
 from fgmp.simulation import Result, simulate_part
-from fgmp.wire import to_wire
+from fgmp.sparse_model import dense
 
 from .options import FIRST_ORDER, Case
 from .problems import N_CLASSES, SIZES, Problem, problem_of

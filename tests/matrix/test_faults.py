@@ -7,13 +7,13 @@ import pytest
 
 import fgmp
 from fgmp import rounds
+from fgmp._support.sparse_features import SparseFeatures
+from fgmp.aggregation import Answers
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import scaled
 from fgmp.losses import SquaredLoss
-from fgmp.reducers import Answers
 from fgmp.rounds import Streams
 from fgmp.selection import Selection
-from fgmp.sparse_features import SparseFeatures
 
 from .agreement import disagreements
 from .options import Case

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import fgmp
-from fgmp.methods.support_solvers import LocalSteps
+from fgmp.shared_support.newton import LocalSteps
 
 from .agreement import disagreements
 from .options import METHODS, Case, block, design, sample

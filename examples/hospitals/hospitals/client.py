@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from fgmp.csv_tables import read_csv
+from fgmp.estimators.csv_tables import read_csv
 from fgmp.flower import table_app
 
 LABEL = "diagnosis"  # the column of the CSV that is to be predicted

@@ -5,10 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import settle_number
-from ..models import Array, Support
-from ..reducers import Answers, Reduced, Reducer
-from ..rounds import Call, Channel, Message
+from ._support.validation import settle_number
+from .aggregation import Answers, Reduced, Reducer
+from .rounds import Call, Channel, Message
+from .sparse_model import Array, Support
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
 

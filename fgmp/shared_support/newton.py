@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_kind, settle_integer, settle_number
+from .._support.linear_algebra import fill_shifts, solve_definite, solve_semidefinite
+from .._support.validation import check_kind, settle_integer, settle_number
+from ..aggregation import Form
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Shape
-from ..linear_systems import fill_shifts, solve_definite, solve_semidefinite
 from ..losses import SquaredLoss, misclassified
-from ..models import Array, SparseModel, Support
-from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import Selection
 from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
+from ..sparse_model import Array, SparseModel, Support
 
 _MOST = 100_000  # each is an exchange
 SETTLED = 1e-4  # of a coefficient: what is left after a Newton step that moves no further is squared

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from .models import Array, Support
+from ..sparse_model import Array, Support
 
 
 @dataclass(frozen=True, eq=False)

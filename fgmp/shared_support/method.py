@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from ..advice import advise
-from ..checks import check_kind, check_option, settle_integer, settle_number
+from .._support.validation import check_kind, check_option, settle_integer, settle_number
+from .._support.warnings import advise
+from ..aggregation import Form
 from ..dictionaries import StandardBasis
 from ..federation import Client, Shape
-from ..models import Array, NonFiniteUpdate, SparseModel, union
-from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
-from .support_solvers import NewtonOnSupport, Point, SupportSolver, eliminated, solver_in
+from ..sparse_model import Array, NonFiniteUpdate, SparseModel, union
+from .newton import NewtonOnSupport, Point, SupportSolver, eliminated, solver_in
 
 
 class Question(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from ..advice import advise
+from .._support.warnings import advise
 
 Array = np.ndarray[Any, Any]
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -206,7 +206,7 @@ def _has_factor(products: Array, squares: Array, share: float) -> bool:
 
 @_jit
 def _least_squares(A: Array, y: Array, x: Array) -> bool:
-    """As `fgmp.linear_systems.least_squares`: x = argmin ||A'x - y||, or where A is wide the shortest x with A x = y.
+    """As `least_squares` of linear_algebra: x = argmin ||A'x - y||, or where A is wide the shortest x with A x = y.
 
     False where A A' is not definite beyond rounding, or a few refinements do not reach the precision.
     """
@@ -223,7 +223,7 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
             return False
         shares *= pivot / squares[i]
         factor[i, i] = 1 / math.sqrt(pivot)
-    # Definite beyond rounding, by the rule of `fgmp.linear_systems`: det(H), the product of the shares, is enough, or H
+    # Definite beyond rounding, by the rule of linear_algebra: det(H), the product of the shares, is enough, or H
     # less a little of its diagonal has a factor as well.
     if not shares > math.e * smallest and not _has_factor(products, squares, 1 - smallest):
         return False

@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from ..advice import advise
+from .._support.warnings import advise
+from ..aggregation import SparseModels
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
-from ..models import SparseModel, Support
-from ..reducers import SparseModels
 from ..selection import PerOutput
 from ..solvers import Exact
+from ..sparse_model import SparseModel, Support
 
 _NUMBA = find_spec("numba") is not None  # importing it takes half a second, so that is for those who run
 _SMALL = 1e5  # multiplications of a call below which one thread does it: to wake another takes as long
@@ -30,7 +30,9 @@ getattr(os, "register_at_fork", dict)(after_in_child=_pool.cache_clear)  # a chi
 
 def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses: tuple[type, ...], count: int) -> bool:
     """Whether a method's steps are this package's, with numbers that the loops read, and few of them to sort."""
-    ours = all(getattr(type(method), name).__module__.startswith("fgmp.methods.") for name in steps)
+    ours = all(
+        getattr(type(method), name).__module__.startswith(("fgmp.fedgradmp", "fgmp.baselines.")) for name in steps
+    )
     ours = ours and type(method.selection) is PerOutput and not method.selection.always
     dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
     wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
@@ -41,7 +43,7 @@ def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses:
 def _loops() -> Any:
     """The module of the loops, or None, which is said once, where Numba is there but does not work."""
     try:
-        from . import loops
+        from . import kernels as loops
     except Exception as error:  # of another version of NumPy, or damaged: that may raise anything
         _say_that_numba_fails(error)
         return None

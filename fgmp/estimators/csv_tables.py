@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .models import Array
+from ..sparse_model import Array
 
 _TRUTHS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none"}
@@ -83,7 +83,7 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
 
     Examples
     --------
-    >>> from fgmp.csv_tables import read_csv
+    >>> from fgmp.estimators.csv_tables import read_csv
     >>> table = read_csv(["age,smokes,site\n", "61,True,north\n", "45,False,coast\n"])
     >>> table.numbers(["smokes", "age"]).tolist(), table.texts("site")
     ([[1.0, 61.0], [0.0, 45.0]], ['north', 'coast'])

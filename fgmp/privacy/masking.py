@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..models import Array, Support
+from ..sparse_model import Array, Support
 
 SECRET = 16  # bytes of a seed, which stands for a private key: Shamir's scheme is in GF(2^128)
 

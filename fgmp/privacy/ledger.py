@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from ..models import Array
+from ..sparse_model import Array
 
 _PRIME = 2**31 - 1  # products of two residues fit into int64
 
@@ -31,7 +31,7 @@ class Ledger:
 
     Examples
     --------
-    >>> from fgmp.layers.ledger import Ledger
+    >>> from fgmp.privacy.ledger import Ledger
     >>> ledger = Ledger()
     >>> ledger.choose([0, 1, 2, 3]), ledger.choose([0, 1, 2]), ledger.choose([0, 1])
     ([0, 1, 2, 3], [], [0, 1])

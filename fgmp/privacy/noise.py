@@ -18,13 +18,13 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from ..advice import advise
-from ..checks import check_number, settle_integer, settle_number
+from .._support.serialization import to_wire
+from .._support.validation import check_number, settle_integer, settle_number
+from .._support.warnings import advise
+from ..aggregation import Mean, Reduced, Reducer
 from ..federation import Shape
-from ..models import Array, SparseModel, Support
-from ..reducers import Mean, Reduced, Reducer
 from ..rounds import Call, Channel, Message, Streams
-from ..wire import to_wire
+from ..sparse_model import Array, SparseModel, Support
 from .secure_sums import SecureSum
 
 

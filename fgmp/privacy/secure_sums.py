@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from ..advice import advise
-from ..checks import check_integer, check_kind, settle_integer, settle_number
+from .._support.validation import check_integer, check_kind, settle_integer, settle_number
+from .._support.warnings import advise
+from ..aggregation import Reduced, Reducer
 from ..federation import Shape
-from ..models import Array, SparseModel, Support
-from ..reducers import Reduced, Reducer
 from ..rounds import Call, Channel, Message
+from ..sparse_model import Array, SparseModel, Support
 from .ledger import Ledger
 from .masking import TooFew, Unmasked, masked_sum
 
@@ -36,8 +36,8 @@ class SecureSum(Reducer):
     """The mean, of which the server learns the sum alone: ``simulate(..., reduce=SecureSum())``.
 
     Each client multiplies its answer by its weight within the cohort, rounds it to whole multiples of the resolution,
-    and sends it under masks modulo 2^64 (`fgmp.layers.masking`). The server learns the sum over those who answered, and
-    divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
+    and sends it under masks modulo 2^64 (`fgmp.privacy.masking`). The server learns the sum over those who answered,
+    and divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
     not arrive counts as lost after it agreed on masks. The objective of the history is summed alike, one number of each
     client, and nan where it is beyond the range or below zero, which no sum of losses is.
 

@@ -5,16 +5,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..advice import check_batches, check_rows
-from ..checks import settle_integer, settle_number
-from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Shape
-from ..layers.compiled import pursuit_twin
-from ..models import Array, NonFiniteUpdate, SparseModel, union
-from ..reducers import Form
-from ..rounds import Exchange, Method
-from ..selection import PER_OUTPUT, Selection, check_selection
-from ..solvers import Exact, Solver, check_solver, minimise_on, solver_for
+from ._compiled.dispatch import pursuit_twin
+from ._support.validation import settle_integer, settle_number
+from ._support.warnings import check_batches, check_rows
+from .aggregation import Form
+from .dictionaries import StandardBasis, check_dictionary
+from .federation import Client, Shape
+from .rounds import Exchange, Method
+from .selection import PER_OUTPUT, Selection, check_selection
+from .solvers import Exact, Solver, check_solver, minimise_on, solver_for
+from .sparse_model import Array, NonFiniteUpdate, SparseModel, union
 
 
 @dataclass(frozen=True)

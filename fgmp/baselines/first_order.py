@@ -9,15 +9,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..advice import check_batches
-from ..checks import settle_integer, settle_number
+from .._compiled.dispatch import descent_twin
+from .._support.validation import settle_integer, settle_number
+from .._support.warnings import check_batches
+from ..aggregation import Form
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
-from ..layers.compiled import descent_twin
-from ..models import Array
-from ..reducers import Form
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
+from ..sparse_model import Array
 
 
 @dataclass(frozen=True, kw_only=True)

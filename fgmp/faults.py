@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from ..checks import check_integer, check_sequence, settle_number, shown
-from ..models import Support
-from ..rounds import Call, Channel, Message, Method, Streams
+from ._support.validation import check_integer, check_sequence, settle_number, shown
+from .rounds import Call, Channel, Message, Method, Streams
+from .sparse_model import Support
 
 
 @dataclass(frozen=True, kw_only=True)

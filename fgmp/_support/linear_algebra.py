@@ -3,9 +3,9 @@
 A unit is a factor on an unknown, so whether columns are dependent is asked of columns scaled to length one. What is
 left over where they are dependent is the solution of minimum norm, in the units that came or in a metric.
 
-One rule decides, here and in `fgmp.layers.loops`: a Cholesky factor serves where the least eigenvalue of H is above
-eps^0.75, H the products of the columns scaled to length one. It knows no order of the columns, and the rows enter by
-their products only. Elsewhere a decomposition into orthogonal directions serves, which drops those that are rounding.
+One rule decides, here and in `fgmp._compiled.kernels`: a Cholesky factor serves where the least eigenvalue of H is
+above eps^0.75, H the products of the columns scaled to length one. It knows no order of the columns, and the rows enter
+by their products only. Elsewhere a decomposition into orthogonal directions serves; it drops those that are rounding.
 """
 
 from math import e
@@ -13,7 +13,7 @@ from math import e
 import numpy as np
 from scipy.linalg import lapack, qr
 
-from .models import Array
+from ..sparse_model import Array
 
 _DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
 _CHOLESKY = {_DOUBLE: (lapack.dposv, lapack.dpotrs), _SINGLE: (lapack.sposv, lapack.spotrs)}

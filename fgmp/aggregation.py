@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .models import Array, SparseModel, Support, dense
 from .selection import PER_OUTPUT, Selection
+from .sparse_model import Array, SparseModel, Support, dense
 
 
 @dataclass(frozen=True, eq=False)

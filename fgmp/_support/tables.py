@@ -9,7 +9,10 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
-from .checks import (
+from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
+from ..sparse_model import Array
+from .sparse_features import SparseFeatures, stacked
+from .validation import (
     as_array,
     as_numbers,
     check_array,
@@ -20,9 +23,6 @@ from .checks import (
     precision_of,
     shown,
 )
-from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
-from .models import Array
-from .sparse_features import SparseFeatures, stacked
 
 Labels = tuple[Any, Any]
 _MOST_CLASSES = 2**20

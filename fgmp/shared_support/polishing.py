@@ -5,15 +5,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from .advice import say_that_nobody_answered
-from .checks import Seed, check_kind
-from .federation import Federation, check_federation
-from .losses import SquaredLoss
-from .methods.support_solvers import NewtonOnSupport, Point, SupportSolver, solver_in
-from .models import SparseModel
-from .reducers import Reducer
-from .simulation import Estimate, Result, simulate_part
-from .watching import History
+from .._support.validation import Seed, check_kind
+from .._support.warnings import say_that_nobody_answered
+from ..aggregation import Reducer
+from ..callbacks import History
+from ..federation import Federation, check_federation
+from ..losses import SquaredLoss
+from ..simulation import Estimate, Result, simulate_part
+from ..sparse_model import SparseModel
+from .newton import NewtonOnSupport, Point, SupportSolver, solver_in
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
 _CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it,

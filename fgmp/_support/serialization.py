@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from .checks import shown
-from .dictionaries import Dictionary, StandardBasis
-from .models import Array, SparseModel
+from ..dictionaries import Dictionary, StandardBasis
+from ..sparse_model import Array, SparseModel
+from .validation import shown
 
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
@@ -88,7 +88,7 @@ def to_json(thing: Any, kinds: Iterable[type] = ()) -> tuple[str, dict[str, Arra
     Examples
     --------
     >>> import fgmp
-    >>> from fgmp.wire import from_json, to_json
+    >>> from fgmp._support.serialization import from_json, to_json
     >>> text, arrays = to_json(fgmp.FedGradMP(sparsity=4, batch_size=20))
     >>> again = from_json(text, arrays)
     >>> type(again).__name__, again.sparsity, again.batch_size

@@ -23,11 +23,11 @@ from typing import Any
 import joblib
 import numpy as np
 
-from .advice import advise
-from .checks import check_integer, check_kind, check_number, check_sequence, shown
-from .models import Array, SparseModel, Support, dense
-from .reducers import Reducer
+from ._support.validation import check_integer, check_kind, check_number, check_sequence, shown
+from ._support.warnings import advise
+from .aggregation import Reducer
 from .rounds import Channel, Method, State, Step, Streams
+from .sparse_model import Array, SparseModel, Support, dense
 
 try:
     import fcntl

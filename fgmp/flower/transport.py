@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from ..advice import advise
-from ..checks import check_integer, check_number, check_option, shown
+from .._support.serialization import from_wire, to_json, to_wire
+from .._support.validation import check_integer, check_number, check_option, shown
+from .._support.warnings import advise
+from ..aggregation import Missing
 from ..federation import Shape
-from ..layers.masking import SECRET, TooFew, agreed, sum_under_masks
-from ..layers.secure_sums import SecureSum
 from ..losses import Loss, check_loss
-from ..models import Array, SparseModel, Support
-from ..reducers import Missing
+from ..privacy.masking import SECRET, TooFew, agreed, sum_under_masks
+from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Message, Method
-from ..wire import from_wire, to_json, to_wire
+from ..sparse_model import Array, SparseModel, Support
 from .client import about
 from .records import Reply, content_of, printable, reply_in, taken, unreadable
 

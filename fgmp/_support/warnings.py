@@ -14,11 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from .checks import check_integer
-from .losses import misclassified
-from .models import Array, Support
+from ..losses import misclassified
+from ..sparse_model import Array, Support
+from .validation import check_integer
 
-_HOUSE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+# Of the package, whose frames a warning passes over.
+_PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # A run has risen where it gave back more than this share of what it had gained, and by more than rounding.
 _SHARE, _ROUNDING = 0.1, 1e-6
 # A value of each thread's own: the filters of `warnings` are the whole process's, and are the user's to set.
@@ -39,7 +40,7 @@ def advise(message: str, category: type[Warning] = AdviceWarning, *, of_machine:
     if issubclass(category, AdviceWarning) and _is_quiet.get() and not of_machine:
         return
     depth, frame = 1, sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         depth, frame = depth + 1, frame.f_back
     warnings.warn(message, category, stacklevel=depth)
 
@@ -91,7 +92,7 @@ def advise_once(topic: str, message: str) -> None:
     time, and filters that it sets anew make Python forget what was said.
     """
     frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_HOUSE):
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
         frame = frame.f_back
     if str(frame.f_globals.get("__name__")).startswith("sklearn."):
         if topic in _TOPICS_TOLD:

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..checks import settle_number
+from .._compiled.dispatch import descent_twin
+from .._support.validation import settle_number
 from ..federation import Client, Shape
-from ..layers.compiled import descent_twin
-from ..models import Array
 from ..rounds import Exchange
-from .rivals import L1Penalised
+from ..sparse_model import Array
+from .first_order import L1Penalised
 
 
 class Dual(NamedTuple):

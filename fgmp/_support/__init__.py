@@ -1,0 +1,1 @@
+"""What everything else stands on: validation, warnings, linear algebra, tables, serialization."""

@@ -1,0 +1,1 @@
+"""The federated first-order methods that FedGradMP is compared with."""

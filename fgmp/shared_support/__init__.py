@@ -1,0 +1,1 @@
+"""SharedSupportGradMP: clients choose the support together, by sums (not in the paper)."""
