@@ -1,4 +1,4 @@
-"""Reducers, which make one of many answers; the form of an answer, and a cohort's answers as one table."""
+"""Aggregators, which make one of many answers; the form of an answer, and a cohort's answers as one table."""
 
 from __future__ import annotations
 
@@ -170,7 +170,7 @@ class Answers(NamedTuple):
         return int(np.minimum(each * np.count_nonzero(self.values, axis=1), whole).sum())
 
 
-class Reduced(NamedTuple):
+class Aggregated(NamedTuple):
     """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
 
     mean: Array | None
@@ -180,17 +180,17 @@ class Reduced(NamedTuple):
     left_out: Counter[str]
 
 
-class Reducer:
+class Aggregator:
     """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
 
     secret = b""
     withholds = False  # whether an objective may be nan because its sum would tell too much
 
-    def fitted(self, shape: Any, cohort_size: int, exchanges: int, rounds: int) -> Reducer:
-        """The reducer for a run of this size; a ValueError where it does not fit."""
+    def prepare(self, shape: Any, cohort_size: int, exchanges: int, rounds: int) -> Aggregator:
+        """The aggregator for a run of this size; a ValueError where it does not fit."""
         return self
 
-    def public(self, shape: Any) -> Any:
+    def visible_info(self, shape: Any) -> Any:
         """What a method may know of the clients."""
         return shape
 
@@ -202,11 +202,11 @@ class Reducer:
         drawn: Support = streams.sample(streams.COHORT, number, n_clients, size)
         return drawn
 
-    def over(self, channel: Any, call: Any, message: Any, cohort: Support) -> Reduced:
+    def aggregate(self, channel: Any, call: Any, message: Any, cohort: Support) -> Aggregated:
         """Ask a cohort, and make one answer of what comes."""
         answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
         somebody = answers.weights[answers.here].sum() > 0
-        return Reduced(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
+        return Aggregated(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
 
     def __call__(self, answers: Answers) -> Array:
         """One row of the table."""
@@ -219,13 +219,13 @@ class Reducer:
         total = weights.sum()
         return float(weights @ values / total) if total > 0 else float("nan")
 
-    def columns(self, number: int) -> dict[str, float]:
+    def extra_metrics(self, number: int) -> dict[str, float]:
         """More columns of the history, after `number` rounds."""
         return {}
 
 
 @dataclass(frozen=True)
-class Mean(Reducer):
+class Mean(Aggregator):
     """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
 
     def __call__(self, answers: Answers) -> Array:

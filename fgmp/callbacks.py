@@ -25,7 +25,7 @@ import numpy as np
 
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, shown
 from ._support.warnings import advise
-from .aggregation import Reducer
+from .aggregation import Aggregator
 from .rounds import Channel, Method, State, Step, Streams
 from .sparse_model import Array, SparseModel, Support, dense
 
@@ -35,7 +35,7 @@ except ImportError:  # not a POSIX system: there two runs on one path are not no
     fcntl = None  # type: ignore[assignment]
 
 _PAUSE = 60.0
-# The columns that a run has of its own, some of them under some reducers only.
+# The columns that a run has of its own, some of them under some aggregators only.
 _COLUMNS = "round relative_error objective seconds bytes_up bytes_down clients left_out epsilon".split()
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME, _FORMAT = "fgmp checkpoint", 2
@@ -52,7 +52,7 @@ class Run:
     method: Method
     channel: Channel
     streams: Streams
-    reduce: Reducer
+    aggregator: Aggregator
     cohort_size: int
     rounds: int
     history: History
@@ -131,9 +131,9 @@ class History:
 
     def begin(self, run: Run) -> None:
         """Refuse what does not fit the run."""
-        if run.reduce.columns(0) and self.objective_on is not None:
+        if run.aggregator.extra_metrics(0) and self.objective_on is not None:
             raise ValueError(f"objective_on is {shown(self.objective_on)}; expected None in a run with noise")
-        _check_names(self.metrics, run.reduce.columns(0))
+        _check_names(self.metrics, run.aggregator.extra_metrics(0))
         self.clients(run.channel, run.streams)
 
     def __call__(self, run: Run) -> None:
@@ -143,7 +143,7 @@ class History:
 
     def end(self, run: Run) -> None:
         """Record the step, where it is not there already."""
-        step, reduce = run.step, run.reduce
+        step, aggregator = run.step, run.aggregator
         if run.rows and run.rows[-1]["round"] >= step.round:
             return
         coefficients, x = run.estimate(step.state)
@@ -152,11 +152,11 @@ class History:
             row["relative_error"] = run.relative_error(x)
         if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
             coefficients = SparseModel.of(coefficients)
-        objective = reduce.objective(run.channel, coefficients, run.asked) if len(run.asked) else None
+        objective = aggregator.objective(run.channel, coefficients, run.asked) if len(run.asked) else None
         if objective is not None:
             row["objective"] = objective
         row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
-        row |= {"clients": step.clients, "left_out": step.left_out.total(), **reduce.columns(step.round)}
+        row |= {"clients": step.clients, "left_out": step.left_out.total(), **aggregator.extra_metrics(step.round)}
         for name, metric in self.metrics.items():
             row[name] = _number(name, metric(x.copy()))  # a copy each, because a metric may write into what it gets
         if objective is None or not run.rows or objective < run.best[0] or np.isnan(run.best[0]):
@@ -241,14 +241,14 @@ class Checkpoint:
             raise ValueError(f"rounds is {run.rounds}; expected at least {step.round}, which {name} has")
         run.step, run.rows, run.best = step, rows, best
         if secret:
-            object.__setattr__(run.reduce, "secret", secret)
+            object.__setattr__(run.aggregator, "secret", secret)
         self.saved = step.round
 
     def __call__(self, run: Run) -> None:
         """Write, where it is time."""
         number, elapsed = run.step.round, time.monotonic() - self.last >= _PAUSE
         due = elapsed if self.every is None else number % self.every == 0
-        if due or number <= 1 or run.reduce.secret:  # what a round released with noise is released once
+        if due or number <= 1 or run.aggregator.secret:  # what a round released with noise is released once
             self.write(run)
 
     def end(self, run: Run) -> None:
@@ -271,12 +271,12 @@ class Checkpoint:
         if run.step.round == self.saved:
             return
         rows = [row for row in run.rows if row["round"] % run.history.every == 0]  # others a longer run has not
-        kept = self.identity, run.streams.seed, run.reduce.secret, (run.step, rows, run.best)
+        kept = self.identity, run.streams.seed, run.aggregator.secret, (run.step, rows, run.best)
         try:
             _write(self.target, pickle.dumps(kept))
             self.saved, self.failing = run.step.round, False
         except OSError as error:
-            if self.saved < 0 or run.reduce.secret:  # what such a run releases it has to remember
+            if self.saved < 0 or run.aggregator.secret:  # what such a run releases it has to remember
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
                 raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:
@@ -412,7 +412,7 @@ class _Signals:
 
 def identity(run: Run) -> dict[str, str]:
     """What makes a run another run, by name: the seed, the method, the data, and what is reduced and recorded."""
-    options = {"cohort_size": run.cohort_size, "reduce": run.reduce, "every": run.history.every}
+    options = {"cohort_size": run.cohort_size, "aggregator": run.aggregator, "every": run.history.every}
     recorded = {"objective_on": run.history.objective_on, "metrics": tuple(run.history.metrics)}
     things = {"seed": run.streams.seed, "method": run.method} | run.channel.identity() | options | recorded
     return {name: text for key, thing in things.items() for name, text in _named(key, thing)}

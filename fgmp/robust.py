@@ -1,4 +1,4 @@
-"""Reducers that a few liars cannot move far: coordinate by coordinate, with the weights p_i of those who answered."""
+"""Aggregators that a few liars cannot move far: coordinate by coordinate, with the weights p_i of those who answered."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -6,22 +6,22 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import settle_number
-from .aggregation import Answers, Reduced, Reducer
+from .aggregation import Aggregated, Aggregator, Answers
 from .rounds import Call, Channel, Message
 from .sparse_model import Array, Support
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
 
 
-class _ByCoordinate(Reducer):
+class _ByCoordinate(Aggregator):
     of_columns: Any  # (values, weights) -> one number for each column of the values; the weights of rows sum to one
 
-    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
-        """As `Reducer`, of answers near something: a median of Hessians is no Hessian."""
+    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
+        """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
         if call.form.near is None:
-            found = f"reduce is {self!r}, and the answers of exchange {call.place + 1} are no models near one another"
-            raise ValueError(f"{found}; expected Mean(), SecureSum() or GaussianNoise(...)")
-        return super().over(channel, call, message, cohort)
+            found = f"the answers of exchange {call.place + 1} are no models near one another"
+            raise ValueError(f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)")
+        return super().aggregate(channel, call, message, cohort)
 
     def __call__(self, answers: Answers) -> Array:
         """Of a sparse model, coordinates that it does not have are zero."""

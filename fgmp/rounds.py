@@ -1,7 +1,7 @@
 """Rounds: what travels between server and clients, what is made of it, and the plain loop.
 
 In each exchange of a round the server asks a cohort, every client answers from its own rows, and the server is handed
-the weighted mean of the answers, and nothing else. A `Channel` carries the messages, a `Reducer` makes one answer of
+the weighted mean of the answers, and nothing else. A `Channel` carries the messages, a `Aggregator` makes one answer of
 many; neither knows a method, and no method knows them.
 """
 
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ._support.serialization import n_bytes
-from .aggregation import Form, Missing, Reducer
+from .aggregation import Aggregator, Form, Missing
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
 from .selection import PER_OUTPUT, Selection
@@ -205,19 +205,21 @@ class Step:
 
 
 def iterate(
-    method: Method, channel: Channel, step: Step, streams: Streams, cohort_size: int, reduce: Reducer
+    method: Method, channel: Channel, step: Step, streams: Streams, cohort_size: int, aggregator: Aggregator
 ) -> Iterator[Step]:
     """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
     while True:
         yield step
         began = time.perf_counter()
         number = step.round + 1
-        cohort = reduce.cohort(streams, number, len(channel.weights), cohort_size)
-        step = next_step(method, channel, step, streams, cohort, reduce)
+        cohort = aggregator.cohort(streams, number, len(channel.weights), cohort_size)
+        step = next_step(method, channel, step, streams, cohort, aggregator)
         step = replace(step, seconds=step.seconds + time.perf_counter() - began)
 
 
-def next_step(method: Method, channel: Channel, step: Step, streams: Streams, cohort: Support, reduce: Reducer) -> Step:
+def next_step(
+    method: Method, channel: Channel, step: Step, streams: Streams, cohort: Support, aggregator: Aggregator
+) -> Step:
     """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
     number, state = step.round + 1, step.state
     bytes_up, bytes_down = step.bytes_up, step.bytes_down
@@ -226,7 +228,7 @@ def next_step(method: Method, channel: Channel, step: Step, streams: Streams, co
     for place, exchange in enumerate(method.exchanges()):
         message, form = exchange.ask(state), exchange.form(state)
         call = Call(exchange, form, place, number, streams)
-        reduced = reduce.over(channel, call, message, cohort)
+        reduced = aggregator.aggregate(channel, call, message, cohort)
 
         bytes_up += reduced.bytes_up
         bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down

@@ -11,7 +11,7 @@ import numpy as np
 
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import quiet, say_how_it_ended
-from .aggregation import Mean, Reducer
+from .aggregation import Aggregator, Mean
 from .callbacks import History, Run, watchers_of
 from .federation import check_cohort
 from .rounds import Channel, Method, State, Step, Streams, iterate
@@ -85,7 +85,7 @@ def simulate(
     cohort_size: int | None = None,
     rng: Seed = None,
     *,
-    reduce: Reducer | None = None,
+    aggregator: Aggregator | None = None,
     history: History | None = None,
     watch: Any = (),
     state: State = None,
@@ -105,7 +105,7 @@ def simulate(
     rng : int, Generator or None
         The seed; a Generator is drawn from once. Every client has random numbers of its own, which depend on the
         seed, the round and the client's key: not on the order of the clients, nor on who else takes part.
-    reduce : Reducer, optional
+    aggregator : Aggregator, optional
         How the answers of a cohort become one: `Mean()` by default, `Median()`, `TrimmedMean(0.1)`, `SecureSum()`,
         `GaussianNoise(epsilon, clip)`.
     history : History, optional
@@ -152,26 +152,27 @@ def simulate(
     check_protocol("method", method, ("check", "start", "exchanges"), "a method, such as fgmp.FedGradMP(sparsity=4)")
     check_protocol("over", over, ("serving", "ask", "objectives"), "a Federation, or another channel")
     rounds = check_integer("rounds", rounds, at_least=0)
-    check_kind("reduce", reduce, (Reducer, type(None)), "a reducer, such as fgmp.Mean() or fgmp.SecureSum()")
+    expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
+    check_kind("aggregator", aggregator, (Aggregator, type(None)), expected)
     check_kind("history", history, (History, type(None)), "a History(every, metrics, objective_on)")
     watchers = watchers_of(watch)
 
     began = time.perf_counter()
     channel = over.serving(method)
     cohort_size = check_cohort(cohort_size, len(channel.weights))
-    reduce = (reduce or Mean()).fitted(channel.shape, cohort_size, len(method.exchanges()), rounds)
-    if state is not None and "epsilon" in reduce.columns(0):
+    aggregator = (aggregator or Mean()).prepare(channel.shape, cohort_size, len(method.exchanges()), rounds)
+    if state is not None and "epsilon" in aggregator.extra_metrics(0):
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
             "on with a private run, simulate it with its Checkpoint, which counts what was spent"
         )
-    shape = reduce.public(channel.shape)
+    shape = aggregator.visible_info(channel.shape)
     method.check(shape)
-    reduce.check_method(method, channel.shape, cohort_size)
+    aggregator.check_method(method, channel.shape, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = Step(0, method.start(shape) if state is None else state, time.perf_counter() - began)
     recorded = History() if history is None else history
-    run = Run(method, channel, streams, reduce, cohort_size, rounds, recorded, start)
+    run = Run(method, channel, streams, aggregator, cohort_size, rounds, recorded, start)
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
             _go_on(run, watchers)
@@ -192,7 +193,7 @@ def _go_on(run: Run, watchers: Sequence[Any]) -> None:
         for watcher in (run.history, *watchers):
             begun.append(watcher)
             getattr(watcher, "begin", bool)(run)
-        for step in iterate(run.method, run.channel, run.step, run.streams, run.cohort_size, run.reduce):
+        for step in iterate(run.method, run.channel, run.step, run.streams, run.cohort_size, run.aggregator):
             run.step = step
             stops = [watcher(run) for watcher in (run.history, *watchers)]
             if step.round >= run.rounds or (step.round > 0 and any(stops)):

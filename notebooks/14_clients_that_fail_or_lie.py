@@ -188,7 +188,7 @@ combinations = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(tr
 # %%
 def lying_runs(m, share, seed):
     liar = Changed(lambda sent, client: replace(sent, values=lie * sent.values), clients=share)
-    runs = [run(m, seed, liar, reduce=how).history["relative_error"] for how in combinations.values()]
+    runs = [run(m, seed, liar, aggregator=how).history["relative_error"] for how in combinations.values()]
     ends = np.array(runs)[:, -(rounds // 2) :]
     return np.sqrt(np.mean(np.square(ends), axis=1))
 

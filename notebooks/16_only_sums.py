@@ -329,7 +329,7 @@ print("the difference:", (sent[0] + sent[1] - opened) % 256, "and the sum of the
 # %% [markdown]
 # ## For real
 #
-# `simulate(..., reduce=fgmp.SecureSum())` does this with X25519 keys, ChaCha20 masks and Shamir's shares, of
+# `simulate(..., aggregator=fgmp.SecureSum())` does this with X25519 keys, ChaCha20 masks and Shamir's shares, of
 # `cryptography` and `pycryptodome`. Each number is a whole multiple of a resolution, here $2^{-40}$, in 64 bits; larger
 # numbers than the range are an error, and so are fewer clients than a threshold: by default two thirds of the cohort,
 # here half of it. A tenth of the clients is lost in every round. A sum that, subtracted from one of an earlier round,
@@ -342,7 +342,7 @@ lossy = fgmp.Faulty(ten, fgmp.DropOut(probability=0.1))
 
 def both_ways(seed):
     sums = (fgmp.SecureSum(threshold=5), fgmp.Mean())
-    runs = [fgmp.simulate(SharedSupportGradMP(5), lossy, 10, rng=seed, reduce=how).history for how in sums]
+    runs = [fgmp.simulate(SharedSupportGradMP(5), lossy, 10, rng=seed, aggregator=how).history for how in sums]
     return [(run["relative_error"][-1], (run["bytes_up"] + run["bytes_down"])[-1] / 1e6) for run in runs]
 
 
@@ -363,8 +363,8 @@ claim("sums-secure",
 #
 # ## The price of privacy
 #
-# A sum can still tell of a client. `reduce=fgmp.GaussianNoise(epsilon, clip)` clips what each client adds to a sum, and
-# adds noise. Whether a client has these data or others then changes the probability of any model and history by a
+# A sum can still tell of a client. `aggregator=fgmp.GaussianNoise(epsilon, clip)` clips what each client adds to a sum,
+# and adds noise. Whether a client has these data or others then changes the probability of any model and history by a
 # factor of at most $e^\epsilon$, but for a rest of $\delta = 10^{-5}$ (neighbours: one client's data replaced;
 # accounting by `dp-accounting`). That factor is 1.6 at epsilon 0.5, 7.4 at 2 and 2981 at 8. So only the smallest of the
 # three hides a client well, and the largest promises next to nothing. The noise is the server's: it protects from
@@ -396,7 +396,7 @@ def private(N, name, seed):
     noises = [fgmp.GaussianNoise(epsilon, clip, rehearsal_seed=seed) for epsilon in epsilons]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
-        runs = [fgmp.simulate(method, fed, T, rng=seed, reduce=noise).x for noise in noises]
+        runs = [fgmp.simulate(method, fed, T, rng=seed, aggregator=noise).x for noise in noises]
     return [np.linalg.norm(x - fed.truth) / np.linalg.norm(fed.truth) for x in runs]
 
 

@@ -146,7 +146,7 @@ def serve(grid):
         runs[name] = fgmp.simulate(each, clients, **plan)
         sent.append((sum(grid.down), sum(grid.up)))
     runs["liar"] = fgmp.simulate(method, clients, rounds, rng=99)
-    runs["secure"] = fgmp.simulate(runners["FedAvg"], clients, rounds, rng=seed, reduce=secure)
+    runs["secure"] = fgmp.simulate(runners["FedAvg"], clients, rounds, rng=seed, aggregator=secure)
     return runs, np.diff(sent, axis=0)
 
 
@@ -235,10 +235,10 @@ claim("flower-liar", "a client that sends what is no number over Flower leaves t
 #
 # FedAvg is a sum, and so its answers can travel under masks that cancel: four messages to each client in place of one,
 # and the server holds noise and a total. The keys, the sealed letters and the shares of the secrets are those of the
-# same reducer in one process, and so the sums and the bytes are the same.
+# same aggregator in one process, and so the sums and the bytes are the same.
 
 # %%
-masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, reduce=secure)
+masked = fgmp.simulate(runners["FedAvg"], fed, rounds, rng=seed, aggregator=secure)
 alike = same(runs["secure"], masked)
 claim("flower-secure",
     "secure sums over Flower have the model, the bytes and the objectives of secure sums in one process",

@@ -142,7 +142,7 @@ def test_a_search_and_a_closing_exchange_without_an_update_say_so():
         fgmp.tune(runaway, {"learning_rate": [1e300, 1e301]}, fed, 2)
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 2, rng=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 1 round of polish: .* left out: 2 not_finite"):
-        fgmp.polish(result, fed, reduce=Deaf())
+        fgmp.polish(result, fed, aggregator=Deaf())
 
 
 def runaway(learning_rate):
@@ -153,8 +153,8 @@ def runaway(learning_rate):
 class Deaf(fgmp.Mean):
     """Takes no answer."""
 
-    def over(self, channel, call, message, cohort):
-        asked = super().over(channel, call, message, cohort)
+    def aggregate(self, channel, call, message, cohort):
+        asked = super().aggregate(channel, call, message, cohort)
         return asked._replace(mean=None, here=np.arange(0), left_out=Counter(not_finite=len(cohort)))
 
 

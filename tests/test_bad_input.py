@@ -263,23 +263,23 @@ RUNS = {
     r"path is '.'; expected the path of a file": lambda: fgmp.Checkpoint("."),
     r"faults has 'nan'; expected faults such as": lambda: fgmp.Faulty(FED, "nan"),
     r"clients names 6; expected keys": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
-    r"reduce is .*; expected a reducer": lambda: run(reduce=FED),
+    r"aggregator is .*; expected an aggregator": lambda: run(aggregator=FED),
     r"columns is 3; expected at least 4": lambda: run(fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))),
     r"watch .*; expected": lambda: run(watch=X),
     r"metrics\['m'\] returned .*; expected a number": lambda: run(history=fgmp.History(metrics={"m": lambda x: X})),
     r"result is .*; expected": lambda: fgmp.polish(FED, FED),
     r"result has an empty support": lambda: fgmp.polish(run(rounds=0), FED),
-    r"result is of a run with noise": lambda: fgmp.polish(run(reduce=NOISE), FED),
+    r"result is of a run with noise": lambda: fgmp.polish(run(aggregator=NOISE), FED),
     r"objective_on is 1; expected None in a run with noise": lambda: run(
-        reduce=NOISE, history=fgmp.History(objective_on=1)
+        aggregator=NOISE, history=fgmp.History(objective_on=1)
     ),
-    r"clip has 3 values; expected one": lambda: run(reduce=fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
-    r"delta is 0.5; expected at most 0.3333": lambda: run(reduce=fgmp.GaussianNoise(1.0, 1.0, 0.5)),
-    r"threshold is 7; expected an integer from 2 to 3": lambda: run(reduce=fgmp.SecureSum(threshold=7)),
-    r"cohort_size is 1; expected an integer of at least 2": lambda: run(cohort_size=1, reduce=fgmp.SecureSum()),
-    r"holds larger numbers; expected magnitudes of": lambda: run(reduce=fgmp.SecureSum(resolution=1e-24)),
-    r"reduce is Median.*, and the answers of exchange 1 are no models near one": lambda: run(
-        fgmp.SharedSupportGradMP(2), reduce=fgmp.Median()
+    r"clip has 3 values; expected one": lambda: run(aggregator=fgmp.GaussianNoise(1.0, (1.0, 1.0, 1.0))),
+    r"delta is 0.5; expected at most 0.3333": lambda: run(aggregator=fgmp.GaussianNoise(1.0, 1.0, 0.5)),
+    r"threshold is 7; expected an integer from 2 to 3": lambda: run(aggregator=fgmp.SecureSum(threshold=7)),
+    r"cohort_size is 1; expected an integer of at least 2": lambda: run(cohort_size=1, aggregator=fgmp.SecureSum()),
+    r"holds larger numbers; expected magnitudes of": lambda: run(aggregator=fgmp.SecureSum(resolution=1e-24)),
+    r"aggregator is Median.*, and the answers of exchange 1 are no models near one": lambda: run(
+        fgmp.SharedSupportGradMP(2), aggregator=fgmp.Median()
     ),
 }
 

@@ -186,11 +186,11 @@ def test_an_exchange_that_nobody_answers_leaves_the_model():
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
     np.testing.assert_array_equal(result.history["objective"], np.full(3, result.history["objective"][0]))
     weightless = fgmp.Federation.of(FED.clients, [0, 0, 0, 0, 0, 1.0])
-    silent = fgmp.simulate(ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, reduce=Mean())
+    silent = fgmp.simulate(ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean())
     assert not silent.x.any()
 
 
-REDUCERS = {
+AGGREGATORS = {
     "mean": (fgmp.Mean(), 1),
     "median": (fgmp.Median(), 1),
     "trimmed": (fgmp.TrimmedMean(0.2), 1),
@@ -199,23 +199,23 @@ REDUCERS = {
 }
 
 
-@pytest.mark.parametrize("reduce", REDUCERS)
+@pytest.mark.parametrize("aggregator", AGGREGATORS)
 @pytest.mark.parametrize("name", ALL)
-def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, reduce):
-    """All of it dropped out: any method, any reducer; and rounds of which somebody is there still count."""
-    reducer, cohort_size = REDUCERS[reduce]
-    if reduce in ("median", "trimmed") and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, aggregator):
+    """All of it dropped out: any method, any aggregator; and rounds of which somebody is there still count."""
+    chosen, cohort_size = AGGREGATORS[aggregator]
+    if aggregator in ("median", "trimmed") and isinstance(ALL[name], fgmp.SharedSupportGradMP):
         pytest.skip("refused: its answers are no models near one another")
-    if reduce == "secure" and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+    if aggregator == "secure" and isinstance(ALL[name], fgmp.SharedSupportGradMP):
         cohort_size = None  # sums of second derivatives are refused to cohorts
     nobody = Faulty(FED, DropOut())
-    result = fgmp.simulate(ALL[name], nobody, 3, cohort_size, 0, reduce=reducer)
-    start = fgmp.simulate(ALL[name], FED, 0, cohort_size, 0, reduce=reducer)
+    result = fgmp.simulate(ALL[name], nobody, 3, cohort_size, 0, aggregator=chosen)
+    start = fgmp.simulate(ALL[name], FED, 0, cohort_size, 0, aggregator=chosen)
     np.testing.assert_array_equal(result.x, start.x)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
-    if reduce in ("mean", "median", "trimmed"):
+    if aggregator in ("mean", "median", "trimmed"):
         some = Faulty(FED, DropOut(probability=0.6))
-        result = fgmp.simulate(ALL[name], some, 10, cohort_size, 5, reduce=reducer)
+        result = fgmp.simulate(ALL[name], some, 10, cohort_size, 5, aggregator=chosen)
         assert set(result.history["clients"][1:]) == {0, 1} and np.isfinite(result.x).all()
 
 

@@ -37,7 +37,7 @@ def rehearsed(epsilon, clip, seed=0, **more):
 
 
 def accounted(noise, n_clients, cohort_size, exchanges, rounds):
-    return noise.fitted(
+    return noise.prepare(
         Shape(2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients),
         cohort_size,
         exchanges,
@@ -50,7 +50,7 @@ def fitted(noise, multiplier, n_clients, secret=SECRET):
 
 
 def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **options):
-    return fgmp.simulate(method, fgmp.Faulty(federation, *faults), rounds, cohort_size, reduce=private, **options)
+    return fgmp.simulate(method, fgmp.Faulty(federation, *faults), rounds, cohort_size, aggregator=private, **options)
 
 
 @pytest.fixture
@@ -339,5 +339,5 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])
-    with pytest.raises(ValueError, match="is of another run: .*reduce.multiplier is"):
+    with pytest.raises(ValueError, match="is of another run: .*aggregator.multiplier is"):
         run(4, path)

@@ -175,7 +175,7 @@ def solved_for(heard, federation):
 def test_no_client_is_solved_for_where_one_is_away_once(name, away_at):
     """H x - c, H and f_i: every number in every place of the run."""
     with listening() as heard:
-        fgmp.simulate(LINEAR[name], Away(FED, 2, away_at, []), 4, rng=0, reduce=fgmp.SecureSum())
+        fgmp.simulate(LINEAR[name], Away(FED, 2, away_at, []), 4, rng=0, aggregator=fgmp.SecureSum())
     assert len(heard) >= 4
     assert solved_for(heard, FED) == ([], 0.0)
 
@@ -183,20 +183,20 @@ def test_no_client_is_solved_for_where_one_is_away_once(name, away_at):
 @pytest.mark.parametrize("cohort_size", [3, 4])
 def test_no_client_is_solved_for_of_cohorts(cohort_size):
     with listening() as heard:
-        fgmp.simulate(LINEAR["average"], FED, 20, cohort_size, rng=0, reduce=fgmp.SecureSum())
+        fgmp.simulate(LINEAR["average"], FED, 20, cohort_size, rng=0, aggregator=fgmp.SecureSum())
     assert len(heard) > 5
     assert solved_for(heard, FED) == ([], 0.0)
     with pytest.raises(ValueError, match=f"cohort_size is {cohort_size} of 5 with secure sums of SharedSupportGradMP"):
-        fgmp.simulate(LINEAR["shared"], FED, 2, cohort_size, rng=0, reduce=fgmp.SecureSum())
+        fgmp.simulate(LINEAR["shared"], FED, 2, cohort_size, rng=0, aggregator=fgmp.SecureSum())
     start = fgmp.simulate(LINEAR["average"], FED, 2, rng=0)
     with pytest.raises(ValueError, match=f"cohort_size is {cohort_size} of 5 with secure sums of NewtonOnSupport"):
-        fgmp.polish(start, FED, cohort_size=cohort_size, reduce=fgmp.SecureSum())
+        fgmp.polish(start, FED, cohort_size=cohort_size, aggregator=fgmp.SecureSum())
 
 
 def test_the_attack_finds_a_client_where_sums_are_opened_without_a_ledger():
     """So that the tests above could fail: the same run, all sums opened."""
     with listening() as heard, mock.patch.object(Ledger, "_add", lambda self, clients: True):
-        fgmp.simulate(LINEAR["shared"], Away(FED, 2, 6, []), 4, rng=0, reduce=fgmp.SecureSum())
+        fgmp.simulate(LINEAR["shared"], Away(FED, 2, 6, []), 4, rng=0, aggregator=fgmp.SecureSum())
     found, error = solved_for(heard, FED)
     assert found == [2] and error < 1e-6
 
@@ -213,7 +213,7 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     if cohort and ALL[name].repeats_itself(federation.loss):
         return
     with listening() as heard, mock.patch.object(SecureSum, "objective", lambda *_: float("nan")):
-        fgmp.simulate(ALL[name], channel, 8, cohort, rng=1, reduce=fgmp.SecureSum(threshold=2))
+        fgmp.simulate(ALL[name], channel, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2))
     assert heard and singles([one.keys for one in heard]) == []
 
 
@@ -237,19 +237,19 @@ def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     """Or whoever is away after that could be solved for."""
     path, method = tmp_path / "run.fgmp", fgmp.FedAvg(learning_rate=0.1)
     given = dict(rng=0, watch=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
-    fgmp.simulate(method, FED, 2, reduce=fgmp.SecureSum(), **given)
+    fgmp.simulate(method, FED, 2, aggregator=fgmp.SecureSum(), **given)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
     with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.over.identity()):
-        result = fgmp.simulate(method, away, 4, reduce=fgmp.SecureSum(), **given)
+        result = fgmp.simulate(method, away, 4, aggregator=fgmp.SecureSum(), **given)
     assert result.left_out["withheld"] == 2 * 4 and result.left_out["missing"] == 2
 
 
 def test_one_ledger_for_several_runs():
     ledger, method = Ledger(), fgmp.FedAvg(learning_rate=0.1)
     unheard = fgmp.History(objective_on=0)
-    fgmp.simulate(method, FED, 1, rng=0, reduce=fgmp.SecureSum(ledger=ledger), history=unheard)
+    fgmp.simulate(method, FED, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
-    second = fgmp.simulate(method, away, 1, rng=0, reduce=fgmp.SecureSum(ledger=ledger), history=unheard)
+    second = fgmp.simulate(method, away, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
     assert second.left_out == {"missing": 1, "withheld": 4}
 
 

@@ -22,17 +22,18 @@ def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
     np.testing.assert_allclose(trimmed, inner.mean(axis=0), atol=1e-12)
 
 
-@pytest.mark.parametrize("reduce", [fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.2)])
+@pytest.mark.parametrize("aggregator", [fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.2)])
 @pytest.mark.parametrize("shape", [(30,), (10, 3)])
-def test_sparse_models_are_reduced_as_dense_ones(reduce, shape):
+def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
     rng = np.random.default_rng(0)
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
     weights, rows = rng.dirichlet(np.ones(7)), np.reshape(models, (7, 30))
-    sparse = reduce(Form(shape, most=30, near=models[0]).table([SparseModel.of(model) for model in models], weights))
-    dense = reduce(Form(shape, near=models[0]).table(models, weights))
+    thin = [SparseModel.of(model) for model in models]
+    sparse = aggregator(Form(shape, most=30, near=models[0]).table(thin, weights))
+    dense = aggregator(Form(shape, near=models[0]).table(models, weights))
     np.testing.assert_allclose(sparse, dense, atol=1e-15)
-    mean = isinstance(reduce, fgmp.Mean)
-    by_hand = weights @ rows if mean else reduce.of_columns(rows, weights)
+    mean = isinstance(aggregator, fgmp.Mean)
+    by_hand = weights @ rows if mean else aggregator.of_columns(rows, weights)
     np.testing.assert_allclose(dense, by_hand, atol=1e-15)
 
 

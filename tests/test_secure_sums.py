@@ -76,7 +76,7 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(resolution)
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_ends_where_it_does_without(name):
-    plain, secure = (fgmp.simulate(ALL[name], FED, 3, rng=0, reduce=r) for r in (fgmp.Mean(), fgmp.SecureSum()))
+    plain, secure = (fgmp.simulate(ALL[name], FED, 3, rng=0, aggregator=r) for r in (fgmp.Mean(), fgmp.SecureSum()))
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
     np.testing.assert_allclose(secure.history["objective"], plain.history["objective"], atol=1e-8)
 
@@ -84,10 +84,10 @@ def test_every_method_ends_where_it_does_without(name):
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
     for method in (ALL["SharedSupportGradMP"], ALL["FedAvg"]):
-        plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, reduce=r) for r in (None, fgmp.SecureSum()))
+        plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, aggregator=r) for r in (None, fgmp.SecureSum()))
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
-    secure = fgmp.SecureSum(1e-24).fitted(FED.shape, 6, 1, 1)
+    secure = fgmp.SecureSum(1e-24).prepare(FED.shape, 6, 1, 1)
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))  # beyond the range
 
 
@@ -96,7 +96,7 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
     secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 3 rounds"):
-        lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, reduce=secure, history=unheard)
+        lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, aggregator=secure, history=unheard)
     assert not lost.x.any() and lost.left_out == {"missing": 3, "not_finite": 3}
     np.testing.assert_array_equal(lost.history["clients"], 0)
 
@@ -104,7 +104,7 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
 def test_the_threshold_is_that_of_objectives_too():
     asked = np.zeros(40), np.arange(6)
     for threshold, places in ((6, 5), (4, 3), (5, 4)):
-        secure = fgmp.SecureSum(threshold=threshold).fitted(FED.shape, 6, 1, 1)
+        secure = fgmp.SecureSum(threshold=threshold).prepare(FED.shape, 6, 1, 1)
         assert np.isnan(secure.objective(FED, asked[0], np.arange(places)))
         assert secure.objective(FED, *asked) == pytest.approx(FED.objective(asked[0]))
 
@@ -118,7 +118,7 @@ def test_a_sum_of_losses_below_zero_is_none(monkeypatch):
         return told, np.where(told == 0, values - 1000, values)
 
     monkeypatch.setattr(fgmp.Federation, "objectives", lying)
-    secure = fgmp.SecureSum().fitted(FED.shape, 6, 1, 1)
+    secure = fgmp.SecureSum().prepare(FED.shape, 6, 1, 1)
     assert np.isnan(secure.objective(FED, np.zeros(40), np.arange(6)))
 
 

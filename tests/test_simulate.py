@@ -165,12 +165,12 @@ def test_a_metric_that_is_called_as_a_column_is_refused(name):
 
 def test_a_metric_that_is_called_as_a_column_of_the_reducer_is_refused():
     class Counting(fgmp.Mean):
-        def columns(self, number):
+        def extra_metrics(self, number):
             return {"asked": number}
 
     history = fgmp.History(metrics={"asked": np.linalg.norm})
     with pytest.raises(ValueError, match="metrics has 'asked', a column"):
-        fgmp.simulate(METHOD, FED, 1, rng=0, reduce=Counting(), history=history)
+        fgmp.simulate(METHOD, FED, 1, rng=0, aggregator=Counting(), history=history)
 
 
 def test_what_a_caller_does_with_a_result_is_in_no_other():
@@ -183,6 +183,6 @@ def test_what_a_caller_does_with_a_result_is_in_no_other():
 def test_a_run_with_noise_takes_no_state():
     """Its epsilon would begin anew; from a checkpoint it goes on."""
     noise = fgmp.GaussianNoise(epsilon=5.0, clip=1.0)
-    result = fgmp.simulate(METHOD, FED, 2, rng=0, reduce=noise)
+    result = fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise)
     with pytest.raises(ValueError, match="state is given to a run with noise, whose epsilon would begin anew"):
-        fgmp.simulate(METHOD, FED, 2, rng=0, reduce=noise, state=result.state)
+        fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise, state=result.state)

@@ -70,7 +70,7 @@ OTHERS = {
     "cohort_size is 5, not 4": {"cohort_size": 5},
     "every is 2, not 1": {"history": fgmp.History(every=2)},
     "metrics.0 is 'size', not absent": {"history": fgmp.History(metrics={"size": np.linalg.norm})},
-    "reduce is Median, not Mean": {"reduce": fgmp.Median()},
+    "aggregator is Median, not Mean": {"aggregator": fgmp.Median()},
     "faults.0.probability is 0.1, not absent": {"fed": fgmp.Faulty(FED, fgmp.DropOut(probability=0.1))},
     "weights is .*, not ": {"fed": fgmp.Federation.of(FED.clients, np.arange(1.0, 7), truth=FED.truth)},
     "keys is .*, not ": {"fed": FED.part(np.arange(5))},

@@ -115,7 +115,7 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
         return
     if np.isnan(objective).all():  # nobody says it
         return
-    if run.reduce.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
+    if run.aggregator.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
         return
     first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
     solver = getattr(run.method, "solver", None)

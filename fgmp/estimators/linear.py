@@ -38,7 +38,7 @@ from .._support.validation import (
     shown,
 )
 from .._support.warnings import advise, advise_once, check_batches, check_rows, quiet
-from ..aggregation import Reducer
+from ..aggregation import Aggregator
 from ..callbacks import History, Run, stop_when_stalled
 from ..federation import check_cohort
 from ..fedgradmp import FedGradMP
@@ -160,8 +160,10 @@ class Fit:
     exchange cost; `say` is told where the fit is, every round of the method, and the unit of its objective.
     """
 
-    def __init__(self, given: Any, sites: Any, seed: int, reduce: Reducer | None, say: Callable[..., Any]) -> None:
-        self.estimator, self.sites, self.seed, self.reduce, self.say = given, sites, seed, reduce, say
+    def __init__(
+        self, given: Any, sites: Any, seed: int, aggregator: Aggregator | None, say: Callable[..., Any]
+    ) -> None:
+        self.estimator, self.sites, self.seed, self.aggregator, self.say = given, sites, seed, aggregator, say
         self.shape, self.loss, self.spent = sites.shape, sites.shape.loss, Counter[str]()
         self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
         self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
@@ -173,7 +175,7 @@ class Fit:
 
     def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
         """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
-        result = simulate_part(method, channel, rounds, rng=self.seed, reduce=self.reduce, **options)
+        result = simulate_part(method, channel, rounds, rng=self.seed, aggregator=self.aggregator, **options)
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
             left_out = dict(result.left_out)
@@ -627,7 +629,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         names = getattr(self, "feature_names_in_", np.arange(len(columns)))
         return f"[{some_of(names[columns].tolist(), most)}]"
 
-    def _reducer(self) -> Reducer | None:
+    def _reducer(self) -> Aggregator | None:
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
         if self.private is None:
             return SecureSum(ledger=Ledger()) if self.secure else None

@@ -11,7 +11,7 @@ a little spoils a sum unseen; noise, or false shares, bring the total out of ran
 Who is promised what, and unless: docs/promises.md.
 
 =====================================================  =======================================================
-what leaves a client with ``reduce=SecureSum()``       who can read it
+what leaves a client with ``aggregator=SecureSum()``       who can read it
 =====================================================  =======================================================
 once: number of rows, of features, precision, key      the server, which makes weights of the rows by default
 its answer to an exchange, times its weight's share    nobody: under masks; the server learns the cohort's sum

@@ -21,7 +21,7 @@ from scipy.special import ndtri
 from .._support.serialization import to_wire
 from .._support.validation import check_number, settle_integer, settle_number
 from .._support.warnings import advise
-from ..aggregation import Mean, Reduced, Reducer
+from ..aggregation import Aggregated, Aggregator, Mean
 from ..federation import Shape
 from ..rounds import Call, Channel, Message, Streams
 from ..sparse_model import Array, SparseModel, Support
@@ -29,8 +29,8 @@ from .secure_sums import SecureSum
 
 
 @dataclass(frozen=True)
-class GaussianNoise(Reducer):
-    """Differential privacy for clients: ``simulate(..., reduce=GaussianNoise(...))`` hides what data a client has.
+class GaussianNoise(Aggregator):
+    """Differential privacy for clients: ``simulate(..., aggregator=GaussianNoise(...))`` hides what data a client has.
 
     In every exchange each client's answer x_i, relative to what all know of it (a model: the one that was broadcast;
     other sums: zero), is clipped to the norm C; one that does not come, or is not finite, counts as zero. The method
@@ -85,7 +85,7 @@ class GaussianNoise(Reducer):
     epsilon: float
     clip: float | Sequence[float]
     delta: float = 1e-5
-    then: Reducer = Mean()
+    then: Aggregator = Mean()
     rehearsal_seed: int | None = None
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class GaussianNoise(Reducer):
         clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
         object.__setattr__(self, "clip", tuple(clips))
 
-    def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
+    def prepare(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
         """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
         if importlib.util.find_spec("dp_accounting") is None:
             raise ImportError('differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"')
@@ -110,7 +110,7 @@ class GaussianNoise(Reducer):
         if len(clips) not in (1, exchanges):
             expected = f"expected one, or one for each of the {exchanges} exchanges"
             raise ValueError(f"clip has {len(clips)} values; {expected}")
-        self.then.fitted(shape, cohort_size, exchanges, rounds)
+        self.then.prepare(shape, cohort_size, exchanges, rounds)
 
         def is_enough(z: float) -> bool:  # the bound without sampling first, which takes no time
             sizes = n_clients, cohort_size
@@ -131,7 +131,7 @@ class GaussianNoise(Reducer):
 
 
 @dataclass(frozen=True)
-class Fitted(Reducer):
+class Fitted(Aggregator):
     """A noise with its multiplier z for a run of so many clients, members of a cohort and exchanges, and the secret."""
 
     noise: GaussianNoise
@@ -139,7 +139,7 @@ class Fitted(Reducer):
     sizes: tuple[int, int, int]
     secret: bytes = field(repr=False)
 
-    def public(self, shape: Shape) -> Shape:
+    def visible_info(self, shape: Shape) -> Shape:
         """Nobody's number of rows, and nobody's weight."""
         return replace(shape, rows=(sys.maxsize,) * len(shape.keys), weights=np.ones(len(shape.keys)))
 
@@ -147,10 +147,10 @@ class Fitted(Reducer):
         """Drawn from the secret."""
         return np.sort(np.argsort(self._words(n_clients, "cohort", number), kind="stable")[:size])
 
-    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
+    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
         """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
         if isinstance(self.noise.then, SecureSum) and hasattr(channel, "masked"):
-            raise ValueError("reduce is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
+            raise ValueError("aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
         form, L = call.form, len(cohort)
         replies = channel.ask(call, message, cohort)
         answers = form.table(replies, np.ones(L))
@@ -158,7 +158,7 @@ class Fitted(Reducer):
         answered = np.array([form.reason_against(x) in ("", "not_finite") for x in replies])
         up, down = L * len(form.centre) * np.dtype(form.dtype).itemsize, 0
         if not answered.any():
-            return Reduced(None, np.arange(0), up, down, Counter())
+            return Aggregated(None, np.arange(0), up, down, Counter())
         rows = np.zeros((L, len(form.centre)))
         rows[answers.here] = answers.rows() - form.centre
         clipped = np.array([self.clipped(row, call.place) for row in rows])
@@ -170,12 +170,12 @@ class Fitted(Reducer):
         # With the sum in its key, noise is the same for the same release only: another sum has other noise, and two
         # releases do not subtract to the change of one client.
         noise = self.noise_on_sum(len(added), L, call.round, call.place, question + added.tobytes())
-        return Reduced(form.centre + (added + noise), np.arange(L), up, down, Counter())
+        return Aggregated(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
     def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> None:
         """None: nothing is computed of the data without noise."""
 
-    def columns(self, number: int) -> dict[str, float]:
+    def extra_metrics(self, number: int) -> dict[str, float]:
         """What `number` rounds have spent."""
         return {"epsilon": spent(self.multiplier, *self.sizes, number, self.noise.delta)}
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._support.validation import check_integer, check_kind, settle_integer, settle_number
 from .._support.warnings import advise
-from ..aggregation import Reduced, Reducer
+from ..aggregation import Aggregated, Aggregator
 from ..federation import Shape
 from ..rounds import Call, Channel, Message
 from ..sparse_model import Array, SparseModel, Support
@@ -32,8 +32,8 @@ class TooLarge(ValueError):
 
 
 @dataclass(frozen=True)
-class SecureSum(Reducer):
-    """The mean, of which the server learns the sum alone: ``simulate(..., reduce=SecureSum())``.
+class SecureSum(Aggregator):
+    """The mean, of which the server learns the sum alone: ``simulate(..., aggregator=SecureSum())``.
 
     Each client multiplies its answer by its weight within the cohort, rounds it to whole multiples of the resolution,
     and sends it under masks modulo 2^64 (`fgmp.privacy.masking`). The server learns the sum over those who answered,
@@ -97,7 +97,7 @@ class SecureSum(Reducer):
             return _two_thirds(n_clients)
         return check_integer("threshold", self.threshold, at_least=2, at_most=n_clients, why="the clients of a cohort")
 
-    def fitted(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
+    def prepare(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
         """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
         for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
             if importlib.util.find_spec(module) is None:
@@ -116,7 +116,7 @@ class SecureSum(Reducer):
                 "every round for the same Hessians; expected None: sums of other cohorts subtract to single clients"
             )
 
-    def over(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Reduced:
+    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
         """The sum of a cohort's answers, over their weight: the channel's own sum under masks, where it has one."""
         shares = channel.weights[cohort] / channel.weights[cohort].sum()
         if hasattr(channel, "masked"):
@@ -135,9 +135,9 @@ class SecureSum(Reducer):
             except TooFew:
                 here = here[:0]
         if total is None:
-            return Reduced(None, here[:0], up, down, Counter(left_out))
+            return Aggregated(None, here[:0], up, down, Counter(left_out))
         weight = float(shares[here].sum())
-        return Reduced(self.decoded(total) / weight, here, up, down, Counter(left_out))
+        return Aggregated(self.decoded(total) / weight, here, up, down, Counter(left_out))
 
     def releasable(
         self, channel: Channel, cohort: Support, shares: Array, there: Support, is_objective: bool = False

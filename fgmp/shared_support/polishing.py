@@ -7,7 +7,7 @@ import numpy as np
 
 from .._support.validation import Seed, check_kind
 from .._support.warnings import say_that_nobody_answered
-from ..aggregation import Reducer
+from ..aggregation import Aggregator
 from ..callbacks import History
 from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
@@ -27,7 +27,7 @@ def polish(
     solver: SupportSolver | None = None,
     cohort_size: int | None = None,
     rng: Seed = 0,
-    reduce: Reducer | None = None,
+    aggregator: Aggregator | None = None,
     history: History | None = None,
 ) -> Result:
     """Minimise f = sum_i p_i f_i on the support of a result, by one closing exchange (a few for most losses).
@@ -44,7 +44,7 @@ def polish(
         Clients that take part; None is all of them, and then the minimiser is that of the pooled data.
     rng : int, Generator or None
         The seed: of the cohort, and of solvers that draw.
-    reduce : Reducer, optional
+    aggregator : Aggregator, optional
         As in `simulate`.
     history : History, optional
         With the metrics of the run, for the new entry of the history; those not given are nan there.
@@ -105,7 +105,7 @@ def polish(
     closing = solver_in(method.dictionary, radius, solver)
     recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
     # In silence: the run itself has said what there was to say.
-    options = {"reduce": reduce, "history": recorded, "state": Point(start)}
+    options = {"aggregator": aggregator, "history": recorded, "state": Point(start)}
     closed = simulate_part(closing, federation, 1, cohort_size, rng, **options)
     if not closed.history["clients"][-1]:
         say_that_nobody_answered("polish", 1, closed.left_out)

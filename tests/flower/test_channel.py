@@ -43,22 +43,24 @@ def test_the_same_bits_as_in_one_process(problem, method, cohort_size, fresh):
 
 
 NOISE = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=17)
-REDUCERS = [fgmp.Median(), fgmp.TrimmedMean(0.2), NOISE]
+AGGREGATORS = [fgmp.Median(), fgmp.TrimmedMean(0.2), NOISE]
 
 
-@pytest.mark.parametrize("reduce", REDUCERS, ids=lambda reduce: type(reduce).__name__)
-def test_reducers_at_the_server(reduce):
+@pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda aggregator: type(aggregator).__name__)
+def test_aggregators_at_the_server(aggregator):
     """With noise nobody is asked for an objective."""
     channel = over(SQUARED)
-    there = fgmp.simulate(METHOD, channel, 2, 3, rng=5, reduce=reduce)
-    assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 2, 3, rng=5, reduce=reduce))
+    there = fgmp.simulate(METHOD, channel, 2, 3, rng=5, aggregator=aggregator)
+    assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 2, 3, rng=5, aggregator=aggregator))
     asked = {said["ask"] for _, said in channel.grid.asked}
-    assert ("objective" in asked) == ("objective" in there.history) == (not isinstance(reduce, fgmp.GaussianNoise))
+    assert ("objective" in asked) == ("objective" in there.history) == (not isinstance(aggregator, fgmp.GaussianNoise))
 
 
 def test_no_client_is_told_the_secret_of_the_noise():
     channel, secrets, noise = over(SQUARED), [], fgmp.GaussianNoise(2.0, 0.05)
-    fgmp.simulate(METHOD, channel, 2, None, 987_654_321, reduce=noise, watch=lambda r: secrets.append(r.reduce.secret))
+    fgmp.simulate(
+        METHOD, channel, 2, None, 987_654_321, aggregator=noise, watch=lambda r: secrets.append(r.aggregator.secret)
+    )
     whole = b"".join(raw for _, _, raw, _ in channel.grid.wire)
     assert len(secrets[0]) == 32 and b"987654321" in whole
     for form in (secrets[0], secrets[0].hex().encode(), str(int.from_bytes(secrets[0], "big")).encode()):
@@ -116,8 +118,8 @@ def test_what_does_not_fit_is_named():
     for name, value in (("deadline", 0), ("weights", "mine"), ("most_rows", 0), ("settings", {"rows": {1, 2}})):
         with pytest.raises(ValueError, match=f"{name} is .*; expected"):
             OverFlower(grid_of(SQUARED), SQUARED.loss, 6, **{name: value})
-    with pytest.raises(ValueError, match=r"reduce is GaussianNoise\(then=SecureSum\(\)\) over machines"):
-        fgmp.simulate(METHOD, over(SQUARED), 1, reduce=fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum()))
+    with pytest.raises(ValueError, match=r"aggregator is GaussianNoise\(then=SecureSum\(\)\) over machines"):
+        fgmp.simulate(METHOD, over(SQUARED), 1, aggregator=fgmp.GaussianNoise(2.0, 0.05, then=fgmp.SecureSum()))
 
 
 def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_know_nothing_of_it(tmp_path):

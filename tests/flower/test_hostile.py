@@ -180,16 +180,16 @@ ERRORS = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("reduce", [None, fgmp.SecureSum()])
-def test_whatever_goes_wrong_while_one_reply_is_read_is_that_clients(error, reduce):
+@pytest.mark.parametrize("aggregator", [None, fgmp.SecureSum()])
+def test_whatever_goes_wrong_while_one_reply_is_read_is_that_clients(error, aggregator):
     class Broken(Here):
         def pull_messages(self, ids):
             if any(is_answer_of_liar(self, name) for name in ids):
                 raise error
             return super().pull_messages(ids)
 
-    there = fgmp.simulate(METHOD, over(FED, kind=Broken), 2, rng=0, reduce=reduce, history=UNHEARD)
-    here = fgmp.simulate(METHOD, SILENT, 2, rng=0, reduce=reduce, history=UNHEARD)
+    there = fgmp.simulate(METHOD, over(FED, kind=Broken), 2, rng=0, aggregator=aggregator, history=UNHEARD)
+    here = fgmp.simulate(METHOD, SILENT, 2, rng=0, aggregator=aggregator, history=UNHEARD)
     assert there.left_out == {"malformed": 2}
     np.testing.assert_array_equal(there.x, here.x)
 
@@ -328,11 +328,11 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     """Each is taken for what it says, or left out and counted, and the others have their answers in every round."""
-    method, ask, reduce = KINDS[kind]
-    rounds, count = (30 if reduce is None else 8), []
+    method, ask, aggregator = KINDS[kind]
+    rounds, count = (30 if aggregator is None else 8), []
     channel = over(FED, {LIAR: [mutating(ask, 1, count)]})
     history = None if ask == "objective" else UNHEARD
-    there = fgmp.simulate(method, channel, rounds, rng=0, reduce=reduce, history=history)
+    there = fgmp.simulate(method, channel, rounds, rng=0, aggregator=aggregator, history=history)
     assert there.history["round"][-1] == rounds and len(count) >= rounds
     assert np.isfinite(there.x).all()
     assert sum(there.left_out.values()) > 0 or ask in ("objective", "opened")

@@ -33,10 +33,10 @@ def test_the_bits_and_the_bytes_of_one_process(method, cohort_size, secure):
     """Masks cancel exactly, and the trips are the same; the state of the run is enough for a process for each."""
     if cohort_size and isinstance(method, fgmp.SharedSupportGradMP):
         with pytest.raises(ValueError, match="cohort_size is 3 of 5 with secure sums of SharedSupportGradMP"):
-            fgmp.simulate(method, over(FED), 2, cohort_size, rng=4, reduce=secure)
+            fgmp.simulate(method, over(FED), 2, cohort_size, rng=4, aggregator=secure)
         return
-    there = fgmp.simulate(method, over(FED, fresh=secure is SECURE), 2, cohort_size, rng=4, reduce=secure)
-    here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, reduce=secure)
+    there = fgmp.simulate(method, over(FED, fresh=secure is SECURE), 2, cohort_size, rng=4, aggregator=secure)
+    here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, aggregator=secure)
     assert_same_run(there, here)
     np.testing.assert_array_equal(there.history["objective"], here.history["objective"])
     plain = fgmp.simulate(method, FED, 2, cohort_size, rng=4)
@@ -60,9 +60,9 @@ def test_clients_killed_between_the_trips(trip, lost):
     """Where fewer than the threshold are left the round is lost, as where nobody answers."""
     channel = over(FED, kind=Killing, deadline=1.0)
     channel.grid.at, channel.grid.places = trip, lost
-    there = fgmp.simulate(SPARSE, channel, 1, rng=4, reduce=SECURE, history=UNHEARD)
+    there = fgmp.simulate(SPARSE, channel, 1, rng=4, aggregator=SECURE, history=UNHEARD)
     is_in = trip == "opened" and len(lost) == 1
-    here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, reduce=SECURE)
+    here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
     assert there.left_out == ({} if is_in else {"late": len(lost)})
     assert {asked["ask"] for _, asked in channel.grid.asked} == {"who", "answer"}
@@ -96,18 +96,18 @@ def test_a_server_that_wants_more_than_the_sum_gets_nothing(trip, changes, caplo
             answers.append(super().reply(place, message))
             return found
 
-    there = fgmp.simulate(SPARSE, over(FED, kind=Asking), 1, rng=4, reduce=SECURE, history=UNHEARD)
-    assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, reduce=SECURE, history=UNHEARD))
+    there = fgmp.simulate(SPARSE, over(FED, kind=Asking), 1, rng=4, aggregator=SECURE, history=UNHEARD)
+    assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, aggregator=SECURE, history=UNHEARD))
     assert len(answers) == 2 and all("ValueError at the client" in answer.error.reason for answer in answers)
     assert caplog.text.count("no reply to a question of the server") == 2
 
 
-@pytest.mark.parametrize("reduce", [None, fgmp.Median(), fgmp.SecureSum(threshold=2), SECURE])
-def test_a_client_that_answers_under_masks_only(reduce):
+@pytest.mark.parametrize("aggregator", [None, fgmp.Median(), fgmp.SecureSum(threshold=2), SECURE])
+def test_a_client_that_answers_under_masks_only(aggregator):
     """And under none that half of the clients could open: a server could play two halves against each other."""
-    there = fgmp.simulate(SPARSE, over(FED, masked_only=True), 1, rng=4, reduce=reduce)
-    if reduce is SECURE:
-        assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, reduce=SECURE))
+    there = fgmp.simulate(SPARSE, over(FED, masked_only=True), 1, rng=4, aggregator=aggregator)
+    if aggregator is SECURE:
+        assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, aggregator=SECURE))
     else:
         assert not there.x.any() and there.left_out == {"missing": 5}
         assert np.isnan(there.history["objective"]).all()
@@ -165,9 +165,9 @@ HOSTILE += [
 def test_what_does_not_fit_is_left_out_and_its_masks_taken_away(trip, spoil, lost):
     """Whose shares do not fit is in the sum; false shares, or noise, make rounds that are lost and counted."""
     channel = over(FED, {0: [spoiling(spoil, trip)]})
-    there = fgmp.simulate(DENSE, channel, 2, rng=4, reduce=SECURE, history=UNHEARD)
+    there = fgmp.simulate(DENSE, channel, 2, rng=4, aggregator=SECURE, history=UNHEARD)
     rest = fgmp.Faulty(FED, fgmp.DropOut(clients=[0])) if lost else FED
-    expected = fgmp.simulate(DENSE, rest, 0 if lost == 5 else 2, rng=4, reduce=SECURE)
+    expected = fgmp.simulate(DENSE, rest, 0 if lost == 5 else 2, rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, expected.x)
     assert there.left_out == ({"malformed": 2 * lost} if lost else {})
 
@@ -177,7 +177,7 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
     rows = [*(c.features for c in FED.clients[:4]), np.eye(30) * 1e150]
     mixed = fgmp.Federation.from_arrays(rows, [*(c.targets for c in FED.clients[:4]), np.ones(30)])
     method = fgmp.FedAvg(learning_rate=0.05, local_iterations=4)
-    there = fgmp.simulate(method, over(mixed, weights="equal"), 1, rng=4, reduce=SECURE)
+    there = fgmp.simulate(method, over(mixed, weights="equal"), 1, rng=4, aggregator=SECURE)
     assert there.left_out == {"not_finite": 1}
     assert there.history["clients"][-1] == 4 and there.x.any() and np.isfinite(there.x).all()
 
@@ -194,8 +194,8 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
 @pytest.mark.parametrize("method", [SPARSE, DENSE], ids=["sparse", "dense"])
 def test_faults_around_machines_strike_under_masks(method, fault):
     """As in one process: the client is not in the sum, and it is counted."""
-    there = fgmp.simulate(method, fgmp.Faulty(over(FED), fault), 2, rng=4, reduce=SECURE, history=UNHEARD)
-    here = fgmp.simulate(method, SILENT, 2, rng=4, reduce=SECURE, history=UNHEARD)
+    there = fgmp.simulate(method, fgmp.Faulty(over(FED), fault), 2, rng=4, aggregator=SECURE, history=UNHEARD)
+    here = fgmp.simulate(method, SILENT, 2, rng=4, aggregator=SECURE, history=UNHEARD)
     np.testing.assert_array_equal(there.x, here.x)
     np.testing.assert_array_equal(there.history["clients"], [0, 4, 4])
     assert there.left_out == {"missing" if type(fault) is fgmp.DropOut else "malformed": 2}
@@ -204,7 +204,7 @@ def test_faults_around_machines_strike_under_masks(method, fault):
 def test_a_fault_that_changes_numbers_under_masks_makes_noise():
     """Whose total is out of range: the round is lost."""
     fault = fgmp.faults.Changed(lambda upload, client: 3 * upload, clients=[LOST])
-    there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, reduce=SECURE, history=UNHEARD)
+    there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, aggregator=SECURE, history=UNHEARD)
     assert not there.x.any() and there.left_out == {"malformed": 5}
 
 
@@ -218,6 +218,6 @@ def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
             time.sleep(3 * channel.deadline)  # the time of the questions that it did not answer is over
 
     with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
-        found = fgmp.simulate(DENSE, channel, 5, rng=4, reduce=SECURE, history=UNHEARD, watch=watch)
+        found = fgmp.simulate(DENSE, channel, 5, rng=4, aggregator=SECURE, history=UNHEARD, watch=watch)
     np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
     assert found.history["clients"][-1] == 5 and found.left_out["withheld"] >= 8

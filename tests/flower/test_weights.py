@@ -35,7 +35,7 @@ def played(said):
     channel = over(FED, kind=Lying, masked_only=True)
     channel.grid.said = said
     secure = fgmp.SecureSum(threshold=3)
-    return fgmp.simulate(METHOD, channel, 1, rng=4, reduce=secure, history=UNHEARD), channel
+    return fgmp.simulate(METHOD, channel, 1, rng=4, aggregator=secure, history=UNHEARD), channel
 
 
 HALVES = {"weight": 0.5, "total": 2 * len(ROWS[VICTIM])}
@@ -56,7 +56,7 @@ def test_a_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(lie, capl
     """It has no part in the sum, which is that of the others."""
     there, channel = played({VICTIM: lie})
     here = fgmp.simulate(
-        METHOD, fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])), 1, rng=4, reduce=fgmp.SecureSum(threshold=3)
+        METHOD, fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])), 1, rng=4, aggregator=fgmp.SecureSum(threshold=3)
     )
     assert there.left_out == {"missing": 1}
     np.testing.assert_array_equal(there.x, here.x)
@@ -68,7 +68,7 @@ def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
     said = {place: {"weight": float(place == VICTIM)} for place in range(4)}
     channel = over(FED, kind=Lying, masked_only=True)
     channel.grid.said = said
-    there = fgmp.simulate(METHOD, channel, 1, rng=4, reduce=fgmp.SecureSum(), history=UNHEARD)
+    there = fgmp.simulate(METHOD, channel, 1, rng=4, aggregator=fgmp.SecureSum(), history=UNHEARD)
     assert not there.x.any() and there.left_out == {"missing": 4}
 
 
@@ -81,9 +81,9 @@ def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
 
 def test_equal_weights_are_checked_alike():
     channel = over(FED, masked_only=True, weights="equal")
-    there = fgmp.simulate(METHOD, channel, 2, rng=4, reduce=fgmp.SecureSum())
+    there = fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=fgmp.SecureSum())
     parts = fgmp.Federation.from_arrays(ROWS, [A[:, 0] - A[:, 3] for A in ROWS], weights=[1, 1, 1, 1])
-    assert_same_run(there, fgmp.simulate(METHOD, parts, 2, rng=4, reduce=fgmp.SecureSum()))
+    assert_same_run(there, fgmp.simulate(METHOD, parts, 2, rng=4, aggregator=fgmp.SecureSum()))
 
 
 def federations():
@@ -92,10 +92,10 @@ def federations():
     return sum(isinstance(thing, fgmp.Federation) for thing in gc.get_objects())
 
 
-@pytest.mark.parametrize("reduce", [None, fgmp.SecureSum()])
-def test_a_client_keeps_no_rows_after_its_answer(reduce):
+@pytest.mark.parametrize("aggregator", [None, fgmp.SecureSum()])
+def test_a_client_keeps_no_rows_after_its_answer(aggregator):
     """Neither after a run, however it ends, nor between two questions of one."""
     channel, between = over(FED), []
     before = federations()
-    fgmp.simulate(METHOD, channel, 2, rng=4, reduce=reduce, watch=lambda run: between.append(federations()))
+    fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=aggregator, watch=lambda run: between.append(federations()))
     assert between == [before] * 3

@@ -42,7 +42,7 @@ class Played:
         with pytest.MonkeyPatch.context() as patch:
             for name in ("ask", "objectives"):
                 patch.setattr(fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name)))
-            result = fgmp.simulate(method, channel, 1, rng=4, reduce=secure)
+            result = fgmp.simulate(method, channel, 1, rng=4, aggregator=secure)
         self.wire, self.history = channel.grid.wire, result.history
 
     def kept(self, name, honest):
@@ -120,7 +120,7 @@ def test_what_is_in_the_clear_is_what_the_table_names():
 def test_a_run_that_ends_badly_asks_nobody_in_the_open():
     """What is said at its end of a rise is computed of sums, too."""
     channel = over(federation())
-    result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), channel, 3, rng=4, reduce=SECURE)
+    result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), channel, 3, rng=4, aggregator=SECURE)
     assert result.history["objective"][-1] > result.history["objective"][0]
     assert all("trip" in asked for _, asked in channel.grid.asked if asked["ask"] != "who")
 
@@ -132,9 +132,9 @@ def unreadable(*given):
     raise ValueError(WORDS)
 
 
-@pytest.mark.parametrize("reduce", [None, SECURE])
+@pytest.mark.parametrize("aggregator", [None, SECURE])
 @pytest.mark.parametrize("where", ["load", "ask", "objectives"])
-def test_the_words_of_an_error_stay_at_the_client(where, reduce, caplog, monkeypatch):
+def test_the_words_of_an_error_stay_at_the_client(where, aggregator, caplog, monkeypatch):
     load = loader(federation())
     loads = lambda context, said: (unreadable if (where, context.node_id) == ("load", 101) else load)(context, said)  # noqa: E731
     grid = Here([client_app(loads)] * 5)
@@ -143,7 +143,7 @@ def test_the_words_of_an_error_stay_at_the_client(where, reduce, caplog, monkeyp
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         channel = OverFlower(grid, fgmp.SquaredLoss(), 4, deadline=10.0)
-    history = fgmp.simulate(METHODS["dense"], channel, 1, rng=0, reduce=reduce).history
+    history = fgmp.simulate(METHODS["dense"], channel, 1, rng=0, aggregator=aggregator).history
     assert history["clients"][-1] == {"load": 4, "ask": 0, "objectives": 5}[where]
     assert np.isnan(history["objective"]).all() == (where == "objectives")
     said = [str(each.message) for each in caught]

@@ -186,7 +186,7 @@ def run(case: Case, problem: Problem | None = None, order: list[int] | None = No
 def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     federation, ledger = federation_of(problem, case.storage, order), Ledger()
     members, method = cohort_size(case), recorded(_method(case, problem), ledger)
-    options = {"reduce": KeptMean(ledger), "history": fgmp.History(metrics={"kept": ledger.keep})}
+    options = {"aggregator": KeptMean(ledger), "history": fgmp.History(metrics={"kept": ledger.keep})}
     result = fgmp.simulate(method, federation, ROUNDS, members, SEED, **options)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
@@ -200,7 +200,7 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
             solver=replace(_on_support(case, problem), radius=radius_of(case, problem)),
             cohort_size=members,
             rng=SEED,
-            reduce=KeptMean(closing),
+            aggregator=KeptMean(closing),
             history=fgmp.History(metrics={"kept": closing.keep}),
         )
     return Run(case, problem, closed, closing, result, ledger)
