@@ -54,7 +54,7 @@ def ours(task: Problem) -> Callable[[], Result]:
     federation = fgmp.Federation.from_arrays([task.A], [task.y])
     method = fgmp.FedGradMP(sparsity=task.k, local_iterations=1)
     stop = fgmp.stop_at(1e-20 * float(task.y @ task.y), "objective")
-    return lambda: fgmp.simulate(method, federation, rounds=50, rng=0, watch=stop)
+    return lambda: fgmp.simulate(method, federation, rounds=50, rng=0, callbacks=stop)
 
 
 def contestants(task: Problem) -> dict[str, Callable[[], np.ndarray]]:

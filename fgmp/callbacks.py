@@ -1,4 +1,4 @@
-"""What looks on at a run: any callable that takes the `Run` and ends it by returning True.
+"""Callbacks: callables invoked with the `Run` after every round. Returning True stops the run.
 
 One that has `begin` and `end` is told of both. None of them changes a bit of the run.
 """
@@ -44,7 +44,7 @@ _HEAD = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
 
 @dataclass
 class Run:
-    """A run under way, as watchers see it: what `simulate` was given or has made, and its progress.
+    """A run under way, as callbacks see it: what `simulate` was given or has made, and its progress.
 
     `step` is the whole progress, `rows` the history so far, `best` the lowest objective, its round and its state.
     """
@@ -492,13 +492,14 @@ def _checksum_of(thing: Any) -> str:
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], bool]:
-    """A watcher that ends a run once a column of its history is at most `below`.
+    """A callback that ends a run once a column of its history is at most `below`.
 
     Examples
     --------
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=200, sparsity=4, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), federation, rounds=1000, rng=0, watch=[fgmp.stop_at(1e-6)])
+    >>> method = fgmp.FedGradMP(sparsity=4)
+    >>> result = fgmp.simulate(method, federation, rounds=1000, rng=0, callbacks=fgmp.stop_at(1e-6))
     >>> int(result.history["round"][-1]) < 10
     True
     """
@@ -508,7 +509,7 @@ def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], boo
 
 
 def stop_when_stalled(patience: int, column: str = "objective", improvement: float = 1e-3) -> Callable[[Run], bool]:
-    """A watcher that ends a run when `patience` records in a row did not improve a column.
+    """A callback that ends a run when `patience` records in a row did not improve a column.
 
     The lowest value so far has to fall by more than the fraction `improvement` to count as better.
     """
@@ -544,11 +545,11 @@ class Bar:
         self.bar.close()
 
 
-def watchers_of(watch: Any) -> list[Any]:
-    """Watchers, one or several; a ValueError where one is none."""
-    found = list(watch) if isinstance(watch, Iterable) else [watch]
+def check_callbacks(callbacks: Any) -> list[Any]:
+    """Return callbacks, given as one or several, as a tuple; raise a ValueError where one is none."""
+    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
     for each in found:
         if not callable(each):
-            expected = "watchers such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
-            raise ValueError(f"watch has {shown(each)}; expected {expected}")
+            expected = "callbacks such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
+            raise ValueError(f"callbacks has {shown(each)}; expected {expected}")
     return found

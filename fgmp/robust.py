@@ -1,4 +1,4 @@
-"""Aggregators that a few liars cannot move far: coordinate by coordinate, with the weights p_i of those who answered."""
+"""Aggregators that a few liars cannot move far: each coordinate by the weights p_i of those who answered."""
 
 from dataclasses import dataclass
 from typing import Any

@@ -12,7 +12,7 @@ import numpy as np
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import quiet, say_how_it_ended
 from .aggregation import Aggregator, Mean
-from .callbacks import History, Run, watchers_of
+from .callbacks import History, Run, check_callbacks
 from .federation import check_cohort
 from .rounds import Channel, Method, State, Step, Streams, iterate
 from .sparse_model import Array, Support, dense
@@ -87,7 +87,7 @@ def simulate(
     *,
     aggregator: Aggregator | None = None,
     history: History | None = None,
-    watch: Any = (),
+    callbacks: Any = (),
     state: State = None,
 ) -> Result:
     """Run a federated method: on this machine over a federation, or over any other channel.
@@ -110,9 +110,9 @@ def simulate(
         `GaussianNoise(epsilon, clip)`.
     history : History, optional
         What is recorded, and how often.
-    watch : watcher or several
-        What looks on: `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or a callable that takes
-        the `Run` and ends it by returning True.
+    callbacks : callable or several
+        Called with the `Run` after every round: `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or
+        any callable; one that returns True ends the run.
     state : object, optional
         Where to start, such as ``result.state``; by default where the method starts. Not with noise,
         whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
@@ -135,7 +135,7 @@ def simulate(
     -----
     An answer that is not finite, or not of the form asked for, is left out of the mean and counted, and the weights are
     scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. What code
-    of yours raises (a method, a loss, a metric, a watcher) reaches you. Ctrl-C gives up the round under way. With
+    of yours raises (a method, a loss, a metric, a callback) reaches you. Ctrl-C gives up the round under way. With
     ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a debugger can step through, and no
     compiled twins; the numbers are the same but for rounding.
 
@@ -155,7 +155,7 @@ def simulate(
     expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
     check_kind("aggregator", aggregator, (Aggregator, type(None)), expected)
     check_kind("history", history, (History, type(None)), "a History(every, metrics, objective_on)")
-    watchers = watchers_of(watch)
+    callbacks = check_callbacks(callbacks)
 
     began = time.perf_counter()
     channel = over.serving(method)
@@ -175,7 +175,7 @@ def simulate(
     run = Run(method, channel, streams, aggregator, cohort_size, rounds, recorded, start)
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
-            _go_on(run, watchers)
+            _go_on(run, callbacks)
             return _result(run)
         except KeyboardInterrupt as interrupt:
             if run.rows:
@@ -186,16 +186,16 @@ def simulate(
             raise
 
 
-def _go_on(run: Run, watchers: Sequence[Any]) -> None:
-    """All rounds, and what looks on; whatever ends them, those that were told of the beginning are told of the end."""
+def _go_on(run: Run, callbacks: Sequence[Any]) -> None:
+    """Run all rounds and the callbacks; whatever ends them, each callback that has begun is told of the end."""
     begun: list[Any] = []
     try:
-        for watcher in (run.history, *watchers):
-            begun.append(watcher)
-            getattr(watcher, "begin", bool)(run)
+        for callback in (run.history, *callbacks):
+            begun.append(callback)
+            getattr(callback, "begin", bool)(run)
         for step in iterate(run.method, run.channel, run.step, run.streams, run.cohort_size, run.aggregator):
             run.step = step
-            stops = [watcher(run) for watcher in (run.history, *watchers)]
+            stops = [callback(run) for callback in (run.history, *callbacks)]
             if step.round >= run.rounds or (step.round > 0 and any(stops)):
                 break
     except KeyboardInterrupt:
@@ -203,23 +203,23 @@ def _go_on(run: Run, watchers: Sequence[Any]) -> None:
         raise
     except BaseException as error:
         # The history stays as it is: what it would record may be what failed.
-        _end(run, [watcher for watcher in begun if watcher is not run.history], because_of=error)
+        _end(run, [callback for callback in begun if callback is not run.history], because_of=error)
         raise
     _end(run, begun)
 
 
-def _end(run: Run, watchers: Sequence[Any], because_of: BaseException | None = None) -> None:
-    """Tell all watchers of the end. What they raise is raised, or noted on the error that has ended the run."""
+def _end(run: Run, callbacks: Sequence[Any], because_of: BaseException | None = None) -> None:
+    """Tell all callbacks of the end. What they raise is raised, or noted on the error that has ended the run."""
     if because_of is None:
         with ExitStack() as stack:  # calls all of them, the last one first, whatever one raises
-            for watcher in reversed(watchers):
-                stack.callback(getattr(watcher, "end", bool), run)
+            for callback in reversed(callbacks):
+                stack.callback(getattr(callback, "end", bool), run)
         return
-    for watcher in watchers:
+    for callback in callbacks:
         try:
-            getattr(watcher, "end", bool)(run)
+            getattr(callback, "end", bool)(run)
         except Exception as error:
-            because_of.add_note(f"At the end of the run {type(watcher).__name__} failed too: {error!r}")
+            because_of.add_note(f"At the end of the run {type(callback).__name__} failed too: {error!r}")
 
 
 def _result(run: Run, interrupted: bool = False) -> Result:

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from ._support.validation import Seed, check_integer, check_kind, check_seed, check_sequence, shown
 from ._support.warnings import advise
-from .callbacks import Run, watchers_of
+from .callbacks import Run, check_callbacks
 from .federation import Federation, check_federation
 from .rounds import Method
 from .simulation import simulate_part
@@ -128,7 +128,9 @@ def tune(
     return Tuning(tuple(trials), column)
 
 
-def _history(method: Method, federation: Federation, rounds: int, column: str, watch: Any = (), **options: Any) -> Any:
+def _history(
+    method: Method, federation: Federation, rounds: int, column: str, callbacks: Any = (), **options: Any
+) -> Any:
     """A run that ends early once it has diverged beyond return."""
 
     def beyond_return(run: Run) -> bool:
@@ -136,5 +138,5 @@ def _history(method: Method, federation: Federation, rounds: int, column: str, w
         return not abs(values[-1]) < 1e6 * max(abs(values[0]), 1.0)
 
     # In silence: a search has to try what runs away; its table says so.
-    watchers = [beyond_return, *watchers_of(watch)]
-    return simulate_part(method, federation, rounds, watch=watchers, **options).history
+    callbacks = [beyond_return, *check_callbacks(callbacks)]
+    return simulate_part(method, federation, rounds, callbacks=callbacks, **options).history

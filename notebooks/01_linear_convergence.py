@@ -162,7 +162,7 @@ def error_curve(fed, K, seed, kind=fgmp.FedGradMP, **options):
 def experiment(alpha, seed):
     noisy = federation(alpha, seed, noise_variance)
     feds = federation(alpha, seed), noisy
-    curves = [[error_curve(fed, K, seed, watch=fgmp.stop_at(exact)) for K in Ks] for fed in feds]
+    curves = [[error_curve(fed, K, seed, callbacks=fgmp.stop_at(exact)) for K in Ks] for fed in feds]
     level = [[np.pad(c, (0, rounds + 1 - len(c)), mode="edge") for c in row] for row in curves]
     return level, floors(noisy)
 

@@ -145,7 +145,7 @@ def floor_of(fed):
 # %%
 def experiment(seed):
     clean, noisy = federation(seed), federation(seed, noise_variance)
-    stopped = [fgmp.simulate(method(K), clean, rounds, rng=seed, watch=fgmp.stop_at(reached)) for K in Ks]
+    stopped = [fgmp.simulate(method(K), clean, rounds, rng=seed, callbacks=fgmp.stop_at(reached)) for K in Ks]
     ended = [fgmp.simulate(method(K), noisy, rounds, rng=seed) for K in Ks]
     inside = [one_more_round(noisy, K, run.state, seed) for K, run in zip(Ks, ended, strict=True)]
     curves = [run.history["relative_error"] for run in stopped + ended]

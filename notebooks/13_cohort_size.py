@@ -104,7 +104,7 @@ def federation(n, seed, noise_variance=0.0):
 # %%
 def errors_of(fed, L, seed, K=local_iterations, T=rounds):
     method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=K, batch_size=batch_size)
-    errors = fgmp.simulate(method, fed, T, L, rng=seed, watch=fgmp.stop_at(reached)).history["relative_error"]
+    errors = fgmp.simulate(method, fed, T, L, rng=seed, callbacks=fgmp.stop_at(reached)).history["relative_error"]
     return np.pad(errors, (0, T + 1 - len(errors)), mode="edge")
 
 

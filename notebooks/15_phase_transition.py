@@ -221,7 +221,7 @@ def omp(fed, tau):
 # %%
 def iterate(method, fed):
     found, stalled = fgmp.stop_at(recovered), fgmp.stop_when_stalled(4, "relative_error", improvement=0.01)
-    return fgmp.simulate(method, fed, rounds, rng=0, watch=[found, stalled]).x
+    return fgmp.simulate(method, fed, rounds, rng=0, callbacks=[found, stalled]).x
 
 
 def one_of(fed):

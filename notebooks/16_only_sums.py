@@ -208,7 +208,7 @@ WAYS = {
 # %%
 def recover(alpha, seed, method):
     """The rounds to exact recovery."""
-    run = fgmp.simulate(method, data(alpha, seed), rounds, rng=seed, watch=fgmp.stop_at(recovered)).history
+    run = fgmp.simulate(method, data(alpha, seed), rounds, rng=seed, callbacks=fgmp.stop_at(recovered)).history
     return run["round"][-1] if run["relative_error"][-1] <= recovered else np.inf
 
 
@@ -273,8 +273,8 @@ def trial(alpha, N, tau, m, seed):
     fed = fgmp.make_sparse_regression(N, m, 200, tau, heterogeneity=alpha, variance_decay=0.2, rng=seed)
     runs = [(SharedSupportGradMP(tau, sketch), fed) for sketch in SKETCHES.values()]
     runs += [(fgmp.FedGradMP(tau, local_iterations=1), fed.pooled())]
-    ends = [fgmp.simulate(*run, 10, rng=0, watch=fgmp.stop_at(recovered)).history["relative_error"][-1] for run in runs]
-    return np.array(ends) <= recovered
+    results = [fgmp.simulate(*run, 10, rng=0, callbacks=fgmp.stop_at(recovered)) for run in runs]
+    return np.array([result.history["relative_error"][-1] for result in results]) <= recovered
 
 
 # %%

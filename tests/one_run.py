@@ -58,8 +58,8 @@ def main(path, rounds, every, event="nothing"):
 
     print("started", flush=True)
     warnings.simplefilter("always")
-    watch = [fgmp.Checkpoint(path, None if every == "None" else int(every)), after_five]
-    result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, watch=watch)
+    callbacks = [fgmp.Checkpoint(path, None if every == "None" else int(every)), after_five]
+    result = fgmp.simulate(METHOD, federation(), int(rounds), 5, 0, callbacks=callbacks)
     print("finished", result.history["round"][-1], flush=True)
 
 

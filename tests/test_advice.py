@@ -131,9 +131,9 @@ def test_a_run_that_began_before_a_checkpoint_has_had_its_updates(tmp_path):
         def at_client(self, client, x, rng):
             return None if type(self).rounds >= 2 else super().at_client(client, x, rng)
 
-    watch = fgmp.Checkpoint(tmp_path / "run")
-    assert said(Gone(2), regression((30, 30)), 2, watch=watch)[0] == []
-    assert said(Gone(2), regression((30, 30)), 4, watch=watch)[0] == []
+    callbacks = fgmp.Checkpoint(tmp_path / "run")
+    assert said(Gone(2), regression((30, 30)), 2, callbacks=callbacks)[0] == []
+    assert said(Gone(2), regression((30, 30)), 4, callbacks=callbacks)[0] == []
 
 
 def test_a_search_and_a_closing_exchange_without_an_update_say_so():

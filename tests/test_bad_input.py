@@ -265,7 +265,7 @@ RUNS = {
     r"clients names 6; expected keys": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
     r"aggregator is .*; expected an aggregator": lambda: run(aggregator=FED),
     r"columns is 3; expected at least 4": lambda: run(fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))),
-    r"watch .*; expected": lambda: run(watch=X),
+    r"callbacks .*; expected": lambda: run(callbacks=X),
     r"metrics\['m'\] returned .*; expected a number": lambda: run(history=fgmp.History(metrics={"m": lambda x: X})),
     r"result is .*; expected": lambda: fgmp.polish(FED, FED),
     r"result has an empty support": lambda: fgmp.polish(run(rounds=0), FED),

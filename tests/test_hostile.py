@@ -238,7 +238,7 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
         lambda: fgmp.simulate(hostile(ALL[name], 0, raising), FED, 2, rng=0),
         lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
         lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})),
-        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, watch=raising),
+        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, callbacks=raising),
         lambda: fgmp.simulate(ALL[name], Faulty(FED, Changed(raising)), 2, rng=0),
     ]
     for run in runs:

@@ -171,7 +171,7 @@ def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path
     sent, ask = [], fgmp.Federation.ask
     monkeypatch.setattr(fgmp.Federation, "ask", lambda self, *given: sent.append(given[1:]) or ask(self, *given))
     path = tmp_path / "run.fgmp"
-    result = noisy(METHOD, FED, 2, NOISE, 10, rng=0, watch=fgmp.Checkpoint(path))
+    result = noisy(METHOD, FED, 2, NOISE, 10, rng=0, callbacks=fgmp.Checkpoint(path))
     assert SECRET in path.read_bytes()
     assert path.stat().st_mode & 0o077 == 0
     for held in (pickle.dumps(result), pickle.dumps(sent), repr(fitted(NOISE, 1.0, 2)).encode()):
@@ -209,9 +209,9 @@ def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path,
 
     run_is_at = [0]
     monkeypatch.setattr(os, "replace", failing)
-    watch = [lambda run: run_is_at.append(run.step.round), fgmp.Checkpoint(path)]
+    callbacks = [lambda run: run_is_at.append(run.step.round), fgmp.Checkpoint(path)]
     with pytest.raises(OSError, match="checkpoint cannot be written"):
-        noisy(ADDITIVE["FedAvg"], FED, 8, NOISE, rng=0, watch=watch)
+        noisy(ADDITIVE["FedAvg"], FED, 8, NOISE, rng=0, callbacks=callbacks)
     assert run_is_at[-1] == 3
 
 
@@ -328,7 +328,7 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     path, first = tmp_path / "run.fgmp", tmp_path / "first.fgmp"
 
     def run(rounds, path, *more):
-        return noisy(method, FED, rounds, NOISE, 10, rng=0, watch=[fgmp.Checkpoint(path, every=100), *more])
+        return noisy(method, FED, rounds, NOISE, 10, rng=0, callbacks=[fgmp.Checkpoint(path, every=100), *more])
 
     def keep_the_first(run):
         if run.step.round == 2:  # which `every` would not write

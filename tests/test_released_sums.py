@@ -236,7 +236,7 @@ def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
 def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     """Or whoever is away after that could be solved for."""
     path, method = tmp_path / "run.fgmp", fgmp.FedAvg(learning_rate=0.1)
-    given = dict(rng=0, watch=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
+    given = dict(rng=0, callbacks=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
     fgmp.simulate(method, FED, 2, aggregator=fgmp.SecureSum(), **given)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
     with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.over.identity()):

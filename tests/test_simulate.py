@@ -107,7 +107,7 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
 
 def test_records_metrics_and_a_bar(capsys):
     history = fgmp.History(3, {"nonzeros": np.count_nonzero, "greedy": lambda x: x.fill(7) or 1.0})
-    result = fgmp.simulate(METHOD, FED, 7, rng=0, history=history, watch=Bar())
+    result = fgmp.simulate(METHOD, FED, 7, rng=0, history=history, callbacks=Bar())
     np.testing.assert_array_equal(result.history["round"], [0, 3, 6, 7])
     np.testing.assert_array_equal(result.history["nonzeros"], [0, 3, 3, 3])
     assert "FedGradMP" in capsys.readouterr().err
@@ -152,9 +152,12 @@ def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(values, p
 
 def test_runs_stop_when_told():
     exact = fgmp.make_sparse_regression(6, 60, 50, 3, rng=1)
-    early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, watch=fgmp.stop_at(1e-10))
+    early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, callbacks=fgmp.stop_at(1e-10))
     assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
-    assert fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, watch=[fgmp.stop_when_stalled(3)]).history["round"][-1] < 50
+    assert (
+        fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, callbacks=[fgmp.stop_when_stalled(3)]).history["round"][-1]
+        < 50
+    )
 
 
 @pytest.mark.parametrize("name", ["round", "objective", "relative_error", "seconds", "clients", "left_out", "epsilon"])

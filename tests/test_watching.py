@@ -19,7 +19,7 @@ from one_run import bits, number_in
 from test_simulate import ALL
 
 import fgmp
-from fgmp import watching
+from fgmp import callbacks
 from fgmp.faults import Changed
 from fgmp.rounds import Method
 from fgmp.shared_support.newton import SupportSolver
@@ -36,7 +36,9 @@ def path(tmp_path):
 
 
 def run_to(path, rounds, method=SPARSE, fed=FED, **options):
-    return fgmp.simulate(method, fed, rounds, **{"cohort_size": 4, "rng": 0, "watch": fgmp.Checkpoint(path)} | options)
+    return fgmp.simulate(
+        method, fed, rounds, **{"cohort_size": 4, "rng": 0, "callbacks": fgmp.Checkpoint(path)} | options
+    )
 
 
 def test_every_method_is_here():
@@ -55,8 +57,8 @@ def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):
     whole = fgmp.simulate(ALL[name], FED, 5, 4, 7, history=history)
     for before, rounds in [(0, 1), (1, 3), (3, 5)]:
         seen.clear()
-        watch = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.step.round)]
-        part = fgmp.simulate(ALL[name], FED, rounds, 4, 7, history=history, watch=watch)
+        callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.step.round)]
+        part = fgmp.simulate(ALL[name], FED, rounds, 4, 7, history=history, callbacks=callbacks)
         assert seen == list(range(before, rounds + 1))
     assert bits(part) == bits(whole)
     assert bits(fgmp.simulate(ALL[name], FED, 4, 4, 7)) != bits(whole)
@@ -109,13 +111,13 @@ def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
-        run_to(path, 9, watch=[fgmp.Checkpoint(path, every=100), broken])
+        run_to(path, 9, callbacks=[fgmp.Checkpoint(path, every=100), broken])
     assert number_in(path) == 3
     assert bits(run_to(path, 9)) == bits(fgmp.simulate(SPARSE, FED, 9, 4, 0))
 
 
 def interrupting(place, raised=KeyboardInterrupt):
-    """A method and a watcher, of which one is interrupted after the first round."""
+    """a method and a callback, of which one is interrupted after the first round."""
 
     class Interrupted(fgmp.FedGradMP):
         def at_client(self, client, x, rng):
@@ -124,17 +126,17 @@ def interrupting(place, raised=KeyboardInterrupt):
             return super().at_client(client, x, rng)
 
     def stop(run):
-        if place == "while watching" and run.step.round == 1:
+        if place == "in a callback" and run.step.round == 1:
             raise raised
 
     return Interrupted(3), stop
 
 
-@pytest.mark.parametrize("place", ["at a client", "while watching"])
+@pytest.mark.parametrize("place", ["at a client", "in a callback"])
 def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
     method, stop = interrupting(place)
     with pytest.raises(KeyboardInterrupt) as caught:
-        run_to(path, 9, method, watch=[fgmp.Checkpoint(path), stop], cohort_size=None)
+        run_to(path, 9, method, callbacks=[fgmp.Checkpoint(path), stop], cohort_size=None)
     result = caught.value.result
     assert result.interrupted and result.history["round"].tolist() == [0, 1] and number_in(path) == 1
     assert "ended after 1 of 9 rounds" in caught.value.__notes__[0]
@@ -177,13 +179,13 @@ def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(pat
         def write(self, run):
             raise OSError(28, "No space left on device")
 
-    def watcher(run):
+    def callback(run):
         raise RuntimeError("first")
 
     ended = []
-    watcher.end = ended.append
+    callback.end = ended.append
     with pytest.raises(RuntimeError, match="first") as caught:
-        fgmp.simulate(SPARSE, FED, 3, 4, 0, watch=[watcher, Broken(path), watcher])
+        fgmp.simulate(SPARSE, FED, 3, 4, 0, callbacks=[callback, Broken(path), callback])
     assert caught.value.__notes__ == ["At the end of the run Broken failed too: OSError(28, 'No space left on device')"]
     assert len(ended) == 2
 
@@ -191,7 +193,7 @@ def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(pat
 def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
     told = []
 
-    class Watcher:
+    class Named:
         def __init__(self, name, fails=""):
             self.name, self.fails = name, fails
 
@@ -210,11 +212,11 @@ def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
             self.tell("ends")
 
     with pytest.raises(ValueError, match="two ends"):
-        fgmp.simulate(SPARSE, FED, 1, watch=[Watcher("one"), Watcher("two", "ends"), Watcher("three")])
+        fgmp.simulate(SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "ends"), Named("three")])
     assert told == [f"{name} {what}" for what in ("begins", "ends") for name in ("one", "two", "three")]
     told.clear()
     with pytest.raises(ValueError, match="two begins"):
-        fgmp.simulate(SPARSE, FED, 1, watch=[Watcher("one"), Watcher("two", "begins"), Watcher("three")])
+        fgmp.simulate(SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "begins"), Named("three")])
     assert told == ["one begins", "two begins", "one ends", "two ends"]
 
 
@@ -232,7 +234,7 @@ def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch
     for content in spoilt:
         path.write_bytes(content)
         with pytest.raises(ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"):
-            watching._read(f"checkpoint {str(path)!r}", path)
+            callbacks._read(f"checkpoint {str(path)!r}", path)
     for content in spoilt[::500]:
         path.write_bytes(content)
         with pytest.raises(ValueError, match="cannot be read"):
@@ -299,21 +301,21 @@ def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
         if run.step.round == 2:
             for other in (fgmp.Checkpoint(path), checkpoint):
                 with pytest.raises(BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp") as caught:
-                    run_to(path, 9, watch=other)
+                    run_to(path, 9, callbacks=other)
                 refused.append(caught.value)
 
-    result = run_to(path, 4, watch=[checkpoint, second])
+    result = run_to(path, 4, callbacks=[checkpoint, second])
     assert len(refused) == 2 and number_in(path) == 4
     assert bits(result) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0)) == bits(run_to(path, 4))
     assert not path.with_name("run.fgmp.lock").exists()
 
 
 def test_data_are_hashed_once(path, monkeypatch):
-    asked, identity = [], watching.identity
-    monkeypatch.setattr(watching, "identity", lambda run: asked.append(run) or identity(run))
-    run_to(path, 6, watch=fgmp.Checkpoint(path, every=1))
+    asked, identity = [], callbacks.identity
+    monkeypatch.setattr(callbacks, "identity", lambda run: asked.append(run) or identity(run))
+    run_to(path, 6, callbacks=fgmp.Checkpoint(path, every=1))
     assert len(asked) == 1
-    run_to(path, 8, watch=fgmp.Checkpoint(path, every=1))
+    run_to(path, 8, callbacks=fgmp.Checkpoint(path, every=1))
     assert len(asked) == 2
 
 
@@ -359,7 +361,7 @@ def test_another_function_makes_another_run(path):
     def itself(answer, client):
         return itself(answer, client) if client < 0 else answer
 
-    assert watching._named("it", itself) == watching._named("it", itself)
+    assert callbacks._named("it", itself) == callbacks._named("it", itself)
 
 
 def process(path, rounds, *more, every="1"):
@@ -404,10 +406,10 @@ def test_signals_are_left_as_they_were(path):
     seen, number = [], signal.SIGTERM
     before = signal.signal(number, signal.SIG_DFL)
     try:
-        run_to(path, 1, watch=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        run_to(path, 1, callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
         assert callable(seen[0]) and signal.getsignal(number) == signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN)
-        run_to(path, 2, watch=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        run_to(path, 2, callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
         assert seen[-1] == signal.getsignal(number) == signal.SIG_IGN
     finally:
         signal.signal(number, before)

@@ -34,9 +34,9 @@ def long_run(name: str) -> None:
     """With clients that drop out, a record and a checkpoint every 100 rounds."""
     federation = fgmp.make_sparse_regression(6, 30, 100, 4, 0.5, noise_variance=0.01, rng=0)
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
-        watch = [fgmp.Checkpoint(Path(folder) / "run.fgmp", every=100), report]
+        callbacks = [fgmp.Checkpoint(Path(folder) / "run.fgmp", every=100), report]
         faulty = fgmp.Faulty(federation, fgmp.DropOut(probability=0.1), fgmp.DropOut(clients=[1]))
-        fgmp.simulate(METHODS[name], faulty, ROUNDS, rng=0, history=fgmp.History(every=100), watch=watch)
+        fgmp.simulate(METHODS[name], faulty, ROUNDS, rng=0, history=fgmp.History(every=100), callbacks=callbacks)
 
 
 def main() -> int:

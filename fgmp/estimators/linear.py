@@ -314,9 +314,9 @@ class Fit:
         channel = self.sites.channel(units, fold)
         cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
         where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
-        watch: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
-        watch += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
-        result = self.run(method, channel, rounds, cohort_size=cohort, state=state, watch=watch)
+        callbacks: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
+        callbacks += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
+        result = self.run(method, channel, rounds, cohort_size=cohort, state=state, callbacks=callbacks)
         # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
         goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
         found = np.array(result.coefficients if goes_on else result.best.coefficients)
@@ -349,7 +349,7 @@ class Fit:
         def converged(run: Run) -> bool:
             return stalled(run) and run.step.state.moved <= SETTLED
 
-        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), watch=converged)
+        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), callbacks=converged)
         if result.state.moved > SETTLED:
             did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
             advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)

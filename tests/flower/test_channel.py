@@ -59,7 +59,7 @@ def test_aggregators_at_the_server(aggregator):
 def test_no_client_is_told_the_secret_of_the_noise():
     channel, secrets, noise = over(SQUARED), [], fgmp.GaussianNoise(2.0, 0.05)
     fgmp.simulate(
-        METHOD, channel, 2, None, 987_654_321, aggregator=noise, watch=lambda r: secrets.append(r.aggregator.secret)
+        METHOD, channel, 2, None, 987_654_321, aggregator=noise, callbacks=lambda r: secrets.append(r.aggregator.secret)
     )
     whole = b"".join(raw for _, _, raw, _ in channel.grid.wire)
     assert len(secrets[0]) == 32 and b"987654321" in whole
@@ -81,7 +81,7 @@ def test_a_dictionary_travels_once_to_each_client_and_the_model_is_the_same():
 def test_a_node_that_was_started_again_is_told_again():
     channel = over(SQUARED)
     restarts = lambda run: channel.grid.restarted.add(2)  # noqa: E731
-    there = fgmp.simulate(METHOD, channel, 3, rng=5, watch=restarts)
+    there = fgmp.simulate(METHOD, channel, 3, rng=5, callbacks=restarts)
     assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 3, rng=5))
     assert [place for place, asked in channel.grid.asked if "method" in asked].count(2) >= 4
 
@@ -125,8 +125,8 @@ def test_what_does_not_fit_is_named():
 def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_know_nothing_of_it(tmp_path):
     """SIGKILL itself is in `test_watching`."""
     path, channel = tmp_path / "run.fgmp", over(SQUARED)
-    fgmp.simulate(SHARED, over(SQUARED), 3, 3, rng=4, watch=fgmp.Checkpoint(path))
-    there = fgmp.simulate(SHARED, channel, 6, 3, rng=4, watch=fgmp.Checkpoint(path))
+    fgmp.simulate(SHARED, over(SQUARED), 3, 3, rng=4, callbacks=fgmp.Checkpoint(path))
+    there = fgmp.simulate(SHARED, channel, 6, 3, rng=4, callbacks=fgmp.Checkpoint(path))
     assert_same_run(there, fgmp.simulate(SHARED, SQUARED, 6, 3, rng=4))
     assert {asked["round"] for _, asked in channel.grid.asked if asked["ask"] == "answer"} == {4, 5, 6}
 
@@ -134,7 +134,7 @@ def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_k
 @pytest.mark.parametrize("given", [{"n_clients": 4}, {"settings": {"part": "training"}}])
 def test_a_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, given):
     path = tmp_path / "run.fgmp"
-    fgmp.simulate(SHARED, over(SQUARED), 2, rng=4, watch=fgmp.Checkpoint(path))
+    fgmp.simulate(SHARED, over(SQUARED), 2, rng=4, callbacks=fgmp.Checkpoint(path))
     other = over(SQUARED.part(range(given.get("n_clients", 6))), settings=given.get("settings"))
     with pytest.raises(ValueError, match="is of another run: .*(shape.rows is 4 of them|settings is )"):
-        fgmp.simulate(SHARED, other, 4, rng=4, watch=fgmp.Checkpoint(path))
+        fgmp.simulate(SHARED, other, 4, rng=4, callbacks=fgmp.Checkpoint(path))

@@ -146,7 +146,7 @@ def test_who_comes_back_is_waited_for_again():
             channel.grid.gone.discard(LIAR)
         return run.step.round > 2 and run.step.clients == 6
 
-    there = fgmp.simulate(METHOD, channel, 10_000, rng=0, watch=back)
+    there = fgmp.simulate(METHOD, channel, 10_000, rng=0, callbacks=back)
     assert there.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]
     assert not channel.silent
 

@@ -212,12 +212,12 @@ def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
     """Rounds without it are lost; with it the run goes on."""
     channel = over(FED, deadline=0.5)
 
-    def watch(run):
+    def callbacks(run):
         channel.grid.gone = {LOST} if run.step.round in (1, 2) else set()
         if run.step.round == 3:
             time.sleep(3 * channel.deadline)  # the time of the questions that it did not answer is over
 
     with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
-        found = fgmp.simulate(DENSE, channel, 5, rng=4, aggregator=SECURE, history=UNHEARD, watch=watch)
+        found = fgmp.simulate(DENSE, channel, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks)
     np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
     assert found.history["clients"][-1] == 5 and found.left_out["withheld"] >= 8

@@ -97,5 +97,5 @@ def test_a_client_keeps_no_rows_after_its_answer(aggregator):
     """Neither after a run, however it ends, nor between two questions of one."""
     channel, between = over(FED), []
     before = federations()
-    fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=aggregator, watch=lambda run: between.append(federations()))
+    fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=aggregator, callbacks=lambda run: between.append(federations()))
     assert between == [before] * 3
