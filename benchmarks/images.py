@@ -53,7 +53,7 @@ def clients_work(method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federati
 
 def answers(method: Method, federation: fgmp.Federation, state: State, count: int | None = None):
     """A callable that has the first so many clients answer what the first exchange asks."""
-    exchange, channel = method.exchanges()[0], federation.serving(method)
+    exchange, transport = method.exchanges()[0], federation.prepare(method)
     cohort = np.arange(federation.n_clients if count is None else count)
     call = Call(exchange, exchange.form(state), 0, 1, Streams(2))
-    return partial(channel.ask, call, exchange.ask(state), cohort)
+    return partial(transport.run_clients, call, exchange.ask(state), cohort)

@@ -202,9 +202,9 @@ class Aggregator:
         drawn: Support = streams.sample(streams.COHORT, number, n_clients, size)
         return drawn
 
-    def aggregate(self, channel: Any, call: Any, message: Any, cohort: Support) -> Aggregated:
+    def aggregate(self, transport: Any, call: Any, message: Any, cohort: Support) -> Aggregated:
         """Ask a cohort, and make one answer of what comes."""
-        answers = call.form.table(channel.ask(call, message, cohort), channel.weights[cohort])
+        answers = call.form.table(transport.run_clients(call, message, cohort), transport.weights[cohort])
         somebody = answers.weights[answers.here].sum() > 0
         return Aggregated(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
 
@@ -212,10 +212,10 @@ class Aggregator:
         """One row of the table."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
 
-    def objective(self, channel: Any, x: Array | SparseModel, places: Support) -> float | None:
+    def objective(self, transport: Any, x: Array | SparseModel, places: Support) -> float | None:
         """The mean objective of some clients; None where there is to be none."""
-        told, values = channel.objectives(x, places)
-        weights = channel.weights[told]
+        told, values = transport.objectives(x, places)
+        weights = transport.weights[told]
         total = weights.sum()
         return float(weights @ values / total) if total > 0 else float("nan")
 

@@ -26,7 +26,7 @@ import numpy as np
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, shown
 from ._support.warnings import advise
 from .aggregation import Aggregator
-from .rounds import Channel, Method, State, Step, Streams
+from .rounds import Method, State, Step, Streams, Transport
 from .sparse_model import Array, SparseModel, Support, dense
 
 try:
@@ -50,7 +50,7 @@ class Run:
     """
 
     method: Method
-    channel: Channel
+    transport: Transport
     streams: Streams
     aggregator: Aggregator
     cohort_size: int
@@ -67,17 +67,17 @@ class Run:
 
     def relative_error(self, x: Array) -> float:
         """||x - x#|| / ||x#||."""
-        error = (x - self.channel.truth).ravel()
+        error = (x - self.transport.truth).ravel()
         return float(math.sqrt(error @ error) / self._length)
 
     @cached_property
     def _length(self) -> Any:
-        return np.linalg.norm(np.asarray(self.channel.truth))
+        return np.linalg.norm(np.asarray(self.transport.truth))
 
     @cached_property
     def asked(self) -> Support:
         """The clients whose objective is recorded."""
-        return self.history.clients(self.channel, self.streams)
+        return self.history.clients(self.transport, self.streams)
 
     def column(self, name: str) -> Array:
         """A column of the history; a ValueError names those there are."""
@@ -114,9 +114,9 @@ class History:
                 raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
         _check_names(self.metrics, _COLUMNS)
 
-    def clients(self, channel: Channel, streams: Streams) -> Support:
+    def clients(self, transport: Transport, streams: Streams) -> Support:
         """The clients whose objective is recorded, increasing."""
-        count = len(channel.weights)
+        count = len(transport.weights)
         if self.objective_on is None:
             return np.arange(count)
         if isinstance(self.objective_on, (int, np.integer)):
@@ -125,7 +125,7 @@ class History:
             return streams.sample(Streams.OBJECTIVE, 0, count, size)
         places = check_sequence("objective_on", self.objective_on, "clients by their place, or how many of them")
         chosen = np.unique([check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in places])
-        if not channel.weights[chosen].sum() > 0:
+        if not transport.weights[chosen].sum() > 0:
             raise ValueError(f"objective_on names {len(chosen)} clients; expected one with a positive weight")
         return chosen
 
@@ -134,7 +134,7 @@ class History:
         if run.aggregator.extra_metrics(0) and self.objective_on is not None:
             raise ValueError(f"objective_on is {shown(self.objective_on)}; expected None in a run with noise")
         _check_names(self.metrics, run.aggregator.extra_metrics(0))
-        self.clients(run.channel, run.streams)
+        self.clients(run.transport, run.streams)
 
     def __call__(self, run: Run) -> None:
         """Record the step, where it is time."""
@@ -148,11 +148,11 @@ class History:
             return
         coefficients, x = run.estimate(step.state)
         row: dict[str, float] = {"round": step.round}
-        if run.channel.truth is not None:
+        if run.transport.truth is not None:
             row["relative_error"] = run.relative_error(x)
         if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
             coefficients = SparseModel.of(coefficients)
-        objective = aggregator.objective(run.channel, coefficients, run.asked) if len(run.asked) else None
+        objective = aggregator.objective(run.transport, coefficients, run.asked) if len(run.asked) else None
         if objective is not None:
             row["objective"] = objective
         row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
@@ -414,7 +414,7 @@ def identity(run: Run) -> dict[str, str]:
     """What makes a run another run, by name: the seed, the method, the data, and what is reduced and recorded."""
     options = {"cohort_size": run.cohort_size, "aggregator": run.aggregator, "every": run.history.every}
     recorded = {"objective_on": run.history.objective_on, "metrics": tuple(run.history.metrics)}
-    things = {"seed": run.streams.seed, "method": run.method} | run.channel.identity() | options | recorded
+    things = {"seed": run.streams.seed, "method": run.method} | run.transport.identity() | options | recorded
     return {name: text for key, thing in things.items() for name, text in _named(key, thing)}
 
 

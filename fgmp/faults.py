@@ -1,4 +1,4 @@
-"""Clients that fail or lie: a channel around a channel. The server sees an answer, or none, and never a fault."""
+"""Fault injection: a transport wrapper that drops or corrupts client updates, of which the server sees no more."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import check_integer, check_sequence, settle_number, shown
-from .rounds import Call, Channel, Message, Method, Streams
+from .rounds import Call, Message, Method, Streams, Transport
 from .sparse_model import Support
 
 
@@ -59,7 +59,7 @@ class Changed(DropOut):
 
 
 class Faulty:
-    """A channel around another, in which faults strike clients at random, by round and client.
+    """A transport around another, in which faults strike clients at random, by round and client.
 
     Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place:
     not on who else takes part. Over machines with secure sums what a fault changes is what arrives: integers under
@@ -67,7 +67,7 @@ class Faulty:
 
     Parameters
     ----------
-    over : Federation or another channel
+    over : Federation or another transport
     *faults : DropOut or Changed
 
     Examples
@@ -80,7 +80,7 @@ class Faulty:
     (True, True)
     """
 
-    def __init__(self, over: Channel, *faults: DropOut) -> None:
+    def __init__(self, over: Transport, *faults: DropOut) -> None:
         self.over, self.faults = over, faults
         for fault in faults:
             if not isinstance(fault, DropOut):
@@ -91,22 +91,22 @@ class Faulty:
             raise AttributeError(name)
         return getattr(self.over, name)
 
-    def serving(self, method: Method) -> Faulty:
-        """The same around a channel that serves a method."""
-        return Faulty(self.over.serving(method), *self.faults)
+    def prepare(self, method: Method) -> Faulty:
+        """The same around a transport that serves a method."""
+        return Faulty(self.over.prepare(method), *self.faults)
 
     def identity(self) -> dict[str, Any]:
         """The data, and what decides what arrives."""
         return self.over.identity() | {"faults": self.faults}
 
-    def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What arrives."""
         keys = np.asarray(self.over.shape.keys)[cohort]
         struck = [(fault, self._struck(place, call, keys)) for place, fault in enumerate(self.faults)]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
             present &= ~hit | isinstance(fault, Changed)
-        sent = iter(self.over.ask(call, message, cohort[present]))
+        sent = iter(self.over.run_clients(call, message, cohort[present]))
         arrived = [next(sent) if there else None for there in present]
         for fault, hit in struck:
             if isinstance(fault, Changed):
@@ -123,7 +123,7 @@ class Faulty:
 
     @property
     def masked(self) -> Callable[..., Any]:
-        """The sum under masks of the channel around which this is, where it has one: faults strike what is uploaded."""
+        """The sum under masks of the transport inside, where it has one: faults strike what is uploaded."""
         return partial(self._masked, self.over.masked)  # type: ignore[attr-defined]
 
     def _masked(

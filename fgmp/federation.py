@@ -403,9 +403,9 @@ class Federation:
         """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
         return check_cohort(cohort_size, self.n_clients)
 
-    # What a run asks of whoever carries its messages (`fgmp.rounds.Channel`).
+    # What a run asks of whoever carries its messages (`fgmp.rounds.Transport`).
 
-    def serving(self, method: Any) -> Federation:
+    def prepare(self, method: Any) -> Federation:
         """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi.
 
         It is made for a run, because what a run derives from rows, and keeps, is true for as long as nobody writes into
@@ -414,7 +414,7 @@ class Federation:
         features = method.dictionary.products(self.features)
         return copy(self) if features is self.features else replace(self, features=features)
 
-    def ask(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
+    def run_clients(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
         """What each client of a cohort makes of a message, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []

@@ -7,7 +7,7 @@ import numpy as np
 
 from ._support.validation import settle_number
 from .aggregation import Aggregated, Aggregator, Answers
-from .rounds import Call, Channel, Message
+from .rounds import Call, Message, Transport
 from .sparse_model import Array, Support
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
@@ -16,12 +16,12 @@ _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the client
 class _ByCoordinate(Aggregator):
     of_columns: Any  # (values, weights) -> one number for each column of the values; the weights of rows sum to one
 
-    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
+    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
         """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
         if call.form.near is None:
             found = f"the answers of exchange {call.place + 1} are no models near one another"
             raise ValueError(f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)")
-        return super().aggregate(channel, call, message, cohort)
+        return super().aggregate(transport, call, message, cohort)
 
     def __call__(self, answers: Answers) -> Array:
         """Of a sparse model, coordinates that it does not have are zero."""

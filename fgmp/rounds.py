@@ -1,8 +1,8 @@
 """Rounds: what travels between server and clients, what is made of it, and the plain loop.
 
 In each exchange of a round the server asks a cohort, every client answers from its own rows, and the server is handed
-the weighted mean of the answers, and nothing else. A `Channel` carries the messages, a `Aggregator` makes one answer of
-many; neither knows a method, and no method knows them.
+the weighted mean of the answers, and nothing else. A `Transport` carries the messages, an `Aggregator` makes one answer
+of many; neither knows a method, and no method knows them.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class Call(NamedTuple):
             return Missing("not_finite")
 
 
-class Channel(Protocol):
+class Transport(Protocol):
     """Who carries messages to clients: a federation, whose clients are at hand, a layer around one, or machines."""
 
     @property
@@ -160,10 +160,10 @@ class Channel(Protocol):
     def truth(self) -> Array | None:
         """x#, the model that made the data, where it is known."""
 
-    def serving(self, method: Any) -> Any:
-        """The channel for a method."""
+    def prepare(self, method: Any) -> Any:
+        """The transport for a method."""
 
-    def ask(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
         """What a cohort answers, in its order; None or `Missing` for nothing."""
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
@@ -205,20 +205,20 @@ class Step:
 
 
 def iterate(
-    method: Method, channel: Channel, step: Step, streams: Streams, cohort_size: int, aggregator: Aggregator
+    method: Method, transport: Transport, step: Step, streams: Streams, cohort_size: int, aggregator: Aggregator
 ) -> Iterator[Step]:
     """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
     while True:
         yield step
         began = time.perf_counter()
         number = step.round + 1
-        cohort = aggregator.cohort(streams, number, len(channel.weights), cohort_size)
-        step = next_step(method, channel, step, streams, cohort, aggregator)
+        cohort = aggregator.cohort(streams, number, len(transport.weights), cohort_size)
+        step = next_step(method, transport, step, streams, cohort, aggregator)
         step = replace(step, seconds=step.seconds + time.perf_counter() - began)
 
 
 def next_step(
-    method: Method, channel: Channel, step: Step, streams: Streams, cohort: Support, aggregator: Aggregator
+    method: Method, transport: Transport, step: Step, streams: Streams, cohort: Support, aggregator: Aggregator
 ) -> Step:
     """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
     number, state = step.round + 1, step.state
@@ -228,7 +228,7 @@ def next_step(
     for place, exchange in enumerate(method.exchanges()):
         message, form = exchange.ask(state), exchange.form(state)
         call = Call(exchange, form, place, number, streams)
-        reduced = aggregator.aggregate(channel, call, message, cohort)
+        reduced = aggregator.aggregate(transport, call, message, cohort)
 
         bytes_up += reduced.bytes_up
         bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down

@@ -14,7 +14,7 @@ from ._support.warnings import quiet, say_how_it_ended
 from .aggregation import Aggregator, Mean
 from .callbacks import History, Run, check_callbacks
 from .federation import check_cohort
-from .rounds import Channel, Method, State, Step, Streams, iterate
+from .rounds import Method, State, Step, Streams, Transport, iterate
 from .sparse_model import Array, Support, dense
 
 
@@ -80,7 +80,7 @@ class Result:
 
 def simulate(
     method: Method,
-    over: Channel,
+    clients: Transport,
     rounds: int,
     cohort_size: int | None = None,
     rng: Seed = None,
@@ -90,13 +90,13 @@ def simulate(
     callbacks: Any = (),
     state: State = None,
 ) -> Result:
-    """Run a federated method: on this machine over a federation, or over any other channel.
+    """Run a federated method: on this machine over a federation, or over any other transport.
 
     Parameters
     ----------
     method : Method
         For example `FedGradMP`.
-    over : Federation or another channel
+    clients : Federation or another transport
         Whose clients answer; ``Faulty(federation, DropOut(0.1))`` is one that fails.
     rounds : int
         T, the number of rounds; 0 returns the start.
@@ -111,8 +111,8 @@ def simulate(
     history : History, optional
         What is recorded, and how often.
     callbacks : callable or several
-        Called with the `Run` after every round: `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or
-        any callable; one that returns True ends the run.
+        Called with the `Run` after every round; one that returns True ends the run. `Checkpoint(path)`,
+        `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable.
     state : object, optional
         Where to start, such as ``result.state``; by default where the method starts. Not with noise,
         whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
@@ -150,7 +150,7 @@ def simulate(
     True
     """
     check_protocol("method", method, ("check", "start", "exchanges"), "a method, such as fgmp.FedGradMP(sparsity=4)")
-    check_protocol("over", over, ("serving", "ask", "objectives"), "a Federation, or another channel")
+    check_protocol("clients", clients, ("prepare", "run_clients", "objectives"), "a Federation, or another transport")
     rounds = check_integer("rounds", rounds, at_least=0)
     expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
     check_kind("aggregator", aggregator, (Aggregator, type(None)), expected)
@@ -158,21 +158,21 @@ def simulate(
     callbacks = check_callbacks(callbacks)
 
     began = time.perf_counter()
-    channel = over.serving(method)
-    cohort_size = check_cohort(cohort_size, len(channel.weights))
-    aggregator = (aggregator or Mean()).prepare(channel.shape, cohort_size, len(method.exchanges()), rounds)
+    transport = clients.prepare(method)
+    cohort_size = check_cohort(cohort_size, len(transport.weights))
+    aggregator = (aggregator or Mean()).prepare(transport.shape, cohort_size, len(method.exchanges()), rounds)
     if state is not None and "epsilon" in aggregator.extra_metrics(0):
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
             "on with a private run, simulate it with its Checkpoint, which counts what was spent"
         )
-    shape = aggregator.visible_info(channel.shape)
+    shape = aggregator.visible_info(transport.shape)
     method.check(shape)
-    aggregator.check_method(method, channel.shape, cohort_size)
+    aggregator.check_method(method, transport.shape, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = Step(0, method.start(shape) if state is None else state, time.perf_counter() - began)
     recorded = History() if history is None else history
-    run = Run(method, channel, streams, aggregator, cohort_size, rounds, recorded, start)
+    run = Run(method, transport, streams, aggregator, cohort_size, rounds, recorded, start)
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
             _go_on(run, callbacks)
@@ -193,7 +193,7 @@ def _go_on(run: Run, callbacks: Sequence[Any]) -> None:
         for callback in (run.history, *callbacks):
             begun.append(callback)
             getattr(callback, "begin", bool)(run)
-        for step in iterate(run.method, run.channel, run.step, run.streams, run.cohort_size, run.aggregator):
+        for step in iterate(run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator):
             run.step = step
             stops = [callback(run) for callback in (run.history, *callbacks)]
             if step.round >= run.rounds or (step.round > 0 and any(stops)):

@@ -153,8 +153,8 @@ def runaway(learning_rate):
 class Deaf(fgmp.Mean):
     """Takes no answer."""
 
-    def aggregate(self, channel, call, message, cohort):
-        asked = super().aggregate(channel, call, message, cohort)
+    def aggregate(self, transport, call, message, cohort):
+        asked = super().aggregate(transport, call, message, cohort)
         return asked._replace(mean=None, here=np.arange(0), left_out=Counter(not_finite=len(cohort)))
 
 

@@ -254,7 +254,7 @@ ESTIMATORS = {
 
 RUNS = {
     r"method is .*; expected": lambda: run(FED),
-    r"over is .*; expected a Federation, or another channel": lambda: run(fed=(X.tolist(), Y.tolist())),
+    r"clients is .*; expected a Federation, or another channel": lambda: run(fed=(X.tolist(), Y.tolist())),
     r"sparsity is 6; expected .*5": lambda: run(fgmp.FedGradMP(6)),
     r"batch_size is 9; expected .*8": lambda: run(fgmp.FedGradMP(2, batch_size=9)),
     r"cohort_size is 4; expected an integer from 1 to 3": lambda: run(cohort_size=4),

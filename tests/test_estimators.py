@@ -175,8 +175,8 @@ def test_sums_under_masks_give_the_same_model(make):
 def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
     X, y, groups = regression(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
-    noise, methods, plain = fgmp.GaussianNoise(50.0, 5.0), set(), fgmp.Federation.serving
-    monkeypatch.setattr(fgmp.Federation, "serving", lambda self, m: methods.add(type(m)) or plain(self, m))
+    noise, methods, plain = fgmp.GaussianNoise(50.0, 5.0), set(), fgmp.Federation.prepare
+    monkeypatch.setattr(fgmp.Federation, "prepare", lambda self, m: methods.add(type(m)) or plain(self, m))
     model = fgmp.FedGradMPRegressor(3, private=noise, rounds=2, **exact).fit(X, y, groups)
     assert methods == {fgmp.FedGradMP}  # neither units, nor a path, nor a closing exchange
     assert "objective" not in model.history_ and 0 < model.history_["epsilon"][-1] <= 50

@@ -73,8 +73,8 @@ def test_one_array_of_all_rows_is_not_copied():
 def test_a_round_allocates_nothing_for_those_who_take_no_part():
     n_clients = 40_000
     federation, method = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))), fgmp.FedGradMP(1)
-    channel = federation.serving(method)
-    rounds = iterate(method, channel, Step(0, method.start(channel.shape)), Streams(0), 10, Mean())
+    transport = federation.prepare(method)
+    rounds = iterate(method, transport, Step(0, method.start(transport.shape)), Streams(0), 10, Mean())
     for _ in range(3):  # the first time more is made, once
         tracemalloc.start()
         next(rounds)

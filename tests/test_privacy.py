@@ -168,8 +168,13 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
 @pytest.mark.usefixtures("accounting_at_once")
 def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path, monkeypatch):
     monkeypatch.setattr("secrets.token_bytes", lambda size: SECRET[:size])
-    sent, ask = [], fgmp.Federation.ask
-    monkeypatch.setattr(fgmp.Federation, "ask", lambda self, *given: sent.append(given[1:]) or ask(self, *given))
+    sent, run_clients = [], fgmp.Federation.run_clients
+
+    def listening(self, *given):
+        sent.append(given[1:])
+        return run_clients(self, *given)
+
+    monkeypatch.setattr(fgmp.Federation, "run_clients", listening)
     path = tmp_path / "run.fgmp"
     result = noisy(METHOD, FED, 2, NOISE, 10, rng=0, callbacks=fgmp.Checkpoint(path))
     assert SECRET in path.read_bytes()
@@ -189,9 +194,9 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
     private = replace(accounted(fgmp.GaussianNoise(2.0, 0.5), 40, 40, 1, 1), secret=SECRET)
     method, sums = fgmp.FedAvg(learning_rate=0.1), []
     for federation in (FED, FED, changed):
-        channel, (exchange,) = federation.serving(method), method.exchanges()
+        transport, (exchange,) = federation.prepare(method), method.exchanges()
         call = Call(exchange, exchange.form(np.zeros(20)), 0, 1, Streams(3))
-        sums.append(private.over(channel, call, np.zeros(20), np.arange(40)).mean)
+        sums.append(private.over(transport, call, np.zeros(20), np.arange(40)).mean)
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
     assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation

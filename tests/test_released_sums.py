@@ -35,33 +35,35 @@ LINEAR = {  # whose answers are linear in the moments of a client's rows, on a s
 
 
 class Away:
-    """A channel in which a client is away for one sum: of answers, or of objectives. `calls` counts them all."""
+    """A transport in which a client is away for one sum: of answers, or of objectives. `calls` counts them all."""
 
-    def __init__(self, channel, client, at, calls):
-        self.channel, self.client, self.at, self.calls = channel, client, at, calls
+    def __init__(self, transport, client, at, calls):
+        self.transport, self.client, self.at, self.calls = transport, client, at, calls
 
     def __getattr__(self, name):
         if name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.channel, name)
+        return getattr(self.transport, name)
 
-    def serving(self, method):
-        return Away(self.channel.serving(method), self.client, self.at, self.calls)
+    def prepare(self, method):
+        return Away(self.transport.prepare(method), self.client, self.at, self.calls)
 
     def is_away(self):
         self.calls.append(len(self.calls))
         return self.calls[-1] == self.at
 
-    def ask(self, call, message, cohort):
-        answers = list(self.channel.ask(call, message, cohort))
+    def run_clients(self, call, message, cohort):
+        answers = list(self.transport.run_clients(call, message, cohort))
         if self.is_away():
-            keys = np.asarray(self.channel.shape.keys)[cohort]
+            keys = np.asarray(self.transport.shape.keys)[cohort]
             answers = [Missing() if key == self.client else x for key, x in zip(keys, answers, strict=True)]
         return answers
 
     def objectives(self, x, places=None):
-        told, values = self.channel.objectives(x, places)
-        stay = np.asarray(self.channel.shape.keys)[told] != self.client if self.is_away() else np.ones(len(told), bool)
+        told, values = self.transport.objectives(x, places)
+        stay = (
+            np.asarray(self.transport.shape.keys)[told] != self.client if self.is_away() else np.ones(len(told), bool)
+        )
         return told[stay], values[stay]
 
 
@@ -77,19 +79,19 @@ def listening():
     """All sums that are opened under masks, whatever the code says of them: who is in an objective is recounted."""
     heard, over, objective = [], SecureSum.over, SecureSum.objective
 
-    def hears_answers(self, channel, call, message, cohort):
-        found = over(self, channel, call, message, cohort)
+    def hears_answers(self, transport, call, message, cohort):
+        found = over(self, transport, call, message, cohort)
         if found.mean is not None:
-            keys = np.asarray(channel.shape.keys)[cohort][found.here]
+            keys = np.asarray(transport.shape.keys)[cohort][found.here]
             heard.append(Sum(keys, call.exchange, message, found.mean))
         return found
 
-    def hears_objective(self, channel, x, places):
-        found = objective(self, channel, x, places)
+    def hears_objective(self, transport, x, places):
+        found = objective(self, transport, x, places)
         if not np.isnan(found):
-            federation = channel
+            federation = transport
             while not isinstance(federation, fgmp.Federation):
-                federation = federation.channel
+                federation = federation.transport
             told, values = federation.objectives(x, places)
             heard.append(Sum(whose(found, values, federation.weights[told], federation.keys[told]), None, x, found))
         return found
@@ -206,14 +208,14 @@ def test_the_attack_finds_a_client_where_sums_are_opened_without_a_ledger():
 def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     """By the sets alone, whatever was asked: what a client sends may hardly depend on the question."""
     federation = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
-    channel = Away(federation, 2, int(fault[-1]), []) if "away" in fault else federation
+    transport = Away(federation, 2, int(fault[-1]), []) if "away" in fault else federation
     if fault == "dropping out":
-        channel = fgmp.Faulty(federation, fgmp.DropOut(probability=0.3))
+        transport = fgmp.Faulty(federation, fgmp.DropOut(probability=0.3))
     cohort = 4 if fault == "cohorts" else None
     if cohort and ALL[name].repeats_itself(federation.loss):
         return
     with listening() as heard, mock.patch.object(SecureSum, "objective", lambda *_: float("nan")):
-        fgmp.simulate(ALL[name], channel, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2))
+        fgmp.simulate(ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2))
     assert heard and singles([one.keys for one in heard]) == []
 
 
@@ -321,7 +323,7 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
-    honest, ended, n_sums = sites.Table.channel, [], 1
+    honest, ended, n_sums = sites.Table.transport, [], 1
     away_at = 0
     while away_at < n_sums:
         calls = []

@@ -45,7 +45,7 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
-    (client,), x = federation.pooled().serving(gradmp).clients, SparseModel.zero((dictionary.n_atoms(20),))
+    (client,), x = federation.pooled().prepare(gradmp).clients, SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
         x = gradmp.at_client(client, x, np.random.default_rng(0))
@@ -65,7 +65,7 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
     point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
-    clients = federation.serving(solver).clients
+    clients = federation.prepare(solver).clients
     answers = [solver.at_client(client, solver.ask(point), None) for client in clients]
     end = solver.at_server(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())

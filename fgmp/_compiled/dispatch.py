@@ -143,7 +143,7 @@ def descent_twin(method: Any, step: str = "at_client") -> Any:
 def _row_products(federation: Federation, method: Any) -> Any:
     """A_i A_i' of all clients, shape (M, most rows), made once a run; nothing where a round then multiplied more.
 
-    They are kept in what `Federation.serving` made for the run: the next one may find other numbers in the same array.
+    They are kept in what `Federation.prepare` made for the run: the next one may find other numbers in the same array.
     """
     most, n, kept = int(federation.rows.max()), federation.n_features, vars(federation)
     seen = method.local_iterations * min(method.batch_size or most, most)

@@ -122,7 +122,7 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
     gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
     if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-        gave_back = last - low > _ROUNDING * _objective_of_zero(run.channel, run.asked)
+        gave_back = last - low > _ROUNDING * _objective_of_zero(run.transport, run.asked)
     if not np.isfinite(last) or gave_back:
         above = "" if last <= first else f", above the {first:.3g} of the start"
         advise(
@@ -130,7 +130,7 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
             "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
             "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
         )
-    elif len(objective) > 1 and unbounded and _separates(run.channel, coefficients):
+    elif len(objective) > 1 and unbounded and _separates(run.transport, coefficients):
         advise(
             f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
             "grow with every round; a radius bounds them"
@@ -148,14 +148,14 @@ def say_that_nobody_answered(what: str, rounds: int, left_out: Any) -> None:
     )
 
 
-def _objective_of_zero(channel: Any, places: Support) -> float:
+def _objective_of_zero(transport: Any, places: Support) -> float:
     """The mean objective of the zero model at some clients, from targets at hand; 0 where there are none at hand."""
-    targets, offsets = getattr(channel, "targets", None), getattr(channel, "offsets", None)
+    targets, offsets = getattr(transport, "targets", None), getattr(transport, "offsets", None)
     if targets is None or offsets is None:
         return 0.0
-    loss, total = channel.shape.loss, 0.0
+    loss, total = transport.shape.loss, 0.0
     n_outputs = loss.model_shape(1)[1:]
-    weights = channel.weights[places] / channel.weights[places].sum()
+    weights = transport.weights[places] / transport.weights[places].sum()
     for place, weight in zip(places, weights, strict=True):
         own = targets[offsets[place] : offsets[place + 1]]
         values = loss.values(np.zeros((len(own), *n_outputs)), own)
@@ -163,12 +163,12 @@ def _objective_of_zero(channel: Any, places: Support) -> float:
     return total
 
 
-def _separates(channel: Any, coefficients: Array) -> bool:
+def _separates(transport: Any, coefficients: Array) -> bool:
     """Whether a model has every row of every client at hand on the right side; False for losses without sides."""
-    wrong = misclassified(channel.shape.loss)
+    wrong = misclassified(transport.shape.loss)
     if wrong is None:
         return False
-    clients = getattr(channel, "clients", ())
+    clients = getattr(transport, "clients", ())
     return len(clients) > 0 and not any(
         wrong(client.predictions(coefficients), client.targets).any() for client in clients
     )

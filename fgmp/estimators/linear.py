@@ -173,9 +173,9 @@ class Fit:
         self.ridge = float(1 / (given.C * sites.weight))
         self.forward_ridge = max(_FORWARD_RIDGE * self.ridge, 0 if self.squared else _LEAST_RIDGE)
 
-    def run(self, method: Method, channel: Any, rounds: int = 1, **options: Any) -> Result:
+    def run(self, method: Method, transport: Any, rounds: int = 1, **options: Any) -> Result:
         """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
-        result = simulate_part(method, channel, rounds, rng=self.seed, aggregator=self.aggregator, **options)
+        result = simulate_part(method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options)
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
             left_out = dict(result.left_out)
@@ -188,9 +188,9 @@ class Fit:
             raise RuntimeError(f"no site answered {type(method).__name__}: {left_out}; see their logs")
         return result
 
-    def told(self, method: Method, channel: Any, state: Any = ()) -> Any:
+    def told(self, method: Method, transport: Any, state: Any = ()) -> Any:
         """The state after exchanges whose objective nobody is asked for."""
-        return self.run(method, channel, state=state, history=History(objective_on=0)).state
+        return self.run(method, transport, state=state, history=History(objective_on=0)).state
 
     def fit(self, grid: Sequence[int]) -> tuple[Array, Array]:
         """The model in the units of the table, its first row the intercept, and which columns are constant.
@@ -311,12 +311,12 @@ class Fit:
             solver = OneStep(ridge=self.forward_ridge)
             method = SharedSupportGradMP(most, gradient, solver, selection=self.selection, pruning="largest")
             state = Shared(self.base(units))
-        channel = self.sites.channel(units, fold)
-        cohort = given.cohort_size and min(given.cohort_size, len(channel.weights))
+        transport = self.sites.channel(units, fold)
+        cohort = given.cohort_size and min(given.cohort_size, len(transport.weights))
         where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
         callbacks: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
         callbacks += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
-        result = self.run(method, channel, rounds, cohort_size=cohort, state=state, callbacks=callbacks)
+        result = self.run(method, transport, rounds, cohort_size=cohort, state=state, callbacks=callbacks)
         # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
         goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
         found = np.array(result.coefficients if goes_on else result.best.coefficients)

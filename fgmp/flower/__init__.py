@@ -1,13 +1,13 @@
 """Any method over Flower: the clients on other machines, the server with a shape and no data, the same bits.
 
-`client_app` is a client's half. The server's is `simulate`, over the channel `OverFlower`::
+`client_app` is a client's half. The server's is `simulate`, over the transport `OverFlower`::
 
     app = ServerApp()
 
     @app.main()
     def main(grid, context):
-        channel = OverFlower(grid, fgmp.SquaredLoss(), n_clients=3)
-        result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), channel, rounds=10)
+        transport = OverFlower(grid, fgmp.SquaredLoss(), n_clients=3)
+        result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), transport, rounds=10)
 
 The estimators have halves of their own: `table_app` at a site, and `fit_over`, which fits one as it is fitted in one
 process. `on_engine` runs both halves on Flower's simulation engine. It needs the extra `flower`; importing

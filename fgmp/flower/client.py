@@ -120,7 +120,7 @@ def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: 
                 return mine.objectives(received)[1], mine.shape.rows[0]
             index, streams, form = int(asked["exchange"]), Streams(int(asked["seed"])), None  # which a server knows
             call = Call(method.exchanges()[index], form, index, int(asked["round"]), streams)  # type: ignore[arg-type]
-            return mine.ask(call, received, np.array([0]))[0], mine.shape.rows[0]
+            return mine.run_clients(call, received, np.array([0]))[0], mine.shape.rows[0]
 
     if "trip" in asked:
         return _reply_to_trip(asked, context, found)
@@ -185,7 +185,7 @@ def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple
     rows, dtype = _rows(load, context, told, kinds), told["dtype"]
     targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
     mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, keys=np.array([key]))
-    return method, mine.serving(method)
+    return method, mine.prepare(method)
 
 
 def _rows(load: Load, context: Any, said: Mapping[str, Any], kinds: Iterable[type]) -> Federation:

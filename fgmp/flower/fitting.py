@@ -146,14 +146,14 @@ class _Sites(OverFlower):
         """The names of those that had no answer when last asked."""
         return [name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing]
 
-    def serving(self, method: Method) -> OverFlower:
-        """The channel for a method; what it is about is told first, where no rounds are told."""
+    def prepare(self, method: Method) -> OverFlower:
+        """The transport for a method; what it is about is told first, where no rounds are told."""
         if about := _about(method):
             fold = json.loads(self.settings)["fold"]
             self.report(about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}")
-        return super().serving(method)
+        return super().prepare(method)
 
-    def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
+    def transport(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
         """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
         rows = self.shape.rows
         if fold is not None:

@@ -1,4 +1,4 @@
-"""A channel over Flower's Grid: a server with shapes only asks its clients, waits for them, and trusts none."""
+"""A transport over Flower's Grid: a server with shapes only asks its clients, waits for them, and trusts none."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _WORDS, _LETTER, _ENTRY = 65_536, 1024, 12
 
 
 class OverFlower:
-    """The clients of a Flower grid: a channel for `simulate`.
+    """The clients of a Flower grid: a transport for `simulate`.
 
     It waits for so many clients and asks who they are: how many rows and features each has. That is the shape; who
     says something else than numbers that fit is turned away, with an `AdviceWarning`. Too few are a TimeoutError.
@@ -134,8 +134,8 @@ class OverFlower:
         other.weights = other.shape.weights
         return other
 
-    def serving(self, method: Method) -> OverFlower:
-        """The channel for a method, which travels with the first question to each client."""
+    def prepare(self, method: Method) -> OverFlower:
+        """The transport for a method, which travels with the first question to each client."""
         other, (text, arrays) = copy.copy(self), to_json(method, self.kinds)
         run = {"method": text, "loss": to_json(self.loss, self.kinds)[0], "settings": self.settings}
         run["dtype"] = self.shape.dtype.name
@@ -148,7 +148,7 @@ class OverFlower:
         """The shape and the settings: a server knows no data."""
         return {"shape": self.shape, "settings": self.settings}
 
-    def ask(self, call: Call, message: Message, cohort: Support) -> list[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What comes back of a cohort."""
         replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.form.shape
         return [taken(x, lambda x: from_wire(x.arrays, shape, only=True)) for x in replies.values()]

@@ -23,7 +23,7 @@ from .._support.validation import check_number, settle_integer, settle_number
 from .._support.warnings import advise
 from ..aggregation import Aggregated, Aggregator, Mean
 from ..federation import Shape
-from ..rounds import Call, Channel, Message, Streams
+from ..rounds import Call, Message, Streams, Transport
 from ..sparse_model import Array, SparseModel, Support
 from .secure_sums import SecureSum
 
@@ -147,12 +147,12 @@ class Fitted(Aggregator):
         """Drawn from the secret."""
         return np.sort(np.argsort(self._words(n_clients, "cohort", number), kind="stable")[:size])
 
-    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
+    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
         """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
-        if isinstance(self.noise.then, SecureSum) and hasattr(channel, "masked"):
+        if isinstance(self.noise.then, SecureSum) and hasattr(transport, "masked"):
             raise ValueError("aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
         form, L = call.form, len(cohort)
-        replies = channel.ask(call, message, cohort)
+        replies = transport.run_clients(call, message, cohort)
         answers = form.table(replies, np.ones(L))
         # What is not finite adds zero, as somebody's who answered: or whether it was finite would be told.
         answered = np.array([form.reason_against(x) in ("", "not_finite") for x in replies])
@@ -172,7 +172,7 @@ class Fitted(Aggregator):
         noise = self.noise_on_sum(len(added), L, call.round, call.place, question + added.tobytes())
         return Aggregated(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
-    def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> None:
+    def objective(self, transport: Transport, x: Array | SparseModel, places: Support) -> None:
         """None: nothing is computed of the data without noise."""
 
     def extra_metrics(self, number: int) -> dict[str, float]:

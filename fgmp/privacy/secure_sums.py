@@ -14,7 +14,7 @@ from .._support.validation import check_integer, check_kind, settle_integer, set
 from .._support.warnings import advise
 from ..aggregation import Aggregated, Aggregator
 from ..federation import Shape
-from ..rounds import Call, Channel, Message
+from ..rounds import Call, Message, Transport
 from ..sparse_model import Array, SparseModel, Support
 from .ledger import Ledger
 from .masking import TooFew, Unmasked, masked_sum
@@ -116,14 +116,14 @@ class SecureSum(Aggregator):
                 "every round for the same Hessians; expected None: sums of other cohorts subtract to single clients"
             )
 
-    def aggregate(self, channel: Channel, call: Call, message: Message, cohort: Support) -> Aggregated:
-        """The sum of a cohort's answers, over their weight: the channel's own sum under masks, where it has one."""
-        shares = channel.weights[cohort] / channel.weights[cohort].sum()
-        if hasattr(channel, "masked"):
-            total, here, up, down, left_out = channel.masked(call, message, cohort, shares, self)
+    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
+        """The sum of a cohort's answers, over their weight: the transport's own sum under masks, where it has one."""
+        shares = transport.weights[cohort] / transport.weights[cohort].sum()
+        if hasattr(transport, "masked"):
+            total, here, up, down, left_out = transport.masked(call, message, cohort, shares, self)
         else:
-            answers = call.form.table(channel.ask(call, message, cohort), shares)
-            here = self.releasable(channel, cohort, shares, answers.here)
+            answers = call.form.table(transport.run_clients(call, message, cohort), shares)
+            here = self.releasable(transport, cohort, shares, answers.here)
             enough = len(answers.here) >= self.needed(len(cohort))
             withheld = (len(answers.here) - len(here)) * enough
             left_out = answers.left_out + Counter(withheld=withheld)
@@ -140,14 +140,14 @@ class SecureSum(Aggregator):
         return Aggregated(self.decoded(total) / weight, here, up, down, Counter(left_out))
 
     def releasable(
-        self, channel: Channel, cohort: Support, shares: Array, there: Support, is_objective: bool = False
+        self, transport: Transport, cohort: Support, shares: Array, there: Support, is_objective: bool = False
     ) -> Support:
         """Of the positions of a cohort that are there those whose sum may be opened, none where no sum may be.
 
         The ledger has those alone who weigh: a client of weight zero hides nobody.
         """
         assert self.ledger is not None, "a run begins with `fitted`"
-        keys = np.asarray(channel.shape.keys)[cohort]
+        keys = np.asarray(transport.shape.keys)[cohort]
         needed = self.needed(len(cohort))
         if len(there) < needed:
             return there[:0]  # nothing is opened, and nothing goes into the ledger
@@ -171,22 +171,22 @@ class SecureSum(Aggregator):
         lost = dict.fromkeys(set(range(len(shares))) - set(here.tolist()), "masked")
         return masked_sum(vectors, self.needed(len(vectors)), lost)
 
-    def objective(self, channel: Channel, x: Array | SparseModel, places: Support) -> float:
+    def objective(self, transport: Transport, x: Array | SparseModel, places: Support) -> float:
         """The mean objective, of which the server sees the sum; nan where too few say one that is in the range."""
-        weights = channel.weights[places] / channel.weights[places].sum()
+        weights = transport.weights[places] / transport.weights[places].sum()
         least = self.threshold or _two_thirds(int(np.count_nonzero(weights)))
         if least > len(places):
             return float("nan")
         secure = replace(self, threshold=least)
-        if hasattr(channel, "masked"):
-            total, here, *_ = channel.masked(None, x, places, weights, secure)
+        if hasattr(transport, "masked"):
+            total, here, *_ = transport.masked(None, x, places, weights, secure)
         else:
-            told, values = channel.objectives(x, places)
+            told, values = transport.objectives(x, places)
             fine = np.abs(values) <= self.range
             # Who never answers would say an objective in the open alone, where each is a client's own.
-            gone = np.isin(channel.shape.keys, getattr(channel, "never_there", ()))
+            gone = np.isin(transport.shape.keys, getattr(transport, "never_there", ()))
             there = np.flatnonzero(np.isin(places, told[fine]) & ~gone[places])
-            here = secure.releasable(channel, places, weights, there, is_objective=True)
+            here = secure.releasable(transport, places, weights, there, is_objective=True)
             said = values[np.isin(told, places[here])]
             total = self.encoded(said, weights[here]).sum(keepdims=True) if len(here) else None
         if total is None:

@@ -36,10 +36,10 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_the_same_bits_as_in_one_process(problem, method, cohort_size, fresh):
     """A process for each message (`fresh`) too: the method is in the state of the run."""
     federation = PROBLEMS[problem]
-    channel = over(federation, fresh=fresh)
-    there = fgmp.simulate(method, channel, 3, cohort_size, rng=5)
+    transport = over(federation, fresh=fresh)
+    there = fgmp.simulate(method, transport, 3, cohort_size, rng=5)
     assert_same_run(there, fgmp.simulate(method, federation, 3, cohort_size, rng=5))
-    assert max([place for place, asked in channel.grid.asked if "method" in asked].count(i) for i in range(3)) == 1
+    assert max([place for place, asked in transport.grid.asked if "method" in asked].count(i) for i in range(3)) == 1
 
 
 NOISE = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=17)
@@ -49,19 +49,25 @@ AGGREGATORS = [fgmp.Median(), fgmp.TrimmedMean(0.2), NOISE]
 @pytest.mark.parametrize("aggregator", AGGREGATORS, ids=lambda aggregator: type(aggregator).__name__)
 def test_aggregators_at_the_server(aggregator):
     """With noise nobody is asked for an objective."""
-    channel = over(SQUARED)
-    there = fgmp.simulate(METHOD, channel, 2, 3, rng=5, aggregator=aggregator)
+    transport = over(SQUARED)
+    there = fgmp.simulate(METHOD, transport, 2, 3, rng=5, aggregator=aggregator)
     assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 2, 3, rng=5, aggregator=aggregator))
-    asked = {said["ask"] for _, said in channel.grid.asked}
+    asked = {said["ask"] for _, said in transport.grid.asked}
     assert ("objective" in asked) == ("objective" in there.history) == (not isinstance(aggregator, fgmp.GaussianNoise))
 
 
 def test_no_client_is_told_the_secret_of_the_noise():
-    channel, secrets, noise = over(SQUARED), [], fgmp.GaussianNoise(2.0, 0.05)
+    transport, secrets, noise = over(SQUARED), [], fgmp.GaussianNoise(2.0, 0.05)
     fgmp.simulate(
-        METHOD, channel, 2, None, 987_654_321, aggregator=noise, callbacks=lambda r: secrets.append(r.aggregator.secret)
+        METHOD,
+        transport,
+        2,
+        None,
+        987_654_321,
+        aggregator=noise,
+        callbacks=lambda r: secrets.append(r.aggregator.secret),
     )
-    whole = b"".join(raw for _, _, raw, _ in channel.grid.wire)
+    whole = b"".join(raw for _, _, raw, _ in transport.grid.wire)
     assert len(secrets[0]) == 32 and b"987654321" in whole
     for form in (secrets[0], secrets[0].hex().encode(), str(int.from_bytes(secrets[0], "big")).encode()):
         assert form not in whole
@@ -71,19 +77,19 @@ def test_a_dictionary_travels_once_to_each_client_and_the_model_is_the_same():
     """But for rounding: in one process one product makes all A_i Psi."""
     atoms = np.asfortranarray(fgmp.gaussian_dictionary(80, 30, rng=1).atoms)  # whose order in memory travels, too
     method = fgmp.FedGradMP(3, dictionary=fgmp.Dictionary(atoms))
-    channel = over(SQUARED)
-    there, here = fgmp.simulate(method, channel, 3, rng=5), fgmp.simulate(method, SQUARED, 3, rng=5)
+    transport = over(SQUARED)
+    there, here = fgmp.simulate(method, transport, 3, rng=5), fgmp.simulate(method, SQUARED, 3, rng=5)
     np.testing.assert_allclose(there.x, here.x, rtol=1e-10)
     np.testing.assert_array_equal(there.support, here.support)
-    assert sum("arrays" in content.array_records for *_, content in channel.grid.wire) == 6
+    assert sum("arrays" in content.array_records for *_, content in transport.grid.wire) == 6
 
 
 def test_a_node_that_was_started_again_is_told_again():
-    channel = over(SQUARED)
-    restarts = lambda run: channel.grid.restarted.add(2)  # noqa: E731
-    there = fgmp.simulate(METHOD, channel, 3, rng=5, callbacks=restarts)
+    transport = over(SQUARED)
+    restarts = lambda run: transport.grid.restarted.add(2)  # noqa: E731
+    there = fgmp.simulate(METHOD, transport, 3, rng=5, callbacks=restarts)
     assert_same_run(there, fgmp.simulate(METHOD, SQUARED, 3, rng=5))
-    assert [place for place, asked in channel.grid.asked if "method" in asked].count(2) >= 4
+    assert [place for place, asked in transport.grid.asked if "method" in asked].count(2) >= 4
 
 
 def test_weights_and_the_order_of_clients_are_those_of_the_rows_and_keys_they_say():
@@ -93,8 +99,8 @@ def test_weights_and_the_order_of_clients_are_those_of_the_rows_and_keys_they_sa
     for place, config in enumerate([{}, {"partition-id": 9}, {"partition-id": 3}, {"partition-id": 3}, {}, {}]):
         grid.contexts[place].node_config = config
     grid.apps = [client_app(lambda context, settings: (SQUARED.clients[0].features, SQUARED.clients[0].targets))] * 6
-    channel = OverFlower(grid, SQUARED.loss, 6)
-    assert channel.nodes == [102, 103, 101, 100, 104, 105] and channel.shape.keys == (0, 1, 2, 3, 4, 5)
+    transport = OverFlower(grid, SQUARED.loss, 6)
+    assert transport.nodes == [102, 103, 101, 100, 104, 105] and transport.shape.keys == (0, 1, 2, 3, 4, 5)
 
 
 def test_settings_reach_the_client_that_loads():
@@ -105,10 +111,10 @@ def test_settings_reach_the_client_that_loads():
     grid = grid_of(SQUARED)
     grid.apps = [client_app(load)] * 6
     first = OverFlower(grid, SQUARED.loss, 6, settings={"columns": [0, 3, 5]})
-    for columns, channel in (([0, 3, 5], first), ([2, 3, 5], first.again({"columns": [2, 3, 5]}))):
+    for columns, transport in (([0, 3, 5], first), ([2, 3, 5], first.again({"columns": [2, 3, 5]}))):
         As = [client.features[:, columns] for client in SQUARED.clients]
         part = fgmp.Federation.from_arrays(As, [client.targets for client in SQUARED.clients])
-        there = fgmp.simulate(fgmp.FedGradMP(1), channel, 2, rng=0)
+        there = fgmp.simulate(fgmp.FedGradMP(1), transport, 2, rng=0)
         assert_same_run(there, fgmp.simulate(fgmp.FedGradMP(1), part, 2, rng=0))
 
 
@@ -124,11 +130,11 @@ def test_what_does_not_fit_is_named():
 
 def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_know_nothing_of_it(tmp_path):
     """SIGKILL itself is in `test_watching`."""
-    path, channel = tmp_path / "run.fgmp", over(SQUARED)
+    path, transport = tmp_path / "run.fgmp", over(SQUARED)
     fgmp.simulate(SHARED, over(SQUARED), 3, 3, rng=4, callbacks=fgmp.Checkpoint(path))
-    there = fgmp.simulate(SHARED, channel, 6, 3, rng=4, callbacks=fgmp.Checkpoint(path))
+    there = fgmp.simulate(SHARED, transport, 6, 3, rng=4, callbacks=fgmp.Checkpoint(path))
     assert_same_run(there, fgmp.simulate(SHARED, SQUARED, 6, 3, rng=4))
-    assert {asked["round"] for _, asked in channel.grid.asked if asked["ask"] == "answer"} == {4, 5, 6}
+    assert {asked["round"] for _, asked in transport.grid.asked if asked["ask"] == "answer"} == {4, 5, 6}
 
 
 @pytest.mark.parametrize("given", [{"n_clients": 4}, {"settings": {"part": "training"}}])

@@ -19,8 +19,8 @@ def load(context, settings):
 
 
 def serve(grid):
-    channels = [OverFlower(grid, each.loss, 3, settings={"loss": loss}) for loss, each in PROBLEMS.items()]
-    return [fgmp.simulate(over=channel, **run, **PLAN) for channel in channels for run in RUNS]
+    transports = [OverFlower(grid, each.loss, 3, settings={"loss": loss}) for loss, each in PROBLEMS.items()]
+    return [fgmp.simulate(clients=transport, **run, **PLAN) for transport in transports for run in RUNS]
 
 
 def test_the_same_bits_as_in_one_process_and_no_telemetry(monkeypatch):

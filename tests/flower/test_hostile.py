@@ -109,11 +109,11 @@ def test_what_only_a_wire_can_bring_is_counted_and_never_averaged(name):
 def test_a_weight_or_a_shape_that_no_client_has_is_turned_away(words):
     grid = grid_of(FED, {LIAR: [spoiling(said(**words), "who")]})
     with pytest.warns(fgmp.AdviceWarning, match="turned away.* 30 features as others have"):
-        channel = OverFlower(grid, FED.loss, 5, most_rows=10**6)
-    assert list(channel.refused) == [100 + LIAR]
+        transport = OverFlower(grid, FED.loss, 5, most_rows=10**6)
+    assert list(transport.refused) == [100 + LIAR]
     rest = [FED.clients[i] for i in range(6) if i != LIAR]
     rest = fgmp.Federation.from_arrays([c.features for c in rest], [c.targets for c in rest])
-    assert_same_run(fgmp.simulate(METHOD, channel, 3, rng=0), fgmp.simulate(METHOD, rest, 3, rng=0))
+    assert_same_run(fgmp.simulate(METHOD, transport, 3, rng=0), fgmp.simulate(METHOD, rest, 3, rng=0))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "low", 3])
@@ -122,33 +122,33 @@ def test_an_objective_that_no_loss_has_is_left_out(value):
     rest = [c.objective(np.zeros(30)) for c in FED.clients if c.key != LIAR]
     np.testing.assert_allclose(there.history["objective"][0], np.mean(rest), rtol=1e-12)
     everybody = over(FED, dict.fromkeys(range(6), [spoiling(said(objective=np.inf), "objective")]))
-    assert np.isposinf(everybody.serving(METHOD).objectives(np.zeros(30))[1]).all()
+    assert np.isposinf(everybody.prepare(METHOD).objectives(np.zeros(30))[1]).all()
 
 
 def test_who_is_silent_is_late_and_waited_for_once():
-    channel = over(FED, deadline=3.0)
-    channel.grid.gone.add(LIAR)
-    there = fgmp.simulate(METHOD, channel, 4, rng=0)
+    transport = over(FED, deadline=3.0)
+    transport.grid.gone.add(LIAR)
+    there = fgmp.simulate(METHOD, transport, 4, rng=0)
     assert_left_out(there, "late", 4)
-    assert channel.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
-    assert [place for place, _ in channel.grid.asked].count(LIAR) == 2  # who it is, and the one open question
+    assert transport.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
+    assert [place for place, _ in transport.grid.asked].count(LIAR) == 2  # who it is, and the one open question
     later = over(FED, deadline=3.0)
     later.grid.gone, later.silent = {LIAR}, {100 + LIAR}  # and its open question has expired
     assert fgmp.simulate(METHOD, later, 1, rng=0, history=UNHEARD).history["seconds"][-1] < 3.0
 
 
 def test_who_comes_back_is_waited_for_again():
-    channel = over(FED, deadline=1.0)
-    channel.grid.gone.add(LIAR)
+    transport = over(FED, deadline=1.0)
+    transport.grid.gone.add(LIAR)
 
     def back(run):
         if run.step.round == 2:
-            channel.grid.gone.discard(LIAR)
+            transport.grid.gone.discard(LIAR)
         return run.step.round > 2 and run.step.clients == 6
 
-    there = fgmp.simulate(METHOD, channel, 10_000, rng=0, callbacks=back)
+    there = fgmp.simulate(METHOD, transport, 10_000, rng=0, callbacks=back)
     assert there.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]
-    assert not channel.silent
+    assert not transport.silent
 
 
 def is_answer_of_liar(grid, name):
@@ -209,9 +209,11 @@ def test_names_have_nothing_that_a_terminal_acts_on_and_are_told_apart():
     for place, name in enumerate(["\x1b[2J\x1b]0;x\x07 all is well", "north", "north", "a\u202eb\nc", ""]):
         grid.contexts[place].node_config["name"] = name
     with pytest.warns(fgmp.AdviceWarning, match="turned away") as caught:
-        channel = OverFlower(grid, FED.loss, 5)
-    assert channel.names == ["[2J ]0;x all is well", "north", "north (2)", "a b c", "client 4"]
-    assert all(letter.isprintable() for text in (str(caught[0].message), *channel.refused.values()) for letter in text)
+        transport = OverFlower(grid, FED.loss, 5)
+    assert transport.names == ["[2J ]0;x all is well", "north", "north (2)", "a b c", "client 4"]
+    assert all(
+        letter.isprintable() for text in (str(caught[0].message), *transport.refused.values()) for letter in text
+    )
 
 
 TYPES = ("<f8", "<f4", "<i4", "<u8", ">f8", "|u1", "(1,2", "i4,(", "V2147483647", "O", "<U9999999", "|b1", "<c16", "")
@@ -330,13 +332,13 @@ def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     """Each is taken for what it says, or left out and counted, and the others have their answers in every round."""
     method, ask, aggregator = KINDS[kind]
     rounds, count = (30 if aggregator is None else 8), []
-    channel = over(FED, {LIAR: [mutating(ask, 1, count)]})
+    transport = over(FED, {LIAR: [mutating(ask, 1, count)]})
     history = None if ask == "objective" else UNHEARD
-    there = fgmp.simulate(method, channel, rounds, rng=0, aggregator=aggregator, history=history)
+    there = fgmp.simulate(method, transport, rounds, rng=0, aggregator=aggregator, history=history)
     assert there.history["round"][-1] == rounds and len(count) >= rounds
     assert np.isfinite(there.x).all()
     assert sum(there.left_out.values()) > 0 or ask in ("objective", "opened")
-    contents = [content for *_, content in channel.grid.wire if content is not None]
+    contents = [content for *_, content in transport.grid.wire if content is not None]
     sent = {name.split(" ")[0] for content in contents for name in content.array_records.get("message", {})}
     assert kind not in ("dense", "places", "support") or {"places": "at"}.get(kind, kind) in sent
 
@@ -344,9 +346,9 @@ def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_who_says_nonsense_of_itself_is_turned_away_or_taken_at_its_word():
     for seed in range(40):
-        channel = over(FED, {LIAR: [mutating("who", seed, [])]}, n_clients=5)
-        assert sorted([*channel.nodes, *channel.refused]) == channel.grid.get_node_ids()
-        assert all(name.isprintable() for name in channel.names)
+        transport = over(FED, {LIAR: [mutating("who", seed, [])]}, n_clients=5)
+        assert sorted([*transport.nodes, *transport.refused]) == transport.grid.get_node_ids()
+        assert all(name.isprintable() for name in transport.names)
 
 
 class Slow(Here):

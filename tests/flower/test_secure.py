@@ -58,14 +58,14 @@ class Killing(Here):
 @pytest.mark.parametrize("trip", ["public", "split", "masked", "opened"])
 def test_clients_killed_between_the_trips(trip, lost):
     """Where fewer than the threshold are left the round is lost, as where nobody answers."""
-    channel = over(FED, kind=Killing, deadline=1.0)
-    channel.grid.at, channel.grid.places = trip, lost
-    there = fgmp.simulate(SPARSE, channel, 1, rng=4, aggregator=SECURE, history=UNHEARD)
+    transport = over(FED, kind=Killing, deadline=1.0)
+    transport.grid.at, transport.grid.places = trip, lost
+    there = fgmp.simulate(SPARSE, transport, 1, rng=4, aggregator=SECURE, history=UNHEARD)
     is_in = trip == "opened" and len(lost) == 1
     here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
     assert there.left_out == ({} if is_in else {"late": len(lost)})
-    assert {asked["ask"] for _, asked in channel.grid.asked} == {"who", "answer"}
+    assert {asked["ask"] for _, asked in transport.grid.asked} == {"who", "answer"}
 
 
 @pytest.mark.parametrize(
@@ -164,8 +164,8 @@ HOSTILE += [
 @pytest.mark.parametrize(("trip", "spoil", "lost"), HOSTILE)
 def test_what_does_not_fit_is_left_out_and_its_masks_taken_away(trip, spoil, lost):
     """Whose shares do not fit is in the sum; false shares, or noise, make rounds that are lost and counted."""
-    channel = over(FED, {0: [spoiling(spoil, trip)]})
-    there = fgmp.simulate(DENSE, channel, 2, rng=4, aggregator=SECURE, history=UNHEARD)
+    transport = over(FED, {0: [spoiling(spoil, trip)]})
+    there = fgmp.simulate(DENSE, transport, 2, rng=4, aggregator=SECURE, history=UNHEARD)
     rest = fgmp.Faulty(FED, fgmp.DropOut(clients=[0])) if lost else FED
     expected = fgmp.simulate(DENSE, rest, 0 if lost == 5 else 2, rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, expected.x)
@@ -210,14 +210,14 @@ def test_a_fault_that_changes_numbers_under_masks_makes_noise():
 
 def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
     """Rounds without it are lost; with it the run goes on."""
-    channel = over(FED, deadline=0.5)
+    transport = over(FED, deadline=0.5)
 
     def callbacks(run):
-        channel.grid.gone = {LOST} if run.step.round in (1, 2) else set()
+        transport.grid.gone = {LOST} if run.step.round in (1, 2) else set()
         if run.step.round == 3:
-            time.sleep(3 * channel.deadline)  # the time of the questions that it did not answer is over
+            time.sleep(3 * transport.deadline)  # the time of the questions that it did not answer is over
 
     with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
-        found = fgmp.simulate(DENSE, channel, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks)
+        found = fgmp.simulate(DENSE, transport, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks)
     np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
     assert found.history["clients"][-1] == 5 and found.left_out["withheld"] >= 8

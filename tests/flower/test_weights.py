@@ -32,10 +32,10 @@ class Lying(Here):
 
 
 def played(said):
-    channel = over(FED, kind=Lying, masked_only=True)
-    channel.grid.said = said
+    transport = over(FED, kind=Lying, masked_only=True)
+    transport.grid.said = said
     secure = fgmp.SecureSum(threshold=3)
-    return fgmp.simulate(METHOD, channel, 1, rng=4, aggregator=secure, history=UNHEARD), channel
+    return fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=secure, history=UNHEARD), transport
 
 
 HALVES = {"weight": 0.5, "total": 2 * len(ROWS[VICTIM])}
@@ -54,21 +54,21 @@ LIES = [
 @pytest.mark.parametrize("lie", LIES, ids=str)
 def test_a_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(lie, caplog):
     """It has no part in the sum, which is that of the others."""
-    there, channel = played({VICTIM: lie})
+    there, transport = played({VICTIM: lie})
     here = fgmp.simulate(
         METHOD, fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])), 1, rng=4, aggregator=fgmp.SecureSum(threshold=3)
     )
     assert there.left_out == {"missing": 1}
     np.testing.assert_array_equal(there.x, here.x)
-    assert channel.grid.said and "no reply to a question of the server" in caplog.text
+    assert transport.grid.said and "no reply to a question of the server" in caplog.text
 
 
 def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
     """The attack: a sum that is the answer of one client."""
     said = {place: {"weight": float(place == VICTIM)} for place in range(4)}
-    channel = over(FED, kind=Lying, masked_only=True)
-    channel.grid.said = said
-    there = fgmp.simulate(METHOD, channel, 1, rng=4, aggregator=fgmp.SecureSum(), history=UNHEARD)
+    transport = over(FED, kind=Lying, masked_only=True)
+    transport.grid.said = said
+    there = fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=fgmp.SecureSum(), history=UNHEARD)
     assert not there.x.any() and there.left_out == {"missing": 4}
 
 
@@ -80,8 +80,8 @@ def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
 
 
 def test_equal_weights_are_checked_alike():
-    channel = over(FED, masked_only=True, weights="equal")
-    there = fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=fgmp.SecureSum())
+    transport = over(FED, masked_only=True, weights="equal")
+    there = fgmp.simulate(METHOD, transport, 2, rng=4, aggregator=fgmp.SecureSum())
     parts = fgmp.Federation.from_arrays(ROWS, [A[:, 0] - A[:, 3] for A in ROWS], weights=[1, 1, 1, 1])
     assert_same_run(there, fgmp.simulate(METHOD, parts, 2, rng=4, aggregator=fgmp.SecureSum()))
 
@@ -95,7 +95,9 @@ def federations():
 @pytest.mark.parametrize("aggregator", [None, fgmp.SecureSum()])
 def test_a_client_keeps_no_rows_after_its_answer(aggregator):
     """Neither after a run, however it ends, nor between two questions of one."""
-    channel, between = over(FED), []
+    transport, between = over(FED), []
     before = federations()
-    fgmp.simulate(METHOD, channel, 2, rng=4, aggregator=aggregator, callbacks=lambda run: between.append(federations()))
+    fgmp.simulate(
+        METHOD, transport, 2, rng=4, aggregator=aggregator, callbacks=lambda run: between.append(federations())
+    )
     assert between == [before] * 3

@@ -38,12 +38,12 @@ class Played:
 
     def __init__(self, method, secure, seed=0):
         self.secrets = {(f"rows {i}", "rows"): count for i, count in enumerate(ROWS)}
-        channel = over(federation(seed))
+        transport = over(federation(seed))
         with pytest.MonkeyPatch.context() as patch:
-            for name in ("ask", "objectives"):
+            for name in ("run_clients", "objectives"):
                 patch.setattr(fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name)))
-            result = fgmp.simulate(method, channel, 1, rng=4, aggregator=secure)
-        self.wire, self.history = channel.grid.wire, result.history
+            result = fgmp.simulate(method, transport, 1, rng=4, aggregator=secure)
+        self.wire, self.history = transport.grid.wire, result.history
 
     def kept(self, name, honest):
         def listening(own, *given):
@@ -119,10 +119,10 @@ def test_what_is_in_the_clear_is_what_the_table_names():
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_a_run_that_ends_badly_asks_nobody_in_the_open():
     """What is said at its end of a rise is computed of sums, too."""
-    channel = over(federation())
-    result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), channel, 3, rng=4, aggregator=SECURE)
+    transport = over(federation())
+    result = fgmp.simulate(fgmp.FedAvg(learning_rate=2.0), transport, 3, rng=4, aggregator=SECURE)
     assert result.history["objective"][-1] > result.history["objective"][0]
-    assert all("trip" in asked for _, asked in channel.grid.asked if asked["ask"] != "who")
+    assert all("trip" in asked for _, asked in transport.grid.asked if asked["ask"] != "who")
 
 
 WORDS = "could not convert '7345.25 Smith'"
@@ -133,7 +133,7 @@ def unreadable(*given):
 
 
 @pytest.mark.parametrize("aggregator", [None, SECURE])
-@pytest.mark.parametrize("where", ["load", "ask", "objectives"])
+@pytest.mark.parametrize("where", ["load", "run_clients", "objectives"])
 def test_the_words_of_an_error_stay_at_the_client(where, aggregator, caplog, monkeypatch):
     load = loader(federation())
     loads = lambda context, said: (unreadable if (where, context.node_id) == ("load", 101) else load)(context, said)  # noqa: E731
@@ -142,9 +142,9 @@ def test_the_words_of_an_error_stay_at_the_client(where, aggregator, caplog, mon
         monkeypatch.setattr(fgmp.Federation, where, unreadable)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        channel = OverFlower(grid, fgmp.SquaredLoss(), 4, deadline=10.0)
-    history = fgmp.simulate(METHODS["dense"], channel, 1, rng=0, aggregator=aggregator).history
-    assert history["clients"][-1] == {"load": 4, "ask": 0, "objectives": 5}[where]
+        transport = OverFlower(grid, fgmp.SquaredLoss(), 4, deadline=10.0)
+    history = fgmp.simulate(METHODS["dense"], transport, 1, rng=0, aggregator=aggregator).history
+    assert history["clients"][-1] == {"load": 4, "run_clients": 0, "objectives": 5}[where]
     assert np.isnan(history["objective"]).all() == (where == "objectives")
     said = [str(each.message) for each in caught]
     assert ["ValueError at the client" in text for text in said] == [True] * (where == "load")
