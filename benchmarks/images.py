@@ -55,5 +55,5 @@ def answers(method: Method, federation: fgmp.Federation, state: State, count: in
     """A callable that has the first so many clients answer what the first exchange asks."""
     exchange, transport = method.exchanges()[0], federation.prepare(method)
     cohort = np.arange(federation.n_clients if count is None else count)
-    call = Call(exchange, exchange.form(state), 0, 1, Streams(2))
-    return partial(transport.run_clients, call, exchange.ask(state), cohort)
+    call = Call(exchange, exchange.update_spec(state), 0, 1, Streams(2))
+    return partial(transport.run_clients, call, exchange.message(state), cohort)

@@ -418,11 +418,11 @@ class Federation:
         """What each client of a cohort makes of a message, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []
-        together = call.exchange.together
+        together = call.exchange.cohort_kernel
         answers: Sequence[Any] | None = None if together is None else together(self, call, message, cohort)
         if answers is not None:
             return answers
-        return [call.answer_of(self.clients[i], message) for i in cohort]
+        return [call.update_of(self.clients[i], message) for i in cohort]
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Any, Array]:
         """The places of those who tell (here everybody asked), and f_i(x) of each."""

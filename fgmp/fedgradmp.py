@@ -103,13 +103,13 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: x_t goes out, the x_i come back, tau atoms of their mean are x_{t+1}."""
-        return (Exchange(lambda x: x, self.at_client, self.at_server, self.form, pursuit_twin(self)),)
+        return (Exchange(lambda x: x, self.client_update, self.server_update, self.form, pursuit_twin(self)),)
 
     def form(self, x: SparseModel) -> Form:
         """A client answers with tau atoms, and those that always stay, near x_t."""
         return Form(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
-    def at_client(self, client: Client, x: SparseModel, rng: np.random.Generator) -> SparseModel:
+    def client_update(self, client: Client, x: SparseModel, rng: np.random.Generator) -> SparseModel:
         """The loop over k, from x_t with Lambda = supp(x_t)."""
         psi, tau, solver = self.atoms, self.sparsity, self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
@@ -122,7 +122,7 @@ class FedGradMP(Method):
             x = self.pruned(b)  # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
         return x
 
-    def at_server(self, x: SparseModel, mean: Array) -> SparseModel:
+    def server_update(self, x: SparseModel, mean: Array) -> SparseModel:
         """x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it."""
         return self.pruned(SparseModel.of(mean))
 

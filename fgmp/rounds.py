@@ -32,23 +32,23 @@ class Exchange(NamedTuple):
 
     Attributes
     ----------
-    ask : state -> message
+    message : state -> message
         What the server sends to each client.
-    answer : (client, message, generator) -> ndarray or SparseModel
+    client_update : (client, message, generator) -> ndarray or SparseModel
         What a client makes of it, from its own rows and random numbers only.
-    update : (state, mean) -> state
+    server_update : (state, mean) -> state
         What the weighted mean of the answers, a dense array, does to the state.
-    form : state -> Form
+    update_spec : state -> Form
         What an answer looks like.
-    together : callable, optional
+    cohort_kernel : callable, optional
         A compiled twin of `answer`: (federation, call, message, cohort) -> answers, or None where it does not serve.
     """
 
-    ask: Callable[[State], Message]
-    answer: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
-    update: Callable[[State, Array], State]
-    form: Callable[[State], Form]
-    together: Callable[..., Sequence[Any] | None] | None = None
+    message: Callable[[State], Message]
+    client_update: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
+    server_update: Callable[[State, Array], State]
+    update_spec: Callable[[State], Form]
+    cohort_kernel: Callable[..., Sequence[Any] | None] | None = None
 
 
 class Method:
@@ -131,16 +131,16 @@ class Call(NamedTuple):
     """An exchange under way: which of the method's, in which round, and with whose random numbers."""
 
     exchange: Exchange
-    form: Form
+    update_spec: Form
     place: int
     round: int
     streams: Streams
 
-    def answer_of(self, client: Client, message: Message) -> Any:
+    def update_of(self, client: Client, message: Message) -> Any:
         """What a client answers; `Missing` where it is no finite number. What somebody's code raises is theirs."""
         generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.key)
         try:
-            return self.exchange.answer(client, message, generator)
+            return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
             return Missing("not_finite")
 
@@ -226,7 +226,7 @@ def next_step(
     left_out = step.left_out
     always = np.ones(len(cohort), bool)
     for place, exchange in enumerate(method.exchanges()):
-        message, form = exchange.ask(state), exchange.form(state)
+        message, form = exchange.message(state), exchange.update_spec(state)
         call = Call(exchange, form, place, number, streams)
         reduced = aggregator.aggregate(transport, call, message, cohort)
 
@@ -238,6 +238,6 @@ def next_step(
 
         always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
         mean = reduced.mean.reshape(form.shape).astype(form.dtype, copy=False)
-        state = exchange.update(state, mean)
+        state = exchange.server_update(state, mean)
     clients = int(np.count_nonzero(always))
     return Step(number, state, step.seconds, bytes_up, bytes_down, clients, left_out, step.counted + 1)

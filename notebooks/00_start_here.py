@@ -141,7 +141,7 @@ print(f"a client sends {sent:.0f} bytes in a round; its rows and observations fi
 models = [np.zeros(n_features), *(fgmp.simulate(method, fed, rounds=t, rng=0).x for t in (1, 2))]
 fig, axes = panels(3, width=3.2, height=2.6, sharey=True)
 for number, (ax, x) in enumerate(zip(axes, map(SparseModel.of, models), strict=True), start=1):
-    answers = [method.at_client(client, x, np.random.default_rng(0)).support for client in fed.clients]
+    answers = [method.client_update(client, x, np.random.default_rng(0)).support for client in fed.clients]
     votes = np.bincount(np.concatenate(answers), minlength=n_features)
     ax.vlines(range(n_features), 0, votes, color="0.6")
     ax.vlines(true, 0, votes[true], color=colour, linewidth=3)
@@ -395,7 +395,7 @@ assert abs(toy_errors[1] - np.linalg.norm(x_1 - toy.truth)) < 1e-12  # the libra
 print(f"relative errors: {toy_errors[0]:.3g}, {toy_errors[1]:.3g}, then rounding: {toy_errors[2] < exact}")
 
 # %% [markdown]
-# The same lines stand in `FedGradMP.at_client` and `FedGradMP.at_server` in
+# The same lines stand in `FedGradMP.client_update` and `FedGradMP.server_update` in
 # [fedgradmp](../fgmp/fedgradmp.py), with the same names. There the selections and the projections go through a
 # dictionary, since the paper allows signals that are sparse in any set of atoms and not only in the standard basis.
 #

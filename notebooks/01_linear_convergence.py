@@ -281,7 +281,7 @@ def merged_features(client, truth):
     for _ in range(3):
         gamma = method.atoms.approximate(client.gradient(x), 2 * sparsity)
         yield np.isin(np.flatnonzero(truth), [*gamma, *x.support]).sum()
-        x = method.at_client(client, x, None)
+        x = method.client_update(client, x, None)
 
 
 # %%
@@ -375,7 +375,7 @@ for case, name in enumerate(("noiseless", "noisy")) if len(alphas) > 1 and n_see
 
 # %%
 class Centred(fgmp.FedGradMP):
-    def at_client(self, client, x, rng):
+    def client_update(self, client, x, rng):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)
             gamma = self.atoms.approximate(r - r.mean(), 2 * self.sparsity)

@@ -588,7 +588,7 @@ if runner_up == "FedIterHT" and inside[0] and long_rounds >= 20:
 
 # %%
 class Centred(fgmp.FedGradMP):
-    def at_client(self, client, x, rng):
+    def client_update(self, client, x, rng):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)
             gamma = self.atoms.approximate(r - r.mean(), 2 * self.sparsity)

@@ -165,11 +165,11 @@ spread = [theory.minibatch_variance(fed.clients[0], x, batch_size) for x in poin
 class Watched(fgmp.FedGradMP):
     seen: tuple = ()
 
-    def at_client(self, client, x, rng):
+    def client_update(self, client, x, rng):
         one = fgmp.FedGradMP(self.sparsity, 1, self.batch_size)
         for _ in range(self.local_iterations):
             self.seen[client.key].append(theory.minibatch_variance(client, x.dense(), self.batch_size))
-            x = one.at_client(client, x, rng)
+            x = one.client_update(client, x, rng)
         return x
 
 
@@ -369,8 +369,8 @@ claim("theory-cohort-mean", "client sampling: the mean over random cohorts can r
 # %%
 @dataclass(frozen=True)
 class ClientsOnly(fgmp.FedGradMP):
-    def at_server(self, x, mean):
-        return fgmp.FedGradMP(self.sparsity).at_server(x, mean)
+    def server_update(self, x, mean):
+        return fgmp.FedGradMP(self.sparsity).server_update(x, mean)
 
 
 # %%

@@ -74,7 +74,7 @@ def small(N, seed):
 # %%
 fed, method = small(64, 0), fgmp.FedGradMP(2, K)
 x = SparseModel.of(fgmp.simulate(method, fed, rounds=3, rng=0).x)
-sent = np.array([method.at_client(client, x, np.random.default_rng(0)).dense() for client in fed.clients])
+sent = np.array([method.client_update(client, x, np.random.default_rng(0)).dense() for client in fed.clients])
 off = (sent - fed.truth)[:, np.flatnonzero(fed.truth)]
 
 # %%

@@ -130,7 +130,7 @@ for K in (Ks[0], Ks[-1]):
 # %%
 def one_more_round(fed, K, state, seed):
     rng = np.random.default_rng(seed)
-    models = np.array([method(K).at_client(client, state, rng).dense() for client in fed.clients])
+    models = np.array([method(K).client_update(client, state, rng).dense() for client in fed.clients])
     wrong = ((models != 0) != (fed.truth != 0)).any(axis=1)
     return np.sqrt(np.mean(np.sum((models - fed.truth) ** 2, axis=1))), wrong.mean()
 

@@ -83,8 +83,8 @@ print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
 #
 # ## One session of the engine
 #
-# `OverFlower` is a transport, as a federation is one: it asks who is there, carries the messages of a method to the
-# nodes of Flower, and hands what comes back to `simulate`. Below it is made once, and runs one method after another; a client
+# `OverFlower` is a transport, as a federation is one: it asks who is there, carries the messages of a method to the nodes
+# of Flower, and hands what comes back to `simulate`. Below it is made once, and runs one method after another; a client
 # reads its own rows from a file. Client 2 sends garbage in the run of seed 99: nan in place of its numbers.
 
 # %%

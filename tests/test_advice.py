@@ -124,12 +124,12 @@ def test_a_run_that_began_before_a_checkpoint_has_had_its_updates(tmp_path):
     class Gone(fgmp.FedGradMP):
         rounds = 0
 
-        def at_server(self, x, mean):
+        def server_update(self, x, mean):
             type(self).rounds += 1
-            return super().at_server(x, mean)
+            return super().server_update(x, mean)
 
-        def at_client(self, client, x, rng):
-            return None if type(self).rounds >= 2 else super().at_client(client, x, rng)
+        def client_update(self, client, x, rng):
+            return None if type(self).rounds >= 2 else super().client_update(client, x, rng)
 
     callbacks = fgmp.Checkpoint(tmp_path / "run")
     assert said(Gone(2), regression((30, 30)), 2, callbacks=callbacks)[0] == []

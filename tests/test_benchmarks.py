@@ -27,7 +27,7 @@ def test_the_textbook_pursuit_on_images_is_the_library_s():
     client = fgmp.Federation.from_arrays([X], [labels], fgmp.SoftmaxLoss(4)).clients[0]
     w = np.where(np.arange(40)[:, None] % 8 == np.arange(4), np.float32(0.1), np.float32(0))
     method = fgmp.FedGradMP(5, local_iterations=3, solver=fgmp.SGD(steps=2, learning_rate=0.3))
-    ours = method.at_client(client, SparseModel.of(w), np.random.default_rng(3)).dense()
+    ours = method.client_update(client, SparseModel.of(w), np.random.default_rng(3)).dense()
     theirs = textbook.softmax_pursuit(X, labels, w, 5, 0.3, [[np.arange(30)] * 3] * 3)
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 

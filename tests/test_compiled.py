@@ -49,8 +49,8 @@ def data(loss, dtype=np.float64, rows=(12, 30, 25, 2100)):
 
 def both(method, federation, monkeypatch, rounds=4, cohort_size=3):
     """A run with the twin and one as printed, and how many clients answered as printed in the first."""
-    asked, answer_of = [], fgmp.rounds.Call.answer_of
-    monkeypatch.setattr(fgmp.rounds.Call, "answer_of", lambda call, *given: asked.append(1) or answer_of(call, *given))
+    asked, update_of = [], fgmp.rounds.Call.update_of
+    monkeypatch.setattr(fgmp.rounds.Call, "update_of", lambda call, *given: asked.append(1) or update_of(call, *given))
     taken = fgmp.simulate(method, federation, rounds, cohort_size, 3)
     count = len(asked)
     monkeypatch.setenv("FGMP_READABLE", "1")

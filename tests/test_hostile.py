@@ -62,12 +62,12 @@ def hostile(method, index, spoil, whom=(2,)):
 
     def wrapped(place, exchange):
         def answer(client, message, rng):
-            honest = exchange.answer(client, message, rng)
+            honest = exchange.client_update(client, message, rng)
             return spoil(honest) if place == index and client.key in whom else honest
 
-        def together(federation, call, message, cohort):
+        def cohort_kernel(federation, call, message, cohort):
             """The same on the compiled path, where who is no case for the loop has answered as printed, honestly."""
-            answers = exchange.together(federation, call._replace(exchange=exchange), message, cohort)
+            answers = exchange.cohort_kernel(federation, call._replace(exchange=exchange), message, cohort)
             if answers is None or place != index:
                 return answers
             return [
@@ -75,7 +75,7 @@ def hostile(method, index, spoil, whom=(2,)):
                 for i, honest in zip(cohort, answers, strict=True)
             ]
 
-        return exchange._replace(answer=answer, together=exchange.together and together)
+        return exchange._replace(answer=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel)
 
     return rewired(method, wrapped)
 
@@ -85,13 +85,13 @@ def cases():
     for name, method in ALL.items():
         state = method.start(FED.shape)
         for index, exchange in enumerate(method.exchanges()):
-            form = exchange.form(state)
-            answer = exchange.answer(FED.clients[0], exchange.ask(state), np.random.default_rng(0))
+            form = exchange.update_spec(state)
+            answer = exchange.client_update(FED.clients[0], exchange.message(state), np.random.default_rng(0))
             for kinds in (SPOILED, SPARSE) if form.most else (SPOILED,):
                 for reason, ways in kinds.items():
                     for how, spoil in ways.items():
                         yield pytest.param(method, index, spoil, reason, id=f"{name}-{index}-{how}")
-            state = exchange.update(state, (answer.dense() if form.most else answer).reshape(form.shape))
+            state = exchange.server_update(state, (answer.dense() if form.most else answer).reshape(form.shape))
 
 
 COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
@@ -100,8 +100,8 @@ COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
 @pytest.mark.parametrize("name", ALL)
 def test_the_path_is_the_one_that_is_asked_for(name, both_paths, monkeypatch):
     """Also of a method that is made hostile: or what follows would see one path twice."""
-    printed, answer_of = [], Call.answer_of
-    monkeypatch.setattr(Call, "answer_of", lambda call, *given: printed.append(1) or answer_of(call, *given))
+    printed, update_of = [], Call.update_of
+    monkeypatch.setattr(Call, "update_of", lambda call, *given: printed.append(1) or update_of(call, *given))
     fgmp.simulate(hostile(ALL[name], 0, lambda x: x), FED, 1, rng=0)
     assert (not printed) == (both_paths == "compiled" and name in COMPILED)
 

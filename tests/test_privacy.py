@@ -71,8 +71,8 @@ def exact_delta(multiplier, epsilon):
 def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(multiplier, exchanges, rounds):
     """All exchanges of all rounds together are one Gaussian mechanism with less noise."""
     epsilon = spent(multiplier, 10, 10, exchanges, rounds, 1e-5)
-    together = multiplier / math.sqrt(exchanges * rounds)
-    assert exact_delta(together, epsilon) <= 1e-5 <= exact_delta(together, 0.75 * epsilon)
+    cohort_kernel = multiplier / math.sqrt(exchanges * rounds)
+    assert exact_delta(cohort_kernel, epsilon) <= 1e-5 <= exact_delta(cohort_kernel, 0.75 * epsilon)
 
 
 def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_that_keeps_to_the_budget():
@@ -100,9 +100,9 @@ def test_the_noise_has_the_deviation_and_each_exchange_the_clip_that_is_accounte
 class Curious(fgmp.FedAvg):
     """Writes down what each client gets."""
 
-    def at_client(self, client, w, rng):
+    def client_update(self, client, w, rng):
         SEEN.append((self, w.copy(), rng, client.key))
-        return super().at_client(client, w, rng)
+        return super().client_update(client, w, rng)
 
 
 SEEN = []
@@ -195,7 +195,7 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
     method, sums = fgmp.FedAvg(learning_rate=0.1), []
     for federation in (FED, FED, changed):
         transport, (exchange,) = federation.prepare(method), method.exchanges()
-        call = Call(exchange, exchange.form(np.zeros(20)), 0, 1, Streams(3))
+        call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
         sums.append(private.over(transport, call, np.zeros(20), np.arange(40)).mean)
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
@@ -253,7 +253,7 @@ def first_sum(method, clients, faults, noise, cohort_size):
     sums = []
 
     def noted(_, exchange):
-        return exchange._replace(update=lambda state, mean: sums.append(mean) or exchange.update(state, mean))
+        return exchange._replace(update=lambda state, mean: sums.append(mean) or exchange.server_update(state, mean))
 
     noisy(rewired(method, noted), fgmp.Federation.of(clients), 1, noise, cohort_size, faults, rng=0)
     return sums[0].ravel()

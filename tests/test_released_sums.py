@@ -137,7 +137,7 @@ def coefficients_of(one, federation):
         if one.exchange is None:
             found = np.array([client.objective(one.message)])
         else:
-            found = one.exchange.answer(client, one.message, np.random.default_rng(0))
+            found = one.exchange.client_update(client, one.message, np.random.default_rng(0))
             found = found.dense() if isinstance(found, SparseModel) else found
         rows.append(moments_of(X, y))
         said.append(np.ravel(found))

@@ -48,7 +48,7 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
     (client,), x = federation.pooled().prepare(gradmp).clients, SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
-        x = gradmp.at_client(client, x, np.random.default_rng(0))
+        x = gradmp.client_update(client, x, np.random.default_rng(0))
         np.testing.assert_array_equal(ours.support, x.support)
         np.testing.assert_allclose(ours.coefficients, x.dense(), rtol=1e-7, atol=1e-9)
 
@@ -66,8 +66,8 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     support = np.arange(8)
     point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
     clients = federation.prepare(solver).clients
-    answers = [solver.at_client(client, solver.ask(point), None) for client in clients]
-    end = solver.at_server(point, federation.weights @ np.array(answers))
+    answers = [solver.client_update(client, solver.message(point), None) for client in clients]
+    end = solver.server_update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
     one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
@@ -132,12 +132,12 @@ def test_newton_steps_by_hand():
     point = Point(model)
     for value in (5.0, 6.0, 7.0, 8.0):
         asked.append(float(point.model.values[0]))
-        point = solver.at_server(point, np.array([4.0, 4.0, value, 0.5]))
-    assert asked == [2.0, 1.0, 0.0, 1.5] and solver.ask(point)[1] == 1
+        point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
+    assert asked == [2.0, 1.0, 0.0, 1.5] and solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
-        end = solver.at_server(point, np.array([value, 0.5]))
-        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.ask(end)[1] == 0
-    assert solver.at_server(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
+        end = solver.server_update(point, np.array([value, 0.5]))
+        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(end)[1] == 0
+    assert solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
     assert solver.coefficients(Point(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 
@@ -160,7 +160,7 @@ def test_a_run_deals_anew_in_every_round_and_twice_the_same():
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
     x, client = method.start(federation.shape).model, federation.clients[0]
     places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
-    first, again, *others = (made.at_client(client, (x, number), None) for made, number in places)
+    first, again, *others = (made.client_update(client, (x, number), None) for made, number in places)
     np.testing.assert_array_equal(first, again)
     assert not any(np.isin(np.abs(first), np.abs(other)).all() for other in others)
 
@@ -191,14 +191,14 @@ def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(seed, t
 
 def test_hashes_deal_evenly_and_with_both_signs():
     """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
-    together = 0
+    cohort_kernel = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hashes(3, number, 3, 5, 23, "d")])
         assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {-1, 0, 1}
         assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
         bucket = np.abs(signs).argmax(axis=1)
-        together += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
-    assert together / 1200 == pytest.approx(1 / 5, abs=0.04) and together / 1200 < 1 / 5
+        cohort_kernel += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
+    assert cohort_kernel / 1200 == pytest.approx(1 / 5, abs=0.04) and cohort_kernel / 1200 < 1 / 5
 
 
 def test_a_sketch_that_is_no_shorter_is_the_gradient():

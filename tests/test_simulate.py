@@ -96,13 +96,13 @@ def test_cohorts_are_drawn_uniformly_without_replacement():
 def test_what_is_asked_and_answered_survives_the_wire(name):
     method, state = ALL[name], ALL[name].start(FED.shape)
     for exchange in [*method.exchanges(), *method.exchanges()]:
-        message, form = exchange.ask(state), exchange.form(state)
-        answer = exchange.answer(FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0))
+        message, form = exchange.message(state), exchange.update_spec(state)
+        answer = exchange.client_update(FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0))
         again = from_wire(to_wire(answer), form.shape)
         assert form.reason_against(again) == form.reason_against(answer) == ""
         dense = [one.dense() if isinstance(one, SparseModel) else one for one in (answer, again)]
         np.testing.assert_array_equal(*dense)
-        state = exchange.update(state, dense[0].reshape(form.shape))
+        state = exchange.server_update(state, dense[0].reshape(form.shape))
 
 
 def test_records_metrics_and_a_bar(capsys):

@@ -120,10 +120,10 @@ def interrupting(place, raised=KeyboardInterrupt):
     """a method and a callback, of which one is interrupted after the first round."""
 
     class Interrupted(fgmp.FedGradMP):
-        def at_client(self, client, x, rng):
+        def client_update(self, client, x, rng):
             if place == "at a client" and len(x.support) and client.key == 3:
                 raise raised
-            return super().at_client(client, x, rng)
+            return super().client_update(client, x, rng)
 
     def stop(run):
         if place == "in a callback" and run.step.round == 1:
@@ -163,7 +163,7 @@ def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
     def interrupted(self, client, *given):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fgmp.shared_support.newton.NewtonOnSupport.at_client", interrupted)
+    monkeypatch.setattr("fgmp.shared_support.newton.NewtonOnSupport.client_update", interrupted)
     start = {
         "tune": lambda: fgmp.tune(lambda once: method, {"once": [1]}, FED, 3),
         "polish": lambda: fgmp.polish(result, FED),

@@ -96,13 +96,13 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
 
 
 def pursuit_twin(method: Any) -> Any:
-    """The twin of `FedGradMP.at_client` with least squares in orthonormal atoms; it answers None for anything else."""
+    """The twin of `FedGradMP.client_update` with least squares in orthonormal atoms; it answers None for anything else."""
     plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
     plain = plain and type(method.dictionary).__module__ == "fgmp.dictionaries"  # no class that selects in another way
 
-    def together(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Any:
+    def cohort_kernel(federation: Federation, call: Any, x: SparseModel, cohort: Support) -> Any:
         K, tau = method.local_iterations, min(method.sparsity, x.shape[0])
-        if not plain or not _serves(federation, method, ("at_client", "pruned"), (SquaredLoss,), tau):
+        if not plain or not _serves(federation, method, ("client_update", "pruned"), (SquaredLoss,), tau):
             return None
         model, shape = (x.support.astype(np.int64), x.values), (len(cohort), tau)
         answers = np.zeros(shape, np.int64), np.zeros(shape, x.values.dtype), np.zeros(len(cohort), np.int64)
@@ -112,17 +112,17 @@ def pursuit_twin(method: Any) -> Any:
         models, solved = SparseModels(*answers, x.shape), answers[2]
         if solved.all():
             return models
-        return [models[k] if solved[k] else call.answer_of(federation.clients[i], x) for k, i in enumerate(cohort)]
+        return [models[k] if solved[k] else call.update_of(federation.clients[i], x) for k, i in enumerate(cohort)]
 
-    return together
+    return cohort_kernel
 
 
-def descent_twin(method: Any, step: str = "at_client") -> Any:
+def descent_twin(method: Any, step: str = "client_update") -> Any:
     """The twin of the first-order steps of a client, `step`, for the three losses; None for anything else."""
     kind, eta = type(method).thresholded.__qualname__.partition(".")[0], method.learning_rate
     steps, losses = (step, "thresholded", "thresholds"), (SquaredLoss, LogisticLoss, SoftmaxLoss)
 
-    def together(federation: Federation, call: Any, message: Any, cohort: Support) -> Any:
+    def cohort_kernel(federation: Federation, call: Any, message: Any, cohort: Support) -> Any:
         (w, rounds), loss = message if isinstance(message, tuple) else (message, 0), federation.loss
         keep = method.sparsity if kind == "FedIterHT" and method.sparsity < len(w) else 0
         if kind not in ("FirstOrder", "FedIterHT", "FedMid") or not _serves(federation, method, steps, losses, keep):
@@ -137,7 +137,7 @@ def descent_twin(method: Any, step: str = "at_client") -> Any:
             return None
         return list(ends.transpose(0, 2, 1).reshape(len(cohort), *w.shape))
 
-    return together
+    return cohort_kernel
 
 
 def _row_products(federation: Federation, method: Any) -> Any:

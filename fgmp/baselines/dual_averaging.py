@@ -42,9 +42,11 @@ class FedDualAvg(L1Penalised):
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: z and the number of the round go out, the z_i come back."""
         twin = descent_twin(self, "dual_at_client")
-        return (Exchange(tuple, self.dual_at_client, self.dual_at_server, lambda state: self.form(state.z), twin),)
+        return (
+            Exchange(tuple, self.dual_client_update, self.dual_server_update, lambda state: self.form(state.z), twin),
+        )
 
-    def dual_at_client(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
+    def dual_client_update(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
         """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
         z, rounds = message
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
@@ -52,7 +54,7 @@ class FedDualAvg(L1Penalised):
             z = z - self.learning_rate * client.gradient(self.selection.soft(z, threshold), rows)
         return z
 
-    def dual_at_server(self, state: Dual, mean: Array) -> Dual:
+    def dual_server_update(self, state: Dual, mean: Array) -> Dual:
         """z + eta_s (mean - z)."""
         return Dual(state.z + self.server_learning_rate * (mean - state.z), state.rounds + 1)
 
@@ -108,13 +110,13 @@ class FastFedDualAvg(L1Penalised):
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
         update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
-        return (Exchange(self.ask, self.sums_at_client, update, lambda state: self.form(state.z)),)
+        return (Exchange(self.message, self.sums_client_update, update, lambda state: self.form(state.z)),)
 
-    def ask(self, state: Dual) -> tuple[Any, ...]:
+    def message(self, state: Dual) -> tuple[Any, ...]:
         """G, X, w and the number of the round."""
         return (*state.z, self.model(state.z, state.rounds * self.local_iterations), state.rounds)
 
-    def sums_at_client(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
+    def sums_client_update(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
         """K times G <- G + g(w), X <- X + w, and the model that these give."""
         G, X, w, rounds = message
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)

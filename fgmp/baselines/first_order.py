@@ -62,27 +62,27 @@ class FirstOrder(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: w goes out, what K steps make of it comes back."""
-        return (Exchange(lambda w: w, self.at_client, self.at_server, self.form, descent_twin(self)),)
+        return (Exchange(lambda w: w, self.client_update, self.server_update, self.form, descent_twin(self)),)
 
     def form(self, w: Array) -> Form:
         """A client answers with a model near w."""
         return Form(w.shape, w.dtype, near=w)
 
-    def at_client(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
+    def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
         """w <- thresholded(w - eta_c g), K times."""
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             w = self.thresholded(w - self.learning_rate * client.gradient(w, rows))
         return w
 
-    def at_server(self, w: Array, mean: Array) -> Array:
+    def server_update(self, w: Array, mean: Array) -> Array:
         """w <- thresholded(w + eta_s (mean - w)), with the server's threshold."""
-        return self.thresholded_at_server(w + self.server_learning_rate * (mean - w))
+        return self.thresholded_by_server(w + self.server_learning_rate * (mean - w))
 
     def thresholded(self, w: Array) -> Array:
         """What a client makes of w after a step: nothing."""
         return w
 
-    def thresholded_at_server(self, w: Array) -> Array:
+    def thresholded_by_server(self, w: Array) -> Array:
         """What the server makes of the new model: nothing."""
         return w
 
@@ -142,7 +142,7 @@ class FedHT(FirstOrder):
         super().__post_init__()
         settle_integer(self, "sparsity")
 
-    def thresholded_at_server(self, w: Array) -> Array:
+    def thresholded_by_server(self, w: Array) -> Array:
         """H_tau(w)."""
         return self.selection.hard(w, self.sparsity)
 
@@ -186,6 +186,6 @@ class FedMid(L1Penalised):
         """S(w, eta_c lambda)."""
         return self.selection.soft(w, self.learning_rate * self.l1_weight)
 
-    def thresholded_at_server(self, w: Array) -> Array:
+    def thresholded_by_server(self, w: Array) -> Array:
         """S(w, eta_s eta_c K lambda)."""
         return self.selection.soft(w, self.length * self.l1_weight)

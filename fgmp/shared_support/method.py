@@ -286,15 +286,15 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        first = Exchange(self.ask, self.at_client, self.merge, self.form)
+        first = Exchange(self.message, self.client_update, self.merge, self.form)
         *steps, last = self.on_support.exchanges()
-        return (first, *steps, last._replace(update=self.last_step))
+        return (first, *steps, last._replace(server_update=self.last_step))
 
-    def ask(self, state: Shared) -> tuple[SparseModel, int]:
+    def message(self, state: Shared) -> tuple[SparseModel, int]:
         """x_t, and the number of the round, on which hashes depend."""
         return state.model, state.rounds
 
-    def at_client(self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator) -> Any:
+    def client_update(self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator) -> Any:
         """What `identify` sends of grad f_i(x_t)."""
         x, rounds = message
         return self.identify.answer(client.gradient(x), self.question(rounds))
@@ -318,7 +318,7 @@ class SharedSupportGradMP(Method):
 
     def last_step(self, state: Shared, mean: Array) -> Shared:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
-        end = self.on_support.at_server(state, mean)
+        end = self.on_support.server_update(state, mean)
         if self.pruning == "elimination" and end.curvature is not None:
             kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:

@@ -67,9 +67,9 @@ class SupportSolver(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, as far as a solver does not say more."""
-        return [Exchange(self.ask, self.at_client, self.at_server, self.form)]
+        return [Exchange(self.message, self.client_update, self.server_update, self.form)]
 
-    def ask(self, point: Any) -> Any:
+    def message(self, point: Any) -> Any:
         """What the server sends: by default the model."""
         return point.model
 
@@ -77,11 +77,11 @@ class SupportSolver(Method):
         """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
         return Form(point.model.values.shape, point.model.values.dtype, near=point.model.values)
 
-    def at_client(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """What a client sends: one vector."""
-        raise NotImplementedError(f"{type(self).__name__} has no at_client")
+        raise NotImplementedError(f"{type(self).__name__} has no client_update")
 
-    def at_server(self, point: Any, mean: Array) -> Any:
+    def server_update(self, point: Any, mean: Array) -> Any:
         """What the server makes of the mean: by default the point with these coefficients, in the ball."""
         return replace(point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius))
 
@@ -182,7 +182,7 @@ class NewtonOnSupport(SupportSolver):
         """`steps`, and one that compares where these are several."""
         return [*super().exchanges()] * (self.steps + (self.steps > 1))
 
-    def ask(self, point: Point) -> tuple[Any, ...]:
+    def message(self, point: Point) -> tuple[Any, ...]:
         """The model of the point, and whether it is the last, of which values are enough; a step that is in doubt."""
         if self._doubts(point):
             return point.model, 1, point.step
@@ -198,7 +198,7 @@ class NewtonOnSupport(SupportSolver):
         k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
         return Form((values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype)
 
-    def at_client(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+    def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""
         model, is_last, *direction = message
         problem = RestrictedProblem.of(client, model.support, self.dictionary)
@@ -215,7 +215,7 @@ class NewtonOnSupport(SupportSolver):
             parts.append(np.array([problem.value(predictions), *told], predictions.dtype))
         return np.concatenate(parts)
 
-    def at_server(self, point: Any, mean: Array) -> Any:
+    def server_update(self, point: Any, mean: Array) -> Any:
         """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
         x, several = point.model.values, self.steps > 1
         if self._doubts(point):
@@ -253,7 +253,7 @@ class NewtonOnSupport(SupportSolver):
         elif tried_zero:
             point = replace(point, step=point.step / 2)
         values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
-        return super().at_server(replace(point, done=point.done + several, tried_zero=tried_zero), values)
+        return super().server_update(replace(point, done=point.done + several, tried_zero=tried_zero), values)
 
     def _newton(self, model: SparseModel, mean: Array) -> tuple[Array, Array]:
         """The Hessian, and the step to the minimiser of the quadratic model: the only one to that of minimum norm."""
@@ -318,7 +318,7 @@ class LocalSteps(SupportSolver):
         super().__post_init__()
         check_solver(self.solver)
 
-    def at_client(self, client: Client, message: SparseModel, rng: np.random.Generator) -> Array:
+    def client_update(self, client: Client, message: SparseModel, rng: np.random.Generator) -> Array:
         """Where the client's own steps end."""
         return minimise_on(message.support, client, self.dictionary, self.solver, message, rng).values
 

@@ -63,7 +63,7 @@ class Ledger:
         """Exchange `index` of a round, with its messages copied here."""
 
         def ask(state: Any) -> Any:
-            message = exchange.ask(state)
+            message = exchange.message(state)
             number = (self.trips[-1].number if self.trips else -1) + (index == 0)
             self.trips.append(Trip(number, message, _copied(to_wire(message))))
             return message
@@ -74,12 +74,12 @@ class Ledger:
             self.trips[-1].answers[client.key] = reply
 
         def answer(client: Any, message: Any, rng: np.random.Generator) -> Any:
-            reply = exchange.answer(client, message, rng)
+            reply = exchange.client_update(client, message, rng)
             keep(client, reply)
             return reply
 
-        def together(federation: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
-            replies = exchange.together(federation, call, message, cohort)
+        def cohort_kernel(federation: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
+            replies = exchange.cohort_kernel(federation, call, message, cohort)
             if replies is not None:
                 trip = self.trips[-1]
                 trip.up, trip.answers = {}, {}  # who is no case for the twin has answered as printed
@@ -89,13 +89,13 @@ class Ledger:
 
         def update(state: Any, mean: np.ndarray) -> Any:
             trip = self.trips[-1]
-            after = exchange.update(state, mean)
+            after = exchange.server_update(state, mean)
             pairs = [(trip.down, trip.sent), *zip(trip.up.values(), trip.answers.values(), strict=True)]
             if any(_bits(copy) != _bits(to_wire(own)) for copy, own in pairs):
                 self.changed.append("a message was written into")
             return after
 
-        return Exchange(ask, answer, update, exchange.form, exchange.together and together)
+        return Exchange(ask, answer, update, exchange.update_spec, exchange.cohort_kernel and cohort_kernel)
 
 
 @dataclass(frozen=True)

@@ -69,7 +69,7 @@ FAULTS = [
         ITERHT._replace(targets="micro"),
         "units",
     ),
-    ((fgmp.FedHT, "at_client", lambda train: lambda self, client, w, rng: np.subtract(w, 1, out=w)), HT, "input"),
+    ((fgmp.FedHT, "client_update", lambda train: lambda self, client, w, rng: np.subtract(w, 1, out=w)), HT, "input"),
     (
         (SquaredLoss, "derivative", lambda exact: lambda self, z, y: exact(self, z, y) + 1e-3 * (z.itemsize == 4)),
         AVERAGE._replace(precision="float32"),
