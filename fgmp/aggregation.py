@@ -41,17 +41,17 @@ class SparseModels(Sequence[SparseModel]):
         return SparseModel(self.supports[place, :size], self.values[place, :size], self.shape)
 
 
-class Missing(NamedTuple):
-    """What stands in place of an answer that the server does without: one of `REASONS`."""
+class Rejected(NamedTuple):
+    """What stands in place of an answer that the server does without: one of `REJECT_REASONS`."""
 
     reason: str = "missing"
 
 
-REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "withheld")
+REJECT_REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "withheld")
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class UpdateSpec:
     """What an answer looks like, said once: its check, its dense layout, its bytes and the wire follow.
 
     Parameters
@@ -70,9 +70,9 @@ class Form:
     near: Array | SparseModel | None = None
     selection: Selection = PER_OUTPUT
 
-    def reason_against(self, x: Any) -> str:
-        """Why the server does without an answer, one of `REASONS`; "" where it is of this form."""
-        if x is None or isinstance(x, Missing):
+    def validate(self, x: Any) -> str:
+        """Why the server does without an answer, one of `REJECT_REASONS`; "" where it is of this form."""
+        if x is None or isinstance(x, Rejected):
             return "missing" if x is None else x.reason
         sparse = self.most is not None
         values = x.values if isinstance(x, SparseModel) else x
@@ -89,29 +89,29 @@ class Form:
                 return "too_many"
         return ""
 
-    def table(self, answers: Sequence[Any], weights: Array) -> Answers:
+    def stack(self, answers: Sequence[Any], weights: Array) -> Updates:
         """The answers of this form as one table, a row each; `weights` are the p_i of the whole cohort."""
         if isinstance(answers, SparseModels):
             return self._of_arrays(answers, weights)
-        reasons = [self.reason_against(x) for x in answers]
+        reasons = [self.validate(x) for x in answers]
         here = np.flatnonzero([not reason for reason in reasons])
-        rows, left_out = [answers[int(i)] for i in here], Counter(filter(None, reasons))
+        rows, rejected = [answers[int(i)] for i in here], Counter(filter(None, reasons))
         if self.most is None:
             values = np.reshape(rows, (len(rows), prod(self.shape))) if rows else np.empty((0, prod(self.shape)))
-            return Answers(self, weights, here, None, values, left_out)
+            return Updates(self, weights, here, None, values, rejected)
         owner = np.repeat(np.arange(len(rows)), [len(x.support) for x in rows])
         support = np.concatenate([np.empty(0, np.intp), *(x.support for x in rows)])
         values = np.concatenate([np.empty(0, self.dtype), *(x.values for x in rows)])
-        return Answers(self, weights, here, (owner, support), values, left_out)
+        return Updates(self, weights, here, (owner, support), values, rejected)
 
-    def _of_arrays(self, models: SparseModels, weights: Array) -> Answers:
+    def _of_arrays(self, models: SparseModels, weights: Array) -> Updates:
         """The same of models that lie in two arrays, which a compiled twin has made."""
         inside = np.arange(models.supports.shape[1]) < models.counts[:, None]
         fine = np.isfinite(np.where(inside, models.values, 0)).all(axis=1)
         here, inside = np.flatnonzero(fine), inside[fine]
         owner = np.repeat(np.arange(len(here)), models.counts[fine])
         at = owner, models.supports[fine][inside]
-        return Answers(self, weights, here, at, models.values[fine][inside], Counter(not_finite=int((~fine).sum())))
+        return Updates(self, weights, here, at, models.values[fine][inside], Counter(not_finite=int((~fine).sum())))
 
     @property
     def centre(self) -> Array:
@@ -124,19 +124,19 @@ def _is_a_support(support: Any, shape: tuple[int, ...]) -> bool:
     return isinstance(support, np.ndarray) and support.dtype.kind == "i" and support.shape == shape == (support.size,)
 
 
-class Answers(NamedTuple):
+class Updates(NamedTuple):
     """What a cohort answered: a row for each client whose answer is taken, and why others are not here.
 
     `weights` are the p_i of all who were asked, `here` whose rows these are. Of sparse answers, `at` has row and
     position of each entry in `values`; of dense ones these are the rows.
     """
 
-    form: Form
+    update_spec: UpdateSpec
     weights: Array
     here: Support
     at: tuple[Support, Support] | None
     values: Array
-    left_out: Counter[str]
+    rejected: Counter[str]
 
     @property
     def shares(self) -> Array:
@@ -149,7 +149,7 @@ class Answers(NamedTuple):
         """The answers as dense rows."""
         if self.at is None:
             return self.values
-        rows: Array = np.zeros((len(self.here), prod(self.form.shape)), self.values.dtype)
+        rows: Array = np.zeros((len(self.here), prod(self.update_spec.shape)), self.values.dtype)
         rows[self.at] = self.values
         return rows
 
@@ -159,7 +159,7 @@ class Answers(NamedTuple):
             total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
             return total
         owner, support = self.at
-        return np.bincount(support, self.shares[owner] * self.values, minlength=prod(self.form.shape))
+        return np.bincount(support, self.shares[owner] * self.values, minlength=prod(self.update_spec.shape))
 
     def bytes_up(self) -> int:
         """What travelled: indices and values, or a dense row where that is shorter."""
@@ -177,7 +177,7 @@ class Aggregated(NamedTuple):
     here: Support
     bytes_up: int
     bytes_down: int
-    left_out: Counter[str]
+    rejected: Counter[str]
 
 
 class Aggregator:
@@ -204,11 +204,11 @@ class Aggregator:
 
     def aggregate(self, transport: Any, call: Any, message: Any, cohort: Support) -> Aggregated:
         """Ask a cohort, and make one answer of what comes."""
-        answers = call.form.table(transport.run_clients(call, message, cohort), transport.weights[cohort])
+        answers = call.update_spec.stack(transport.run_clients(call, message, cohort), transport.weights[cohort])
         somebody = answers.weights[answers.here].sum() > 0
-        return Aggregated(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.left_out)
+        return Aggregated(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.rejected)
 
-    def __call__(self, answers: Answers) -> Array:
+    def __call__(self, answers: Updates) -> Array:
         """One row of the table."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
 
@@ -228,6 +228,6 @@ class Aggregator:
 class Mean(Aggregator):
     """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
 
-    def __call__(self, answers: Answers) -> Array:
+    def __call__(self, answers: Updates) -> Array:
         """The weighted mean."""
         return answers.mean()

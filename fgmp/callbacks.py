@@ -36,7 +36,7 @@ except ImportError:  # not a POSIX system: there two runs on one path are not no
 
 _PAUSE = 60.0
 # The columns that a run has of its own, some of them under some aggregators only.
-_COLUMNS = "round relative_error objective seconds bytes_up bytes_down clients left_out epsilon".split()
+_COLUMNS = "round relative_error objective seconds bytes_up bytes_down clients rejected epsilon".split()
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME, _FORMAT = "fgmp checkpoint", 2
 _HEAD = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
@@ -156,7 +156,7 @@ class History:
         if objective is not None:
             row["objective"] = objective
         row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
-        row |= {"clients": step.clients, "left_out": step.left_out.total(), **aggregator.extra_metrics(step.round)}
+        row |= {"clients": step.clients, "rejected": step.rejected.total(), **aggregator.extra_metrics(step.round)}
         for name, metric in self.metrics.items():
             row[name] = _number(name, metric(x.copy()))  # a copy each, because a metric may write into what it gets
         if objective is None or not run.rows or objective < run.best[0] or np.isnan(run.best[0]):

@@ -76,7 +76,7 @@ class Faulty:
     >>> federation = fgmp.make_sparse_regression(n_clients=10, n_features=50, sparsity=3, rng=0)
     >>> flaky = fgmp.Faulty(federation, fgmp.DropOut(probability=0.2))
     >>> result = fgmp.simulate(fgmp.FedGradMP(sparsity=3), flaky, rounds=5, rng=0)
-    >>> bool(result.history["relative_error"][-1] < 1e-12), result.left_out["missing"] in range(1, 25)
+    >>> bool(result.history["relative_error"][-1] < 1e-12), result.rejected["missing"] in range(1, 25)
     (True, True)
     """
 

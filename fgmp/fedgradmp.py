@@ -8,7 +8,7 @@ import numpy as np
 from ._compiled.dispatch import pursuit_twin
 from ._support.validation import settle_integer, settle_number
 from ._support.warnings import check_batches, check_rows
-from .aggregation import Form
+from .aggregation import UpdateSpec
 from .dictionaries import StandardBasis, check_dictionary
 from .federation import Client, Shape
 from .rounds import Exchange, Method
@@ -103,11 +103,11 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: x_t goes out, the x_i come back, tau atoms of their mean are x_{t+1}."""
-        return (Exchange(lambda x: x, self.client_update, self.server_update, self.form, pursuit_twin(self)),)
+        return (Exchange(lambda x: x, self.client_update, self.server_update, self.update_spec, pursuit_twin(self)),)
 
-    def form(self, x: SparseModel) -> Form:
+    def update_spec(self, x: SparseModel) -> UpdateSpec:
         """A client answers with tau atoms, and those that always stay, near x_t."""
-        return Form(x.shape, x.values.dtype, self.sparsity, x, self.selection)
+        return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
     def client_update(self, client: Client, x: SparseModel, rng: np.random.Generator) -> SparseModel:
         """The loop over k, from x_t with Lambda = supp(x_t)."""

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import settle_number
-from .aggregation import Aggregated, Aggregator, Answers
+from .aggregation import Aggregated, Aggregator, Updates
 from .rounds import Call, Message, Transport
 from .sparse_model import Array, Support
 
@@ -18,12 +18,12 @@ class _ByCoordinate(Aggregator):
 
     def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
         """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
-        if call.form.near is None:
+        if call.update_spec.near is None:
             found = f"the answers of exchange {call.place + 1} are no models near one another"
             raise ValueError(f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)")
         return super().aggregate(transport, call, message, cohort)
 
-    def __call__(self, answers: Answers) -> Array:
+    def __call__(self, answers: Updates) -> Array:
         """Of a sparse model, coordinates that it does not have are zero."""
         return np.asarray(self.of_columns(answers.rows(), answers.shares))
 

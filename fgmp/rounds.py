@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ._support.serialization import n_bytes
-from .aggregation import Aggregator, Form, Missing
+from .aggregation import Aggregator, Rejected, UpdateSpec
 from .dictionaries import StandardBasis
 from .federation import Client, Shape
 from .selection import PER_OUTPUT, Selection
@@ -47,7 +47,7 @@ class Exchange(NamedTuple):
     message: Callable[[State], Message]
     client_update: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
     server_update: Callable[[State, Array], State]
-    update_spec: Callable[[State], Form]
+    update_spec: Callable[[State], UpdateSpec]
     cohort_kernel: Callable[..., Sequence[Any] | None] | None = None
 
 
@@ -131,18 +131,18 @@ class Call(NamedTuple):
     """An exchange under way: which of the method's, in which round, and with whose random numbers."""
 
     exchange: Exchange
-    update_spec: Form
+    update_spec: UpdateSpec
     place: int
     round: int
     streams: Streams
 
     def update_of(self, client: Client, message: Message) -> Any:
-        """What a client answers; `Missing` where it is no finite number. What somebody's code raises is theirs."""
+        """What a client answers; `Rejected` where it is no finite number. What somebody's code raises is theirs."""
         generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.key)
         try:
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
-            return Missing("not_finite")
+            return Rejected("not_finite")
 
 
 class Transport(Protocol):
@@ -164,7 +164,7 @@ class Transport(Protocol):
         """The transport for a method."""
 
     def run_clients(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
-        """What a cohort answers, in its order; None or `Missing` for nothing."""
+        """What a cohort answers, in its order; None or `Rejected` for nothing."""
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
         """The places of those who tell, and f_i(x) of each."""
@@ -188,7 +188,7 @@ class Step:
     bytes_up, bytes_down : int
     clients : int
         How many answered every exchange of the last round.
-    left_out : Counter
+    rejected : Counter
         The answers that were not taken, by reason.
     counted : int
         The rounds in which somebody answered every exchange; the others left the model as it was.
@@ -200,7 +200,7 @@ class Step:
     bytes_up: int = 0
     bytes_down: int = 0
     clients: int = 0
-    left_out: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
     counted: int = 0
 
 
@@ -223,7 +223,7 @@ def next_step(
     """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
     number, state = step.round + 1, step.state
     bytes_up, bytes_down = step.bytes_up, step.bytes_down
-    left_out = step.left_out
+    rejected = step.rejected
     always = np.ones(len(cohort), bool)
     for place, exchange in enumerate(method.exchanges()):
         message, form = exchange.message(state), exchange.update_spec(state)
@@ -232,12 +232,12 @@ def next_step(
 
         bytes_up += reduced.bytes_up
         bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down
-        left_out = left_out + reduced.left_out
+        rejected = rejected + reduced.rejected
         if reduced.mean is None:
-            return Step(number, step.state, step.seconds, bytes_up, bytes_down, 0, left_out, step.counted)
+            return Step(number, step.state, step.seconds, bytes_up, bytes_down, 0, rejected, step.counted)
 
         always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
         mean = reduced.mean.reshape(form.shape).astype(form.dtype, copy=False)
         state = exchange.server_update(state, mean)
     clients = int(np.count_nonzero(always))
-    return Step(number, state, step.seconds, bytes_up, bytes_down, clients, left_out, step.counted + 1)
+    return Step(number, state, step.seconds, bytes_up, bytes_down, clients, rejected, step.counted + 1)

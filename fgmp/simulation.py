@@ -45,7 +45,7 @@ class Result:
         One entry per recorded round, row 0 the start. ``round``; ``relative_error``, ||x - x#|| / ||x#||, where the
         truth is known; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's own work so
         far (at row 0 the preparation), without what is recorded; ``bytes_up`` and ``bytes_down`` so far; ``clients``,
-        how many answered every exchange of that round with what was asked for; ``left_out``, the answers not taken so
+        how many answered every exchange of that round with what was asked for; ``rejected``, the answers not taken so
         far. With noise ``epsilon``, spent so far, and no ``objective``: see `GaussianNoise`.
     best : Estimate
         The model with the lowest objective on record, never worse than the start; with noise the last.
@@ -53,7 +53,7 @@ class Result:
         ``rng=seed`` repeats the run, but for noise and its cohorts, which come from a secret.
     state : object
         The server's last state, from which ``simulate(..., state=)`` goes on.
-    left_out : Counter
+    rejected : Counter
         The answers that were not taken, by reason: ``missing``, ``late``, ``not_finite``, ``malformed``, ``indices``
         (out of range, repeated, not in order), ``too_many``, ``withheld`` (by secure sums, see `SecureSum`).
     objective_on : ndarray of int
@@ -72,7 +72,7 @@ class Result:
     best: Estimate = field(repr=False)
     seed: int
     state: State = field(repr=False)
-    left_out: Any
+    rejected: Any
     objective_on: Support = field(repr=False)
     method: Method = field(repr=False)
     interrupted: bool = False
@@ -235,7 +235,7 @@ def _result(run: Run, interrupted: bool = False) -> Result:
         best=best,
         seed=run.streams.seed,
         state=run.step.state,
-        left_out=Counter(run.step.left_out),
+        rejected=Counter(run.step.rejected),
         objective_on=run.asked,
         method=run.method,
         interrupted=interrupted,

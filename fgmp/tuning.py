@@ -123,7 +123,7 @@ def tune(
     if rounds and not any(clients.any() for clients in answered):
         advise(
             f"no update arrived in any of the {len(answered)} runs of tune: all models are the start, and nothing was "
-            "compared; left_out of the histories counts what was not taken"
+            "compared; rejected of the histories counts what was not taken"
         )
     return Tuning(tuple(trials), column)
 

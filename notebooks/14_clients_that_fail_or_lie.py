@@ -102,7 +102,7 @@ def run(m, seed, *faults, **how):
 # %%
 words = Changed(lambda answer, client: "a word", clients=[0, 1])
 result = run(row_counts[-1], 0, fgmp.DropOut(probability=0.2), words)
-print(f"of {rounds * n_clients} answers left out:", dict(result.left_out))
+print(f"of {rounds * n_clients} answers left out:", dict(result.rejected))
 
 
 # %% [markdown]

@@ -83,9 +83,9 @@ print(json.dumps(json.loads(to_json(method)[0]), indent=1)[:230], "...")
 #
 # ## One session of the engine
 #
-# `OverFlower` is a transport, as a federation is one: it asks who is there, carries the messages of a method to the nodes
-# of Flower, and hands what comes back to `simulate`. Below it is made once, and runs one method after another; a client
-# reads its own rows from a file. Client 2 sends garbage in the run of seed 99: nan in place of its numbers.
+# `OverFlower` is a transport, as a federation is one: it asks who is there, carries the messages of a method to the
+# nodes of Flower, and hands what comes back to `simulate`. Below it is made once, and runs one method after another;
+# a client reads its own rows from a file. Client 2 sends garbage in the run of seed 99: nan in place of its numbers.
 
 # %%
 first_order = dict(learning_rate=learning_rate, local_iterations=2)
@@ -224,7 +224,7 @@ claim("flower-same-bits",
 
 # %%
 liar = runs["liar"]
-print("left out:", dict(liar.left_out), " clients:", liar.history["clients"].tolist())
+print("left out:", dict(liar.rejected), " clients:", liar.history["clients"].tolist())
 silent = fgmp.simulate(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[2])), rounds, rng=99)
 alike = np.array_equal(liar.x, silent.x)
 claim("flower-liar", "a client that sends what is no number over Flower leaves the run as if it had sent nothing",

@@ -155,7 +155,7 @@ class Deaf(fgmp.Mean):
 
     def aggregate(self, transport, call, message, cohort):
         asked = super().aggregate(transport, call, message, cohort)
-        return asked._replace(mean=None, here=np.arange(0), left_out=Counter(not_finite=len(cohort)))
+        return asked._replace(mean=None, here=np.arange(0), rejected=Counter(not_finite=len(cohort)))
 
 
 def test_nobody_is_asked_for_a_warning(monkeypatch):

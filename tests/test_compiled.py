@@ -137,7 +137,7 @@ def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client
     close(taken, printed, np.float64)
     federation.features[42:67] *= 1e300
     for run in both(TWINS["pursuit"], federation, monkeypatch, 2, 4)[:2]:
-        assert run.left_out["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
+        assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
 @pytest.mark.parametrize("name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")])
@@ -310,4 +310,4 @@ def test_a_cohort_of_which_nobody_is_there(name):
     faulty = fgmp.Faulty(data("squared"), fgmp.DropOut(probability=0.7))
     result = fgmp.simulate(TWINS[name], faulty, 8, 1, 3)
     lost = result.history["clients"][1:] == 0
-    assert lost.any() and not lost.all() and result.left_out == {"missing": lost.sum()}
+    assert lost.any() and not lost.all() and result.rejected == {"missing": lost.sum()}

@@ -11,7 +11,7 @@ from scipy.special import huber
 
 import fgmp
 from fgmp import losses, selection
-from fgmp.aggregation import REASONS
+from fgmp.aggregation import REJECT_REASONS
 from fgmp.baselines import first_order as rivals
 
 ROOT = Path(__file__).parents[1]
@@ -62,9 +62,9 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     exec(lines, names)
     result = names["result"]
     assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
-    assert capsys.readouterr().out == f"{dict(result.left_out)} False\n"
-    assert 40 < result.left_out["missing"] < 120  # 80 of 800 on average
-    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in REASONS} == {True}
+    assert capsys.readouterr().out == f"{dict(result.rejected)} False\n"
+    assert 40 < result.rejected["missing"] < 120  # 80 of 800 on average
+    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in REJECT_REASONS} == {True}
 
 
 def test_the_three_lines_for_a_table_run():

@@ -15,7 +15,7 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import DropOut, Faulty
-from fgmp.aggregation import Mean, Missing
+from fgmp.aggregation import Mean, Rejected
 from fgmp.faults import Changed
 from fgmp.rounds import Call, Streams
 from fgmp.sparse_model import SparseModel
@@ -27,7 +27,7 @@ FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
 
 SPOILED = {
     "missing": {"nothing": lambda x: None},
-    "late": {"late": lambda x: Missing("late")},
+    "late": {"late": lambda x: Rejected("late")},
     "malformed": {
         "text": lambda x: "x",
         "other kind": lambda x: x.dense() if isinstance(x, SparseModel) else SparseModel.of(x),
@@ -113,7 +113,7 @@ def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason
     silent = fgmp.simulate(hostile(method, index, lambda x: None), FED, 2, rng=0)
     np.testing.assert_array_equal(spoiled.x, silent.x)
     np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
-    assert dict(spoiled.left_out) == {reason: 2} and spoiled.history["left_out"].tolist() == [0, 1, 2]
+    assert dict(spoiled.rejected) == {reason: 2} and spoiled.history["rejected"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -123,7 +123,7 @@ def test_who_stays_silent_is_not_there(name):
     alone = fgmp.simulate(ALL[name], FED.part([0, 2, 3, 5]), 3, rng=0)
     np.testing.assert_allclose(result.x, alone.x, atol=1e-9)
     assert result.history["clients"].tolist() == alone.history["clients"].tolist() == [0, 4, 4, 4]
-    assert result.left_out["missing"] == 2 * 3 * len(ALL[name].exchanges())
+    assert result.rejected["missing"] == 2 * 3 * len(ALL[name].exchanges())
 
 
 def test_a_client_that_diverges_is_left_out():
@@ -131,7 +131,7 @@ def test_a_client_that_diverges_is_left_out():
     method = fgmp.FedGradMP(2, local_iterations=1, solver=fgmp.SGD(1e3, 400))
     result = fgmp.simulate(method, FED, 3, rng=0)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
-    assert dict(result.left_out) == {"not_finite": 18}
+    assert dict(result.rejected) == {"not_finite": 18}
 
 
 def test_what_arrives_is_counted_among_the_bytes_and_what_does_not_is_not():
@@ -148,9 +148,9 @@ def test_all_faults_at_once_reach_no_average(name):
     faulty = Faulty(FED, DropOut(probability=0.3), *changes)
     result = fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)
     assert np.isfinite(result.x).all() and np.isfinite(result.history["objective"]).all()
-    lost, answered = np.diff(result.history["left_out"]), result.history["clients"][1:]
+    lost, answered = np.diff(result.history["rejected"]), result.history["clients"][1:]
     assert (lost >= 5 - answered).all() and (lost > 0).any() and (answered > 0).any()
-    assert all(result.left_out[reason] for reason in ("missing", "not_finite", "malformed"))
+    assert all(result.rejected[reason] for reason in ("missing", "not_finite", "malformed"))
     assert bits(fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)) == bits(result)
 
 

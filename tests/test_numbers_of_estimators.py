@@ -106,7 +106,7 @@ def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
     plain, masked = (fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True))
     np.testing.assert_array_equal(masked.support_, plain.support_)
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
-    assert masked.history_["left_out"][-1] == 0
+    assert masked.history_["rejected"][-1] == 0
 
 
 def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():

@@ -298,7 +298,7 @@ def test_the_history_does_not_say_who_did_not_answer(fault):
         noisy(fgmp.FedGradMP(2), FED, 2, noise, faults=faults, rng=0).history for faults in ([FAULTS[fault]([3])], ())
     )
     about_models = {"relative_error", "seconds", "bytes_down"}
-    assert set(with_fault) == about_models | {"round", "bytes_up", "clients", "left_out", "epsilon"}
+    assert set(with_fault) == about_models | {"round", "bytes_up", "clients", "rejected", "epsilon"}
     for name in set(with_fault) - about_models:
         np.testing.assert_array_equal(with_fault[name], without[name])
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_simulate import ALL
 
 import fgmp
-from fgmp.aggregation import Missing
+from fgmp.aggregation import Rejected
 from fgmp.estimators import sites
 from fgmp.federation import Client
 from fgmp.privacy.ledger import Ledger
@@ -56,7 +56,7 @@ class Away:
         answers = list(self.transport.run_clients(call, message, cohort))
         if self.is_away():
             keys = np.asarray(self.transport.shape.keys)[cohort]
-            answers = [Missing() if key == self.client else x for key, x in zip(keys, answers, strict=True)]
+            answers = [Rejected() if key == self.client else x for key, x in zip(keys, answers, strict=True)]
         return answers
 
     def objectives(self, x, places=None):
@@ -243,7 +243,7 @@ def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
     with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.over.identity()):
         result = fgmp.simulate(method, away, 4, aggregator=fgmp.SecureSum(), **given)
-    assert result.left_out["withheld"] == 2 * 4 and result.left_out["missing"] == 2
+    assert result.rejected["withheld"] == 2 * 4 and result.rejected["missing"] == 2
 
 
 def test_one_ledger_for_several_runs():
@@ -252,7 +252,7 @@ def test_one_ledger_for_several_runs():
     fgmp.simulate(method, FED, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
     second = fgmp.simulate(method, away, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
-    assert second.left_out == {"missing": 1, "withheld": 4}
+    assert second.rejected == {"missing": 1, "withheld": 4}
 
 
 # The fits: which rows of a site are behind what it sends, and which sites behind what all send.

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import fgmp
-from fgmp.aggregation import Form
+from fgmp.aggregation import UpdateSpec
 from fgmp.sparse_model import SparseModel
 
 
@@ -29,8 +29,8 @@ def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
     weights, rows = rng.dirichlet(np.ones(7)), np.reshape(models, (7, 30))
     thin = [SparseModel.of(model) for model in models]
-    sparse = aggregator(Form(shape, most=30, near=models[0]).table(thin, weights))
-    dense = aggregator(Form(shape, near=models[0]).table(models, weights))
+    sparse = aggregator(UpdateSpec(shape, most=30, near=models[0]).stack(thin, weights))
+    dense = aggregator(UpdateSpec(shape, near=models[0]).stack(models, weights))
     np.testing.assert_allclose(sparse, dense, atol=1e-15)
     mean = isinstance(aggregator, fgmp.Mean)
     by_hand = weights @ rows if mean else aggregator.of_columns(rows, weights)

@@ -97,7 +97,7 @@ def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
     secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 3 rounds"):
         lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, aggregator=secure, history=unheard)
-    assert not lost.x.any() and lost.left_out == {"missing": 3, "not_finite": 3}
+    assert not lost.x.any() and lost.rejected == {"missing": 3, "not_finite": 3}
     np.testing.assert_array_equal(lost.history["clients"], 0)
 
 

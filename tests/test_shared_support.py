@@ -282,7 +282,7 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
         result = fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody)
-    assert result.left_out.total() == 2
+    assert result.rejected.total() == 2
 
 
 @pytest.mark.parametrize("kind", ["square", "overcomplete", "orthonormal"])

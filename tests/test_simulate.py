@@ -36,7 +36,7 @@ ALL = {
 
 def test_history_has_the_promised_columns():
     result = fgmp.simulate(METHOD, FED, rounds=3, rng=0)
-    names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients", "left_out"]
+    names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients", "rejected"]
     assert list(result.history) == names
     assert "relative_error" not in fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1).history
 
@@ -99,7 +99,7 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
         message, form = exchange.message(state), exchange.update_spec(state)
         answer = exchange.client_update(FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0))
         again = from_wire(to_wire(answer), form.shape)
-        assert form.reason_against(again) == form.reason_against(answer) == ""
+        assert form.validate(again) == form.validate(answer) == ""
         dense = [one.dense() if isinstance(one, SparseModel) else one for one in (answer, again)]
         np.testing.assert_array_equal(*dense)
         state = exchange.server_update(state, dense[0].reshape(form.shape))
@@ -160,7 +160,7 @@ def test_runs_stop_when_told():
     )
 
 
-@pytest.mark.parametrize("name", ["round", "objective", "relative_error", "seconds", "clients", "left_out", "epsilon"])
+@pytest.mark.parametrize("name", ["round", "objective", "relative_error", "seconds", "clients", "rejected", "epsilon"])
 def test_a_metric_that_is_called_as_a_column_is_refused(name):
     with pytest.raises(ValueError, match=f"metrics has '{name}', a column that runs have; expected another name"):
         fgmp.History(metrics={name: np.linalg.norm})
@@ -178,9 +178,9 @@ def test_a_metric_that_is_called_as_a_column_of_the_reducer_is_refused():
 
 def test_what_a_caller_does_with_a_result_is_in_no_other():
     first = fgmp.simulate(METHOD, FED, 1, rng=0)
-    first.left_out["missing"] += 7
-    assert fgmp.simulate(METHOD, FED, 1, rng=0).left_out == {}
-    assert fgmp.rounds.Step(0, None).left_out == {}
+    first.rejected["missing"] += 7
+    assert fgmp.simulate(METHOD, FED, 1, rng=0).rejected == {}
+    assert fgmp.rounds.Step(0, None).rejected == {}
 
 
 def test_a_run_with_noise_takes_no_state():

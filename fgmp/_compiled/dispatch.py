@@ -96,7 +96,7 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
 
 
 def pursuit_twin(method: Any) -> Any:
-    """The twin of `FedGradMP.client_update` with least squares in orthonormal atoms; it answers None for anything else."""
+    """Stand for `FedGradMP.client_update` with least squares in orthonormal atoms; it answers None for anything else."""
     plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
     plain = plain and type(method.dictionary).__module__ == "fgmp.dictionaries"  # no class that selects in another way
 

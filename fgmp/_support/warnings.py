@@ -111,7 +111,7 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
     Of the clients nobody is asked for it: what is looked at is on record, or at hand.
     """
     if run.step.round and not run.step.counted:
-        say_that_nobody_answered(type(run.method).__name__, run.step.round, run.step.left_out)
+        say_that_nobody_answered(type(run.method).__name__, run.step.round, run.step.rejected)
         return
     if np.isnan(objective).all():  # nobody says it
         return
@@ -137,14 +137,14 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
         )
 
 
-def say_that_nobody_answered(what: str, rounds: int, left_out: Any) -> None:
+def say_that_nobody_answered(what: str, rounds: int, rejected: Any) -> None:
     """Warn that not one round counted, so that the model is the start."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(left_out.items()))
+    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
     helps = ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     advise(
         f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start"
         + f"; answers left out: {counts}" * bool(counts)
-        + helps * ("not_finite" in left_out)
+        + helps * ("not_finite" in rejected)
     )
 
 

@@ -43,7 +43,9 @@ class FedDualAvg(L1Penalised):
         """One exchange a round: z and the number of the round go out, the z_i come back."""
         twin = descent_twin(self, "dual_at_client")
         return (
-            Exchange(tuple, self.dual_client_update, self.dual_server_update, lambda state: self.form(state.z), twin),
+            Exchange(
+                tuple, self.dual_client_update, self.dual_server_update, lambda state: self.update_spec(state.z), twin
+            ),
         )
 
     def dual_client_update(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
@@ -110,7 +112,7 @@ class FastFedDualAvg(L1Penalised):
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
         update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
-        return (Exchange(self.message, self.sums_client_update, update, lambda state: self.form(state.z)),)
+        return (Exchange(self.message, self.sums_client_update, update, lambda state: self.update_spec(state.z)),)
 
     def message(self, state: Dual) -> tuple[Any, ...]:
         """G, X, w and the number of the round."""

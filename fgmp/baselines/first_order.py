@@ -12,7 +12,7 @@ import numpy as np
 from .._compiled.dispatch import descent_twin
 from .._support.validation import settle_integer, settle_number
 from .._support.warnings import check_batches
-from ..aggregation import Form
+from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..rounds import Exchange, Method
@@ -62,11 +62,11 @@ class FirstOrder(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: w goes out, what K steps make of it comes back."""
-        return (Exchange(lambda w: w, self.client_update, self.server_update, self.form, descent_twin(self)),)
+        return (Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec, descent_twin(self)),)
 
-    def form(self, w: Array) -> Form:
+    def update_spec(self, w: Array) -> UpdateSpec:
         """A client answers with a model near w."""
-        return Form(w.shape, w.dtype, near=w)
+        return UpdateSpec(w.shape, w.dtype, near=w)
 
     def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
         """w <- thresholded(w - eta_c g), K times."""

@@ -66,7 +66,7 @@ _BEYOND = 20  # a path begins at so many features
 _ENOUGH = 2  # rows for a coefficient
 _FOLD_ROUNDS = 5
 _DENSE = 5000  # features that `sparsity="all"` takes: their Hessian has 12 million numbers
-_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 
 _IN_SKLEARN = "inside scikit-learn that is set_{}_request(groups=True), with its metadata routing"
 
@@ -178,14 +178,14 @@ class Fit:
         result = simulate_part(method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options)
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
-            left_out = dict(result.left_out)
-            if left_out.get("withheld"):
+            rejected = dict(result.rejected)
+            if rejected.get("withheld"):
                 gone = some_of(self.sites.absent, 5) or "a site"
                 raise RuntimeError(
-                    f"{gone} left in the middle of a fit under masks ({left_out}): a sum without it, beside those of "
+                    f"{gone} left in the middle of a fit under masks ({rejected}): a sum without it, beside those of "
                     "before, would be its own; fit again once all are there"
                 )
-            raise RuntimeError(f"no site answered {type(method).__name__}: {left_out}; see their logs")
+            raise RuntimeError(f"no site answered {type(method).__name__}: {rejected}; see their logs")
         return result
 
     def told(self, method: Method, transport: Any, state: Any = ()) -> Any:

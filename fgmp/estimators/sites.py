@@ -16,7 +16,7 @@ from scipy import sparse
 from .._support.sparse_features import SparseFeatures
 from .._support.validation import as_array, distinct, shown
 from .._support.warnings import advise_once
-from ..aggregation import Form
+from ..aggregation import UpdateSpec
 from ..federation import Client, Federation, Shape
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Exchange, Method
@@ -271,13 +271,13 @@ class Sums(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, but for moments."""
-        one = Exchange(lambda known: known or 0, self.answer, self.step, self.form)
+        one = Exchange(lambda known: known or 0, self.answer, self.step, self.update_spec)
         return [one] * (3 + self.masked if self.question == "moments" else 1)
 
-    def form(self, known: Any) -> Form:
+    def update_spec(self, known: Any) -> UpdateSpec:
         """What an answer looks like: of numbers in digits so many rows."""
         digits = {1: (_OF_MEANS,), 3: (_OF_MEANS + _OF_SQUARES,)}.get(len(known or ()), ()) if self.masked else ()
-        return Form((*digits, *self.size))
+        return UpdateSpec((*digits, *self.size))
 
     def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
         """What the rows of a site say."""

@@ -40,7 +40,7 @@ from typing import Any
 import numpy as np
 
 from .._support.serialization import from_json, from_wire, to_wire
-from ..aggregation import Missing
+from ..aggregation import Rejected
 from ..federation import Federation
 from ..privacy.masking import TRIPS, Member
 from ..privacy.secure_sums import SecureSum
@@ -127,7 +127,7 @@ def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: 
     answer, _ = found()
     if asked["ask"] == "objective":
         return content_of({"objective": float(answer[0])})
-    if isinstance(answer, Missing):
+    if isinstance(answer, Rejected):
         return content_of({"refused": answer.reason})
     return content_of({}, message=to_wire(answer))
 
@@ -148,7 +148,7 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], tuple[Any, int
     if trip == "masked":
         secure, (found, n_rows) = SecureSum(float(asked["resolution"])), answer()
         weight = _own_weight(asked, n_rows, len(told["split"]))
-        row = np.full(1, np.nan) if isinstance(found, Missing) else dense(found).reshape(-1)
+        row = np.full(1, np.nan) if isinstance(found, Rejected) else dense(found).reshape(-1)
         if not np.abs(row).max(initial=0) <= secure.range:
             return content_of({"refused": "not_finite"})
         member.vector = secure.encoded(row, weight)

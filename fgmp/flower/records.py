@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..aggregation import REASONS, Missing
+from ..aggregation import REJECT_REASONS, Rejected
 from ..sparse_model import Array
 
 # The types that an array may have. A name that is not in this table never reaches `np.dtype`, which parses what it is
@@ -53,18 +53,18 @@ def reply_in(content: Any, most_bytes: int) -> Reply:
 
 
 def taken(reply: Reply, read: Callable[[Reply], Any]) -> Any:
-    """What `read` makes of a reply; `Missing` where the client refused, or where nothing can be made of it.
+    """What `read` makes of a reply; `Rejected` where the client refused, or where nothing can be made of it.
 
     Whatever goes wrong while one client's reply is read is that client's: the run goes on with the others.
     """
     if "refused" in reply.said:
         reason = reply.said["refused"]
-        return Missing(reason if reason in REASONS else "missing")
+        return Rejected(reason if reason in REJECT_REASONS else "missing")
     try:
         return read(reply)
     except Exception as error:
         unreadable("a reply", error)
-        return Missing("malformed")
+        return Rejected("malformed")
 
 
 def unreadable(what: str, error: Exception) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from .._support.serialization import from_wire, to_json, to_wire
 from .._support.validation import check_integer, check_number, check_option, shown
 from .._support.warnings import advise
-from ..aggregation import Missing
+from ..aggregation import Rejected
 from ..federation import Shape
 from ..losses import Loss, check_loss
 from ..privacy.masking import SECRET, TooFew, agreed, sum_under_masks
@@ -150,7 +150,7 @@ class OverFlower:
 
     def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What comes back of a cohort."""
-        replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.form.shape
+        replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.update_spec.shape
         return [taken(x, lambda x: from_wire(x.arrays, shape, only=True)) for x in replies.values()]
 
     def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
@@ -178,7 +178,7 @@ class OverFlower:
         numbers are in it, by position in the cohort; bytes up and down of all trips; and why others are not. What a
         client uploads goes through `arriving`, which is given its position, too.
         """
-        session, size, split = "", 1 if call is None else len(call.form.centre), 0
+        session, size, split = "", 1 if call is None else len(call.update_spec.centre), 0
         reasons: dict[int, str] = {}
         total_count = int(self.counts[cohort].sum())
 
@@ -195,7 +195,7 @@ class OverFlower:
             found = {i: taken(replies[int(cohort[i])], lambda x: _told_in(x, name, count, size)) for i in told}
             if name == "masked":
                 found = {i: _arrived_as(what, i, arriving, size) for i, what in found.items()}
-            reasons.update({i: what.reason for i, what in found.items() if isinstance(what, Missing)})
+            reasons.update({i: what.reason for i, what in found.items() if isinstance(what, Rejected)})
             return {i: what for i, what in found.items() if i not in reasons}
 
         def releasable(there: Support) -> Support:
@@ -214,15 +214,15 @@ class OverFlower:
         # Rounding adds half a unit for each; somebody lied about its shares, or uploaded noise, where it is more.
         if np.abs(secure.decoded(total)).max(initial=0) > secure.range + len(cohort) * secure.resolution:
             return None, np.arange(0), up, down, Counter(malformed=len(cohort))
-        left_out = Counter(reason for i, reason in reasons.items() if i not in uploaded)  # who left later is in it
-        return total, uploaded, up, down, left_out
+        rejected = Counter(reason for i, reason in reasons.items() if i not in uploaded)  # who left later is in it
+        return total, uploaded, up, down, rejected
 
     def ask_each(self, call: Call | None, message: Message, more: Mapping[int, Mapping[str, Any]]) -> dict[int, Reply]:
         """What clients, by place, reply to a question with more for each: of an exchange, or for the objective."""
         question: dict[str, Any] = {"ask": "objective", "run": self._run["run"]}
         if call is not None:
             question |= {"ask": "answer", "seed": str(call.streams.seed), "round": call.round, "exchange": call.place}
-        n_numbers = 1 if call is None else prod(call.form.shape)
+        n_numbers = 1 if call is None else prod(call.update_spec.shape)
         most_bytes = _WORDS + _ENTRY * n_numbers + _LETTER * len(more)
         arrays = {} if message is None else to_wire(message)
         found: dict[int, Reply] = {}
@@ -303,14 +303,14 @@ def _names(said: Iterable[Any]) -> list[str]:
 
 def _arrived_as(found: Any, position: int, arriving: Callable[[int, Any], Any], size: int) -> Any:
     """What is left of an upload after `arriving`, which is for faults that are injected."""
-    if isinstance(found, Missing):
+    if isinstance(found, Rejected):
         return found
     vector, unopened = found
     came = arriving(position, vector)
-    if came is None or isinstance(came, Missing):
-        return came or Missing()
+    if came is None or isinstance(came, Rejected):
+        return came or Rejected()
     if not isinstance(came, np.ndarray) or came.dtype != np.uint64 or came.shape != (size,):
-        return Missing("malformed")
+        return Rejected("malformed")
     return came, unopened
 
 

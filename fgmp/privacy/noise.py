@@ -151,11 +151,11 @@ class Fitted(Aggregator):
         """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
         if isinstance(self.noise.then, SecureSum) and hasattr(transport, "masked"):
             raise ValueError("aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
-        form, L = call.form, len(cohort)
+        form, L = call.update_spec, len(cohort)
         replies = transport.run_clients(call, message, cohort)
-        answers = form.table(replies, np.ones(L))
+        answers = form.stack(replies, np.ones(L))
         # What is not finite adds zero, as somebody's who answered: or whether it was finite would be told.
-        answered = np.array([form.reason_against(x) in ("", "not_finite") for x in replies])
+        answered = np.array([form.validate(x) in ("", "not_finite") for x in replies])
         up, down = L * len(form.centre) * np.dtype(form.dtype).itemsize, 0
         if not answered.any():
             return Aggregated(None, np.arange(0), up, down, Counter())

@@ -120,13 +120,13 @@ class SecureSum(Aggregator):
         """The sum of a cohort's answers, over their weight: the transport's own sum under masks, where it has one."""
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         if hasattr(transport, "masked"):
-            total, here, up, down, left_out = transport.masked(call, message, cohort, shares, self)
+            total, here, up, down, rejected = transport.masked(call, message, cohort, shares, self)
         else:
-            answers = call.form.table(transport.run_clients(call, message, cohort), shares)
+            answers = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
             here = self.releasable(transport, cohort, shares, answers.here)
             enough = len(answers.here) >= self.needed(len(cohort))
             withheld = (len(answers.here) - len(here)) * enough
-            left_out = answers.left_out + Counter(withheld=withheld)
+            rejected = answers.rejected + Counter(withheld=withheld)
             total, up, down = None, 0, 0
             rows = answers.rows()[np.isin(answers.here, here)]
             try:
@@ -135,9 +135,9 @@ class SecureSum(Aggregator):
             except TooFew:
                 here = here[:0]
         if total is None:
-            return Aggregated(None, here[:0], up, down, Counter(left_out))
+            return Aggregated(None, here[:0], up, down, Counter(rejected))
         weight = float(shares[here].sum())
-        return Aggregated(self.decoded(total) / weight, here, up, down, Counter(left_out))
+        return Aggregated(self.decoded(total) / weight, here, up, down, Counter(rejected))
 
     def releasable(
         self, transport: Transport, cohort: Support, shares: Array, there: Support, is_objective: bool = False

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from .._support.validation import check_kind, check_option, settle_integer, settle_number
 from .._support.warnings import advise
-from ..aggregation import Form
+from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis
 from ..federation import Client, Shape
 from ..rounds import Exchange, Method
@@ -60,9 +60,9 @@ class LargestEntries:
     def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """Any count fits."""
 
-    def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
+    def update_spec(self, question: Question, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
         """At most so many entries of a gradient."""
-        return Form(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
+        return UpdateSpec(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
 
     def answer(self, gradient: Array, question: Question) -> SparseModel:
         """The largest entries, measured in inner products with normalised atoms."""
@@ -136,10 +136,10 @@ class CountSketch:
                 f"the {sparsity} sought; CountSketch({self.rows}, {-(-n_atoms // self.rows)}) sends the gradient itself"
             )
 
-    def form(self, question: Question, shape: tuple[int, ...], dtype: Any) -> Form:
+    def update_spec(self, question: Question, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
         """An array of the shape of a sketch, or of the gradient."""
         columns = self._columns(question.sparsity, shape[0])
-        return Form(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
+        return UpdateSpec(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
 
     def answer(self, gradient: Array, question: Question) -> Array:
         """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
@@ -286,7 +286,7 @@ class SharedSupportGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
-        first = Exchange(self.message, self.client_update, self.merge, self.form)
+        first = Exchange(self.message, self.client_update, self.merge, self.update_spec)
         *steps, last = self.on_support.exchanges()
         return (first, *steps, last._replace(server_update=self.last_step))
 
@@ -299,9 +299,9 @@ class SharedSupportGradMP(Method):
         x, rounds = message
         return self.identify.answer(client.gradient(x), self.question(rounds))
 
-    def form(self, state: Shared) -> Form:
+    def update_spec(self, state: Shared) -> UpdateSpec:
         """What that looks like."""
-        return self.identify.form(self.question(state.rounds), state.model.shape, state.model.values.dtype)
+        return self.identify.update_spec(self.question(state.rounds), state.model.shape, state.model.values.dtype)
 
     def question(self, rounds: int) -> Question:
         """What clients and server know alike after so many rounds."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._support.linear_algebra import fill_shifts, solve_definite, solve_semidefinite
 from .._support.validation import check_kind, settle_integer, settle_number
-from ..aggregation import Form
+from ..aggregation import UpdateSpec
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Shape
 from ..losses import SquaredLoss, misclassified
@@ -67,15 +67,15 @@ class SupportSolver(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, as far as a solver does not say more."""
-        return [Exchange(self.message, self.client_update, self.server_update, self.form)]
+        return [Exchange(self.message, self.client_update, self.server_update, self.update_spec)]
 
     def message(self, point: Any) -> Any:
         """What the server sends: by default the model."""
         return point.model
 
-    def form(self, point: Any) -> Form:
+    def update_spec(self, point: Any) -> UpdateSpec:
         """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
-        return Form(point.model.values.shape, point.model.values.dtype, near=point.model.values)
+        return UpdateSpec(point.model.values.shape, point.model.values.dtype, near=point.model.values)
 
     def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """What a client sends: one vector."""
@@ -193,10 +193,12 @@ class NewtonOnSupport(SupportSolver):
         is_free = self.ridge == 0 and self.radius is None
         return is_free and point.done == self.steps > 1 and point.moved > SETTLED
 
-    def form(self, point: Point) -> Form:
+    def update_spec(self, point: Point) -> UpdateSpec:
         """The upper half of H and g, and with several steps f_i and the share; at the end these two, or three."""
         k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
-        return Form((values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype)
+        return UpdateSpec(
+            (values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype
+        )
 
     def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """f_i on the support to second order."""

@@ -15,7 +15,7 @@ from ..simulation import Estimate, Result, simulate_part
 from ..sparse_model import SparseModel
 from .newton import NewtonOnSupport, Point, SupportSolver, solver_in
 
-_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "left_out")
+_TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 _CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it,
 _NEAR = 0.03  # and where it moved no coefficient by more than this fraction: what is left is squared, a thousandth
 
@@ -108,7 +108,7 @@ def polish(
     options = {"aggregator": aggregator, "history": recorded, "state": Point(start)}
     closed = simulate_part(closing, federation, 1, cohort_size, rng, **options)
     if not closed.history["clients"][-1]:
-        say_that_nobody_answered("polish", 1, closed.left_out)
+        say_that_nobody_answered("polish", 1, closed.rejected)
     before, after = closed.history["objective"]
     missed, scale = closed.state.missed, max(abs(after), 1e-6 * abs(before))
     moved = closed.state.moved

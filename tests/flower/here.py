@@ -108,7 +108,7 @@ def assert_same_run(there, here):
     And the rounding of objectives: in one process those of all clients are of one product with all rows.
     """
     np.testing.assert_array_equal(there.x, here.x)
-    assert there.left_out == here.left_out
+    assert there.rejected == here.rejected
     assert set(here.history) - set(there.history) == {"relative_error"} & set(here.history)
     for name in set(there.history) - {"seconds", "objective"}:
         np.testing.assert_array_equal(there.history[name], here.history[name], err_msg=name)

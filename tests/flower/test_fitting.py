@@ -99,7 +99,7 @@ def test_who_is_missing_is_said_by_name():
     assert "missing" not in rounds[1] and rounds[1].startswith("all rows, round 1: loss 0.")
     assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.") and rounds[2].endswith("; missing: valley")
     assert told[0] == "sums for common units" and "Newton steps on the features that were found" in told
-    assert model.history_["left_out"][-1] > 0
+    assert model.history_["rejected"][-1] > 0
 
 
 def test_what_does_not_fit_is_said():

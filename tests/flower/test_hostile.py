@@ -42,7 +42,7 @@ def test_a_hostile_client_is_counted_as_in_one_process(reason, method, change):
 
     there = fgmp.simulate(method, over(FED, {LIAR: [spoiling(spoil)]}), 3, rng=0)
     here = fgmp.simulate(method, fgmp.Faulty(FED, Changed(change, clients=[LIAR])), 3, rng=0)
-    assert there.left_out == {reason: 3}
+    assert there.rejected == {reason: 3}
     assert_same_run(there, here)
 
 
@@ -92,7 +92,7 @@ WIRE = {
 
 
 def assert_left_out(there, reason, rounds=3):
-    assert there.left_out == {reason: rounds}
+    assert there.rejected == {reason: rounds}
     np.testing.assert_array_equal(there.x, fgmp.simulate(METHOD, SILENT, rounds, rng=0).x)
 
 
@@ -190,7 +190,7 @@ def test_whatever_goes_wrong_while_one_reply_is_read_is_that_clients(error, aggr
 
     there = fgmp.simulate(METHOD, over(FED, kind=Broken), 2, rng=0, aggregator=aggregator, history=UNHEARD)
     here = fgmp.simulate(METHOD, SILENT, 2, rng=0, aggregator=aggregator, history=UNHEARD)
-    assert there.left_out == {"malformed": 2}
+    assert there.rejected == {"malformed": 2}
     np.testing.assert_array_equal(there.x, here.x)
 
 
@@ -337,7 +337,7 @@ def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     there = fgmp.simulate(method, transport, rounds, rng=0, aggregator=aggregator, history=history)
     assert there.history["round"][-1] == rounds and len(count) >= rounds
     assert np.isfinite(there.x).all()
-    assert sum(there.left_out.values()) > 0 or ask in ("objective", "opened")
+    assert sum(there.rejected.values()) > 0 or ask in ("objective", "opened")
     contents = [content for *_, content in transport.grid.wire if content is not None]
     sent = {name.split(" ")[0] for content in contents for name in content.array_records.get("message", {})}
     assert kind not in ("dense", "places", "support") or {"places": "at"}.get(kind, kind) in sent

@@ -64,7 +64,7 @@ def test_clients_killed_between_the_trips(trip, lost):
     is_in = trip == "opened" and len(lost) == 1
     here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, here.x)
-    assert there.left_out == ({} if is_in else {"late": len(lost)})
+    assert there.rejected == ({} if is_in else {"late": len(lost)})
     assert {asked["ask"] for _, asked in transport.grid.asked} == {"who", "answer"}
 
 
@@ -109,7 +109,7 @@ def test_a_client_that_answers_under_masks_only(aggregator):
     if aggregator is SECURE:
         assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, aggregator=SECURE))
     else:
-        assert not there.x.any() and there.left_out == {"missing": 5}
+        assert not there.x.any() and there.rejected == {"missing": 5}
         assert np.isnan(there.history["objective"]).all()
 
 
@@ -169,7 +169,7 @@ def test_what_does_not_fit_is_left_out_and_its_masks_taken_away(trip, spoil, los
     rest = fgmp.Faulty(FED, fgmp.DropOut(clients=[0])) if lost else FED
     expected = fgmp.simulate(DENSE, rest, 0 if lost == 5 else 2, rng=4, aggregator=SECURE)
     np.testing.assert_array_equal(there.x, expected.x)
-    assert there.left_out == ({"malformed": 2 * lost} if lost else {})
+    assert there.rejected == ({"malformed": 2 * lost} if lost else {})
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -178,7 +178,7 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
     mixed = fgmp.Federation.from_arrays(rows, [*(c.targets for c in FED.clients[:4]), np.ones(30)])
     method = fgmp.FedAvg(learning_rate=0.05, local_iterations=4)
     there = fgmp.simulate(method, over(mixed, weights="equal"), 1, rng=4, aggregator=SECURE)
-    assert there.left_out == {"not_finite": 1}
+    assert there.rejected == {"not_finite": 1}
     assert there.history["clients"][-1] == 4 and there.x.any() and np.isfinite(there.x).all()
 
 
@@ -198,14 +198,14 @@ def test_faults_around_machines_strike_under_masks(method, fault):
     here = fgmp.simulate(method, SILENT, 2, rng=4, aggregator=SECURE, history=UNHEARD)
     np.testing.assert_array_equal(there.x, here.x)
     np.testing.assert_array_equal(there.history["clients"], [0, 4, 4])
-    assert there.left_out == {"missing" if type(fault) is fgmp.DropOut else "malformed": 2}
+    assert there.rejected == {"missing" if type(fault) is fgmp.DropOut else "malformed": 2}
 
 
 def test_a_fault_that_changes_numbers_under_masks_makes_noise():
     """Whose total is out of range: the round is lost."""
     fault = fgmp.faults.Changed(lambda upload, client: 3 * upload, clients=[LOST])
     there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, aggregator=SECURE, history=UNHEARD)
-    assert not there.x.any() and there.left_out == {"malformed": 5}
+    assert not there.x.any() and there.rejected == {"malformed": 5}
 
 
 def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
@@ -220,4 +220,4 @@ def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
     with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
         found = fgmp.simulate(DENSE, transport, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks)
     np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
-    assert found.history["clients"][-1] == 5 and found.left_out["withheld"] >= 8
+    assert found.history["clients"][-1] == 5 and found.rejected["withheld"] >= 8

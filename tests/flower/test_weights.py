@@ -58,7 +58,7 @@ def test_a_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(lie, capl
     here = fgmp.simulate(
         METHOD, fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])), 1, rng=4, aggregator=fgmp.SecureSum(threshold=3)
     )
-    assert there.left_out == {"missing": 1}
+    assert there.rejected == {"missing": 1}
     np.testing.assert_array_equal(there.x, here.x)
     assert transport.grid.said and "no reply to a question of the server" in caplog.text
 
@@ -69,14 +69,14 @@ def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
     transport = over(FED, kind=Lying, masked_only=True)
     transport.grid.said = said
     there = fgmp.simulate(METHOD, transport, 1, rng=4, aggregator=fgmp.SecureSum(), history=UNHEARD)
-    assert not there.x.any() and there.left_out == {"missing": 4}
+    assert not there.x.any() and there.rejected == {"missing": 4}
 
 
 @pytest.mark.parametrize("victim", [HALVES, {"by": "equal", "weight": 0.25, "total": 4}], ids=["total", "kind"])
 def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
     """Each believes its own weight; what they believe does not fit together."""
     there, _ = played({VICTIM: victim})
-    assert not there.x.any() and there.left_out == {"malformed": 4}
+    assert not there.x.any() and there.rejected == {"malformed": 4}
 
 
 def test_equal_weights_are_checked_alike():

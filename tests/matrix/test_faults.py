@@ -8,7 +8,7 @@ import pytest
 import fgmp
 from fgmp import rounds
 from fgmp._support.sparse_features import SparseFeatures
-from fgmp.aggregation import Answers
+from fgmp.aggregation import Updates
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import scaled
 from fgmp.losses import SquaredLoss
@@ -62,7 +62,7 @@ FAULTS = [
     ((fgmp.Federation, "of", in_the_order_given), AVERAGE, "order of clients"),
     (NO_BALL, IN_BALL, "radius"),
     (NO_BALL, POLISH, "radius"),
-    ((Answers, "shares", lambda exact: property(lambda self: np.full(len(self.here), 0.25))), ITERHT, "weights"),
+    ((Updates, "shares", lambda exact: property(lambda self: np.full(len(self.here), 0.25))), ITERHT, "weights"),
     ((Streams, "sample", lambda drawn: lambda self, purpose, number, n, size: np.arange(n)), GRADMP, "cohort"),
     (
         (Selection, "hard", lambda hard: lambda self, v, tau: np.where(np.abs(v) > 1e-6, hard(self, v, tau), 0)),
