@@ -40,7 +40,7 @@ def parts(scale: Scale) -> Finding:
     federation, rounds = fgmp.make_sparse_regression(50, 40, 200, 5, noise_variance=1e-4, rng=0), 40
     method, streams = fgmp.FedGradMP(5, 3, 20), Streams(0)
     state = fgmp.simulate(method, federation, 3, rng=0).state
-    cohort = np.array([federation.offsets[:-1], federation.offsets[1:], [20] * 50, federation.keys], np.int64)
+    cohort = np.array([federation.offsets[:-1], federation.offsets[1:], [20] * 50, federation.client_ids], np.int64)
 
     def run(every: int) -> None:
         fgmp.simulate(method, federation, rounds, rng=0, history=fgmp.History(every))

@@ -35,8 +35,10 @@ class DropOut:
         if isinstance(self.clients, (int, float, np.number)):
             settle_number(self, "clients", at_least=0, at_most=1)
         elif self.clients is not None:
-            keys = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
-            object.__setattr__(self, "clients", tuple(check_integer("clients", key, at_least=0) for key in keys))
+            client_ids = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
+            object.__setattr__(
+                self, "clients", tuple(check_integer("clients", client_id, at_least=0) for client_id in client_ids)
+            )
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,8 @@ class Faulty:
 
     def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What arrives."""
-        keys = np.asarray(self.over.shape.keys)[cohort]
-        struck = [(fault, self._struck(place, call, keys)) for place, fault in enumerate(self.faults)]
+        client_ids = np.asarray(self.over.shape.client_ids)[cohort]
+        struck = [(fault, self._struck(place, call, client_ids)) for place, fault in enumerate(self.faults)]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
             present &= ~hit | isinstance(fault, Changed)
@@ -111,7 +113,7 @@ class Faulty:
         for fault, hit in struck:
             if isinstance(fault, Changed):
                 for i in np.flatnonzero(hit & present):
-                    arrived[i] = fault.change(arrived[i], int(keys[i]))
+                    arrived[i] = fault.change(arrived[i], int(client_ids[i]))
         return arrived
 
     @property
@@ -119,7 +121,7 @@ class Faulty:
         """The keys of those who answer in no round."""
         always = [fault for fault in self.faults if not isinstance(fault, Changed) and fault.probability == 1]
         named = [fault.clients for fault in always if isinstance(fault.clients, tuple)]
-        return [key for keys in named for key in keys]
+        return [client_id for client_ids in named for client_id in client_ids]
 
     @property
     def masked(self) -> Callable[..., Any]:
@@ -131,27 +133,27 @@ class Faulty:
     ) -> Any:
         if call is None:  # objectives arrive as they are, with masks and without
             return inner(call, message, cohort, *how)
-        keys = np.asarray(self.over.shape.keys)[cohort]
-        struck = [(fault, self._struck(place, call, keys)) for place, fault in enumerate(self.faults)]
+        client_ids = np.asarray(self.over.shape.client_ids)[cohort]
+        struck = [(fault, self._struck(place, call, client_ids)) for place, fault in enumerate(self.faults)]
 
         def arriving(position: int, upload: Any) -> Any:
             faults = [fault for fault, hit in struck if hit[position]]
             if not all(isinstance(fault, Changed) for fault in faults):
                 return None
             for fault in faults:
-                upload = fault.change(upload, int(keys[position]))  # type: ignore[attr-defined]
+                upload = fault.change(upload, int(client_ids[position]))  # type: ignore[attr-defined]
             return upload
 
         return inner(call, message, cohort, *how, arriving=arriving)
 
-    def _struck(self, place: int, call: Call, keys: Support) -> Any:
+    def _struck(self, place: int, call: Call, client_ids: Support) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
-        fault, everybody = self.faults[place], np.asarray(self.over.shape.keys)
+        fault, everybody = self.faults[place], np.asarray(self.over.shape.client_ids)
         may: Any = everybody if fault.clients is None else fault.clients
         if isinstance(may, float):
             count = round(may * len(everybody))
             may = everybody[call.streams.sample(Streams.FAULT, (1 << 40) + place, len(everybody), count)]
         elif strange := sorted(set(may) - set(everybody.tolist())):
             raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}")
-        draws = [call.streams.of(Streams.FAULT, call.round, place, int(key)).random() for key in keys]
-        return np.isin(keys, may) & (np.array(draws) < fault.probability)
+        draws = [call.streams.of(Streams.FAULT, call.round, place, int(client_id)).random() for client_id in client_ids]
+        return np.isin(client_ids, may) & (np.array(draws) < fault.probability)

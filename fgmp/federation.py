@@ -41,10 +41,10 @@ class Client:
     features: Any
     targets: Array
     loss: Loss
-    key: int = 0
+    client_id: int = 0
 
     def __repr__(self) -> str:
-        return f"Client(key {self.key}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
+        return f"Client(key {self.client_id}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
 
     @property
     def dtype(self) -> Any:
@@ -101,7 +101,7 @@ class Client:
 
 
 @dataclass(frozen=True, eq=False)
-class Shape:
+class ProblemInfo:
     """What a server may know of clients without their data; a method checks its parameters against it.
 
     Attributes
@@ -118,7 +118,7 @@ class Shape:
     n_features: int
     loss: Loss
     rows: Sequence[int]
-    keys: Sequence[int]
+    client_ids: Sequence[int]
     weights: Array
     dtype: np.dtype[Any] = np.dtype(np.float64)
 
@@ -150,7 +150,7 @@ class Federation:
         Who the clients are, increasing.
     labels : tuple of two values, or None
         What the data call the -1 and +1 of the logistic loss.
-    feature_names, site_names : tuple or None
+    feature_names, client_names : tuple or None
         What the columns and the clients are called, where they came from a table.
     """
 
@@ -160,13 +160,13 @@ class Federation:
     loss: Loss
     weights: Array
     truth: Array | None = None
-    keys: Support = None  # type: ignore[assignment]
+    client_ids: Support = None  # type: ignore[assignment]
     labels: Labels | None = None
     feature_names: tuple[str, ...] | None = None
-    site_names: tuple[Any, ...] | None = None
+    client_names: tuple[Any, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.keys is None:
+        if self.client_ids is None:
             object.__setattr__(self, "keys", np.arange(len(self.weights)))
 
     def __repr__(self) -> str:
@@ -243,7 +243,7 @@ class Federation:
         features : sequence of names, optional
             The columns of the matrices A_i, in this order; all others by default. float32 stays float32 where all are.
         loss, weights
-            As in `from_arrays`; the weights in the order of the sorted sites, which `site_names` has.
+            As in `from_arrays`; the weights in the order of the sorted sites, which `client_names` has.
 
         Raises
         ------
@@ -251,24 +251,24 @@ class Federation:
             Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
         """
         As, ys, names, sites = rows_by_site(df, site, target, features, loss)
-        return replace(cls.from_arrays(As, ys, loss, weights), feature_names=names, site_names=sites)
+        return replace(cls.from_arrays(As, ys, loss, weights), feature_names=names, client_names=sites)
 
     @classmethod
-    def of(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
+    def from_clients(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
         """The federation of clients of one loss and number of features, by their keys, none of which is there twice."""
-        keys = np.array([client.key for client in clients])
-        if not len(keys) or len(np.unique(keys)) < len(keys):
-            raise ValueError(f"clients have keys {keys.tolist()}; expected at least one client, and no key twice")
-        order = np.argsort(keys)
+        client_ids = np.array([client.client_id for client in clients])
+        if not len(client_ids) or len(np.unique(client_ids)) < len(client_ids):
+            raise ValueError(f"clients have keys {client_ids.tolist()}; expected at least one client, and no key twice")
+        order = np.argsort(client_ids)
         parts, first = [clients[i] for i in order], clients[0]
         for client in parts:
             if (client.n_features, client.loss) != (first.n_features, first.loss):
-                raise ValueError(f"client {client.key} is {client!r}; expected features and loss of {first!r}")
+                raise ValueError(f"client {client.client_id} is {client!r}; expected features and loss of {first!r}")
         p = scaled([client.n_samples for client in clients] if weights is None else weights, len(clients))
         made = cls._of(
             joined([part.features for part in parts]), [part.targets for part in parts], first.loss, p[order]
         )
-        return replace(made, keys=keys[order], **others)
+        return replace(made, client_ids=client_ids[order], **others)
 
     @classmethod
     def _of(cls, features: Any, targets: list[Array], loss: Loss, weights: Any) -> Federation:
@@ -318,10 +318,10 @@ class Federation:
         return np.diff(self.offsets)
 
     @cached_property
-    def shape(self) -> Shape:
+    def shape(self) -> ProblemInfo:
         """What a server knows of the federation."""
-        rows, keys = tuple(self.rows.tolist()), tuple(self.keys.tolist())
-        return Shape(self.n_features, self.loss, rows, keys, self.weights, self.dtype)
+        rows, client_ids = tuple(self.rows.tolist()), tuple(self.client_ids.tolist())
+        return ProblemInfo(self.n_features, self.loss, rows, client_ids, self.weights, self.dtype)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
@@ -332,22 +332,22 @@ class Federation:
         """One of the clients, by its place in the federation."""
         begin, end = self.offsets[place], self.offsets[place + 1]
         features = self.features[place] if isinstance(self.features, tuple) else self.features[begin:end]
-        return Client(features, self.targets[begin:end], self.loss, int(self.keys[place]))
+        return Client(features, self.targets[begin:end], self.loss, int(self.client_ids[place]))
 
-    def part(self, places: Any) -> Federation:
+    def subset(self, places: Any) -> Federation:
         """The federation of some of the clients, in their order here, with weights that sum to one.
 
         `places` are integers, a slice, or an array of bool with an entry for each client.
         """
         chosen = self._places(places)
-        names = None if self.site_names is None else tuple(self.site_names[i] for i in chosen)
-        return Federation.of(
+        names = None if self.client_names is None else tuple(self.client_names[i] for i in chosen)
+        return Federation.from_clients(
             [self.client(i) for i in chosen],
             self.weights[chosen],
             truth=self.truth,
             labels=self.labels,
             feature_names=self.feature_names,
-            site_names=names,
+            client_names=names,
         )
 
     def _places(self, places: Any) -> Support:
@@ -441,7 +441,7 @@ class Federation:
         parts = self.features if isinstance(self.features, tuple) else (self.features,)
         table = joblib.hash((list(map(_numbers, parts)), self.offsets))
         others = {"data": (table, joblib.hash(self.targets)), "truth": joblib.hash(self.truth), "loss": self.loss}
-        return others | {"keys": joblib.hash(self.keys), "weights": joblib.hash(self.weights)}
+        return others | {"keys": joblib.hash(self.client_ids), "weights": joblib.hash(self.weights)}
 
 
 def _numbers(features: Any) -> Any:

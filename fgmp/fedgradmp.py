@@ -10,7 +10,7 @@ from ._support.validation import settle_integer, settle_number
 from ._support.warnings import check_batches, check_rows
 from .aggregation import UpdateSpec
 from .dictionaries import StandardBasis, check_dictionary
-from .federation import Client, Shape
+from .federation import Client, ProblemInfo
 from .rounds import Exchange, Method
 from .selection import PER_OUTPUT, Selection, check_selection
 from .solvers import Exact, Solver, check_solver, minimise_on, solver_for
@@ -90,14 +90,14 @@ class FedGradMP(Method):
         if self.solver is not None:
             check_solver(self.solver)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where sparsity or batch size do not fit; warn of clients with few rows."""
         self.selection.check(self.sparsity, shape.model_shape)
         check_batches(self.batch_size, shape.rows)
         if isinstance(self.solver or solver_for(shape.loss), Exact):
             check_rows(min(3 * self.sparsity + len(self.selection.always), shape.n_features), shape.rows)
 
-    def start(self, shape: Shape) -> SparseModel:
+    def start(self, shape: ProblemInfo) -> SparseModel:
         """x_0 = 0, with an empty support."""
         return SparseModel.zero(shape.model_shape, shape.dtype)
 

@@ -19,7 +19,7 @@ import numpy as np
 from ._support.serialization import n_bytes
 from .aggregation import Aggregator, Rejected, UpdateSpec
 from .dictionaries import StandardBasis
-from .federation import Client, Shape
+from .federation import Client, ProblemInfo
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, NonFiniteUpdate, SparseModel, Support
 
@@ -73,7 +73,7 @@ class Method:
         """The dictionary, which knows what counts."""
         return self.dictionary.counting(self.selection)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where the hyper-parameters do not fit a problem of that shape, in coefficients."""
 
     def repeats_itself(self, loss: Any) -> bool:
@@ -84,7 +84,7 @@ class Method:
         """Whether answers hold the objective of a client."""
         return False
 
-    def start(self, shape: Shape) -> State:
+    def start(self, shape: ProblemInfo) -> State:
         """The state that the server starts from: it knows a shape, and no data."""
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
@@ -138,7 +138,7 @@ class Call(NamedTuple):
 
     def update_of(self, client: Client, message: Message) -> Any:
         """What a client answers; `Rejected` where it is no finite number. What somebody's code raises is theirs."""
-        generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.key)
+        generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.client_id)
         try:
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
@@ -149,7 +149,7 @@ class Transport(Protocol):
     """Who carries messages to clients: a federation, whose clients are at hand, a layer around one, or machines."""
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> ProblemInfo:
         """Of the clients, in the coordinates of the method."""
 
     @property

@@ -394,7 +394,7 @@ def minimise_on(
         return SparseModel.zero(start.shape, start.values.dtype)
     b = solver.minimise(RestrictedProblem.of(client, merged, dictionary), start.on(merged), rng)
     if not np.isfinite(b).all():
-        raise NonFiniteUpdate(f"client {client.key} has no finite minimiser on {len(merged)} coefficients")
+        raise NonFiniteUpdate(f"client {client.client_id} has no finite minimiser on {len(merged)} coefficients")
     return SparseModel(merged, b, start.shape)
 
 

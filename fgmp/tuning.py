@@ -79,7 +79,7 @@ def tune(
     column : str, optional
         The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
         know the truth, and ``"objective"`` where they do not. Clients that take no part may judge, as ``"unseen"`` of
-        ``history=History(metrics={"unseen": federation.part(others).objective})``.
+        ``history=History(metrics={"unseen": federation.subset(others).objective})``.
     workers : int, default 1
         Processes that share the candidates (joblib); the result does not depend on it.
 

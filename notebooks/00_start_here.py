@@ -161,7 +161,7 @@ _ = axes[0].set(ylabel="clients that choose it")
 
 # %%
 def alone(client, truth):
-    single = fgmp.Federation.of([client], truth=truth)
+    single = fgmp.Federation.from_clients([client], truth=truth)
     return fgmp.simulate(method, single, rounds=rounds, rng=0).history["relative_error"]
 
 

@@ -168,7 +168,7 @@ class Watched(fgmp.FedGradMP):
     def client_update(self, client, x, rng):
         one = fgmp.FedGradMP(self.sparsity, 1, self.batch_size)
         for _ in range(self.local_iterations):
-            self.seen[client.key].append(theory.minibatch_variance(client, x.dense(), self.batch_size))
+            self.seen[client.client_id].append(theory.minibatch_variance(client, x.dense(), self.batch_size))
             x = one.client_update(client, x, rng)
         return x
 

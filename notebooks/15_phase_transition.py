@@ -225,7 +225,7 @@ def iterate(method, fed):
 
 
 def one_of(fed):
-    return fgmp.Federation.of(fed.clients[:1], [1], truth=fed.truth)
+    return fgmp.Federation.from_clients(fed.clients[:1], [1], truth=fed.truth)
 
 
 # %%

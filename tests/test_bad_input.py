@@ -96,7 +96,7 @@ FEDERATIONS = {
     r"ys\[0\] has dtype object; expected real numbers": lambda: labelled([4321, *NAMES[:7]], "squared"),
     r"labels is \('a', nan\); expected two different values": lambda: labelled(["a"] * 8, labels=("a", np.nan)),
     r"As\[0\] is no valid sparse matrix: .*; expected indices within": lambda: arrays([BEYOND], [Y]),
-    r"weights are not in proportion": lambda: fgmp.Federation.of(LABELLED.clients, [1.0, 2.0, 3.0]).pooled(),
+    r"weights are not in proportion": lambda: fgmp.Federation.from_clients(LABELLED.clients, [1.0, 2.0, 3.0]).pooled(),
     r"loss is 'hinge'; expected one of": lambda: arrays(loss="hinge"),
     r"weights has 8 entries; expected one for each of 3 clients": lambda: arrays(weights=Y),
     r"weights\[1\] is -1; expected no negative weight": lambda: arrays(weights=[1, -1, 1]),

@@ -51,7 +51,7 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
             np.testing.assert_array_equal(found.weights, expected.weights)
             assert (found.labels, found.loss, found.dtype) == (expected.labels, expected.loss, expected.dtype)
             for one, other in zip(found.clients, expected.clients, strict=True):
-                assert one.key == other.key and one.targets.dtype == other.targets.dtype
+                assert one.client_id == other.client_id and one.targets.dtype == other.targets.dtype
                 np.testing.assert_array_equal(one.features, other.features)
                 np.testing.assert_array_equal(one.targets, other.targets)
     np.testing.assert_array_equal(X, before)
@@ -87,19 +87,19 @@ def test_a_part_keeps_what_the_whole_was_called():
     table = pd.DataFrame({"a": range(12), "b": [1.0, 0, 2] * 4, "sick": ["no", "yes"] * 6, "at": list("xyzw") * 3})
     federation = Federation.from_frame(table, site="at", target="sick", loss="logistic")
     for places in ([3, 1], slice(1, None, 2), np.array([False, True, False, True]), range(1, 4, 2), [-1, 1]):
-        part = federation.part(places)
-        assert part.site_names == (federation.site_names[1], federation.site_names[3])
+        part = federation.subset(places)
+        assert part.client_names == (federation.client_names[1], federation.client_names[3])
         assert part.feature_names == federation.feature_names == ("a", "b")
-        assert part.labels == federation.labels == ("no", "yes") and part.keys.tolist() == [1, 3]
+        assert part.labels == federation.labels == ("no", "yes") and part.client_ids.tolist() == [1, 3]
         np.testing.assert_array_equal(part.clients[1].features, federation.clients[3].features)
-    assert federation.part(2).site_names == (federation.site_names[2],)
+    assert federation.subset(2).client_names == (federation.client_names[2],)
 
 
 @pytest.mark.parametrize("places", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]])
 def test_a_part_has_some_of_the_clients_each_once(places):
     federation = Federation.from_arrays(np.ones((4, 2, 3)), np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"^places is .*; expected"):
-        federation.part(places)
+        federation.subset(places)
 
 
 @pytest.mark.filterwarnings("error")

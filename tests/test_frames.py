@@ -33,14 +33,14 @@ def test_each_site_holds_its_rows(package):
         fgmp.Federation.from_frame(as_frame(package, data | more), site="hospital", target="outcome", **options)
         for more, options in (({}, {}), ({"outcome": labels}, {"loss": "logistic"}))
     )
-    assert fed.feature_names == ("age", "pressure", "smokes") and fed.site_names == ("east", "north", "west")
-    for client, other, name in zip(fed.clients, labelled.clients, fed.site_names, strict=True):
+    assert fed.feature_names == ("age", "pressure", "smokes") and fed.client_names == ("east", "north", "west")
+    for client, other, name in zip(fed.clients, labelled.clients, fed.client_names, strict=True):
         rows = data["hospital"] == name
         expected = np.column_stack([data["age"], data["pressure"], data["smokes"]])[rows]
         np.testing.assert_array_equal(client.features, expected)
         np.testing.assert_array_equal(client.targets, data["outcome"][rows])
         np.testing.assert_array_equal(other.targets == 1, labels[rows] == labelled.labels[1])
-    np.testing.assert_allclose(fed.weights, [np.mean(data["hospital"] == name) for name in fed.site_names])
+    np.testing.assert_allclose(fed.weights, [np.mean(data["hospital"] == name) for name in fed.client_names])
 
 
 def test_columns_losses_and_precision_are_those_asked_for():
@@ -61,14 +61,14 @@ def test_sites_that_are_times_keep_their_zone(package):
     days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
     data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
     fed = fgmp.Federation.from_frame(as_frame(package, data), site="day", target="outcome")
-    assert list(fed.site_names) == days[::-1] and [name.isoformat() for name in fed.site_names] == [
+    assert list(fed.client_names) == days[::-1] and [name.isoformat() for name in fed.client_names] == [
         "2020-06-01T00:00:00+02:00",
         "2020-06-02T00:00:00+02:00",
     ]
     np.testing.assert_array_equal(fed.clients[0].targets, np.arange(1, 20, 2))
     naive = data | {"day": [day.replace(tzinfo=None) for day in data["day"]]}
     fed = fgmp.Federation.from_frame(as_frame(package, naive), site="day", target="outcome")
-    assert fed.site_names == (datetime.datetime(2020, 6, 1), datetime.datetime(2020, 6, 2))
+    assert fed.client_names == (datetime.datetime(2020, 6, 1), datetime.datetime(2020, 6, 2))
 
 
 def test_names_of_columns_are_of_any_kind():

@@ -63,7 +63,7 @@ def hostile(method, index, spoil, whom=(2,)):
     def wrapped(place, exchange):
         def answer(client, message, rng):
             honest = exchange.client_update(client, message, rng)
-            return spoil(honest) if place == index and client.key in whom else honest
+            return spoil(honest) if place == index and client.client_id in whom else honest
 
         def cohort_kernel(federation, call, message, cohort):
             """The same on the compiled path, where who is no case for the loop has answered as printed, honestly."""
@@ -71,7 +71,7 @@ def hostile(method, index, spoil, whom=(2,)):
             if answers is None or place != index:
                 return answers
             return [
-                spoil(honest) if federation.keys[i] in whom else honest
+                spoil(honest) if federation.client_ids[i] in whom else honest
                 for i, honest in zip(cohort, answers, strict=True)
             ]
 
@@ -120,7 +120,7 @@ def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason
 def test_who_stays_silent_is_not_there(name):
     """The run is the one without these clients."""
     result = fgmp.simulate(ALL[name], Faulty(FED, DropOut(clients=[1, 4])), 3, rng=0)
-    alone = fgmp.simulate(ALL[name], FED.part([0, 2, 3, 5]), 3, rng=0)
+    alone = fgmp.simulate(ALL[name], FED.subset([0, 2, 3, 5]), 3, rng=0)
     np.testing.assert_allclose(result.x, alone.x, atol=1e-9)
     assert result.history["clients"].tolist() == alone.history["clients"].tolist() == [0, 4, 4, 4]
     assert result.rejected["missing"] == 2 * 3 * len(ALL[name].exchanges())
@@ -163,7 +163,7 @@ def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
     faults = [DropOut(probability=0.3), Changed(lie(3.0), probability=0.3)]
     many, few = Faulty(FED, *faults), Faulty(FED, *faults[:1])
     np.testing.assert_array_equal(struck(many, 3, range(6))[0][1:], struck(few, 3, range(1, 6))[0])
-    turned = fgmp.Federation.of(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
+    turned = fgmp.Federation.from_clients(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
     runs = [fgmp.simulate(ALL["FedGradMP"], Faulty(fed, *faults), 4, 5, 1) for fed in (FED, turned)]
     assert bits(runs[0]) == bits(runs[1])
 
@@ -185,7 +185,7 @@ def test_an_exchange_that_nobody_answers_leaves_the_model():
     np.testing.assert_array_equal(result.x, np.zeros(50))
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
     np.testing.assert_array_equal(result.history["objective"], np.full(3, result.history["objective"][0]))
-    weightless = fgmp.Federation.of(FED.clients, [0, 0, 0, 0, 0, 1.0])
+    weightless = fgmp.Federation.from_clients(FED.clients, [0, 0, 0, 0, 0, 1.0])
     silent = fgmp.simulate(ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean())
     assert not silent.x.any()
 

@@ -19,7 +19,7 @@ from scipy.stats import kstest, norm
 import fgmp
 from fgmp._support.serialization import to_wire
 from fgmp.faults import Changed
-from fgmp.federation import Client, Shape
+from fgmp.federation import Client, ProblemInfo
 from fgmp.privacy.noise import Fitted, spent
 from fgmp.rounds import Call, Streams
 
@@ -38,7 +38,7 @@ def rehearsed(epsilon, clip, seed=0, **more):
 
 def accounted(noise, n_clients, cohort_size, exchanges, rounds):
     return noise.prepare(
-        Shape(2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients),
+        ProblemInfo(2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients),
         cohort_size,
         exchanges,
         rounds,
@@ -101,7 +101,7 @@ class Curious(fgmp.FedAvg):
     """Writes down what each client gets."""
 
     def client_update(self, client, w, rng):
-        SEEN.append((self, w.copy(), rng, client.key))
+        SEEN.append((self, w.copy(), rng, client.client_id))
         return super().client_update(client, w, rng)
 
 
@@ -141,7 +141,7 @@ def test_all_clients_are_in_as_many_cohorts():
 def test_one_round_of_averages_by_hand(then, fault, gone):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
     method, noise = fgmp.FedAvg(learning_rate=0.1), fgmp.GaussianNoise(2.0, 0.05, then=then)
-    small = fgmp.Federation.of(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
+    small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
     keys, honest = [], Fitted.noise_on_sum
 
     def keeping(own, *given):
@@ -255,7 +255,7 @@ def first_sum(method, clients, faults, noise, cohort_size):
     def noted(_, exchange):
         return exchange._replace(update=lambda state, mean: sums.append(mean) or exchange.server_update(state, mean))
 
-    noisy(rewired(method, noted), fgmp.Federation.of(clients), 1, noise, cohort_size, faults, rng=0)
+    noisy(rewired(method, noted), fgmp.Federation.from_clients(clients), 1, noise, cohort_size, faults, rng=0)
     return sums[0].ravel()
 
 
@@ -276,12 +276,13 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
     """Its values, its number of rows, and whether its answer comes and is finite: at most 2 C / L."""
     rng = np.random.default_rng(seed)
     before = [
-        Client(c.features[:n], c.targets[:n], c.loss, c.key) for c, n in zip(FED.clients, range(4, 10), strict=False)
+        Client(c.features[:n], c.targets[:n], c.loss, c.client_id)
+        for c, n in zip(FED.clients, range(4, 10), strict=False)
     ]
     features = scale * rng.standard_normal((rows, 20))
-    after = [*before[:-1], Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].key)]
+    after = [*before[:-1], Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].client_id)]
     noise = rehearsed(1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean())
-    faults = () if fault is None else [FAULTS[fault]([before[-1].key])]
+    faults = () if fault is None else [FAULTS[fault]([before[-1].client_id])]
     at_once = mock.patch("fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier)  # which is not asked
     silent = mock.patch.object(Fitted, "noise_on_sum", lambda self, length, *_: np.zeros(length))
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"), at_once, silent:

@@ -55,14 +55,16 @@ class Away:
     def run_clients(self, call, message, cohort):
         answers = list(self.transport.run_clients(call, message, cohort))
         if self.is_away():
-            keys = np.asarray(self.transport.shape.keys)[cohort]
+            keys = np.asarray(self.transport.shape.client_ids)[cohort]
             answers = [Rejected() if key == self.client else x for key, x in zip(keys, answers, strict=True)]
         return answers
 
     def objectives(self, x, places=None):
         told, values = self.transport.objectives(x, places)
         stay = (
-            np.asarray(self.transport.shape.keys)[told] != self.client if self.is_away() else np.ones(len(told), bool)
+            np.asarray(self.transport.shape.client_ids)[told] != self.client
+            if self.is_away()
+            else np.ones(len(told), bool)
         )
         return told[stay], values[stay]
 
@@ -71,7 +73,7 @@ class Sum:
     """A sum that the server learnt: of whom, and of what: an exchange, or None for the objective, and its message."""
 
     def __init__(self, keys, exchange, message, mean):
-        self.keys, self.exchange, self.message, self.mean = frozenset(map(int, keys)), exchange, message, mean
+        self.client_ids, self.exchange, self.message, self.mean = frozenset(map(int, keys)), exchange, message, mean
 
 
 @contextmanager
@@ -82,7 +84,7 @@ def listening():
     def hears_answers(self, transport, call, message, cohort):
         found = over(self, transport, call, message, cohort)
         if found.mean is not None:
-            keys = np.asarray(transport.shape.keys)[cohort][found.here]
+            keys = np.asarray(transport.shape.client_ids)[cohort][found.here]
             heard.append(Sum(keys, call.exchange, message, found.mean))
         return found
 
@@ -93,7 +95,9 @@ def listening():
             while not isinstance(federation, fgmp.Federation):
                 federation = federation.transport
             told, values = federation.objectives(x, places)
-            heard.append(Sum(whose(found, values, federation.weights[told], federation.keys[told]), None, x, found))
+            heard.append(
+                Sum(whose(found, values, federation.weights[told], federation.client_ids[told]), None, x, found)
+            )
         return found
 
     with (
@@ -149,11 +153,11 @@ def coefficients_of(one, federation):
 
 def solved_for(heard, federation):
     """Clients of which some number of its own follows linearly, and the worst relative error of what is solved."""
-    weights = dict(zip(federation.keys.tolist(), federation.weights.tolist(), strict=True))
+    weights = dict(zip(federation.client_ids.tolist(), federation.weights.tolist(), strict=True))
     keys, rows, right = sorted(weights), [], []
     for one in heard:
-        matrix, total = coefficients_of(one, federation), sum(weights[key] for key in one.keys)
-        rows.append(np.hstack([(key in one.keys) * weights[key] / total * matrix for key in keys]))
+        matrix, total = coefficients_of(one, federation), sum(weights[key] for key in one.client_ids)
+        rows.append(np.hstack([(key in one.client_ids) * weights[key] / total * matrix for key in keys]))
         known = one.message if np.shape(one.message) == (federation.n_features,) and one.exchange is not None else 0
         right.append(np.ravel(one.mean) - known)
     table, values = np.vstack(rows), np.concatenate(right)
@@ -216,7 +220,7 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
         return
     with listening() as heard, mock.patch.object(SecureSum, "objective", lambda *_: float("nan")):
         fgmp.simulate(ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2))
-    assert heard and singles([one.keys for one in heard]) == []
+    assert heard and singles([one.client_ids for one in heard]) == []
 
 
 @settings(deadline=None, max_examples=200)
@@ -307,7 +311,7 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 
     def listen(self, client, known, rng):
         found = honest(self, client, known, rng)
-        if self.question == "moments" and client.key == 0 and known and len(known) == 1:
+        if self.question == "moments" and client.client_id == 0 and known and len(known) == 1:
             heard.append((client.n_samples, found * known[0]))
         return found
 
@@ -341,7 +345,7 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
             except RuntimeError as error:
                 ended.append(str(error))
         n_sums = max(n_sums, len(calls))
-        assert singles([one.keys for one in heard]) == []
+        assert singles([one.client_ids for one in heard]) == []
         away_at += 1 if how["sparsity"] != "cv" else 4
     # One that misses an objective, or a round that others follow, costs no more than these: nothing was opened.
     words = "left in the middle of a fit under masks"

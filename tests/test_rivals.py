@@ -23,7 +23,7 @@ SERVER = {"server_learning_rate": ETA_S, **STEPS}
 @pytest.fixture(scope="module")
 def fed():
     fed = fgmp.make_sparse_regression(4, 20, 12, 3, heterogeneity=0.2, noise_variance=0.01, rng=0)
-    return fgmp.Federation.of(fed.clients, [0.1, 0.2, 0.3, 0.4])
+    return fgmp.Federation.from_clients(fed.clients, [0.1, 0.2, 0.3, 0.4])
 
 
 def run(method, fed, rounds):
@@ -101,7 +101,7 @@ def test_fast_dual_averaging_is_that_worked_out_by_hand(fed, batch_size):
     for r in range(1, 4):
         ends = []
         for client in fed.clients:
-            seen, wi, rng = list(pooled), w, Streams(0).of(Streams.ANSWER, r, 0, client.key)
+            seen, wi, rng = list(pooled), w, Streams(0).of(Streams.ANSWER, r, 0, client.client_id)
             for rows in client.minibatches(rng, batch_size, K):
                 seen.append((gradient(client, wi, rows), wi))
                 wi = minimiser(seen)

@@ -115,7 +115,7 @@ def test_records_metrics_and_a_bar(capsys):
 
 
 def test_the_objective_on_a_sample_of_clients():
-    federation = fgmp.Federation.of(FED.clients, [1, 2, 3, 4, 5, 6])
+    federation = fgmp.Federation.from_clients(FED.clients, [1, 2, 3, 4, 5, 6])
     result = fgmp.simulate(METHOD, federation, 3, rng=0, history=fgmp.History(objective_on=[3, 1]))
     np.testing.assert_array_equal(result.objective_on, [1, 3])
     parts = [federation.clients[i].objective(result.x) for i in (1, 3)]

@@ -41,7 +41,7 @@ def test_workers_change_nothing(feds):
 
 
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
-    unknown = fgmp.Federation.of(feds[0].clients, feds[0].weights)
+    unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
     tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
     assert tuning.column == "objective" and tuning.best.histories[0]["round"][-1] == 5
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
@@ -63,7 +63,7 @@ def test_all_candidates_have_the_same_seed(feds):
 
 
 def test_clients_that_take_no_part_judge_as_a_metric(feds):
-    train, unseen = feds[0].part([0, 2]), feds[0].part([1, 3])
+    train, unseen = feds[0].subset([0, 2]), feds[0].subset([1, 3])
     options = dict(column="unseen", history=fgmp.History(metrics={"unseen": unseen.objective}))
     for trial in fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, train, 4, **options).trials:
         result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)

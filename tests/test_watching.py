@@ -74,8 +74,8 @@ OTHERS = {
     "metrics.0 is 'size', not absent": {"history": fgmp.History(metrics={"size": np.linalg.norm})},
     "aggregator is Median, not Mean": {"aggregator": fgmp.Median()},
     "faults.0.probability is 0.1, not absent": {"fed": fgmp.Faulty(FED, fgmp.DropOut(probability=0.1))},
-    "weights is .*, not ": {"fed": fgmp.Federation.of(FED.clients, np.arange(1.0, 7), truth=FED.truth)},
-    "keys is .*, not ": {"fed": FED.part(np.arange(5))},
+    "weights is .*, not ": {"fed": fgmp.Federation.from_clients(FED.clients, np.arange(1.0, 7), truth=FED.truth)},
+    "keys is .*, not ": {"fed": FED.subset(np.arange(5))},
     "data.* is .*, not ": {"fed": fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.02, rng=0)},
 }
 
@@ -121,7 +121,7 @@ def interrupting(place, raised=KeyboardInterrupt):
 
     class Interrupted(fgmp.FedGradMP):
         def client_update(self, client, x, rng):
-            if place == "at a client" and len(x.support) and client.key == 3:
+            if place == "at a client" and len(x.support) and client.client_id == 3:
                 raise raised
             return super().client_update(client, x, rng)
 

@@ -76,7 +76,7 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
     loop, most = getattr(loops, name), loops.numba.config.NUMBA_NUM_THREADS
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
     batch, rows = end - begin if batch is None else np.minimum(batch, end - begin), np.cumsum(end - begin)
-    clients = np.array([begin, end, batch, federation.keys[cohort]], np.int64)
+    clients = np.array([begin, end, batch, federation.client_ids[cohort]], np.int64)
     stream = call.streams.key, call.streams.ANSWER, call.place, call.round
     asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
     threads = min(most, len(cohort)) if each * rows[-1] >= _SMALL else 1
@@ -96,7 +96,7 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
 
 
 def pursuit_twin(method: Any) -> Any:
-    """Stand for `FedGradMP.client_update` with least squares in orthonormal atoms; it answers None for anything else."""
+    """Stand for `FedGradMP.client_update` with least squares in orthonormal atoms; None for anything else."""
     plain = method.radius is None and type(method.solver) in (type(None), Exact) and method.dictionary.orthonormal
     plain = plain and type(method.dictionary).__module__ == "fgmp.dictionaries"  # no class that selects in another way
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._compiled.dispatch import descent_twin
 from .._support.validation import settle_number
-from ..federation import Client, Shape
+from ..federation import Client, ProblemInfo
 from ..rounds import Exchange
 from ..sparse_model import Array
 from .first_order import L1Penalised
@@ -35,7 +35,7 @@ class FedDualAvg(L1Penalised):
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    def start(self, shape: Shape) -> Any:
+    def start(self, shape: ProblemInfo) -> Any:
         """z = 0."""
         return Dual(super().start(shape), 0)
 
@@ -105,7 +105,7 @@ class FastFedDualAvg(L1Penalised):
             found = f"server_learning_rate is {self.server_learning_rate:g}"
             raise ValueError(f"{found}; expected 1: the server takes the mean of the sums as it is")
 
-    def start(self, shape: Shape) -> Any:
+    def start(self, shape: ProblemInfo) -> Any:
         """No gradients yet."""
         return Dual(np.zeros((2, *shape.model_shape), shape.dtype), 0)
 

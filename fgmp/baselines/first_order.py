@@ -14,7 +14,7 @@ from .._support.validation import settle_integer, settle_number
 from .._support.warnings import check_batches
 from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis, check_dictionary
-from ..federation import Client, Shape
+from ..federation import Client, ProblemInfo
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array
@@ -51,12 +51,12 @@ class FirstOrder(Method):
         check_dictionary(self.dictionary)
         check_selection(self.selection)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where the parameters do not fit a problem of that shape."""
         self.selection.check(getattr(self, "sparsity", None), shape.model_shape)
         check_batches(self.batch_size, shape.rows)
 
-    def start(self, shape: Shape) -> Array:
+    def start(self, shape: ProblemInfo) -> Array:
         """w = 0."""
         return np.zeros(shape.model_shape, shape.dtype)
 

@@ -17,7 +17,7 @@ from .._support.sparse_features import SparseFeatures
 from .._support.validation import as_array, distinct, shown
 from .._support.warnings import advise_once
 from ..aggregation import UpdateSpec
-from ..federation import Client, Federation, Shape
+from ..federation import Client, Federation, ProblemInfo
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Exchange, Method
 from ..shared_support.newton import NewtonOnSupport
@@ -194,7 +194,9 @@ class Table:
         self.sites = [SiteRows(X[rows], targets[rows], w[rows], k, uneven) for k, rows in enumerate(parts)]
         totals = np.array([site.weights.sum() for site in self.sites])
         self.weight = float(totals.sum())
-        self.shape = Shape(X.shape[1], loss, list(map(len, parts)), range(len(parts)), totals / self.weight, X.dtype)
+        self.shape = ProblemInfo(
+            X.shape[1], loss, list(map(len, parts)), range(len(parts)), totals / self.weight, X.dtype
+        )
 
     @property
     def absent(self) -> list[str]:
@@ -205,7 +207,7 @@ class Table:
         """The federation of the sites in a view, by default as they are; one without rows has no part."""
         training = [part for site in self.sites if len((part := site.training(fold)).targets)]
         clients = [Client(*seen(part, units, self.shape.loss), part.place) for part in training]
-        return Federation.of(clients, [part.weights.sum() for part in training])
+        return Federation.from_clients(clients, [part.weights.sum() for part in training])
 
 
 def _weighted(name: str) -> Any:
@@ -389,7 +391,7 @@ def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, least
     takes the mean of what a model leaves of its rows that train. Losses are sent in a unit; the seed is of the folds.
     """
     (intercepts, *models), (y, w, loss), n_folds = known, _parts(client), size[0] - 2
-    folds, total = folds_of(y, client.key, n_folds, seed, least), np.zeros((n_folds, size[1]))
+    folds, total = folds_of(y, client.client_id, n_folds, seed, least), np.zeros((n_folds, size[1]))
     for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
         held = folds == place // size[1]
         z = client.predictions(model) + intercept.reshape(model.shape[1:])
@@ -408,7 +410,7 @@ def intercepts(client: Client, known: Any, size: tuple[int, ...], level: float, 
     """
     (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
     left = w @ (y - client.predictions(model)) / len(y)
-    place = client.key if size[1] > 1 else 0
+    place = client.client_id if size[1] > 1 else 0
     found[:, place] = (left - level) / unit, 1
     return found
 
@@ -432,5 +434,5 @@ def _mean(columns: Any, weights: Array) -> Array:
 class OneStep(NewtonOnSupport):
     """One Newton step in each round, for any loss: the rounds go on, and the best model on record counts."""
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """Every loss fits."""

@@ -184,7 +184,7 @@ def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple
     method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
     rows, dtype = _rows(load, context, told, kinds), told["dtype"]
     targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
-    mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, keys=np.array([key]))
+    mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, client_ids=np.array([key]))
     return method, mine.prepare(method)
 
 

@@ -163,7 +163,7 @@ class _Sites(OverFlower):
         dtype = np.dtype(np.float64) if units is None else self.shape.dtype
         settings = json.loads(self.settings) | {"units": units, "fold": fold, "dtype": self.shape.dtype.name}
         at_least_one = [max(m, 1) for m in rows]
-        other = self.again(settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype)
+        other = self.with_settings(settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype)
         other.by, other.counts = "rows", np.array(rows)
         return other
 

@@ -21,7 +21,7 @@ from .._support.serialization import from_wire, to_json, to_wire
 from .._support.validation import check_integer, check_number, check_option, shown
 from .._support.warnings import advise
 from ..aggregation import Rejected
-from ..federation import Shape
+from ..federation import ProblemInfo
 from ..losses import Loss, check_loss
 from ..privacy.masking import SECRET, TooFew, agreed, sum_under_masks
 from ..privacy.secure_sums import SecureSum
@@ -124,10 +124,10 @@ class OverFlower:
         rows, dtype = tuple(who["rows"] for who in each), np.result_type(*(who["dtype"] for who in each))
         self.by, self.counts = weights, np.array(rows if weights == "rows" else [1] * len(rows))
         p = self.counts / self.counts.sum()
-        self.shape = Shape(usual, self.loss, rows, tuple(range(len(rows))), p, dtype)
+        self.shape = ProblemInfo(usual, self.loss, rows, tuple(range(len(rows))), p, dtype)
         self.weights = self.shape.weights
 
-    def again(self, settings: Mapping[str, Any], **of_shape: Any) -> OverFlower:
+    def with_settings(self, settings: Mapping[str, Any], **of_shape: Any) -> OverFlower:
         """The same clients with other settings, and what these make of their shape: nobody is asked who it is again."""
         other = copy.copy(self)
         other.settings, other.shape = _json(settings), replace(self.shape, **of_shape)

@@ -22,7 +22,7 @@ from .._support.serialization import to_wire
 from .._support.validation import check_number, settle_integer, settle_number
 from .._support.warnings import advise
 from ..aggregation import Aggregated, Aggregator, Mean
-from ..federation import Shape
+from ..federation import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
 from ..sparse_model import Array, SparseModel, Support
 from .secure_sums import SecureSum
@@ -99,11 +99,11 @@ class GaussianNoise(Aggregator):
         clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
         object.__setattr__(self, "clip", tuple(clips))
 
-    def prepare(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
+    def prepare(self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
         """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
         if importlib.util.find_spec("dp_accounting") is None:
             raise ImportError('differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"')
-        n_clients, clips = len(shape.keys), tuple(self.clip)  # type: ignore[arg-type]
+        n_clients, clips = len(shape.client_ids), tuple(self.clip)  # type: ignore[arg-type]
         if self.delta > 1 / n_clients:
             expected = f"expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
             raise ValueError(f"delta is {self.delta:g}; {expected}")
@@ -139,9 +139,9 @@ class Fitted(Aggregator):
     sizes: tuple[int, int, int]
     secret: bytes = field(repr=False)
 
-    def visible_info(self, shape: Shape) -> Shape:
+    def visible_info(self, shape: ProblemInfo) -> ProblemInfo:
         """Nobody's number of rows, and nobody's weight."""
-        return replace(shape, rows=(sys.maxsize,) * len(shape.keys), weights=np.ones(len(shape.keys)))
+        return replace(shape, rows=(sys.maxsize,) * len(shape.client_ids), weights=np.ones(len(shape.client_ids)))
 
     def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
         """Drawn from the secret."""

@@ -13,7 +13,7 @@ import numpy as np
 from .._support.validation import check_integer, check_kind, settle_integer, settle_number
 from .._support.warnings import advise
 from ..aggregation import Aggregated, Aggregator
-from ..federation import Shape
+from ..federation import ProblemInfo
 from ..rounds import Call, Message, Transport
 from ..sparse_model import Array, SparseModel, Support
 from .ledger import Ledger
@@ -97,7 +97,7 @@ class SecureSum(Aggregator):
             return _two_thirds(n_clients)
         return check_integer("threshold", self.threshold, at_least=2, at_most=n_clients, why="the clients of a cohort")
 
-    def prepare(self, shape: Shape, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
+    def prepare(self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
         """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
         for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
             if importlib.util.find_spec(module) is None:
@@ -105,11 +105,11 @@ class SecureSum(Aggregator):
         self.needed(cohort_size)
         return replace(self, ledger=Ledger()) if self.ledger is None else self
 
-    def check_method(self, method: Any, shape: Shape, cohort_size: int) -> None:
+    def check_method(self, method: Any, shape: ProblemInfo, cohort_size: int) -> None:
         """Refuse cohorts where sums do not depend on the model: each round would add equations for the same numbers."""
         if method.sends_objectives() and self.ledger is not None and not self.ledger.settle():
             raise ValueError("ledger has an objective and answers of other clients; expected a new one for this method")
-        n_clients = len(shape.keys)
+        n_clients = len(shape.client_ids)
         if cohort_size < n_clients and method.repeats_itself(shape.loss):
             raise ValueError(
                 f"cohort_size is {cohort_size} of {n_clients} with secure sums of {type(method).__name__}, which asks "
@@ -147,7 +147,7 @@ class SecureSum(Aggregator):
         The ledger has those alone who weigh: a client of weight zero hides nobody.
         """
         assert self.ledger is not None, "a run begins with `fitted`"
-        keys = np.asarray(transport.shape.keys)[cohort]
+        keys = np.asarray(transport.shape.client_ids)[cohort]
         needed = self.needed(len(cohort))
         if len(there) < needed:
             return there[:0]  # nothing is opened, and nothing goes into the ledger
@@ -184,7 +184,7 @@ class SecureSum(Aggregator):
             told, values = transport.objectives(x, places)
             fine = np.abs(values) <= self.range
             # Who never answers would say an objective in the open alone, where each is a client's own.
-            gone = np.isin(transport.shape.keys, getattr(transport, "never_there", ()))
+            gone = np.isin(transport.shape.client_ids, getattr(transport, "never_there", ()))
             there = np.flatnonzero(np.isin(places, told[fine]) & ~gone[places])
             here = secure.releasable(transport, places, weights, there, is_objective=True)
             said = values[np.isin(told, places[here])]

@@ -15,7 +15,7 @@ from .._support.validation import check_kind, check_option, settle_integer, sett
 from .._support.warnings import advise
 from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis
-from ..federation import Client, Shape
+from ..federation import Client, ProblemInfo
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array, NonFiniteUpdate, SparseModel, union
@@ -266,7 +266,7 @@ class SharedSupportGradMP(Method):
         solver: SupportSolver = solver_in(self.dictionary, self.radius, self.solver)
         return solver
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
         self.selection.check(self.sparsity, shape.model_shape)
         self.identify.check(self.sparsity, shape.model_shape, sum(shape.rows))
@@ -280,7 +280,7 @@ class SharedSupportGradMP(Method):
         """As the solver does."""
         return self.solver.sends_objectives()
 
-    def start(self, shape: Shape) -> Shared:
+    def start(self, shape: ProblemInfo) -> Shared:
         """x_0 = 0, with an empty support."""
         return Shared(SparseModel.zero(shape.model_shape, shape.dtype))
 

@@ -17,7 +17,7 @@ from .._support.linear_algebra import fill_shifts, solve_definite, solve_semidef
 from .._support.validation import check_kind, settle_integer, settle_number
 from ..aggregation import UpdateSpec
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
-from ..federation import Client, Shape
+from ..federation import Client, ProblemInfo
 from ..losses import SquaredLoss, misclassified
 from ..rounds import Exchange, Method
 from ..selection import Selection
@@ -162,7 +162,7 @@ class NewtonOnSupport(SupportSolver):
         settle_integer(self, "steps", at_most=_MOST)
         settle_number(self, "ridge", at_least=0)
 
-    def check(self, shape: Shape) -> None:
+    def check(self, shape: ProblemInfo) -> None:
         """One step is for the squared loss."""
         if self.steps == 1 and not isinstance(shape.loss, SquaredLoss):
             raise ValueError(

@@ -100,7 +100,7 @@ def test_weights_and_the_order_of_clients_are_those_of_the_rows_and_keys_they_sa
         grid.contexts[place].node_config = config
     grid.apps = [client_app(lambda context, settings: (SQUARED.clients[0].features, SQUARED.clients[0].targets))] * 6
     transport = OverFlower(grid, SQUARED.loss, 6)
-    assert transport.nodes == [102, 103, 101, 100, 104, 105] and transport.shape.keys == (0, 1, 2, 3, 4, 5)
+    assert transport.nodes == [102, 103, 101, 100, 104, 105] and transport.shape.client_ids == (0, 1, 2, 3, 4, 5)
 
 
 def test_settings_reach_the_client_that_loads():
@@ -141,6 +141,6 @@ def test_a_server_that_starts_again_goes_on_to_the_same_bits_with_clients_that_k
 def test_a_checkpoint_of_other_clients_or_settings_is_refused(tmp_path, given):
     path = tmp_path / "run.fgmp"
     fgmp.simulate(SHARED, over(SQUARED), 2, rng=4, callbacks=fgmp.Checkpoint(path))
-    other = over(SQUARED.part(range(given.get("n_clients", 6))), settings=given.get("settings"))
+    other = over(SQUARED.subset(range(given.get("n_clients", 6))), settings=given.get("settings"))
     with pytest.raises(ValueError, match="is of another run: .*(shape.rows is 4 of them|settings is )"):
         fgmp.simulate(SHARED, other, 4, rng=4, callbacks=fgmp.Checkpoint(path))

@@ -9,7 +9,7 @@ from test_channel import ANY, LOGISTIC, SOFTMAX, SQUARED
 import fgmp
 from fgmp.flower import OverFlower, client_app, on_engine
 
-PROBLEMS = {"squared": SQUARED.part([0, 1, 2]), "logistic": LOGISTIC, "softmax": SOFTMAX}
+PROBLEMS = {"squared": SQUARED.subset([0, 1, 2]), "logistic": LOGISTIC, "softmax": SOFTMAX}
 RUNS = [*({"method": method} for method in (ANY[0], *ANY[3:9:2])), {"method": ANY[0], "aggregator": fgmp.SecureSum()}]
 PLAN = {"rounds": 2, "cohort_size": 2, "rng": 7}
 

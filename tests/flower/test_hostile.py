@@ -119,7 +119,7 @@ def test_a_weight_or_a_shape_that_no_client_has_is_turned_away(words):
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "low", 3])
 def test_an_objective_that_no_loss_has_is_left_out(value):
     there = fgmp.simulate(METHOD, over(FED, {LIAR: [spoiling(said(objective=value), "objective")]}), 2, rng=0)
-    rest = [c.objective(np.zeros(30)) for c in FED.clients if c.key != LIAR]
+    rest = [c.objective(np.zeros(30)) for c in FED.clients if c.client_id != LIAR]
     np.testing.assert_allclose(there.history["objective"][0], np.mean(rest), rtol=1e-12)
     everybody = over(FED, dict.fromkeys(range(6), [spoiling(said(objective=np.inf), "objective")]))
     assert np.isposinf(everybody.prepare(METHOD).objectives(np.zeros(30))[1]).all()

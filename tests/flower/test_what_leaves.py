@@ -47,7 +47,7 @@ class Played:
 
     def kept(self, name, honest):
         def listening(own, *given):
-            said, key, place = honest(own, *given), int(own.keys[0]), len(self.secrets)
+            said, key, place = honest(own, *given), int(own.client_ids[0]), len(self.secrets)
             if name == "objectives":
                 self.secrets[f"loss {key}", place] = float(said[1][0])
             elif isinstance(said[0], SparseModel):

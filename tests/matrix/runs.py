@@ -70,8 +70,8 @@ class Ledger:
 
         def keep(client: Any, reply: Any) -> None:
             self.prepared.append(client.features.dtype)
-            self.trips[-1].up[client.key] = _copied(to_wire(reply))
-            self.trips[-1].answers[client.key] = reply
+            self.trips[-1].up[client.client_id] = _copied(to_wire(reply))
+            self.trips[-1].answers[client.client_id] = reply
 
         def answer(client: Any, message: Any, rng: np.random.Generator) -> Any:
             reply = exchange.client_update(client, message, rng)
@@ -165,7 +165,7 @@ def federation_of(problem: Problem, storage: str, order: list[int] | None = None
     if order is None:
         return made
     weights = np.array([len(A) for A in problem.As]) if problem.weights is None else problem.weights
-    return fgmp.Federation.of([made.clients[i] for i in order], 4.0 * weights[order], truth=made.truth)
+    return fgmp.Federation.from_clients([made.clients[i] for i in order], 4.0 * weights[order], truth=made.truth)
 
 
 def radius_of(case: Case, problem: Problem) -> float | None:
