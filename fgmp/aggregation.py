@@ -36,9 +36,9 @@ class SparseModels(Sequence[SparseModel]):
     def __len__(self) -> int:
         return len(self.counts)
 
-    def __getitem__(self, place: Any) -> Any:
-        size = self.counts[place]
-        return SparseModel(self.supports[place, :size], self.values[place, :size], self.shape)
+    def __getitem__(self, index: Any) -> Any:
+        size = self.counts[index]
+        return SparseModel(self.supports[index, :size], self.values[index, :size], self.shape)
 
 
 class Rejected(NamedTuple):
@@ -212,9 +212,9 @@ class Aggregator:
         """One row of the table."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
 
-    def objective(self, transport: Any, x: Array | SparseModel, places: Support) -> float | None:
+    def objective(self, transport: Any, x: Array | SparseModel, indices: Support) -> float | None:
         """The mean objective of some clients; None where there is to be none."""
-        told, values = transport.objectives(x, places)
+        told, values = transport.objectives(x, indices)
         weights = transport.weights[told]
         total = weights.sum()
         return float(weights @ values / total) if total > 0 else float("nan")

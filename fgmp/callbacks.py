@@ -123,8 +123,8 @@ class History:
             why = "the number of clients"
             size = check_integer("objective_on", self.objective_on, at_least=0, at_most=count, why=why)
             return streams.sample(Streams.OBJECTIVE, 0, count, size)
-        places = check_sequence("objective_on", self.objective_on, "clients by their place, or how many of them")
-        chosen = np.unique([check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in places])
+        indices = check_sequence("objective_on", self.objective_on, "clients by their place, or how many of them")
+        chosen = np.unique([check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in indices])
         if not transport.weights[chosen].sum() > 0:
             raise ValueError(f"objective_on names {len(chosen)} clients; expected one with a positive weight")
         return chosen

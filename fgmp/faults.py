@@ -104,7 +104,7 @@ class Faulty:
     def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What arrives."""
         client_ids = np.asarray(self.over.shape.client_ids)[cohort]
-        struck = [(fault, self._struck(place, call, client_ids)) for place, fault in enumerate(self.faults)]
+        struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
             present &= ~hit | isinstance(fault, Changed)
@@ -134,7 +134,7 @@ class Faulty:
         if call is None:  # objectives arrive as they are, with masks and without
             return inner(call, message, cohort, *how)
         client_ids = np.asarray(self.over.shape.client_ids)[cohort]
-        struck = [(fault, self._struck(place, call, client_ids)) for place, fault in enumerate(self.faults)]
+        struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
 
         def arriving(position: int, upload: Any) -> Any:
             faults = [fault for fault, hit in struck if hit[position]]
@@ -146,14 +146,14 @@ class Faulty:
 
         return inner(call, message, cohort, *how, arriving=arriving)
 
-    def _struck(self, place: int, call: Call, client_ids: Support) -> Any:
+    def _struck(self, index: int, call: Call, client_ids: Support) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
-        fault, everybody = self.faults[place], np.asarray(self.over.shape.client_ids)
+        fault, everybody = self.faults[index], np.asarray(self.over.shape.client_ids)
         may: Any = everybody if fault.clients is None else fault.clients
         if isinstance(may, float):
             count = round(may * len(everybody))
-            may = everybody[call.streams.sample(Streams.FAULT, (1 << 40) + place, len(everybody), count)]
+            may = everybody[call.streams.sample(Streams.FAULT, (1 << 40) + index, len(everybody), count)]
         elif strange := sorted(set(may) - set(everybody.tolist())):
             raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}")
-        draws = [call.streams.of(Streams.FAULT, call.round, place, int(client_id)).random() for client_id in client_ids]
+        draws = [call.streams.of(Streams.FAULT, call.round, index, int(client_id)).random() for client_id in client_ids]
         return np.isin(client_ids, may) & (np.array(draws) < fault.probability)

@@ -328,18 +328,18 @@ class Federation:
         """The clients, each a view of its rows."""
         return tuple(map(self.client, range(self.n_clients)))
 
-    def client(self, place: int) -> Client:
+    def client(self, index: int) -> Client:
         """One of the clients, by its place in the federation."""
-        begin, end = self.offsets[place], self.offsets[place + 1]
-        features = self.features[place] if isinstance(self.features, tuple) else self.features[begin:end]
-        return Client(features, self.targets[begin:end], self.loss, int(self.client_ids[place]))
+        begin, end = self.offsets[index], self.offsets[index + 1]
+        features = self.features[index] if isinstance(self.features, tuple) else self.features[begin:end]
+        return Client(features, self.targets[begin:end], self.loss, int(self.client_ids[index]))
 
-    def subset(self, places: Any) -> Federation:
+    def subset(self, indices: Any) -> Federation:
         """The federation of some of the clients, in their order here, with weights that sum to one.
 
-        `places` are integers, a slice, or an array of bool with an entry for each client.
+        `indices` are integers, a slice, or an array of bool with an entry for each client.
         """
-        chosen = self._places(places)
+        chosen = self._places(indices)
         names = None if self.client_names is None else tuple(self.client_names[i] for i in chosen)
         return Federation.from_clients(
             [self.client(i) for i in chosen],
@@ -350,19 +350,19 @@ class Federation:
             client_names=names,
         )
 
-    def _places(self, places: Any) -> Support:
+    def _places(self, indices: Any) -> Support:
         """Places of clients, increasing, or a ValueError."""
         everybody = np.arange(self.n_clients)
-        found = f"places is {shown(places)}"
-        if not isinstance(places, slice):
-            places = np.atleast_1d(np.asarray(places))
-            if places.ndim > 1 or places.dtype.kind not in "iub" and places.size:
+        found = f"places is {shown(indices)}"
+        if not isinstance(indices, slice):
+            indices = np.atleast_1d(np.asarray(indices))
+            if indices.ndim > 1 or indices.dtype.kind not in "iub" and indices.size:
                 raise ValueError(f"{found}; expected integers, a slice, or truth values")
-            if places.dtype.kind == "b" and len(places) != self.n_clients:
+            if indices.dtype.kind == "b" and len(indices) != self.n_clients:
                 raise ValueError(f"{found}; expected one truth value for each of the {self.n_clients} clients")
-            places = places if places.size else places.astype(np.intp)
+            indices = indices if indices.size else indices.astype(np.intp)
         try:
-            chosen = np.sort(everybody[places])
+            chosen = np.sort(everybody[indices])
         except IndexError:
             raise ValueError(f"{found}; expected places below {self.n_clients}, the number of clients") from None
         if not chosen.size or len(np.unique(chosen)) < len(chosen):
@@ -424,13 +424,13 @@ class Federation:
             return answers
         return [call.update_of(self.clients[i], message) for i in cohort]
 
-    def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Any, Array]:
+    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Any, Array]:
         """The places of those who tell (here everybody asked), and f_i(x) of each."""
-        if places is not None and len(places) < self.n_clients:
-            return places, np.array([self.clients[i].objective(x) for i in places])
+        if indices is not None and len(indices) < self.n_clients:
+            return indices, np.array([self.clients[i].objective(x) for i in indices])
         values = self.loss.values(_predictions(self.features, x), self.targets)
-        places = np.arange(self.n_clients) if places is None else places
-        return places, np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
+        indices = np.arange(self.n_clients) if indices is None else indices
+        return indices, np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
 
     @cached_property
     def _row_weights(self) -> Array:

@@ -19,7 +19,7 @@ class _ByCoordinate(Aggregator):
     def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
         """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
         if call.update_spec.near is None:
-            found = f"the answers of exchange {call.place + 1} are no models near one another"
+            found = f"the answers of exchange {call.exchange_index + 1} are no models near one another"
             raise ValueError(f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)")
         return super().aggregate(transport, call, message, cohort)
 

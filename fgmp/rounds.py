@@ -113,9 +113,9 @@ class Streams:
         self._bits = np.random.Philox(key=self.key)
         self._generator, self._state = np.random.Generator(self._bits), self._bits.state
 
-    def of(self, purpose: int, number: int = 0, place: int = 0, client: int = 0) -> np.random.Generator:
+    def of(self, purpose: int, number: int = 0, index: int = 0, client: int = 0) -> np.random.Generator:
         """The generator of a key. It is always the same object: use it up before asking for the next."""
-        self._state["state"]["counter"][:] = 0, purpose << 32 | place, client, number
+        self._state["state"]["counter"][:] = 0, purpose << 32 | index, client, number
         self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
         self._bits.state = self._state
         return self._generator
@@ -132,13 +132,13 @@ class Call(NamedTuple):
 
     exchange: Exchange
     update_spec: UpdateSpec
-    place: int
+    exchange_index: int
     round: int
     streams: Streams
 
     def update_of(self, client: Client, message: Message) -> Any:
         """What a client answers; `Rejected` where it is no finite number. What somebody's code raises is theirs."""
-        generator = self.streams.of(Streams.ANSWER, self.round, self.place, client.client_id)
+        generator = self.streams.of(Streams.ANSWER, self.round, self.exchange_index, client.client_id)
         try:
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
@@ -166,7 +166,7 @@ class Transport(Protocol):
     def run_clients(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
         """What a cohort answers, in its order; None or `Rejected` for nothing."""
 
-    def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
+    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Support, Array]:
         """The places of those who tell, and f_i(x) of each."""
 
     def identity(self) -> dict[str, Any]:
@@ -225,9 +225,9 @@ def next_step(
     bytes_up, bytes_down = step.bytes_up, step.bytes_down
     rejected = step.rejected
     always = np.ones(len(cohort), bool)
-    for place, exchange in enumerate(method.exchanges()):
+    for index, exchange in enumerate(method.exchanges()):
         message, form = exchange.message(state), exchange.update_spec(state)
-        call = Call(exchange, form, place, number, streams)
+        call = Call(exchange, form, index, number, streams)
         reduced = aggregator.aggregate(transport, call, message, cohort)
 
         bytes_up += reduced.bytes_up

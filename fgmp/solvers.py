@@ -49,7 +49,7 @@ class RestrictedProblem:
     loss: Loss
     dictionary: StandardBasis
     merged: Support
-    places: Support
+    indices: Support
     n_outputs: int
     forth: Array | None = None
     back: Array | None = None
@@ -57,14 +57,14 @@ class RestrictedProblem:
     @classmethod
     def of(cls, client: Client, merged: Support, dictionary: StandardBasis) -> RestrictedProblem:
         """The restricted problem of a client, whose features are A_i Psi, on merged positions."""
-        n_outputs, columns, places = client.n_outputs, client.features, merged
+        n_outputs, columns, indices = client.n_outputs, client.features, merged
         if n_outputs == 1:
-            columns, places = client.columns(merged), np.arange(len(merged))
+            columns, indices = client.columns(merged), np.arange(len(merged))
         else:
             used, where = np.unique(merged // n_outputs, return_inverse=True)
             if 2 * len(used) < client.n_features or isinstance(columns, SparseFeatures):
-                columns, places = client.columns(used), where * n_outputs + merged % n_outputs
-        return cls(columns, client.targets, client.loss, dictionary, merged, places, n_outputs)
+                columns, indices = client.columns(used), where * n_outputs + merged % n_outputs
+        return cls(columns, client.targets, client.loss, dictionary, merged, indices, n_outputs)
 
     def orthonormalised(self) -> RestrictedProblem:
         """The same problem in orthonormal coordinates of the span, each output in those of its own atoms."""
@@ -90,7 +90,7 @@ class RestrictedProblem:
         z = self.coefficients(z)
         if self.n_outputs > 1:
             matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
-            matrix.reshape(-1)[self.places] = z
+            matrix.reshape(-1)[self.indices] = z
             z = matrix
         return (z.T @ self.columns.T).T
 
@@ -98,7 +98,7 @@ class RestrictedProblem:
         """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
         gradient: Array = self.columns.T @ derivative
         if self.n_outputs > 1:
-            gradient = gradient.reshape(-1)[self.places]
+            gradient = gradient.reshape(-1)[self.indices]
         return gradient if self.forth is None else self.forth.T @ gradient
 
     @property
@@ -124,8 +124,8 @@ class RestrictedProblem:
             bent = self.loss.curvature(predictions, self.targets, np.full_like(predictions, self.row_weight))
             hessian: Array = self.columns.T @ (self.columns * bent[:, None])
         else:
-            hessian = np.zeros((len(self.places), len(self.places)), self.columns.dtype)
-            atoms, outputs = np.divmod(self.places, self.n_outputs)
+            hessian = np.zeros((len(self.indices), len(self.indices)), self.columns.dtype)
+            atoms, outputs = np.divmod(self.indices, self.n_outputs)
             members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
             parts = [self.columns[:, atoms[own]] for own in members]
             for second, own in enumerate(members):
@@ -158,7 +158,7 @@ class RestrictedProblem:
     @cached_property
     def steepest(self) -> float:
         """The most by which z of length one changes the predictions of a row, or a little more with several outputs."""
-        rows = self.columns[:, self.places // self.n_outputs]
+        rows = self.columns[:, self.indices // self.n_outputs]
         rows = rows if self.forth is None else rows @ self.forth
         return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
@@ -177,7 +177,7 @@ class RestrictedProblem:
         until h decreases enough (Armijo), which the squared loss never needs.
         """
         image, slope = self.predictions(direction), inner(gradient, direction)
-        steps = self.lengths[self.places // self.n_outputs] * self.coefficients(direction)  # whatever the units
+        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(direction)  # whatever the units
         rounding = float(np.finfo(derivative.dtype).eps)
         faint = rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
         bend = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight

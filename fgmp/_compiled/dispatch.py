@@ -77,7 +77,7 @@ def _run(name: str, each: float, federation: Federation, call: Any, cohort: Supp
     begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
     batch, rows = end - begin if batch is None else np.minimum(batch, end - begin), np.cumsum(end - begin)
     clients = np.array([begin, end, batch, federation.client_ids[cohort]], np.int64)
-    stream = call.streams.key, call.streams.ANSWER, call.place, call.round
+    stream = call.streams.key, call.streams.ANSWER, call.exchange_index, call.round
     asked = federation.features, federation.targets.astype(federation.dtype, copy=False), clients, stream
     threads = min(most, len(cohort)) if each * rows[-1] >= _SMALL else 1
     cuts = [0, *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"), len(rows)]

@@ -122,9 +122,9 @@ def _high(a: Any, b: Any) -> Any:
 @_jit
 def keyed_words(stream: Any, client: int, count: int) -> Array:
     """The first `count` words of a client and up to three more, by its key; `fgmp.rounds.Streams` keeps 53 bits."""
-    (key, purpose, place, number), words = stream, np.empty(((count + 3) // 4, 4), np.uint64)
+    (key, purpose, index, number), words = stream, np.empty(((count + 3) // 4, 4), np.uint64)
     for block in range(len(words)):
-        a, b, c, d = np.uint64(block + 1), np.uint64(purpose << 32 | place), np.uint64(client), np.uint64(number)
+        a, b, c, d = np.uint64(block + 1), np.uint64(purpose << 32 | index), np.uint64(client), np.uint64(number)
         p, q = key[0], key[1]
         for _ in range(10):
             a, b, c, d = _high(_FACTORS[1], c) ^ b ^ p, _FACTORS[1] * c, _high(_FACTORS[0], a) ^ d ^ q, _FACTORS[0] * a
@@ -134,18 +134,18 @@ def keyed_words(stream: Any, client: int, count: int) -> Array:
 
 
 @_jit
-def _largest(vector: Array, places: Array) -> bool:
-    """Fill `places` with those of the largest entries, ties to the lower index; False where one is not finite."""
-    last, sizes = len(places) - 1, np.full(len(places), -1, vector.dtype)
+def _largest(vector: Array, indices: Array) -> bool:
+    """Fill `indices` with those of the largest entries, ties to the lower index; False where one is not finite."""
+    last, sizes = len(indices) - 1, np.full(len(indices), -1, vector.dtype)
     for j in range(len(vector)):
         size, i = abs(vector[j]), last
         if not size <= sizes[last]:
             if not size < math.inf:
                 return False
             while i > 0 and sizes[i - 1] < size:
-                sizes[i], places[i] = sizes[i - 1], places[i - 1]
+                sizes[i], indices[i] = sizes[i - 1], indices[i - 1]
                 i -= 1
-            sizes[i], places[i] = size, j
+            sizes[i], indices[i] = size, j
     return True
 
 
@@ -156,13 +156,13 @@ def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) 
     drawn, mask = steps if batch < n_rows else 0, np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1)
     words = keyed_words(stream, client, drawn * n_rows)
     for k in range(drawn):  # a row's number fills the 11 bits that a draw has not, or more
-        draws, low, high, place = words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers, 0, n_rows, 0
-        while place != batch:  # partitions by the last of those from low to high
-            pivot, place = draws[high - 1], low
+        draws, low, high, index = words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers, 0, n_rows, 0
+        while index != batch:  # partitions by the last of those from low to high
+            pivot, index = draws[high - 1], low
             for i in range(low, high):
-                draws[i], draws[place] = draws[place], draws[i]
-                place += draws[place] <= pivot
-            low, high = (place, high) if place < batch else (low, place - 1)
+                draws[i], draws[index] = draws[index], draws[i]
+                index += draws[index] <= pivot
+            low, high = (index, high) if index < batch else (low, index - 1)
         rows[k] = (draws[:batch] & mask).astype(np.int64)
     return rows
 
@@ -255,11 +255,11 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
     """Algorithm 1 with least squares: K `steps` from a `model`, its support and values, at each client.
 
     `asked` are A, y, shapes (M, n) and (M,); the cohort, shape (4, L): where the rows of each client begin and end, the
-    size of its minibatches and its key; and the stream, ``(key, purpose, place, number)``. `answers` are increasing
+    size of its minibatches and its key; and the stream, ``(key, purpose, index, number)``. `answers` are increasing
     places and values, shape (L, tau), and how many: 0 where a system is nearly singular or holds no number.
     """
-    (A_, y_, cohort, stream), (places, values, counts), n = asked, answers, asked[0].shape[1]
-    tau, gamma = places.shape[1], np.empty(min(2 * places.shape[1], n), np.int64)
+    (A_, y_, cohort, stream), (indices, values, counts), n = asked, answers, asked[0].shape[1]
+    tau, gamma = indices.shape[1], np.empty(min(2 * indices.shape[1], n), np.int64)
     for i in range(first, last):
         begin, end, batch, client = cohort[:, i]
         A, y, (support, x), weights = A_[begin:end], y_[begin:end], model, np.empty((batch, 1), A_.dtype)
@@ -280,7 +280,7 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
             kept.sort()
             support, x = merged[kept], b[kept]
         else:
-            counts[i], places[i, : len(x)], values[i, : len(x)] = len(x), support, x
+            counts[i], indices[i, : len(x)], values[i, : len(x)] = len(x), support, x
 
 
 @_jit

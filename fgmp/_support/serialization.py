@@ -60,12 +60,12 @@ def from_wire(arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool
         return whole
     parts: dict[str, dict[str, Array]] = {}
     for name, array in arrays.items():
-        place, _, rest = name.partition(".")
-        parts.setdefault(place, {})[rest] = array
-    places = [str(place) for place in range(len(parts))]
-    if only or not parts or set(parts) != set(places):
+        index, _, rest = name.partition(".")
+        parts.setdefault(index, {})[rest] = array
+    indices = [str(index) for index in range(len(parts))]
+    if only or not parts or set(parts) != set(indices):
         raise ValueError(f"message holds {shown(sorted(arrays))}; expected {'one array' if only else 'parts from 0'}")
-    return tuple(from_wire(parts[place], shape) for place in places)
+    return tuple(from_wire(parts[index], shape) for index in indices)
 
 
 def _places(shape: tuple[int, ...]) -> str:

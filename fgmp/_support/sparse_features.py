@@ -77,12 +77,12 @@ class SparseFeatures:
         product: Array = self.stored.T @ w
         return product if self.left is None else product - (w @ self.left) * self.centre
 
-    def take(self, places: Support, axis: int) -> Any:
+    def take(self, indices: Support, axis: int) -> Any:
         """Some columns (axis 1), dense and contiguous, or some rows (axis 0), as sparse as they are."""
         if axis == 0:
-            return self._of_rows(self.stored[places], lambda u: u[places])
-        columns = self._by_column[:, places].toarray()
-        return columns if self.left is None else columns - np.multiply.outer(self.centre[places], self.left).T
+            return self._of_rows(self.stored[indices], lambda u: u[indices])
+        columns = self._by_column[:, indices].toarray()
+        return columns if self.left is None else columns - np.multiply.outer(self.centre[indices], self.left).T
 
     @cached_property
     def _by_column(self) -> Any:

@@ -213,7 +213,7 @@ def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
 
 def refuse_missing(name: str, array: NDArray[Any], expected: str) -> None:
     """Raise a ValueError where entries of an array of objects are missing."""
-    missing = [place for place, entry in enumerate(array.flat) if is_missing(entry)]
+    missing = [index for index, entry in enumerate(array.flat) if is_missing(entry)]
     if missing:
         row = np.unravel_index(missing[0], array.shape)[0] if array.ndim else 0
         raise ValueError(
@@ -257,14 +257,14 @@ def check_sparse(name: str, value: Any) -> Any:
     if not np.isfinite(matrix.data).all():
         entries = matrix.tocoo()
         bad = np.flatnonzero(~np.isfinite(entries.data))
-        places = np.column_stack([entries.row[bad], entries.col[bad]])
-        _refuse_infinite(name, places[np.lexsort(places.T[::-1])])
+        indices = np.column_stack([entries.row[bad], entries.col[bad]])
+        _refuse_infinite(name, indices[np.lexsort(indices.T[::-1])])
     return matrix
 
 
-def _refuse_infinite(name: str, places: NDArray[Any]) -> None:
+def _refuse_infinite(name: str, indices: NDArray[Any]) -> None:
     raise ValueError(
-        f"{name} holds {len(places)} values that are not finite, the first at {tuple(map(int, places[0]))}; "
+        f"{name} holds {len(indices)} values that are not finite, the first at {tuple(map(int, indices[0]))}; "
         "expected finite numbers"
     )
 

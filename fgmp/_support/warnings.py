@@ -148,16 +148,16 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Any) -> None:
     )
 
 
-def _objective_of_zero(transport: Any, places: Support) -> float:
+def _objective_of_zero(transport: Any, indices: Support) -> float:
     """The mean objective of the zero model at some clients, from targets at hand; 0 where there are none at hand."""
     targets, offsets = getattr(transport, "targets", None), getattr(transport, "offsets", None)
     if targets is None or offsets is None:
         return 0.0
     loss, total = transport.shape.loss, 0.0
     n_outputs = loss.model_shape(1)[1:]
-    weights = transport.weights[places] / transport.weights[places].sum()
-    for place, weight in zip(places, weights, strict=True):
-        own = targets[offsets[place] : offsets[place + 1]]
+    weights = transport.weights[indices] / transport.weights[indices].sum()
+    for index, weight in zip(indices, weights, strict=True):
+        own = targets[offsets[index] : offsets[index + 1]]
         values = loss.values(np.zeros((len(own), *n_outputs)), own)
         total += float(weight * loss.row_weight(len(own)) * values.sum())
     return total

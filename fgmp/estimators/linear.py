@@ -365,12 +365,12 @@ class Fit:
     def intercepts(self, common: Common, table: Array) -> Array:
         """Of each site its own; the mean of the others' for one that does not say. Under masks the mean alone."""
         p, coef = self.shape.n_features, SparseModel.of(table[1:])
-        places, level, unit = len(self.shape.rows), 0.0, 1.0
+        indices, level, unit = len(self.shape.rows), 0.0, 1.0
         if self.estimator.secure:  # so that masks have numbers near one to hide
-            places = 1
+            indices = 1
             level = float(common.means[p] - common.means[:p] @ table[1:])
             unit = common.units["unit"]
-        question = Sums("intercepts", (2, places), (level, unit))
+        question = Sums("intercepts", (2, indices), (level, unit))
         _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
         found = np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum())
         return np.asarray(level + unit * found)
@@ -600,7 +600,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """What a site cannot add under masks; the columns, where the sum has a number for each coefficient."""
         n_features, where = fit.shape.n_features, "X or y has"
         if error.size == (fit.first + n_features) * fit.n_outputs:
-            at = np.unique(error.places // fit.n_outputs) - fit.first
+            at = np.unique(error.indices // fit.n_outputs) - fit.first
             is_beyond = np.isin(np.arange(n_features), at)
             where = f"X has in the columns {self._named(is_beyond, 10)}" if is_beyond.any() else where
         found = f"{where} units in which {error}"

@@ -101,7 +101,7 @@ def folds_at(n_rows: int, n_folds: int, least: int) -> int:
     return count if count > 1 else 0
 
 
-def folds_of(targets: Array, place: int, n_folds: int, seed: int, least: int = 1) -> Support:
+def folds_of(targets: Array, index: int, n_folds: int, seed: int, least: int = 1) -> Support:
     """The fold of each row of a site, dealt at random, class by class where targets repeat, evenly.
 
     -1 where the site has too few rows to hold any out: then all of them train for every fold.
@@ -109,7 +109,7 @@ def folds_of(targets: Array, place: int, n_folds: int, seed: int, least: int = 1
     n_folds = folds_at(len(targets), n_folds, least)
     if not n_folds:
         return np.full(len(targets), -1, np.intp)
-    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, place)))
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(3, index)))
     order = rng.permutation(len(targets))
     if len(np.unique(targets)) <= len(targets) // 2:
         order = order[np.argsort(targets[order], kind="stable")]
@@ -125,15 +125,15 @@ class SiteRows:
     features: Any
     targets: Array  # as the loss takes them
     weights: Array  # above zero
-    place: int = 0
+    index: int = 0
     uneven: bool = False
 
     def training(self, fold: Sequence[int] | None) -> SiteRows:
         """The rows that train where a fold (its number, how many there are, the seed, least rows) is held out."""
         if fold is None:
             return self
-        train = folds_of(self.targets, self.place, *fold[1:]) != fold[0]
-        return SiteRows(self.features[train], self.targets[train], self.weights[train], self.place, self.uneven)
+        train = folds_of(self.targets, self.index, *fold[1:]) != fold[0]
+        return SiteRows(self.features[train], self.targets[train], self.weights[train], self.index, self.uneven)
 
 
 def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[Any, Array, Any]:
@@ -206,7 +206,7 @@ class Table:
     def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
         """The federation of the sites in a view, by default as they are; one without rows has no part."""
         training = [part for site in self.sites if len((part := site.training(fold)).targets)]
-        clients = [Client(*seen(part, units, self.shape.loss), part.place) for part in training]
+        clients = [Client(*seen(part, units, self.shape.loss), part.index) for part in training]
         return Federation.from_clients(clients, [part.weights.sum() for part in training])
 
 
@@ -287,12 +287,12 @@ class Sums(Method):
 
     def step(self, known: tuple[Any, ...], mean: Array) -> tuple[Any, ...]:
         """What is known then: of logarithms, as which moments say sizes, the powers of two."""
-        place = len(known or ())
-        if self.question == "moments" and (place == 0 or (self.masked and place == 2)):
+        index = len(known or ())
+        if self.question == "moments" and (index == 0 or (self.masked and index == 2)):
             return (*known, 2.0 ** np.round(mean))
         if self.masked:
             mean = mean.reshape(-1, *self.size)
-            parts = [mean] if place == 1 else np.split(mean, [_OF_MEANS])
+            parts = [mean] if index == 1 else np.split(mean, [_OF_MEANS])
             return (*known, *map(join_digits, parts))
         return (*known, mean)
 
@@ -330,9 +330,9 @@ class BeyondRange(ValueError):
 def split_digits(values: Array, count: int) -> Array:
     """Numbers as so many each, lowest first, of which only the highest may be above 2^20: v = sum_k d_k 2^(20 k)."""
     rest, found = values, []
-    for place in range(count - 1, 0, -1):
-        found.append(np.trunc(rest / _DIGIT**place))
-        rest = rest - found[-1] * _DIGIT**place
+    for index in range(count - 1, 0, -1):
+        found.append(np.trunc(rest / _DIGIT**index))
+        rest = rest - found[-1] * _DIGIT**index
     too_large = np.flatnonzero(~(np.abs((found or [rest])[0]) <= _DIGIT))
     if too_large.size:
         raise BeyondRange(too_large)
@@ -392,12 +392,12 @@ def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, least
     """
     (intercepts, *models), (y, w, loss), n_folds = known, _parts(client), size[0] - 2
     folds, total = folds_of(y, client.client_id, n_folds, seed, least), np.zeros((n_folds, size[1]))
-    for place, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
-        held = folds == place // size[1]
+    for index, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
+        held = folds == index // size[1]
         z = client.predictions(model) + intercept.reshape(model.shape[1:])
         if own and not held.all():
             z = z + w[~held] @ (y - z)[~held] / w[~held].sum()
-        total.flat[place] = w[held] @ loss.values(z[held], y[held]) / (len(y) * unit)
+        total.flat[index] = w[held] @ loss.values(z[held], y[held]) / (len(y) * unit)
     mean = total.sum(axis=0)
     return np.stack([mean, mean**2, *total])
 
@@ -410,8 +410,8 @@ def intercepts(client: Client, known: Any, size: tuple[int, ...], level: float, 
     """
     (model,), (y, w, _), found = known, _parts(client), np.zeros(size)
     left = w @ (y - client.predictions(model)) / len(y)
-    place = client.client_id if size[1] > 1 else 0
-    found[:, place] = (left - level) / unit, 1
+    index = client.client_id if size[1] > 1 else 0
+    found[:, index] = (left - level) / unit, 1
     return found
 
 

@@ -153,11 +153,11 @@ class OverFlower:
         replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.update_spec.shape
         return [taken(x, lambda x: from_wire(x.arrays, shape, only=True)) for x in replies.values()]
 
-    def objectives(self, x: Array | SparseModel, places: Support | None = None) -> tuple[Support, Array]:
+    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Support, Array]:
         """Who says its objective, a number that a loss can have, and these; infinite or nan where everybody's is."""
-        asked = np.arange(len(self.nodes)) if places is None else places
+        asked = np.arange(len(self.nodes)) if indices is None else indices
         replies = self.ask_each(None, x, dict.fromkeys(asked.tolist(), {}))
-        said = [replies[place].said.get("objective") for place in asked.tolist()]
+        said = [replies[index].said.get("objective") for index in asked.tolist()]
         values = np.array([value if type(value) is float else -1.0 for value in said])
         told = np.isfinite(values) & (values >= 0)
         told = told if told.any() else ~(values < 0)
@@ -221,7 +221,12 @@ class OverFlower:
         """What clients, by place, reply to a question with more for each: of an exchange, or for the objective."""
         question: dict[str, Any] = {"ask": "objective", "run": self._run["run"]}
         if call is not None:
-            question |= {"ask": "answer", "seed": str(call.streams.seed), "round": call.round, "exchange": call.place}
+            question |= {
+                "ask": "answer",
+                "seed": str(call.streams.seed),
+                "round": call.round,
+                "exchange": call.exchange_index,
+            }
         n_numbers = 1 if call is None else prod(call.update_spec.shape)
         most_bytes = _WORDS + _ENTRY * n_numbers + _LETTER * len(more)
         arrays = {} if message is None else to_wire(message)
@@ -229,14 +234,14 @@ class OverFlower:
         left = list(more)
         for _ in range(2):  # who was started again knows nothing of the run, and is told again
             contents = {}
-            for place in left:
-                said, records = {**question, "key": place, **more[place]}, {"message": arrays}
-                if place not in self._told:
+            for index in left:
+                said, records = {**question, "key": index, **more[index]}, {"message": arrays}
+                if index not in self._told:
                     said, records = said | self._run, records | {"arrays": self._arrays}
-                contents[self.nodes[place]] = content_of(said, **records)
+                contents[self.nodes[index]] = content_of(said, **records)
             replies = self._exchange(question["ask"], contents, self.deadline, most_bytes)
-            found |= {place: replies[self.nodes[place]] for place in left}
-            left = [place for place in left if "unknown" in found[place].said]
+            found |= {index: replies[self.nodes[index]] for index in left}
+            left = [index for index in left if "unknown" in found[index].said]
             self._told = (self._told | set(more)) - set(left)
         return found
 
@@ -295,9 +300,9 @@ class OverFlower:
 def _names(said: Iterable[Any]) -> list[str]:
     """What clients are called: by the words they say, each once, or by their places."""
     names: list[str] = []
-    for place, words in enumerate(said):
-        name = printable(words)[:60] or f"client {place}"
-        names.append(f"{name} ({place})" if name in names else name)
+    for index, words in enumerate(said):
+        name = printable(words)[:60] or f"client {index}"
+        names.append(f"{name} ({index})" if name in names else name)
     return names
 
 
@@ -320,7 +325,7 @@ def _told_in(reply: Reply, trip: str, count: int, size: int) -> Any:
         vector = reply.arrays["masked"]
         unopened = reply.said.get("unopened", [])
         fits = vector.dtype == np.uint64 and vector.shape == (size,)
-        fits = fits and isinstance(unopened, list) and all(type(place) is int for place in unopened)
+        fits = fits and isinstance(unopened, list) and all(type(index) is int for index in unopened)
         found: Any = vector, unopened
     else:
         found = list(reply.said["texts"])

@@ -161,7 +161,7 @@ class Fitted(Aggregator):
             return Aggregated(None, np.arange(0), up, down, Counter())
         rows = np.zeros((L, len(form.centre)))
         rows[answers.here] = answers.rows() - form.centre
-        clipped = np.array([self.clipped(row, call.place) for row in rows])
+        clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
             total, _, up, down, *_ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
@@ -169,10 +169,10 @@ class Fitted(Aggregator):
         question = b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
         # With the sum in its key, noise is the same for the same release only: another sum has other noise, and two
         # releases do not subtract to the change of one client.
-        noise = self.noise_on_sum(len(added), L, call.round, call.place, question + added.tobytes())
+        noise = self.noise_on_sum(len(added), L, call.round, call.exchange_index, question + added.tobytes())
         return Aggregated(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
-    def objective(self, transport: Transport, x: Array | SparseModel, places: Support) -> None:
+    def objective(self, transport: Transport, x: Array | SparseModel, indices: Support) -> None:
         """None: nothing is computed of the data without noise."""
 
     def extra_metrics(self, number: int) -> dict[str, float]:
@@ -196,9 +196,9 @@ class Fitted(Aggregator):
         normal = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
         return np.asarray(normal * (self.multiplier * 2 * self._clip(exchange) / n_members))
 
-    def _words(self, count: int, *place: object) -> Array:
+    def _words(self, count: int, *index: object) -> Array:
         """Words of 64 bits for a place: without the secret, those of all other places tell nothing of them."""
-        stream = hashlib.shake_256(self.secret + repr(place).encode()).digest(8 * count)
+        stream = hashlib.shake_256(self.secret + repr(index).encode()).digest(8 * count)
         return np.frombuffer(stream, "<u8")
 
     def _clip(self, exchange: int) -> float:

@@ -26,9 +26,9 @@ _FINEST, _COARSEST = 2.0**-126, 2.0**64
 class TooLarge(ValueError):
     """Numbers of an answer beyond the range of a secure sum, and at which places of how many they stand."""
 
-    def __init__(self, message: str, places: Support, size: int) -> None:
+    def __init__(self, message: str, indices: Support, size: int) -> None:
         super().__init__(message)
-        self.places, self.size = places, size
+        self.indices, self.size = indices, size
 
 
 @dataclass(frozen=True)
@@ -166,33 +166,33 @@ class SecureSum(Aggregator):
     def masked(self, rows: Array, here: Support, shares: Array) -> Unmasked:
         """Every message of the protocol, on this machine: the rows of those who are here, and everybody's shares."""
         vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
-        for row, place in zip(rows, here.tolist(), strict=True):
-            vectors[place] = self.encoded(row, shares[place])
+        for row, index in zip(rows, here.tolist(), strict=True):
+            vectors[index] = self.encoded(row, shares[index])
         lost = dict.fromkeys(set(range(len(shares))) - set(here.tolist()), "masked")
         return masked_sum(vectors, self.needed(len(vectors)), lost)
 
-    def objective(self, transport: Transport, x: Array | SparseModel, places: Support) -> float:
+    def objective(self, transport: Transport, x: Array | SparseModel, indices: Support) -> float:
         """The mean objective, of which the server sees the sum; nan where too few say one that is in the range."""
-        weights = transport.weights[places] / transport.weights[places].sum()
+        weights = transport.weights[indices] / transport.weights[indices].sum()
         least = self.threshold or _two_thirds(int(np.count_nonzero(weights)))
-        if least > len(places):
+        if least > len(indices):
             return float("nan")
         secure = replace(self, threshold=least)
         if hasattr(transport, "masked"):
-            total, here, *_ = transport.masked(None, x, places, weights, secure)
+            total, here, *_ = transport.masked(None, x, indices, weights, secure)
         else:
-            told, values = transport.objectives(x, places)
+            told, values = transport.objectives(x, indices)
             fine = np.abs(values) <= self.range
             # Who never answers would say an objective in the open alone, where each is a client's own.
             gone = np.isin(transport.shape.client_ids, getattr(transport, "never_there", ()))
-            there = np.flatnonzero(np.isin(places, told[fine]) & ~gone[places])
-            here = secure.releasable(transport, places, weights, there, is_objective=True)
-            said = values[np.isin(told, places[here])]
+            there = np.flatnonzero(np.isin(indices, told[fine]) & ~gone[indices])
+            here = secure.releasable(transport, indices, weights, there, is_objective=True)
+            said = values[np.isin(told, indices[here])]
             total = self.encoded(said, weights[here]).sum(keepdims=True) if len(here) else None
         if total is None:
             return float("nan")
         value = float(self.decoded(total)[0])
-        rounding = len(places) * self.resolution
+        rounding = len(indices) * self.resolution
         return value / float(weights[here].sum()) if value >= -rounding else float("nan")
 
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
