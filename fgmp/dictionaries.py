@@ -29,7 +29,7 @@ class StandardBasis:
     def __init__(self) -> None:
         self.selection: Selection = PER_OUTPUT
 
-    def counting(self, selection: Selection) -> StandardBasis:
+    def with_selection(self, selection: Selection) -> StandardBasis:
         """The same atoms, of which a selection says what counts as one of the tau."""
         counting = copy(self)
         counting.selection = selection
@@ -62,11 +62,11 @@ class StandardBasis:
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
         index.
         """
-        return self.selection.choose(correlations, sparsity)
+        return self.selection.select(correlations, sparsity)
 
     def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
         """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
-        return self.selection.choose_of(model, sparsity)
+        return self.selection.select_from(model, sparsity)
 
     def project(self, model: SparseModel, support: Support) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""

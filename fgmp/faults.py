@@ -119,8 +119,8 @@ class Faulty:
     @property
     def never_there(self) -> list[int]:
         """The keys of those who answer in no round."""
-        always = [fault for fault in self.faults if not isinstance(fault, Changed) and fault.probability == 1]
-        named = [fault.clients for fault in always if isinstance(fault.clients, tuple)]
+        certain = [fault for fault in self.faults if not isinstance(fault, Changed) and fault.probability == 1]
+        named = [fault.clients for fault in certain if isinstance(fault.clients, tuple)]
         return [client_id for client_ids in named for client_id in client_ids]
 
     @property

@@ -95,7 +95,7 @@ class FedGradMP(Method):
         self.selection.check(self.sparsity, shape.model_shape)
         check_batches(self.batch_size, shape.rows)
         if isinstance(self.solver or solver_for(shape.loss), Exact):
-            check_rows(min(3 * self.sparsity + len(self.selection.always), shape.n_features), shape.rows)
+            check_rows(min(3 * self.sparsity + len(self.selection.always_include), shape.n_features), shape.rows)
 
     def start(self, shape: ProblemInfo) -> SparseModel:
         """x_0 = 0, with an empty support."""

@@ -71,7 +71,7 @@ class Method:
     @cached_property
     def atoms(self) -> StandardBasis:
         """The dictionary, which knows what counts."""
-        return self.dictionary.counting(self.selection)
+        return self.dictionary.with_selection(self.selection)
 
     def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where the hyper-parameters do not fit a problem of that shape, in coefficients."""

@@ -2,9 +2,10 @@
 
 A model has one row for each atom (in the standard basis: feature) and one column for each output; a vector is one
 column. `PerOutput` counts the entries of each column, as the paper does; `PerAtom` counts rows, an atom with all its
-outputs; `Overall` counts entries wherever they stand. Rows named in `always` stay and do not count, in all of them.
+outputs; `Overall` counts entries wherever they stand. Rows named in `always_include` stay and do not count, in all of
+them.
 
-A selection of your own overrides `mark` and `counted`, and `pursue` if it is to serve matching pursuit.
+A selection of your own overrides `top_mask` and `n_selected`, and `pursue` if it is to serve matching pursuit.
 """
 
 import math
@@ -28,34 +29,38 @@ class Selection:
 
     Parameters
     ----------
-    always : tuple of int, default ()
+    always_include : tuple of int, default ()
         Atoms that every selection holds, in all outputs, without counting them: the intercept, where the data have a
         constant column for it.
     """
 
-    always: tuple[int, ...] = ()
+    always_include: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         expected = "an atom or several, each an integer of at least 0"
-        given = [self.always] if isinstance(self.always, Integral) else check_sequence("always", self.always, expected)
-        atoms = {check_integer("always", atom, at_least=0) for atom in given}
-        object.__setattr__(self, "always", tuple(sorted(atoms)))
+        given = (
+            [self.always_include]
+            if isinstance(self.always_include, Integral)
+            else check_sequence("always_include", self.always_include, expected)
+        )
+        atoms = {check_integer("always_include", atom, at_least=0) for atom in given}
+        object.__setattr__(self, "always_include", tuple(sorted(atoms)))
 
     def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
-        """Raise a ValueError where `always` or a sparsity does not fit models of a shape."""
-        for atom in self.always:
-            check_integer("always", atom, at_least=0, at_most=shape[0] - 1, why="the last atom")
+        """Raise a ValueError where `always_include` or a sparsity does not fit models of a shape."""
+        for atom in self.always_include:
+            check_integer("always_include", atom, at_least=0, at_most=shape[0] - 1, why="the last atom")
         if sparsity is not None:
             check_integer("sparsity", sparsity, at_most=shape[0], why="the number of atoms")
 
-    def mark(self, magnitudes: Array, count: int) -> Array:
-        """Where the `count` = tau largest of the magnitudes stand, as an array of bool, whatever `always` says.
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
+        """Where the `count` = tau largest of the magnitudes stand, as an array of bool, whatever `always_include` says.
 
         Of shape (n_atoms,) or (n_atoms, n_outputs). Ties break towards the lower index; -1 is taken last.
         """
         raise NotImplementedError(f"{type(self).__name__} has no mark")
 
-    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
         """How many of the tau the entries of a support take, at most in any output where outputs count alone."""
         raise NotImplementedError(f"{type(self).__name__} has no counted")
 
@@ -63,47 +68,47 @@ class Selection:
         """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
         raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
 
-    def kept(self, values: ArrayLike, count: int) -> Array:
-        """Where the entries to keep stand: the largest that count, and those of `always`."""
-        return self._kept(np.abs(values), count)
+    def keep_mask(self, values: ArrayLike, count: int) -> Array:
+        """Where the entries to keep stand: the largest that count, and those of `always_include`."""
+        return self._keep_mask(np.abs(values), count)
 
-    def _kept(self, magnitudes: Array, count: int) -> Array:
-        always = list(self.always)
-        magnitudes[always] = -1
-        marked = self.mark(magnitudes, count)
-        marked[always] = True
+    def _keep_mask(self, magnitudes: Array, count: int) -> Array:
+        always_include = list(self.always_include)
+        magnitudes[always_include] = -1
+        marked = self.top_mask(magnitudes, count)
+        marked[always_include] = True
         return marked
 
-    def choose(self, values: Array, count: int) -> Support:
+    def select(self, values: Array, count: int) -> Support:
         """The entries to keep, as increasing positions in the flattened values; parameters as `kept`."""
-        return np.flatnonzero(self.kept(values, count))
+        return np.flatnonzero(self.keep_mask(values, count))
 
-    def choose_of(self, model: SparseModel, count: int) -> Support:
+    def select_from(self, model: SparseModel, count: int) -> Support:
         """`choose` among the entries of a model's support."""
         magnitudes = np.full(model.shape, -1, model.values.dtype)
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
-        return model.support[self._kept(magnitudes, count).reshape(-1)[model.support]]
+        return model.support[self._keep_mask(magnitudes, count).reshape(-1)[model.support]]
 
-    def with_always(self, support: Support, shape: tuple[int, ...]) -> Support:
-        """A support with the entries of `always` added."""
+    def add_always_included(self, support: Support, shape: tuple[int, ...]) -> Support:
+        """A support with the entries of `always_include` added."""
         n_outputs = math.prod(shape[1:])
-        positions = np.add.outer(np.array(self.always, np.intp) * n_outputs, np.arange(n_outputs))
+        positions = np.add.outer(np.array(self.always_include, np.intp) * n_outputs, np.arange(n_outputs))
         return np.union1d(support, positions.reshape(-1)).astype(np.intp, copy=False)
 
     def holds(self, support: Support, shape: tuple[int, ...], count: int) -> bool:
-        """Whether a support has at most `count` entries that count, those of `always` apart."""
+        """Whether a support has at most `count` entries that count, those of `always_include` apart."""
         if support.size <= count:
             return True
-        return self.counted(support[~np.isin(support // math.prod(shape[1:]), self.always)], shape) <= count
+        return self.n_selected(support[~np.isin(support // math.prod(shape[1:]), self.always_include)], shape) <= count
 
     def hard(self, v: Array, count: int) -> Array:
         """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
-        return v * self.kept(v, count)
+        return v * self.keep_mask(v, count)
 
     def soft(self, v: Array, threshold: float) -> Array:
-        """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always`."""
+        """S(v, t) = sign(v) max(|v| - t, 0), but for the atoms of `always_include`."""
         clipped: Array = v.clip(-threshold, threshold)
-        clipped[list(self.always)] = 0
+        clipped[list(self.always_include)] = 0
         return np.subtract(v, clipped, out=clipped)
 
 
@@ -114,31 +119,31 @@ class PerOutput(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> fgmp.PerOutput().kept([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
+    >>> fgmp.PerOutput().keep_mask([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
     [[1, 0], [0, 1], [0, 0]]
-    >>> fgmp.PerOutput(always=2).kept([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
+    >>> fgmp.PerOutput(always_include=2).keep_mask([[5, 1], [4, 3], [0, 2]], 1).astype(int).tolist()
     [[1, 0], [0, 1], [1, 1]]
     """
 
-    def mark(self, magnitudes: Array, count: int) -> Array:
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
         """The `count` largest of each column."""
         columns = np.ascontiguousarray(magnitudes.reshape(len(magnitudes), -1).T)
-        return mark_largest(columns, count).T.reshape(magnitudes.shape)
+        return top_mask_of_rows(columns, count).T.reshape(magnitudes.shape)
 
-    def choose_of(self, model: SparseModel, count: int) -> Support:
+    def select_from(self, model: SparseModel, count: int) -> Support:
         """`choose` among the entries of a model's support."""
-        if len(model.shape) > 1 or self.always:
-            return super().choose_of(model, count)
+        if len(model.shape) > 1 or self.always_include:
+            return super().select_from(model, count)
         return model.support[largest(np.abs(model.values), count)]
 
-    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
         """The most entries of a column."""
         return int(np.bincount(support % math.prod(shape[1:])).max(initial=0))
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """One pursuit for each output."""
         columns = correlations.reshape(len(gram), -1).T
-        found = [matching_pursuit(gram, column, count, self.always) for column in columns]
+        found = [matching_pursuit(gram, column, count, self.always_include) for column in columns]
         return np.sort(np.concatenate([atoms * len(columns) + c for c, atoms in enumerate(found)]))
 
 
@@ -151,32 +156,32 @@ class PerAtom(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> fgmp.PerAtom().kept([[5, 1], [4, 4], [0, 2]], 1).astype(int).tolist()
+    >>> fgmp.PerAtom().keep_mask([[5, 1], [4, 4], [0, 2]], 1).astype(int).tolist()
     [[0, 0], [1, 1], [0, 0]]
     """
 
-    def mark(self, magnitudes: Array, count: int) -> Array:
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
         """The `count` rows of largest norm."""
         rows = magnitudes.reshape(len(magnitudes), -1)
         sizes = np.where(rows.max(axis=1) < 0, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
-        return np.repeat(mark_largest(sizes[None], count), rows.shape[1]).reshape(magnitudes.shape)
+        return np.repeat(top_mask_of_rows(sizes[None], count), rows.shape[1]).reshape(magnitudes.shape)
 
-    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
         """The atoms that some output uses."""
         return len(np.unique(support // math.prod(shape[1:])))
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """Simultaneous pursuit: an atom is taken for all outputs at once."""
-        atoms, n_outputs = matching_pursuit(gram, correlations, count, self.always), correlations[0].size
+        atoms, n_outputs = matching_pursuit(gram, correlations, count, self.always_include), correlations[0].size
         support: Support = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
         return support
 
     def soft(self, v: Array, threshold: float) -> Array:
-        """Rows shortened by the threshold, but for the atoms of `always`."""
+        """Rows shortened by the threshold, but for the atoms of `always_include`."""
         rows = v.reshape(len(v), -1)
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
         left = np.maximum(norms - threshold, 0) / np.where(norms > 0, norms, 1)
-        left[list(self.always)] = 1
+        left[list(self.always_include)] = 1
         return np.asarray(rows * left, v.dtype).reshape(v.shape)
 
 
@@ -187,7 +192,7 @@ class Overall(Selection):
     Examples
     --------
     >>> import fgmp
-    >>> fgmp.selection.Overall().kept([[5, 1], [4, 3], [0, 2]], 2).astype(int).tolist()
+    >>> fgmp.selection.Overall().keep_mask([[5, 1], [4, 3], [0, 2]], 2).astype(int).tolist()
     [[1, 0], [1, 0], [0, 0]]
     """
 
@@ -197,17 +202,17 @@ class Overall(Selection):
         if sparsity is not None:
             check_integer("sparsity", sparsity, at_most=math.prod(shape), why="the number of coefficients")
 
-    def mark(self, magnitudes: Array, count: int) -> Array:
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
         """The `count` largest of all."""
-        return mark_largest(magnitudes.reshape(1, -1), count).reshape(magnitudes.shape)
+        return top_mask_of_rows(magnitudes.reshape(1, -1), count).reshape(magnitudes.shape)
 
-    def counted(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
         """All entries."""
         return len(support)
 
     def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
         """One pursuit over all outputs, which takes an atom for one output at a time."""
-        first = self.with_always(np.empty(0, np.intp), correlations.shape)
+        first = self.add_always_included(np.empty(0, np.intp), correlations.shape)
         return matching_pursuit(gram, correlations.reshape(-1), count, first.tolist(), correlations[0].size)
 
 
@@ -221,10 +226,10 @@ def check_selection(selection: Any) -> None:
 
 def largest(magnitudes: Array, count: int) -> Support:
     """Positions of the `count` largest entries of a vector, increasing; ties break towards the lower index."""
-    return np.flatnonzero(mark_largest(magnitudes[None], count))
+    return np.flatnonzero(top_mask_of_rows(magnitudes[None], count))
 
 
-def mark_largest(rows: Array, count: int) -> Array:
+def top_mask_of_rows(rows: Array, count: int) -> Array:
     """Where the `count` largest entries of each row stand, as truth values; ties as `largest`."""
     if count >= rows.shape[1]:
         return np.ones(rows.shape, bool)

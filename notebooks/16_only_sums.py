@@ -119,7 +119,7 @@ def named(seed):
     missing = np.setdiff1d(np.flatnonzero(fed.truth), np.flatnonzero(x))
     gradients = [client.gradient(x) for client in fed.clients]
     views = [[read(way, gradients, method.question(k)) for k in range(2, 10)] for way in ASKED.values()]
-    hits = [[np.isin(missing, fgmp.PerOutput().choose(view, 2 * sparsity)) for view in row] for row in views]
+    hits = [[np.isin(missing, fgmp.PerOutput().select(view, 2 * sparsity)) for view in row] for row in views]
     return np.logical_or.accumulate(hits, axis=1).sum(axis=2)
 
 

@@ -123,7 +123,7 @@ class Counted:
         self.grid, self.down, self.up = grid, [], []
         self.get_node_ids = grid.get_node_ids
 
-    def counted(self, messages, sizes):
+    def n_selected(self, messages, sizes):
         from flwr.common.serde import recorddict_to_proto
 
         read = [m.content for m in messages if m.metadata.message_type == "train" and m.has_content()]
@@ -131,10 +131,10 @@ class Counted:
         return messages
 
     def push_messages(self, messages):
-        return self.grid.push_messages(self.counted(messages, self.down))
+        return self.grid.push_messages(self.n_selected(messages, self.down))
 
     def pull_messages(self, names):
-        return self.counted(list(self.grid.pull_messages(names)), self.up)
+        return self.n_selected(list(self.grid.pull_messages(names)), self.up)
 
 
 # %%

@@ -38,7 +38,7 @@ def labelled(sizes=(40, 40, 40), noise=0.0, seed=0, n_features=6):
     return fgmp.Federation.from_arrays(As, ys, "logistic")
 
 
-ALWAYS = fgmp.FedGradMP(2, selection=fgmp.PerOutput(always=0))
+ALWAYS = fgmp.FedGradMP(2, selection=fgmp.PerOutput(always_include=0))
 FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
 
 

@@ -141,9 +141,11 @@ METHODS = {
     r"approximation is 'best'; expected one of 'omp', 'thresholding'": lambda: fgmp.Dictionary(np.eye(3), "best"),
     r"sparsity is 9, which has about 10.12.2 supports; expected at most 5000000": lambda: approx_tau(WIDE, X[0], 9),
     r"share is 0.5; expected": lambda: fgmp.TrimmedMean(0.5),
-    r"^always is 'x'; expected an atom or several, each an integer of at least 0$": lambda: fgmp.PerAtom("x"),
-    r"^always is -1; expected an integer of at least 0$": lambda: fgmp.PerAtom([-1]),
-    r"^always is 4; expected an integer from 0 to 3 \(the last atom\)$": lambda: fgmp.PerAtom(4).check(1, (4, 2)),
+    r"^always_include is 'x'; expected an atom or several, each an integer of at least 0$": lambda: fgmp.PerAtom("x"),
+    r"^always_include is -1; expected an integer of at least 0$": lambda: fgmp.PerAtom([-1]),
+    r"^always_include is 4; expected an integer from 0 to 3 \(the last atom\)$": lambda: fgmp.PerAtom(4).check(
+        1, (4, 2)
+    ),
     r"^sparsity is 5; .* from 1 to 4 \(the number of atoms\)$": lambda: fgmp.PerAtom().check(5, (4, 2)),
     r"^sparsity is 9; .* from 1 to 8 \(the number of coefficients\)$": lambda: Overall().check(9, (4, 2)),
     r"^identify is 1; .* CountSketch\(rows, columns\) or Larg.*count\)$": lambda: fgmp.SharedSupportGradMP(1, 1),

@@ -102,7 +102,7 @@ PRINTED = {
     "a ball": fgmp.FedGradMP(4, radius=1.0),
     "another solver": fgmp.FedGradMP(4, solver=fgmp.GradientDescent(2)),
     "a dictionary": fgmp.FedGradMP(4, dictionary=fgmp.gaussian_dictionary(30, 40, rng=0)),
-    "what stays": fgmp.FedGradMP(4, selection=fgmp.PerOutput(always=0)),
+    "what stays": fgmp.FedGradMP(4, selection=fgmp.PerOutput(always_include=0)),
     "shared": fgmp.SharedSupportGradMP(4),
     "fast": fgmp.FastFedDualAvg(l1_weight=0.05, **STEPS),
     "another pruning": Pruned(4),

@@ -91,14 +91,14 @@ def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dict
     approximation, selection
 ):
     rng = np.random.default_rng(1)
-    D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation).counting(selection)
+    D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation).with_selection(selection)
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)
     W = rng.standard_normal((12, 3))
     correlations = D.atoms.T @ W
     chosen = D.approximate(correlations, 4)
     if isinstance(selection, Overall):
-        always = tuple(3 * atom + c for atom in selection.always for c in range(3))
-        expected = block.counting(fgmp.PerOutput(always)).approximate(correlations.reshape(-1), 4)
+        always_include = tuple(3 * atom + c for atom in selection.always_include for c in range(3))
+        expected = block.with_selection(fgmp.PerOutput(always_include)).approximate(correlations.reshape(-1), 4)
         np.testing.assert_array_equal(chosen, expected)
     else:
         columns = [D.approximate(column, 4) * 3 + c for c, column in enumerate(correlations.T)]

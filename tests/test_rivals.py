@@ -68,13 +68,13 @@ def test_first_rounds_are_those_worked_out_by_hand(fed, method, local, server):
         np.testing.assert_allclose(run(method, fed, rounds), w, atol=1e-13)
 
 
-@pytest.mark.parametrize("always", [(), (0, 5)])
-def test_dual_averaging_is_that_worked_out_by_hand(fed, always):
+@pytest.mark.parametrize("always_include", [(), (0, 5)])
+def test_dual_averaging_is_that_worked_out_by_hand(fed, always_include):
     z, length = np.zeros(fed.n_features), ETA_S * ETA * K
-    method = fgmp.FedDualAvg(l1_weight=10 * LAM, selection=fgmp.PerOutput(always), **SERVER)
+    method = fgmp.FedDualAvg(l1_weight=10 * LAM, selection=fgmp.PerOutput(always_include), **SERVER)
 
     def cut(v, t):
-        return np.where(np.isin(np.arange(12), always), v, soft(v, t))
+        return np.where(np.isin(np.arange(12), always_include), v, soft(v, t))
 
     for r in range(3):
         ends = []
@@ -138,8 +138,8 @@ def test_a_rotation_as_dictionary_is_rotated_data(fed, name, several):
     )
     make = METHODS.get(name, lambda **o: fgmp.FedGradMP(3, batch_size=15, solver=fgmp.SGD(0.1, 2, 10), **o))
     ends, options = [], {} if name == "FedGradMP" else STEPS
-    for always in ((), (0,)):
-        options = options | {"selection": fgmp.PerOutput(always)}
+    for always_include in ((), (0,)):
+        options = options | {"selection": fgmp.PerOutput(always_include)}
         ends.append(run(make(**options), plain, 3))
         inside = run(make(**options, dictionary=fgmp.Dictionary(Q)), rotated, 3)
         np.testing.assert_allclose(inside, Q @ ends[-1], atol=1e-10)

@@ -35,20 +35,20 @@ def by_sorting(kind, values, count, spared):
 
 
 entries = arrays(float, st.sampled_from([(4, 3), (12,)]), elements=st.integers(-3, 3))
-always = st.sampled_from([(), (0,), (1, 3)])
+always_include = st.sampled_from([(), (0,), (1, 3)])
 
 
 @settings(deadline=None, max_examples=300)
-@given(st.sampled_from(list(KINDS)), entries, st.integers(1, 13), always)
+@given(st.sampled_from(list(KINDS)), entries, st.integers(1, 13), always_include)
 def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
     before, selection = values.copy(), KINDS[kind](spared)
     expected = by_sorting(kind, values.reshape(len(values), -1), count, spared).reshape(values.shape)
-    np.testing.assert_array_equal(selection.choose(values, count), np.flatnonzero(expected))
+    np.testing.assert_array_equal(selection.select(values, count), np.flatnonzero(expected))
     np.testing.assert_array_equal(selection.hard(values, count), np.where(expected, values, 0))
     np.testing.assert_array_equal(values, before)
     inside = expected & (values != 0)
     np.testing.assert_array_equal(
-        values.reshape(-1)[selection.choose_of(SparseModel.of(values), count)], values[inside]
+        values.reshape(-1)[selection.select_from(SparseModel.of(values), count)], values[inside]
     )
     assert selection.holds(np.flatnonzero(expected), values.shape, count)
     counted = np.delete(expected.reshape(len(values), -1), spared, axis=0)
@@ -62,11 +62,11 @@ def test_what_is_not_a_number_stays():
 
 
 def test_what_always_stays_is_kept_in_order_once():
-    assert fgmp.PerAtom(3).always == (3,) and fgmp.PerAtom([3, 1, 3]).always == (1, 3)
+    assert fgmp.PerAtom(3).always_include == (3,) and fgmp.PerAtom([3, 1, 3]).always_include == (1, 3)
 
 
 @settings(deadline=None)
-@given(st.sampled_from(list(KINDS)), entries, st.floats(0, 3), always)
+@given(st.sampled_from(list(KINDS)), entries, st.floats(0, 3), always_include)
 def test_soft_thresholds_are_proximal_steps(kind, values, threshold, spared):
     """S(v, t) = sign(v) max(|v| - t, 0), which for atoms shortens rows; minimises ||x - v||^2/2 + t penalty(x)."""
     v = values.reshape(len(values), -1) / 4

@@ -215,7 +215,7 @@ def test_elimination_counts_as_the_selection_does():
     for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
         assert selection.holds(found.support, (4, 3), 2)
-        assert len(found.support) == size and (1 not in selection.always or {3, 4, 5} <= set(found.support))
+        assert len(found.support) == size and (1 not in selection.always_include or {3, 4, 5} <= set(found.support))
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -318,7 +318,7 @@ def test_polishing_knows_the_ball_and_what_always_stays():
     with pytest.raises(ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"):
         fgmp.polish(inside, REGRESSION, solver=other)
     assert fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
-    stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always=0))
+    stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always_include=0))
     x = np.zeros(100)
     x[7] = 1
     closed = fgmp.polish(fgmp.simulate(stays, REGRESSION, 0, state=x), REGRESSION)

@@ -33,7 +33,7 @@ def _serves(federation: Federation, method: Any, steps: tuple[str, ...], losses:
     ours = all(
         getattr(type(method), name).__module__.startswith(("fgmp.fedgradmp", "fgmp.baselines.")) for name in steps
     )
-    ours = ours and type(method.selection) is PerOutput and not method.selection.always
+    ours = ours and type(method.selection) is PerOutput and not method.selection.always_include
     dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
     wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
     return wanted and ours and count <= _MOST and dense and type(federation.loss) in losses

@@ -168,8 +168,10 @@ class Fit:
         self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
         self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
         self.first = int(bool(given.fit_intercept) and not self.own)
-        always = (0,) * self.first  # which does not count
-        self.selection: Selection = PerAtom(always) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always)
+        always_include = (0,) * self.first  # which does not count
+        self.selection: Selection = (
+            PerAtom(always_include) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always_include)
+        )
         self.ridge = float(1 / (given.C * sites.weight))
         self.forward_ridge = max(_FORWARD_RIDGE * self.ridge, 0 if self.squared else _LEAST_RIDGE)
 
@@ -326,7 +328,7 @@ class Fit:
     def point(self, model: SparseModel) -> Point:
         """A model with all outputs of its atoms, and the intercept."""
         positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(-1)
-        support = self.selection.with_always(positions, model.shape)
+        support = self.selection.add_always_included(positions, model.shape)
         return Point(SparseModel(support, model.on(support), model.shape))
 
     def path(self, units: Units, fold: Any, found: SparseModel) -> dict[int, SparseModel]:

@@ -69,7 +69,7 @@ class LargestEntries:
         if not np.isfinite(gradient).all():
             raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
         sizes = question.atoms.normalised(gradient)
-        chosen = question.atoms.selection.choose(sizes, self.count or 4 * question.sparsity)
+        chosen = question.atoms.selection.select(sizes, self.count or 4 * question.sparsity)
         return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)
 
     def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
@@ -313,7 +313,7 @@ class SharedSupportGradMP(Method):
         r = self.identify.read(mean, self.question(state.rounds), x.shape)
         gamma = self.atoms.approximate(r, 2 * self.sparsity)
         gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
-        merged = self.selection.with_always(union(gamma, x.support, r.size), r.shape)
+        merged = self.selection.add_always_included(union(gamma, x.support, r.size), r.shape)
         return Shared(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
 
     def last_step(self, state: Shared, mean: Array) -> Shared:

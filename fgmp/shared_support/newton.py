@@ -358,9 +358,9 @@ def backwards(
     scale[scale == 0] = 1
     inverse = np.linalg.inv(hessian / scale[:, None] / scale + _RIDGE * np.eye(len(scale)))
     values, left = b.values.astype(np.float64) * scale, np.arange(len(scale))
-    for count in range(max(selection.counted(b.support, b.shape) - 1, least), least - 1, -1):
+    for count in range(max(selection.n_selected(b.support, b.shape) - 1, least), least - 1, -1):
         sizes = SparseModel(b.support[left], np.abs(values) / np.sqrt(inverse.diagonal()), b.shape)
-        stays = np.isin(sizes.support, selection.choose_of(sizes, count), assume_unique=True)
+        stays = np.isin(sizes.support, selection.select_from(sizes, count), assume_unique=True)
         gone, stay = np.flatnonzero(~stays), np.flatnonzero(stays)
         if gone.size:
             across = np.linalg.solve(inverse[np.ix_(gone, gone)], inverse[np.ix_(gone, stay)])

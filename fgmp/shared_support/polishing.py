@@ -94,7 +94,7 @@ def polish(
     shape = federation.loss.model_shape(method.dictionary.n_atoms(federation.n_features))
     if start.shape != shape:
         raise ValueError(f"result has coefficients of shape {start.shape}; expected {shape}")
-    support = method.selection.with_always(start.support, shape)
+    support = method.selection.add_always_included(start.support, shape)
     start = SparseModel(support, start.on(support), shape)
     if not start.support.size:
         raise ValueError("result has an empty support; expected at least one nonzero coefficient")
