@@ -23,8 +23,8 @@ from typing import Any
 import joblib
 import numpy as np
 
-from ._support.validation import check_integer, check_kind, check_number, check_sequence, shown
-from ._support.warnings import advise
+from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
+from ._support.warnings import warn_user
 from .aggregation import Aggregator
 from .rounds import Method, State, Step, Streams, Transport
 from .sparse_model import Array, SparseModel, Support, dense
@@ -82,7 +82,7 @@ class Run:
     def column(self, name: str) -> Array:
         """A column of the history; a ValueError names those there are."""
         if name not in self.rows[-1]:
-            raise ValueError(f"column is {shown(name)}; expected one of {', '.join(map(repr, self.rows[-1]))}")
+            raise ValueError(f"column is {short_repr(name)}; expected one of {', '.join(map(repr, self.rows[-1]))}")
         return np.array([row[name] for row in self.rows])
 
 
@@ -111,7 +111,7 @@ class History:
         expected = "a mapping of names to callables"
         for name, metric in check_kind("metrics", self.metrics, Mapping, expected).items():
             if not isinstance(name, str) or not callable(metric):
-                raise ValueError(f"metrics has {shown(metric)} for {shown(name)}; expected {expected}")
+                raise ValueError(f"metrics has {short_repr(metric)} for {short_repr(name)}; expected {expected}")
         _check_names(self.metrics, _COLUMNS)
 
     def clients(self, transport: Transport, streams: Streams) -> Support:
@@ -132,7 +132,7 @@ class History:
     def begin(self, run: Run) -> None:
         """Refuse what does not fit the run."""
         if run.aggregator.extra_metrics(0) and self.objective_on is not None:
-            raise ValueError(f"objective_on is {shown(self.objective_on)}; expected None in a run with noise")
+            raise ValueError(f"objective_on is {short_repr(self.objective_on)}; expected None in a run with noise")
         _check_names(self.metrics, run.aggregator.extra_metrics(0))
         self.clients(run.transport, run.streams)
 
@@ -175,7 +175,7 @@ def _number(name: str, value: Any) -> float:
     """What a metric returned, as a number; nan and infinity are some."""
     found = np.asarray(value)
     if found.ndim or found.dtype.kind not in "biuf":
-        raise ValueError(f"metrics[{name!r}] returned {shown(value)}; expected a number")
+        raise ValueError(f"metrics[{name!r}] returned {short_repr(value)}; expected a number")
     return float(found) if found.dtype.kind == "f" else int(found)
 
 
@@ -208,7 +208,7 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
         if not isinstance(path, (str, os.PathLike)) or Path(path).is_dir():
-            raise ValueError(f"path is {shown(path)}; expected the path of a file")
+            raise ValueError(f"path is {short_repr(path)}; expected the path of a file")
         self.path = Path(path)
         self.every = None if every is None else check_integer("every", every)
 
@@ -280,7 +280,7 @@ class Checkpoint:
                 reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
                 raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:
-                advise(
+                warn_user(
                     f"the checkpoint of round {run.step.round} could not be written to {str(self.path)!r} "
                     f"({error.strerror}); the run goes on, and the one of round {self.saved} is still there"
                 )
@@ -551,5 +551,5 @@ def check_callbacks(callbacks: Any) -> list[Any]:
     for each in found:
         if not callable(each):
             expected = "callbacks such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
-            raise ValueError(f"callbacks has {shown(each)}; expected {expected}")
+            raise ValueError(f"callbacks has {short_repr(each)}; expected {expected}")
     return found

@@ -9,7 +9,7 @@ from typing import Any, TextIO
 
 import click
 
-from ._support.warnings import quiet
+from ._support.warnings import suppress_advice
 from .datasets.downloads import DOWNLOADS, data_folder, fetch
 from .estimators.csv_tables import CsvTable, inert, is_number, read_csv
 
@@ -64,7 +64,7 @@ def predict(model: Path, table: TextIO, groups: str | None, header: bool | None)
             raise ValueError("the table has no rows; expected at least one")
         own_groups = _own_groups(fitted, rows, groups)
         vars(fitted).pop("feature_names_in_", None)  # the columns are in its order, and X is an array without names
-        with quiet():  # what `predict` would advise is printed here, in lines of its own
+        with suppress_advice():  # what `predict` would advise is printed here, in lines of its own
             columns = {"prediction": fitted.predict(X, **own_groups)}
         if hasattr(fitted, "predict_proba"):
             names = [f"probability of {label}" for label in fitted.classes_.tolist()]

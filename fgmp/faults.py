@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ._support.validation import check_integer, check_sequence, settle_number, shown
+from ._support.validation import check_integer, check_sequence, short_repr, validate_number_field
 from .rounds import Call, Message, Method, Streams, Transport
 from .sparse_model import Support
 
@@ -31,9 +31,9 @@ class DropOut:
     clients: Sequence[int] | float | None = None
 
     def __post_init__(self) -> None:
-        settle_number(self, "probability", at_least=0, at_most=1)
+        validate_number_field(self, "probability", at_least=0, at_most=1)
         if isinstance(self.clients, (int, float, np.number)):
-            settle_number(self, "clients", at_least=0, at_most=1)
+            validate_number_field(self, "clients", at_least=0, at_most=1)
         elif self.clients is not None:
             client_ids = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
             object.__setattr__(
@@ -57,7 +57,7 @@ class Changed(DropOut):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not callable(self.change):
-            raise ValueError(f"change is {shown(self.change)}; expected a callable (answer, client) -> answer")
+            raise ValueError(f"change is {short_repr(self.change)}; expected a callable (answer, client) -> answer")
 
 
 class Faulty:
@@ -86,7 +86,9 @@ class Faulty:
         self.over, self.faults = over, faults
         for fault in faults:
             if not isinstance(fault, DropOut):
-                raise ValueError(f"faults has {shown(fault)}; expected faults such as fgmp.DropOut(probability=0.1)")
+                raise ValueError(
+                    f"faults has {short_repr(fault)}; expected faults such as fgmp.DropOut(probability=0.1)"
+                )
 
     def __getattr__(self, name: str) -> Any:
         if name == "over" or name.startswith("__"):

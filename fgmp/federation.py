@@ -15,8 +15,8 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._support.sparse_features import SparseFeatures
-from ._support.tables import Labels, checked, joined, rows_by_site, scaled
-from ._support.validation import as_array, check_integer, check_kind, check_shape, precision_of, shown
+from ._support.tables import Labels, concatenate_rows, normalized_weights, split_by_client, validate_client_data
+from ._support.validation import as_array, check_integer, check_kind, check_shape, precision_of, short_repr
 from .losses import Loss, SquaredLoss
 from .sparse_model import Array, SparseModel, Support, dense
 
@@ -216,7 +216,7 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
-        features, targets, loss, kept = checked(As, ys, loss, labels)
+        features, targets, loss, kept = validate_client_data(As, ys, loss, labels)
         made = cls._of(features, targets, loss, weights)
         true = None if truth is None else check_shape("truth", truth, made.model_shape)
         return replace(made, truth=true, labels=kept)
@@ -250,7 +250,7 @@ class Federation:
         TypeError, ValueError
             Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
         """
-        As, ys, names, sites = rows_by_site(df, site, target, features, loss)
+        As, ys, names, sites = split_by_client(df, site, target, features, loss)
         return replace(cls.from_arrays(As, ys, loss, weights), feature_names=names, client_names=sites)
 
     @classmethod
@@ -264,9 +264,9 @@ class Federation:
         for client in parts:
             if (client.n_features, client.loss) != (first.n_features, first.loss):
                 raise ValueError(f"client {client.client_id} is {client!r}; expected features and loss of {first!r}")
-        p = scaled([client.n_samples for client in clients] if weights is None else weights, len(clients))
+        p = normalized_weights([client.n_samples for client in clients] if weights is None else weights, len(clients))
         made = cls._of(
-            joined([part.features for part in parts]), [part.targets for part in parts], first.loss, p[order]
+            concatenate_rows([part.features for part in parts]), [part.targets for part in parts], first.loss, p[order]
         )
         return replace(made, client_ids=client_ids[order], **others)
 
@@ -274,7 +274,7 @@ class Federation:
     def _of(cls, features: Any, targets: list[Array], loss: Loss, weights: Any) -> Federation:
         """A table and what stands beside it."""
         counts, y = np.array([len(own) for own in targets]), np.concatenate(targets)
-        p = scaled(counts if weights is None else weights, len(counts))
+        p = normalized_weights(counts if weights is None else weights, len(counts))
         made = cls(features, y, np.append(0, np.cumsum(counts)), loss, p)
         if (size := math.prod(made.model_shape)) > _MOST:
             found = f"As[0] has {made.n_features} features, for a model of {size} coefficients"
@@ -353,7 +353,7 @@ class Federation:
     def _places(self, indices: Any) -> Support:
         """Places of clients, increasing, or a ValueError."""
         everybody = np.arange(self.n_clients)
-        found = f"places is {shown(indices)}"
+        found = f"places is {short_repr(indices)}"
         if not isinstance(indices, slice):
             indices = np.atleast_1d(np.asarray(indices))
             if indices.ndim > 1 or indices.dtype.kind not in "iub" and indices.size:

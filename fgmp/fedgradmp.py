@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ._compiled.dispatch import pursuit_twin
-from ._support.validation import settle_integer, settle_number
-from ._support.warnings import check_batches, check_rows
+from ._support.validation import validate_integer_field, validate_number_field
+from ._support.warnings import warn_of_few_rows, warn_of_small_batches
 from .aggregation import UpdateSpec
 from .dictionaries import StandardBasis, check_dictionary
 from .federation import Client, ProblemInfo
@@ -81,10 +81,10 @@ class FedGradMP(Method):
     selection: Selection = PER_OUTPUT
 
     def __post_init__(self) -> None:
-        settle_integer(self, "sparsity")
-        settle_integer(self, "local_iterations")
-        settle_integer(self, "batch_size", optional=True)
-        settle_number(self, "radius", optional=True, above=0)
+        validate_integer_field(self, "sparsity")
+        validate_integer_field(self, "local_iterations")
+        validate_integer_field(self, "batch_size", optional=True)
+        validate_number_field(self, "radius", optional=True, above=0)
         check_dictionary(self.dictionary)
         check_selection(self.selection)
         if self.solver is not None:
@@ -93,9 +93,9 @@ class FedGradMP(Method):
     def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where sparsity or batch size do not fit; warn of clients with few rows."""
         self.selection.check(self.sparsity, shape.model_shape)
-        check_batches(self.batch_size, shape.rows)
+        warn_of_small_batches(self.batch_size, shape.rows)
         if isinstance(self.solver or solver_for(shape.loss), Exact):
-            check_rows(min(3 * self.sparsity + len(self.selection.always_include), shape.n_features), shape.rows)
+            warn_of_few_rows(min(3 * self.sparsity + len(self.selection.always_include), shape.n_features), shape.rows)
 
     def start(self, shape: ProblemInfo) -> SparseModel:
         """x_0 = 0, with an empty support."""

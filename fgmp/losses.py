@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from ._support.validation import check_protocol, check_truth, settle_integer, settle_number
+from ._support.validation import check_bool, check_protocol, validate_integer_field, validate_number_field
 from .sparse_model import Array
 
 
@@ -77,7 +77,7 @@ class SquaredLoss(Loss):
     shift_invariant, local_solver = False, "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "averaged", check_truth("averaged", self.averaged))
+        object.__setattr__(self, "averaged", check_bool("averaged", self.averaged))
 
     def row_weight(self, n_rows: int) -> float:
         """1/n_rows, or 1 where the loss is a sum."""
@@ -121,7 +121,7 @@ class LogisticLoss(Loss):
     shift_invariant, local_solver = False, "damped"  # rows that can be separated leave no minimiser
 
     def __post_init__(self) -> None:
-        settle_number(self, "margin", above=0)
+        validate_number_field(self, "margin", above=0)
 
     @property
     def self_concordance(self) -> float:  # type: ignore[override]
@@ -183,7 +183,7 @@ class SoftmaxLoss(Loss):
     self_concordance = 2**0.5  # a third cumulant is at most a variance times the range of w, and that sqrt(2) ||w||
 
     def __post_init__(self) -> None:
-        settle_integer(self, "n_classes", at_least=2)
+        validate_integer_field(self, "n_classes", at_least=2)
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """``(n_features, n_classes)``."""

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ._support.validation import settle_number
+from ._support.validation import validate_number_field
 from .aggregation import Aggregated, Aggregator, Updates
 from .rounds import Call, Message, Transport
 from .sparse_model import Array, Support
@@ -69,7 +69,7 @@ class TrimmedMean(_ByCoordinate):
     share: float = 0.1
 
     def __post_init__(self) -> None:
-        settle_number(self, "share", at_least=0)
+        validate_number_field(self, "share", at_least=0)
         if self.share >= 0.5:
             raise ValueError(f"share is {self.share!r}; expected a number of at least 0 and below 0.5")
 

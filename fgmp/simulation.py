@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
-from ._support.warnings import quiet, say_how_it_ended
+from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
 from .callbacks import History, Run, check_callbacks
 from .federation import check_cohort
@@ -228,7 +228,7 @@ def _result(run: Run, interrupted: bool = False) -> Result:
     last = _estimate(run, run.step.state, run.step.round, float("nan"))
     best = _estimate(run, run.best[2], run.best[1], run.best[0])
     if not interrupted:
-        say_how_it_ended(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
+        warn_on_outcome(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
     return Result(
         *last[:3],
         history=columns,
@@ -250,7 +250,7 @@ def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:
 
 def simulate_part(*given: Any, **options: Any) -> Result:
     """A run that is a part of something larger: it gives no advice, and what Ctrl-C leaves of it is no result."""
-    with quiet():
+    with suppress_advice():
         try:
             return simulate(*given, **options)
         except KeyboardInterrupt as interrupt:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ._support.linear_algebra import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
 from ._support.sparse_features import SparseFeatures
-from ._support.validation import check_option, check_protocol, settle_integer, settle_number
+from ._support.validation import check_option, check_protocol, validate_integer_field, validate_number_field
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
 from .losses import Loss, SquaredLoss
@@ -264,8 +264,8 @@ class GradientDescent:
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:
             raise ValueError("steps and accuracy are both None; expected at least one of them")
-        settle_integer(self, "steps", optional=True)
-        settle_number(self, "accuracy", optional=True, above=0)
+        validate_integer_field(self, "steps", optional=True)
+        validate_number_field(self, "accuracy", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The coefficients after the last step."""
@@ -361,9 +361,9 @@ class SGD:
     batch_size: int | None = None
 
     def __post_init__(self) -> None:
-        settle_number(self, "learning_rate", above=0)
-        settle_integer(self, "steps")
-        settle_integer(self, "batch_size", optional=True)
+        validate_number_field(self, "learning_rate", above=0)
+        validate_integer_field(self, "steps")
+        validate_integer_field(self, "batch_size", optional=True)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
         """The coefficients after the last step."""

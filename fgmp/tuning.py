@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._support.validation import Seed, check_integer, check_kind, check_seed, check_sequence, shown
-from ._support.warnings import advise
+from ._support.validation import Seed, check_integer, check_kind, check_seed, check_sequence, short_repr
+from ._support.warnings import warn_user
 from .callbacks import Run, check_callbacks
 from .federation import Federation, check_federation
 from .rounds import Method
@@ -96,7 +96,7 @@ def tune(
     from sklearn.model_selection import ParameterGrid
 
     if not callable(make_method):
-        raise ValueError(f"make_method is {shown(make_method)}; expected a callable that returns a method")
+        raise ValueError(f"make_method is {short_repr(make_method)}; expected a callable that returns a method")
     values = {}
     for name, given in check_kind("grid", grid, Mapping, "a mapping of names to sequences of values").items():
         several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
@@ -121,7 +121,7 @@ def tune(
         trials.append(Trial(parameters, np.inf if diverged else float(np.median(ends)), diverged, method, histories))
     answered = [history["clients"][1:] for trial in trials for history in trial.histories]
     if rounds and not any(clients.any() for clients in answered):
-        advise(
+        warn_user(
             f"no update arrived in any of the {len(answered)} runs of tune: all models are the start, and nothing was "
             "compared; rejected of the histories counts what was not taken"
         )

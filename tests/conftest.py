@@ -11,7 +11,7 @@ from hypothesis import settings
 from threadpoolctl import threadpool_limits
 
 import fgmp
-from fgmp._support.warnings import quiet
+from fgmp._support.warnings import suppress_advice
 
 os.environ.setdefault("MPLBACKEND", "agg")
 # The last digits of a sum depend on the number of threads.
@@ -52,5 +52,5 @@ def compile_loops() -> None:
         labels = fgmp.Federation.from_arrays([A], [rng.integers(0, 3, 100)], fgmp.SoftmaxLoss(3))
         for method in (fgmp.FedGradMP(3), fgmp.FedIterHT(sparsity=3, **steps)):
             fgmp.simulate(method, numbers, 1, rng=0)
-        with quiet():  # labels are random, and more features than rows separate them
+        with suppress_advice():  # labels are random, and more features than rows separate them
             fgmp.simulate(fgmp.FedAvg(**steps), labels, 1, rng=0)

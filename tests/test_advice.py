@@ -188,9 +188,9 @@ def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
     inside, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
 
     def silent(place):
-        with fgmp._support.warnings.quiet():
+        with fgmp._support.warnings.suppress_advice():
             inside.wait(30)
-            fgmp._support.warnings.advise("nobody hears this")
+            fgmp._support.warnings.warn_user("nobody hears this")
             leave[place].wait(30)
 
     threads = [threading.Thread(target=silent, args=(place,)) for place in range(2)]
@@ -198,7 +198,7 @@ def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
         thread.start()
     inside.wait(30)
     with pytest.warns(fgmp.AdviceWarning, match="everybody hears this"):
-        fgmp._support.warnings.advise("everybody hears this")
+        fgmp._support.warnings.warn_user("everybody hears this")
     for event, thread in zip(leave, threads, strict=True):
         event.set()
         thread.join(30)

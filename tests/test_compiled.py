@@ -256,7 +256,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(number, ca
 def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
     for file in cache.rglob("*.nbi"):
         file.write_bytes(b"")
-    with fgmp._support.warnings.quiet():
+    with fgmp._support.warnings.suppress_advice():
         assert len(filled(loops._Loop(fill))) == 1
 
 

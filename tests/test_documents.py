@@ -132,6 +132,6 @@ def test_the_selection_of_contributing_works():
 
 def test_the_loop_of_contributing_is_the_loop():
     """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
-    (shown,) = [block for block in python_blocks("CONTRIBUTING.md") if "def next_step" in block]
+    (short_repr,) = [block for block in python_blocks("CONTRIBUTING.md") if "def next_step" in block]
     code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
-    assert [line for line in shown.splitlines() if line.strip() and line.strip() not in code] == []
+    assert [line for line in short_repr.splitlines() if line.strip() and line.strip() not in code] == []

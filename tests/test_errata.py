@@ -54,9 +54,9 @@ def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment
 
 
 def test_every_section_named_exists():
-    shown = SHOWN.findall(ERRATA)
-    assert len(shown) >= 20
-    for number, name, heading in shown:
+    short_repr = SHOWN.findall(ERRATA)
+    assert len(short_repr) >= 20
+    for number, name, heading in short_repr:
         assert name.startswith(number)
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")

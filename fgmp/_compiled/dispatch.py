@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.warnings import advise
+from .._support.warnings import warn_user
 from ..aggregation import SparseModels
 from ..federation import Federation
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
@@ -57,7 +57,7 @@ def _broken() -> set[str]:
 
 
 def _say_that_numba_fails(error: Exception) -> None:
-    advise(
+    warn_user(
         f"Numba is installed and does not work ({type(error).__name__}: {error}); the run goes on as printed, more "
         "slowly. What helps: install it anew, or FGMP_READABLE=1 in the environment, which asks for the printed forms",
         of_machine=True,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numba
 import numpy as np
 
-from .._support.warnings import advise
+from .._support.warnings import warn_user
 
 Array = np.ndarray[Any, Any]
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
@@ -77,7 +77,7 @@ class _Loop:
         if folder not in self._lost:
             self._lost.add(folder)
             module, name = self.function.__module__.rpartition(".")[2], self.function.__name__
-            advise(
+            warn_user(
                 f"Numba's cache {os.path.join(folder, f'{module}.{name}-*')} cannot be used "
                 f"({type(error).__name__}: {error}); the run goes on, and each process compiles for itself. What "
                 "helps: delete these files, make room on their disk, or name another folder in NUMBA_CACHE_DIR",

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..dictionaries import Dictionary, StandardBasis
 from ..sparse_model import Array, SparseModel
-from .validation import shown
+from .validation import short_repr
 
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
@@ -64,7 +64,9 @@ def from_wire(arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool
         parts.setdefault(index, {})[rest] = array
     indices = [str(index) for index in range(len(parts))]
     if only or not parts or set(parts) != set(indices):
-        raise ValueError(f"message holds {shown(sorted(arrays))}; expected {'one array' if only else 'parts from 0'}")
+        raise ValueError(
+            f"message holds {short_repr(sorted(arrays))}; expected {'one array' if only else 'parts from 0'}"
+        )
     return tuple(from_wire(parts[index], shape) for index in indices)
 
 
@@ -108,7 +110,7 @@ def to_json(thing: Any, kinds: Iterable[type] = ()) -> tuple[str, dict[str, Arra
         name = kind.__name__ if kind in own else f"{kind.__module__}:{kind.__name__}"
         if _class_named(name, own) is not kind:
             raise ValueError(
-                f"{where} is {shown(part)}; expected a method or a part of one of fgmp, numbers, text, tuples or "
+                f"{where} is {short_repr(part)}; expected a method or a part of one of fgmp, numbers, text, tuples or "
                 "arrays (name dataclasses of your own in kinds)"
             )
         return {"kind": name, "fields": {n: tree_of(getattr(part, n), n) for n in inspect.signature(kind).parameters}}
@@ -131,16 +133,18 @@ def from_json(text: str, arrays: Mapping[str, Array] | None = None, kinds: Itera
             return tree
         if "array" in tree:
             if (array := given.get(tree["array"])) is None or _checksum(array) != tree["array"]:
-                raise ValueError(f"{where} is array {shown(tree['array'])}; expected it among arrays, as it was")
+                raise ValueError(f"{where} is array {short_repr(tree['array'])}; expected it among arrays, as it was")
             return array
         if (kind := _class_named(tree["kind"], own)) is None:
-            raise ValueError(f"{where} is of kind {shown(tree['kind'])}; expected one of fgmp here, or one of kinds")
+            raise ValueError(
+                f"{where} is of kind {short_repr(tree['kind'])}; expected one of fgmp here, or one of kinds"
+            )
         return kind(**{name: made(value, name) for name, value in tree["fields"].items()})
 
     try:
         return made(json.loads(text), "text")
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"text is {shown(text)}; expected the JSON of a method of this fgmp ({error})") from None
+        raise ValueError(f"text is {short_repr(text)}; expected the JSON of a method of this fgmp ({error})") from None
 
 
 def _class_named(name: str, kinds: tuple[type, ...]) -> Any:

@@ -21,7 +21,7 @@ from .validation import (
     distinct,
     is_missing,
     precision_of,
-    shown,
+    short_repr,
 )
 
 Labels = tuple[Any, Any]
@@ -29,7 +29,7 @@ _MOST_CLASSES = 2**20
 _LABELS = (str, bytes, int, float, np.bool_, np.number)
 
 
-def checked(
+def validate_client_data(
     As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None
 ) -> tuple[Any, list[Array], Loss, Labels | None]:
     """The rows of all clients, their targets as the loss takes them, the loss, and the labels behind -1 and +1.
@@ -57,7 +57,7 @@ def checked(
         if len(y) != A.shape[0]:
             raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
     targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-    return joined(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept
+    return concatenate_rows(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept
 
 
 def _is_one_matrix(As: Any) -> bool:
@@ -68,7 +68,7 @@ def _is_one_matrix(As: Any) -> bool:
     return isinstance(first, (list, tuple)) and len(first) > 0 and all(map(np.isscalar, first))
 
 
-def joined(matrices: Sequence[Any]) -> Any:
+def concatenate_rows(matrices: Sequence[Any]) -> Any:
     """The rows of all clients below one another, in one precision; apart where a client's are streamed."""
     precision, kinds = np.result_type(*{A.dtype for A in matrices}), set(map(type, matrices))
     if any(issubclass(kind, LinearOperator) for kind in kinds):
@@ -84,7 +84,7 @@ def joined(matrices: Sequence[Any]) -> Any:
     return np.concatenate(matrices, out=table)
 
 
-def scaled(weights: Any, n_clients: int) -> Array:
+def normalized_weights(weights: Any, n_clients: int) -> Array:
     """Weights p_i that sum to one: none negative, and one positive at least, or a ValueError says what is wrong."""
     found = check_array("weights", weights, ndim=1).astype(np.float64)
     if len(found) != n_clients:
@@ -154,7 +154,9 @@ def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) ->
     """
     if not _takes_labels(loss):
         if labels is not None:
-            raise ValueError(f"labels is {shown(labels)}; expected None, because the loss is {loss!r}, no logistic one")
+            raise ValueError(
+                f"labels is {short_repr(labels)}; expected None, because the loss is {loss!r}, no logistic one"
+            )
         return ys, None
     found = [_entries(f"ys[{i}]", y) for i, y in enumerate(ys)]
     try:
@@ -163,7 +165,7 @@ def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) ->
         raise ValueError("ys hold labels of several kinds, such as numbers and text; expected one kind") from None
     chosen = _known_pair(values) if labels is None else tuple(check_sequence("labels", labels, "two different values"))
     if len(chosen) != 2 or any(map(is_missing, chosen)) or chosen[0] == chosen[1]:
-        raise ValueError(f"labels is {shown(labels)}; expected two different values, the negative first")
+        raise ValueError(f"labels is {short_repr(labels)}; expected two different values, the negative first")
     if any(value not in chosen for value in values):
         i, j = next((i, j) for i, y in enumerate(found) for j, value in enumerate(y) if value not in chosen)
         raise ValueError(f"ys[{i}][{j}] is no label; expected one of {chosen[0]!r} and {chosen[1]!r}, the labels")
@@ -195,7 +197,7 @@ def _known_pair(values: list[Any]) -> Labels:
     return values[0], values[1]
 
 
-def rows_by_site(
+def split_by_client(
     df: Any, site: Hashable, target: Hashable, features: Sequence[Hashable] | None, loss: str | Loss
 ) -> tuple[list[Array], list[Array], tuple[str, ...], tuple[Any, ...]]:
     """The As, the ys, what columns and sites are called, by sorted site; parameters as `Federation.from_frame`."""
@@ -208,13 +210,13 @@ def rows_by_site(
     for argument, name in [("site", site), ("target", target), *(("features", name) for name in given)]:
         if not isinstance(name, Hashable) or name not in frame.columns:
             known = ", ".join(map(repr, frame.columns))
-            raise ValueError(f"{argument}: {shown(name)} is not a column; expected one of {known}")
+            raise ValueError(f"{argument}: {short_repr(name)} is not a column; expected one of {known}")
     names = [name for name in frame.columns if name not in (site, target)] if features is None else given
     if not names:
         raise ValueError(f"features is empty, or df has only {site!r} and {target!r}; expected at least one feature")
     if len({site, target, *names}) < 2 + len(names):
         raise ValueError(
-            f"features is {shown(names)}, site {site!r} and target {target!r}, which overlap; expected each column once"
+            f"features is {short_repr(names)}, site {site!r} and target {target!r}, which overlap; expected each column once"
         )
     # `frame[name]` would be a row where the name is an integer, and a slice where it is a tuple.
     whose, wanted = frame.get_column(site), frame.get_column(target)

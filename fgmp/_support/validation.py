@@ -1,7 +1,7 @@
 """Checks at the boundary: each names the argument, what came and what was expected.
 
 `check_...` returns the value in its plain type or raises a ValueError; `settle_...` does so for a field of a frozen
-dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `shown` a short line of any value.
+dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `short_repr` a short line of any value.
 """
 
 import datetime
@@ -22,7 +22,7 @@ _SEVERAL = (list, tuple, set, dict)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
-def shown(value: Any) -> str:
+def short_repr(value: Any) -> str:
     """A value as one line of at most some 200 letters; a size of arrays, tables, lists of lists, which may be data."""
     if shape := _shape_of(value):
         return f"a {type(value).__name__} of shape {shape}, {getattr(value, 'dtype', 'a table')}"
@@ -44,7 +44,7 @@ def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | No
     bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
     whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
     if not whole or value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(f"{name} is {shown(value)}; expected an integer {bounds}{f' ({why})' if why else ''}")
+        raise ValueError(f"{name} is {short_repr(value)}; expected an integer {bounds}{f' ({why})' if why else ''}")
     return int(value)
 
 
@@ -61,37 +61,39 @@ def check_number(
         number = math.inf
     low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
     if not math.isfinite(number) or not low <= number <= high or (above is not None and number <= above):
-        raise ValueError(f"{name} is {shown(value)}; expected a finite number {words}".rstrip())
+        raise ValueError(f"{name} is {short_repr(value)}; expected a finite number {words}".rstrip())
     return number
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`, or raise a ValueError that lists them."""
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {shown(value)}; expected one of {', '.join(map(repr, options))}")
+        raise ValueError(f"{name} is {short_repr(value)}; expected one of {', '.join(map(repr, options))}")
     return str(value)
 
 
-def check_truth(name: str, value: Any, *others: str) -> bool | str:
+def check_bool(name: str, value: Any, *others: str) -> bool | str:
     """Return `value` as a bool, or one of the other words; what is only taken for true is often a mistake."""
     if isinstance(value, str) and value in others:
         return value
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(f"{name} is {shown(value)}; expected True or False{''.join(f' or {o!r}' for o in others)}")
+        raise ValueError(
+            f"{name} is {short_repr(value)}; expected True or False{''.join(f' or {o!r}' for o in others)}"
+        )
     return bool(value)
 
 
 def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
     """Return `value` where it is an instance of `kind`, or raise a ValueError that says what was expected."""
     if not isinstance(value, kind):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+        raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
 
 def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: str) -> Any:
     """Return an object that has all these methods, or raise a ValueError; a class is no object of it."""
     if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+        raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
 
@@ -99,7 +101,7 @@ def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
     """Return what can be iterated over as a list, or raise a ValueError: for text, too, and for mappings."""
     several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
     if not several or sparse.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 0):
-        raise ValueError(f"{name} is {shown(value)}; expected {expected}")
+        raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return list(value)
 
 
@@ -291,4 +293,4 @@ def _settle(check: Callable[..., Any], parameters: Any, name: str, *, optional: 
         object.__setattr__(parameters, name, check(name, value, **bounds))
 
 
-settle_integer, settle_number = partial(_settle, check_integer), partial(_settle, check_number)
+validate_integer_field, validate_number_field = partial(_settle, check_integer), partial(_settle, check_number)

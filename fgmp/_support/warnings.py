@@ -30,7 +30,7 @@ class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
 
 
-def advise(message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False) -> None:
+def warn_user(message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False) -> None:
     """Warn whoever called the module, however deep inside of it; not in a worker process.
 
     Nor inside `quiet`, but for what is wrong with the machine: that is nobody else's to say.
@@ -46,7 +46,7 @@ def advise(message: str, category: type[Warning] = AdviceWarning, *, of_machine:
 
 
 @contextmanager
-def quiet() -> Iterator[None]:
+def suppress_advice() -> Iterator[None]:
     """No advice in here, and in this thread: the caller has said it, or does what the advice would be."""
     token = _is_quiet.set(True)
     try:
@@ -55,25 +55,25 @@ def quiet() -> Iterator[None]:
         _is_quiet.reset(token)
 
 
-def check_batches(batch_size: int | None, rows: Sequence[int]) -> None:
+def warn_of_small_batches(batch_size: int | None, rows: Sequence[int]) -> None:
     """Say which clients have fewer rows than a minibatch; raise a ValueError where all have."""
     if batch_size is None:
         return
     check_integer("batch_size", batch_size, at_most=max(rows), why="the rows of the largest client")
     small = [count for count in rows if count < batch_size]
     if small:
-        advise(
+        warn_user(
             f"batch_size is {batch_size}, and {_of(small, rows)} fewer rows, the smallest {min(small)}: they use all "
             "their rows in every step; a smaller batch_size treats all clients alike"
         )
 
 
-def check_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
+def warn_of_few_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
     """Say which clients have at most `most` rows, by default as many as the coefficients that they solve for."""
     most = coefficients if most is None else most
     small = [count for count in rows if count <= most]
     if small:
-        advise(
+        warn_user(
             f"every client solves for up to {coefficients} coefficients (3 tau and what always stays, or all), and "
             f"{_of(small, rows)} no more than {most} rows, the smallest {min(small)}: they fit their noise, and their "
             'average finds fewer of the right atoms; SharedSupportGradMP (method="shared" of an estimator) is made for '
@@ -98,14 +98,14 @@ def advise_once(topic: str, message: str) -> None:
         if topic in _TOPICS_TOLD:
             return
         _TOPICS_TOLD.add(topic)
-    advise(message)
+    warn_user(message)
 
 
 def _of(small: Sequence[int], rows: Sequence[int]) -> str:
     return f"{len(small)} of {len(rows)} clients {'has' if len(small) == 1 else 'have'}"
 
 
-def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
+def warn_on_outcome(run: Any, objective: Array, coefficients: Array) -> None:
     """Warn where no update arrived, a run ends above its start or well above its best, or nothing bounds its model.
 
     Of the clients nobody is asked for it: what is looked at is on record, or at hand.
@@ -125,13 +125,13 @@ def say_how_it_ended(run: Any, objective: Array, coefficients: Array) -> None:
         gave_back = last - low > _ROUNDING * _objective_of_zero(run.transport, run.asked)
     if not np.isfinite(last) or gave_back:
         above = "" if last <= first else f", above the {first:.3g} of the start"
-        advise(
+        warn_user(
             f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
             "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
             "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
         )
     elif len(objective) > 1 and unbounded and _separates(run.transport, coefficients):
-        advise(
+        warn_user(
             f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
             "grow with every round; a radius bounds them"
         )
@@ -141,7 +141,7 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Any) -> None:
     """Warn that not one round counted, so that the model is the start."""
     counts = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
     helps = ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
-    advise(
+    warn_user(
         f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start"
         + f"; answers left out: {counts}" * bool(counts)
         + helps * ("not_finite" in rejected)

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._compiled.dispatch import descent_twin
-from .._support.validation import settle_number
+from .._support.validation import validate_number_field
 from ..federation import Client, ProblemInfo
 from ..rounds import Exchange
 from ..sparse_model import Array
@@ -100,7 +100,7 @@ class FastFedDualAvg(L1Penalised):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_number(self, "strong_convexity", at_least=0)
+        validate_number_field(self, "strong_convexity", at_least=0)
         if self.server_learning_rate != 1:
             found = f"server_learning_rate is {self.server_learning_rate:g}"
             raise ValueError(f"{found}; expected 1: the server takes the mean of the sums as it is")

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from .._compiled.dispatch import descent_twin
-from .._support.validation import settle_integer, settle_number
-from .._support.warnings import check_batches
+from .._support.validation import validate_integer_field, validate_number_field
+from .._support.warnings import warn_of_small_batches
 from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis, check_dictionary
 from ..federation import Client, ProblemInfo
@@ -44,17 +44,17 @@ class FirstOrder(Method):
     selection: Selection = PER_OUTPUT
 
     def __post_init__(self) -> None:
-        settle_number(self, "learning_rate", above=0)
-        settle_number(self, "server_learning_rate", above=0)
-        settle_integer(self, "local_iterations")
-        settle_integer(self, "batch_size", optional=True)
+        validate_number_field(self, "learning_rate", above=0)
+        validate_number_field(self, "server_learning_rate", above=0)
+        validate_integer_field(self, "local_iterations")
+        validate_integer_field(self, "batch_size", optional=True)
         check_dictionary(self.dictionary)
         check_selection(self.selection)
 
     def check(self, shape: ProblemInfo) -> None:
         """Raise a ValueError where the parameters do not fit a problem of that shape."""
         self.selection.check(getattr(self, "sparsity", None), shape.model_shape)
-        check_batches(self.batch_size, shape.rows)
+        warn_of_small_batches(self.batch_size, shape.rows)
 
     def start(self, shape: ProblemInfo) -> Array:
         """w = 0."""
@@ -140,7 +140,7 @@ class FedHT(FirstOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_integer(self, "sparsity")
+        validate_integer_field(self, "sparsity")
 
     def thresholded_by_server(self, w: Array) -> Array:
         """H_tau(w)."""
@@ -164,7 +164,7 @@ class L1Penalised(FirstOrder):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_number(self, "l1_weight", at_least=0)
+        validate_number_field(self, "l1_weight", at_least=0)
 
 
 @dataclass(frozen=True, kw_only=True)

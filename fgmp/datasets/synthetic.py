@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .._support.validation import Seed, check_array, check_integer, check_number, check_seed, shown
+from .._support.validation import Seed, check_array, check_integer, check_number, check_seed, short_repr
 from ..federation import Federation
 from ..sparse_model import Array
 
@@ -96,7 +96,7 @@ def make_conditioned_regression(
     """
     chosen = check_array("conditions", conditions, ndim=1)
     if not chosen.size or chosen.min() < 1:
-        raise ValueError(f"conditions is {shown(conditions)}; expected one number or more, each of at least 1")
+        raise ValueError(f"conditions is {short_repr(conditions)}; expected one number or more, each of at least 1")
     n_features = check_integer("n_features", n_features)
     n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
     generator = np.random.default_rng(check_seed("rng", rng))

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageOps
 
 from .._support.validation import check_integer, check_kind
-from .._support.warnings import advise
+from .._support.warnings import warn_user
 
 Grey = NDArray[np.float64]
 
@@ -130,7 +130,7 @@ def _say_if_cut_short(stream: Any, last: Any, path: str) -> None:
     each = 1 / float(stream.average_rate)
     end = last.time + max(each, float((last.duration or 0) * last.time_base))
     if told is not None and told - end > each / 2:
-        advise(f"path is {path!r}, whose frames end after {end:.3g} s of {told:.3g} s: it may have been cut short")
+        warn_user(f"path is {path!r}, whose frames end after {end:.3g} s of {told:.3g} s: it may have been cut short")
 
 
 def _flower(photo: Grey) -> tuple[Grey, Grey]:

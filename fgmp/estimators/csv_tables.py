@@ -61,9 +61,9 @@ class CsvTable:
         """Return the names of the columns in words; not those of a first line that holds data."""
         if all(_number(name) is not None for name in self.names):
             return "its first line has numbers; expected the names of the columns"
-        shown = ", ".join(map(repr, self.names[:_SHOWN_NAMES])) + ", ..." * (len(self.names) > _SHOWN_NAMES)
+        short_repr = ", ".join(map(repr, self.names[:_SHOWN_NAMES])) + ", ..." * (len(self.names) > _SHOWN_NAMES)
         alone = "; expected commas between the columns" if len(self.names) == 1 else ""
-        return f"its columns are {shown}{alone}"
+        return f"its columns are {short_repr}{alone}"
 
     def _where(self, number: int, name: str) -> str:
         return f"row {number + 1} (line {self.lines[number]}), column {name!r},"

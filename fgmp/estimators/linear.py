@@ -28,16 +28,16 @@ from .._support.validation import (
     as_array,
     as_labels,
     as_numbers,
+    check_bool,
     check_integer,
     check_kind,
     check_number,
     check_option,
     check_sequence,
-    check_truth,
     refuse_missing,
-    shown,
+    short_repr,
 )
-from .._support.warnings import advise, advise_once, check_batches, check_rows, quiet
+from .._support.warnings import advise_once, suppress_advice, warn_of_few_rows, warn_of_small_batches, warn_user
 from ..aggregation import Aggregator
 from ..callbacks import History, Run, stop_when_stalled
 from ..federation import check_cohort
@@ -354,7 +354,7 @@ class Fit:
         result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), callbacks=converged)
         if result.state.moved > SETTLED:
             did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
-            advise(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
+            warn_user(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
         return result
 
     def in_the_table(self, units: Units, model: SparseModel) -> Array:
@@ -387,7 +387,7 @@ class Fit:
             few = f"n_folds is {n_folds}, and no group has rows for two folds of min_rows={least}"
             raise ValueError(f"{few}; expected larger groups, a smaller min_rows, or a sparsity that is a number")
         if len(folds) > 1 and folds.min() < n_folds:
-            advise(
+            warn_user(
                 f"{np.count_nonzero(folds < n_folds)} of {len(folds)} groups have fewer than n_folds * min_rows = "
                 f"{n_folds * least} rows: they deal fewer folds, and {np.count_nonzero(~judges)} hold out nothing, or "
                 "sums would show fewer than min_rows rows; a smaller n_folds helps"
@@ -423,7 +423,7 @@ def _random_state(given: Any) -> Any:
         return check_random_state(given)
     except ValueError:
         expected = "an integer from 0 to 4294967295, a numpy.random.RandomState or None, as in scikit-learn"
-        raise ValueError(f"random_state is {shown(given)}; expected {expected}") from None
+        raise ValueError(f"random_state is {short_repr(given)}; expected {expected}") from None
 
 
 def refuse_squares_beyond(X: Any, y: Array | None, named: Callable[..., str]) -> None:
@@ -472,10 +472,10 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         """Every parameter by itself; the sparsities wait for the features."""
         check_option("method", self.method, ("auto", "fedgradmp", "shared"))
-        check_truth("standardize", self.standardize, "auto")
-        check_truth("fit_intercept", self.fit_intercept, *["per_group"] * (not is_classifier(self)))
-        check_truth("polish", self.polish)
-        check_truth("secure", self.secure)
+        check_bool("standardize", self.standardize, "auto")
+        check_bool("fit_intercept", self.fit_intercept, *["per_group"] * (not is_classifier(self)))
+        check_bool("polish", self.polish)
+        check_bool("secure", self.secure)
         check_integer("n_folds", self.n_folds, at_least=2)
         for name in ("rounds", "local_iterations", "min_rows", "cohort_size", "batch_size"):
             if getattr(self, name) is not None or name not in ("cohort_size", "batch_size"):
@@ -612,20 +612,22 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
         if constant.any():
             found = "constant, or so small that their squares are zero"
-            advise(f"Features {self._named(constant, 20)} are {found}: their coefficients are zero.")
+            warn_user(f"Features {self._named(constant, 20)} are {found}: their coefficients are zero.")
         objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
         enough = self.tol * (objective[0] - objective[-1])
         if self.n_iter_ == self.rounds > 1 and (-np.diff(objective)[-1:] > enough).any():
             did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
-            advise(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
+            warn_user(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
         if not len(self.support_) and self.sparsity == "cv" and self.sparsity_ == 0:
-            advise("no feature is in the model: rows that were held out are predicted as well without, see cv_.table")
+            warn_user(
+                "no feature is in the model: rows that were held out are predicted as well without, see cv_.table"
+            )
         elif not len(self.support_):
-            advise("no feature is in the model: none that was tried lowers the loss on all rows")
+            warn_user("no feature is in the model: none that was tried lowers the loss on all rows")
         if self.method_ == "fedgradmp" and self.private is None:  # of which numbers of rows are data
-            check_batches(self.batch_size, rows)
+            warn_of_small_batches(self.batch_size, rows)
             if not is_classifier(self):
-                check_rows(columns, rows, _ENOUGH * columns)
+                warn_of_few_rows(columns, rows, _ENOUGH * columns)
 
     def _named(self, columns: Array, most: int) -> str:
         names = getattr(self, "feature_names_in_", np.arange(len(columns)))
@@ -706,7 +708,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             again = clone(self).set_params(sparsity=self.sparsity_, min_rows=1)
             if self.cohort_size is not None:
                 again.cohort_size = min(self.cohort_size, len(np.unique(codes[drawn > 0])))
-            with quiet():  # the fit has spoken
+            with suppress_advice():  # the fit has spoken
                 fits.append(np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=drawn).coef_))
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
         return Bootstrap(np.array(fits), np.atleast_2d(self.coef_), tuple(map(str, names)))
@@ -834,7 +836,7 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         strange = {name for name in names if name not in self.intercepts_}
         if strange:
             known = some_of(sorted(strange, key=lambda name: (type(name).__name__, str(name))), 5)
-            advise(f"groups [{known}] took no part in the fit: their rows get the mean intercept")
+            warn_user(f"groups [{known}] took no part in the fit: their rows get the mean intercept")
         own = [self.intercepts_.get(name, self.intercept_) for name in names]
         return np.asarray(linear - self.intercept_ + own)
 

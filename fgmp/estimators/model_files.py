@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.validation import shown
+from .._support.validation import short_repr
 from ..sparse_model import Array
 
 _FORMAT = "fgmp model 1"
@@ -78,7 +78,7 @@ def model_from_json(text: str) -> Any:
     try:
         content = json.loads(text)
         if content["format"] != _FORMAT:
-            raise ValueError(f"its format is {shown(content['format'])}; expected {_FORMAT!r}")
+            raise ValueError(f"its format is {short_repr(content['format'])}; expected {_FORMAT!r}")
         model = kinds[content["estimator"]]()
         model.set_params(**{name: _parameter_of(content["parameters"][name]) for name in _PARAMETERS})
         for name in _ATTRIBUTES:
@@ -100,13 +100,13 @@ def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
     n_outputs = len(model.classes_) if is_classifier and len(model.classes_) > 2 else 1
     n_features = model.n_features_in_
     if type(n_features) is not int or not 0 < n_features < 2**31:
-        raise ValueError(f"n_features_in_ is {shown(n_features)}")
+        raise ValueError(f"n_features_in_ is {short_repr(n_features)}")
 
     coefficients = np.zeros((n_outputs, n_features))
     for entry in content["coefficients"]:
         column = entry["column"]
         if type(column) is not int or not 0 <= column < n_features:
-            raise ValueError(f"a coefficient is of column {shown(column)} of {n_features}")
+            raise ValueError(f"a coefficient is of column {short_repr(column)} of {n_features}")
         coefficients[:, column] = np.asarray(entry["values"], np.float64).reshape(n_outputs)
     intercept = np.asarray(content["intercept"], np.float64).reshape(n_outputs)
     if not np.isfinite(coefficients).all() or not np.isfinite(intercept).all():

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
-from .._support.validation import as_array, distinct, shown
+from .._support.validation import as_array, distinct, short_repr
 from .._support.warnings import advise_once
 from ..aggregation import UpdateSpec
 from ..federation import Client, Federation, ProblemInfo
@@ -61,7 +61,7 @@ def group_of_each(n_rows: int, groups: Any) -> Array:
     values = as_array("groups", _with_zones(groups))
     if values.ndim == 0:
         raise ValueError(
-            f"groups is {shown(groups)}; expected one group for each of {n_rows} rows, no name of a column"
+            f"groups is {short_repr(groups)}; expected one group for each of {n_rows} rows, no name of a column"
         )
     if values.shape not in ((n_rows,), (n_rows, 1)):
         raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from .._support.serialization import from_wire, to_json, to_wire
-from .._support.validation import check_integer, check_number, check_option, shown
-from .._support.warnings import advise
+from .._support.validation import check_integer, check_number, check_option, short_repr
+from .._support.warnings import warn_user
 from ..aggregation import Rejected
 from ..federation import ProblemInfo
 from ..losses import Loss, check_loss
@@ -112,10 +112,10 @@ class OverFlower:
         features = [who["features"] for who in said.values() if fits(who)]
         usual = max(sorted(set(features)), key=features.count, default=0)
         keys = {node: who.get("key") for node, who in said.items() if fits(who) and who["features"] == usual}
-        self.refused = {node: shown(who.get("words", dict(who))) for node, who in said.items() if node not in keys}
+        self.refused = {node: short_repr(who.get("words", dict(who))) for node, who in said.items() if node not in keys}
         if self.refused:
             found = f"clients turned away, and what they said: {self.refused}"
-            advise(f"{found}; expected 1 to {most_rows} rows, and {usual} features as others have")
+            warn_user(f"{found}; expected 1 to {most_rows} rows, and {usual} features as others have")
         if len(keys) < n_clients:
             raise TimeoutError(f"{len(keys)} clients said who they are; expected {n_clients}: {self.refused}")
         self.nodes = sorted(keys, key=lambda node: (keys[node] if type(keys[node]) is int else 2**63, node))
@@ -342,4 +342,4 @@ def _json(settings: Any) -> str:
     try:
         return json.dumps(dict(settings), default=lambda array: array.tolist())
     except (TypeError, ValueError, AttributeError):
-        raise ValueError(f"settings is {shown(settings)}; expected a mapping that JSON holds") from None
+        raise ValueError(f"settings is {short_repr(settings)}; expected a mapping that JSON holds") from None

@@ -19,8 +19,8 @@ import numpy as np
 from scipy.special import ndtri
 
 from .._support.serialization import to_wire
-from .._support.validation import check_number, settle_integer, settle_number
-from .._support.warnings import advise
+from .._support.validation import check_number, validate_integer_field, validate_number_field
+from .._support.warnings import warn_user
 from ..aggregation import Aggregated, Aggregator, Mean
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
@@ -89,13 +89,13 @@ class GaussianNoise(Aggregator):
     rehearsal_seed: int | None = None
 
     def __post_init__(self) -> None:
-        settle_number(self, "epsilon", above=0)
-        settle_number(self, "delta", above=0)
+        validate_number_field(self, "epsilon", above=0)
+        validate_number_field(self, "delta", above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
         if not isinstance(self.then, (Mean, SecureSum)):
             raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
-        settle_integer(self, "rehearsal_seed", optional=True, at_least=0)
+        validate_integer_field(self, "rehearsal_seed", optional=True, at_least=0)
         clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
         object.__setattr__(self, "clip", tuple(clips))
 
@@ -126,7 +126,7 @@ class GaussianNoise(Aggregator):
         if self.rehearsal_seed is not None:
             secret = hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
             found = f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off"
-            advise(f"{found}, and this run protects nobody; leave it out where data need protection")
+            warn_user(f"{found}, and this run protects nobody; leave it out where data need protection")
         return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
 
 

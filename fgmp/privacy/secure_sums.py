@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._support.validation import check_integer, check_kind, settle_integer, settle_number
-from .._support.warnings import advise
+from .._support.validation import check_integer, check_kind, validate_integer_field, validate_number_field
+from .._support.warnings import warn_user
 from ..aggregation import Aggregated, Aggregator
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Transport
@@ -70,8 +70,8 @@ class SecureSum(Aggregator):
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        settle_number(self, "resolution", at_least=_FINEST, at_most=_COARSEST)
-        settle_integer(self, "threshold", optional=True, at_least=2)
+        validate_number_field(self, "resolution", at_least=_FINEST, at_most=_COARSEST)
+        validate_integer_field(self, "threshold", optional=True, at_least=2)
         check_kind("ledger", self.ledger, (Ledger, type(None)), "a Ledger, or None")
 
     withholds = True
@@ -155,7 +155,7 @@ class SecureSum(Aggregator):
         chosen = choose(keys[there[shares[there] > 0]].tolist(), at_least=needed)
         if not chosen and not is_objective and not self.ledger.was_said:
             self.ledger.was_said = True
-            advise(
+            warn_user(
                 f"a secure sum of {len(there)} of {len(cohort)} clients stays closed: beside the sums of before it "
                 "would tell of a single client; until those of before are back, rounds are lost"
             )

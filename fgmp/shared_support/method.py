@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._support.validation import check_kind, check_option, settle_integer, settle_number
-from .._support.warnings import advise
+from .._support.validation import check_kind, check_option, validate_integer_field, validate_number_field
+from .._support.warnings import warn_user
 from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis
 from ..federation import Client, ProblemInfo
@@ -55,7 +55,7 @@ class LargestEntries:
     count: int | None = None
 
     def __post_init__(self) -> None:
-        settle_integer(self, "count", optional=True)
+        validate_integer_field(self, "count", optional=True)
 
     def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """Any count fits."""
@@ -120,8 +120,8 @@ class CountSketch:
     columns: int | None = None
 
     def __post_init__(self) -> None:
-        settle_integer(self, "rows")
-        settle_integer(self, "columns", optional=True, at_least=2)
+        validate_integer_field(self, "rows")
+        validate_integer_field(self, "columns", optional=True, at_least=2)
 
     def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """At least 2 tau columns, or more buckets than atoms; say where they are too few for so many atoms."""
@@ -131,7 +131,7 @@ class CountSketch:
         if columns < 2 * sparsity:
             raise ValueError(f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart")
         if 2 * columns * n_rows < sparsity * n_atoms:
-            advise(
+            warn_user(
                 f"columns is {columns}, and {n_rows} rows have {n_atoms} atoms: what shares a bucket hides atoms of "
                 f"the {sparsity} sought; CountSketch({self.rows}, {-(-n_atoms // self.rows)}) sends the gradient itself"
             )
@@ -251,9 +251,9 @@ class SharedSupportGradMP(Method):
     seed: int = 0
 
     def __post_init__(self) -> None:
-        settle_integer(self, "sparsity")
-        settle_integer(self, "seed", at_least=0)
-        settle_number(self, "radius", optional=True, above=0)
+        validate_integer_field(self, "sparsity")
+        validate_integer_field(self, "seed", at_least=0)
+        validate_number_field(self, "radius", optional=True, above=0)
         expected = "CountSketch(rows, columns) or LargestEntries(count)"
         check_kind("identify", self.identify, (CountSketch, LargestEntries), expected)
         check_option("pruning", self.pruning, ("elimination", "largest"))

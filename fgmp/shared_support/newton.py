@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from .._support.linear_algebra import fill_shifts, solve_definite, solve_semidefinite
-from .._support.validation import check_kind, settle_integer, settle_number
+from .._support.validation import check_kind, validate_integer_field, validate_number_field
 from ..aggregation import UpdateSpec
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, ProblemInfo
@@ -63,7 +63,7 @@ class SupportSolver(Method):
 
     def __post_init__(self) -> None:
         check_dictionary(self.dictionary)
-        settle_number(self, "radius", optional=True, above=0)
+        validate_number_field(self, "radius", optional=True, above=0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """One, as far as a solver does not say more."""
@@ -159,8 +159,8 @@ class NewtonOnSupport(SupportSolver):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        settle_integer(self, "steps", at_most=_MOST)
-        settle_number(self, "ridge", at_least=0)
+        validate_integer_field(self, "steps", at_most=_MOST)
+        validate_number_field(self, "ridge", at_least=0)
 
     def check(self, shape: ProblemInfo) -> None:
         """One step is for the squared loss."""

@@ -11,14 +11,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import ArrayLike
 
-from .._support.validation import as_array, check_array, check_integer, check_kind, check_number, settle_number, shown
+from .._support.validation import (
+    as_array,
+    check_array,
+    check_integer,
+    check_kind,
+    check_number,
+    short_repr,
+    validate_number_field,
+)
 from ..sparse_model import Array
 
 
 def _theta(theta: ArrayLike) -> Array:
     array = as_array("theta", theta)
     if array.dtype.kind not in "fiu" or not (array > 0).all():
-        raise ValueError(f"theta is {shown(theta)}; expected numbers above 0, or infinity")
+        raise ValueError(f"theta is {short_repr(theta)}; expected numbers above 0, or infinity")
     return array.astype(float)
 
 
@@ -115,7 +123,7 @@ class TheoremParameters:
     def __post_init__(self) -> None:
         object.__setattr__(self, "theta", float(_theta(self.theta)))
         for name in ("eta_1", "eta_2", "eta_3"):
-            settle_number(self, name, at_least=1)
+            validate_number_field(self, name, at_least=1)
 
     @property
     def pruning(self) -> float:

@@ -10,7 +10,7 @@ from fgmp import rounds
 from fgmp._support.sparse_features import SparseFeatures
 from fgmp.aggregation import Updates
 from fgmp.dictionaries import StandardBasis
-from fgmp.federation import scaled
+from fgmp.federation import normalized_weights
 from fgmp.losses import SquaredLoss
 from fgmp.rounds import Streams
 from fgmp.selection import Selection
@@ -41,7 +41,7 @@ def everything(case):
 
 def in_the_order_given(sort):
     def unsorted(clients, weights, **others):
-        return replace(sort(clients, weights, **others), weights=scaled(weights, len(clients)))
+        return replace(sort(clients, weights, **others), weights=normalized_weights(weights, len(clients)))
 
     return unsorted
 
