@@ -42,7 +42,7 @@ class DropOut:
 
 
 @dataclass(frozen=True)
-class Changed(DropOut):
+class Corrupted(DropOut):
     """Something else arrives than the client sent: garbage, or a lie.
 
     Parameters
@@ -109,11 +109,11 @@ class Faulty:
         struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
-            present &= ~hit | isinstance(fault, Changed)
+            present &= ~hit | isinstance(fault, Corrupted)
         sent = iter(self.over.run_clients(call, message, cohort[present]))
         arrived = [next(sent) if there else None for there in present]
         for fault, hit in struck:
-            if isinstance(fault, Changed):
+            if isinstance(fault, Corrupted):
                 for i in np.flatnonzero(hit & present):
                     arrived[i] = fault.change(arrived[i], int(client_ids[i]))
         return arrived
@@ -121,7 +121,7 @@ class Faulty:
     @property
     def never_there(self) -> list[int]:
         """The keys of those who answer in no round."""
-        certain = [fault for fault in self.faults if not isinstance(fault, Changed) and fault.probability == 1]
+        certain = [fault for fault in self.faults if not isinstance(fault, Corrupted) and fault.probability == 1]
         named = [fault.clients for fault in certain if isinstance(fault.clients, tuple)]
         return [client_id for client_ids in named for client_id in client_ids]
 
@@ -140,7 +140,7 @@ class Faulty:
 
         def arriving(position: int, upload: Any) -> Any:
             faults = [fault for fault, hit in struck if hit[position]]
-            if not all(isinstance(fault, Changed) for fault in faults):
+            if not all(isinstance(fault, Corrupted) for fault in faults):
                 return None
             for fault in faults:
                 upload = fault.change(upload, int(client_ids[position]))  # type: ignore[attr-defined]

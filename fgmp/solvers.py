@@ -13,7 +13,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ._support.linear_algebra import fill_shifts, least_squares, orthonormal_combinations, solve_semidefinite
+from ._support.linear_algebra import (
+    least_squares,
+    orthonormal_combinations,
+    regularize_null_directions,
+    solve_semidefinite,
+)
 from ._support.sparse_features import SparseFeatures
 from ._support.validation import check_option, check_protocol, validate_integer_field, validate_number_field
 from .dictionaries import StandardBasis
@@ -41,7 +46,7 @@ class RestrictedProblem:
         Where the coefficients stand in a flattened model, and in the (u, n_outputs) matrix that the columns multiply.
     n_outputs : int
     forth, back : ndarray, shapes (k, s) and (s, k), or None
-        Coefficients are `forth` z, and z is `back` times coefficients; None is the identity.
+        Coefficients are `to_coefficients` z, and z is `to_coordinates` times coefficients; None is the identity.
     """
 
     columns: Array
@@ -51,8 +56,8 @@ class RestrictedProblem:
     merged: Support
     indices: Support
     n_outputs: int
-    forth: Array | None = None
-    back: Array | None = None
+    to_coefficients: Array | None = None
+    to_coordinates: Array | None = None
 
     @classmethod
     def of(cls, client: Client, merged: Support, dictionary: StandardBasis) -> RestrictedProblem:
@@ -74,16 +79,20 @@ class RestrictedProblem:
         members = [outputs == output for output in range(self.n_outputs)]
         gram = self.dictionary.inner_products(atoms) * (outputs[:, None] == outputs)
         blocks = [np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)]) for own in members]
-        forth, dtype = np.hstack(blocks), self.columns.dtype
-        return replace(self, forth=np.asarray(forth, dtype), back=np.asarray(forth.T @ gram, dtype))
+        to_coefficients, dtype = np.hstack(blocks), self.columns.dtype
+        return replace(
+            self,
+            to_coefficients=np.asarray(to_coefficients, dtype),
+            to_coordinates=np.asarray(to_coefficients.T @ gram, dtype),
+        )
 
     def coefficients(self, z: Array) -> Array:
         """The coefficients of the merged atoms."""
-        return z if self.forth is None else self.forth @ z
+        return z if self.to_coefficients is None else self.to_coefficients @ z
 
     def start(self, coefficients: Array) -> Array:
         """The z of given coefficients."""
-        return coefficients if self.back is None else self.back @ coefficients
+        return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
 
     def predictions(self, z: Array) -> Array:
         """The predictions on all rows, for several outputs one contiguous column for each."""
@@ -99,7 +108,7 @@ class RestrictedProblem:
         gradient: Array = self.columns.T @ derivative
         if self.n_outputs > 1:
             gradient = gradient.reshape(-1)[self.indices]
-        return gradient if self.forth is None else self.forth.T @ gradient
+        return gradient if self.to_coefficients is None else self.to_coefficients.T @ gradient
 
     @property
     def row_weight(self) -> float:
@@ -136,7 +145,7 @@ class RestrictedProblem:
                     block = parts[first].T @ (parts[second] * bent[:, first, None])
                     hessian[np.ix_(others, own)] = block
                     hessian[np.ix_(own, others)] = block.T
-        return hessian if self.forth is None else self.forth.T @ hessian @ self.forth
+        return hessian if self.to_coefficients is None else self.to_coefficients.T @ hessian @ self.to_coefficients
 
     @property
     def shifts(self) -> Array:
@@ -146,20 +155,22 @@ class RestrictedProblem:
         equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most.
         """
         if not self.loss.shift_invariant:
-            return np.zeros((len(self.merged if self.back is None else self.back), 0))
+            return np.zeros((len(self.merged if self.to_coordinates is None else self.to_coordinates), 0))
         atoms = self.merged // self.n_outputs
-        if self.forth is None:
+        if self.to_coefficients is None:
             every, count = np.unique(atoms, return_counts=True)
             alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(self.n_outputs)
             return alike
-        energies, directions = np.linalg.eigh(self.forth.T @ self.dictionary.inner_products(atoms) @ self.forth)
+        energies, directions = np.linalg.eigh(
+            self.to_coefficients.T @ self.dictionary.inner_products(atoms) @ self.to_coefficients
+        )
         return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
     @cached_property
     def steepest(self) -> float:
         """The most by which z of length one changes the predictions of a row, or a little more with several outputs."""
         rows = self.columns[:, self.indices // self.n_outputs]
-        rows = rows if self.forth is None else rows @ self.forth
+        rows = rows if self.to_coefficients is None else rows @ self.to_coefficients
         return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
     @cached_property
@@ -179,18 +190,18 @@ class RestrictedProblem:
         image, slope = self.predictions(direction), inner(gradient, direction)
         steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(direction)  # whatever the units
         rounding = float(np.finfo(derivative.dtype).eps)
-        faint = rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
-        bend = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
-        if bend <= 0 or not slope < -faint:
+        negligible = rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
+        curvature = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
+        if curvature <= 0 or not slope < -negligible:
             return 0.0, image
-        length, before = -slope / bend, self.value(predictions)
+        length, before = -slope / curvature, self.value(predictions)
         for _ in range(60):
             if self.value(predictions + length * image) <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
                 return length, image
             length /= 2
         return 0.0, image
 
-    def within(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
+    def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
         """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
 
         Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
@@ -202,8 +213,8 @@ class RestrictedProblem:
         """
         positive = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
         least = float(positive[0]) if positive.size else np.inf
-        bend = getattr(self.loss, "self_concordance", 0.0)
-        reach = 1 / (2 * bend * self.steepest) if bend * self.steepest > 0 else np.inf
+        curvature = getattr(self.loss, "self_concordance", 0.0)
+        reach = 1 / (2 * curvature * self.steepest) if curvature * self.steepest > 0 else np.inf
         if not length_of(gradient) <= min(accuracy, reach) * least:
             return False
         if isinstance(self.loss, SquaredLoss):
@@ -275,7 +286,7 @@ class GradientDescent:
         for _ in range(_LIMIT if self.steps is None else self.steps):
             derivative = inside.derivative(predictions)
             gradient = inside.pull_back(derivative)
-            certain = self.accuracy is not None and inside.within(self.accuracy, predictions, gradient)
+            certain = self.accuracy is not None and inside.converged(self.accuracy, predictions, gradient)
             if certain:
                 break
             direction = self._direction(inside, predictions, gradient)
@@ -315,7 +326,7 @@ class Newton(GradientDescent):
         return super().minimise(wide, start.astype(np.float64), rng).astype(start.dtype, copy=False)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        return -solve_semidefinite(*fill_shifts(problem.hessian(predictions), gradient, problem.shifts))
+        return -solve_semidefinite(*regularize_null_directions(problem.hessian(predictions), gradient, problem.shifts))
 
 
 @dataclass(frozen=True)

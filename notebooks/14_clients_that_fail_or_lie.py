@@ -69,7 +69,7 @@ import numpy as np
 
 import fgmp
 from book import BLUE, VERMILLION, claim, curve, each, panels
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 
 seeds = range(1000, 1000 + n_seeds)
 
@@ -100,7 +100,7 @@ def run(m, seed, *faults, **how):
 
 
 # %%
-words = Changed(lambda answer, client: "a word", clients=[0, 1])
+words = Corrupted(lambda answer, client: "a word", clients=[0, 1])
 result = run(row_counts[-1], 0, fgmp.DropOut(probability=0.2), words)
 print(f"of {rounds * n_clients} answers left out:", dict(result.rejected))
 
@@ -113,7 +113,7 @@ print(f"of {rounds * n_clients} answers left out:", dict(result.rejected))
 
 # %%
 def sends(change):
-    return Changed(lambda sent, client: replace(sent, **change(sent.support, sent.values)), probability=failing)
+    return Corrupted(lambda sent, client: replace(sent, **change(sent.support, sent.values)), probability=failing)
 
 
 # %%
@@ -187,7 +187,7 @@ combinations = {"mean": fgmp.Mean(), f"trimmed {trimmed:g}": fgmp.TrimmedMean(tr
 
 # %%
 def lying_runs(m, share, seed):
-    liar = Changed(lambda sent, client: replace(sent, values=lie * sent.values), clients=share)
+    liar = Corrupted(lambda sent, client: replace(sent, values=lie * sent.values), clients=share)
     runs = [run(m, seed, liar, aggregator=how).history["relative_error"] for how in combinations.values()]
     ends = np.array(runs)[:, -(rounds // 2) :]
     return np.sqrt(np.mean(np.square(ends), axis=1))

@@ -106,10 +106,10 @@ def data(alpha, seed):
 ASKED = {"the whole gradient": CountSketch(1, n_features), "new sketches": CountSketch(), "lists": LargestEntries()}
 
 
-def read(identify, gradients, question):
+def read(screening, gradients, question):
     """What the server makes of the sum of the clients' answers."""
-    answers = [dense(identify.answer(gradient, question)) for gradient in gradients]
-    return identify.read(np.mean(answers, axis=0), question, gradients[0].shape)
+    answers = [dense(screening.answer(gradient, question)) for gradient in gradients]
+    return screening.read(np.mean(answers, axis=0), question, gradients[0].shape)
 
 
 # %%
@@ -377,7 +377,7 @@ claim("sums-secure",
 #
 # All clients weigh the same, for numbers of rows are data too, and the history has no objective, which nobody pays for.
 # The noise comes from a secret that the server draws anew for each run. These data are made up, and the figure should
-# repeat itself: so the runs ask for a `rehearsal_seed` by name. Who knows it takes the noise off; `simulate` warns that
+# repeat itself: so the runs ask for a `insecure_seed` by name. Who knows it takes the noise off; `simulate` warns that
 # such a run protects nobody, and that warning is all that is silenced here.
 
 # %%
@@ -393,7 +393,7 @@ def private(N, name, seed):
     """The relative error for each epsilon."""
     alike = dict(heterogeneity=0.0, variance_decay=0.0, noise_variance=0.01)
     fed, (method, T, clip) = fgmp.make_sparse_regression(N, 10, 50, 3, **alike, rng=seed), NOISY[name]
-    noises = [fgmp.GaussianNoise(epsilon, clip, rehearsal_seed=seed) for epsilon in epsilons]
+    noises = [fgmp.GaussianNoise(epsilon, clip, insecure_seed=seed) for epsilon in epsilons]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", fgmp.AdviceWarning)
         runs = [fgmp.simulate(method, fed, T, rng=seed, aggregator=noise).x for noise in noises]

@@ -16,7 +16,7 @@ from test_simulate import ALL
 import fgmp
 from fgmp import DropOut, Faulty
 from fgmp.aggregation import Mean, Rejected
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 from fgmp.rounds import Call, Streams
 from fgmp.sparse_model import SparseModel
 
@@ -135,7 +135,7 @@ def test_a_client_that_diverges_is_left_out():
 
 
 def test_what_arrives_is_counted_among_the_bytes_and_what_does_not_is_not():
-    faulty = Faulty(FED, DropOut(clients=[0, 1]), Changed(not_finite, clients=[2]))
+    faulty = Faulty(FED, DropOut(clients=[0, 1]), Corrupted(not_finite, clients=[2]))
     up = fgmp.simulate(ALL["FedAvg"], faulty, 1).history["bytes_up"][-1]
     assert up == 3 * 50 * 8
 
@@ -144,7 +144,7 @@ def test_what_arrives_is_counted_among_the_bytes_and_what_does_not_is_not():
 def test_all_faults_at_once_reach_no_average(name):
     """Whatever comes, the model stays finite, what is counted adds up, and it happens twice alike."""
     names = "not_finite", "wrong_shape", "repeated_indices", "out_of_range", "too_many_entries"
-    changes = [Changed(getattr(garbage, name), probability=0.15) for name in names]
+    changes = [Corrupted(getattr(garbage, name), probability=0.15) for name in names]
     faulty = Faulty(FED, DropOut(probability=0.3), *changes)
     result = fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)
     assert np.isfinite(result.x).all() and np.isfinite(result.history["objective"]).all()
@@ -160,7 +160,7 @@ def struck(faulty, number, keys, seed=0):
 
 
 def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
-    faults = [DropOut(probability=0.3), Changed(lie(3.0), probability=0.3)]
+    faults = [DropOut(probability=0.3), Corrupted(lie(3.0), probability=0.3)]
     many, few = Faulty(FED, *faults), Faulty(FED, *faults[:1])
     np.testing.assert_array_equal(struck(many, 3, range(6))[0][1:], struck(few, 3, range(1, 6))[0])
     turned = fgmp.Federation.from_clients(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
@@ -171,7 +171,7 @@ def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
 def test_how_often_a_fault_strikes():
     """Shares of 5,000 draws against probabilities: four standard deviations are 0.026; and a share drawn once."""
     fed = fgmp.Federation.from_arrays(np.ones((50, 1, 1)), np.ones((50, 1)))
-    faulty = Faulty(fed, DropOut(probability=0.3), Changed(not_finite, probability=0.5), DropOut(clients=0.3))
+    faulty = Faulty(fed, DropOut(probability=0.3), Corrupted(not_finite, probability=0.5), DropOut(clients=0.3))
     hits = np.array([struck(faulty, number, range(50)) for number in range(1, 101)])
     assert np.abs(hits.mean(axis=(0, 2)) - [0.3, 0.5, 0.3]).max() < 0.026
     others = np.corrcoef(hits[:, 0].T)[np.triu_indices(50, 1)]
@@ -195,7 +195,7 @@ AGGREGATORS = {
     "median": (fgmp.Median(), 1),
     "trimmed": (fgmp.TrimmedMean(0.2), 1),
     "secure": (fgmp.SecureSum(), 2),
-    "noise": (fgmp.GaussianNoise(epsilon=1e4, clip=1.0, rehearsal_seed=0), 1),
+    "noise": (fgmp.GaussianNoise(epsilon=1e4, clip=1.0, insecure_seed=0), 1),
 }
 
 
@@ -239,7 +239,7 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
         lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
         lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})),
         lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, callbacks=raising),
-        lambda: fgmp.simulate(ALL[name], Faulty(FED, Changed(raising)), 2, rng=0),
+        lambda: fgmp.simulate(ALL[name], Faulty(FED, Corrupted(raising)), 2, rng=0),
     ]
     for run in runs:
         with pytest.raises(FloatingPointError, match="mine"):

@@ -18,7 +18,7 @@ from scipy.stats import kstest, norm
 
 import fgmp
 from fgmp._support.serialization import to_wire
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 from fgmp.federation import Client, ProblemInfo
 from fgmp.privacy.noise import Fitted, spent
 from fgmp.rounds import Call, Streams
@@ -33,7 +33,7 @@ SECRET = bytes(range(32))
 
 
 def rehearsed(epsilon, clip, seed=0, **more):
-    return fgmp.GaussianNoise(epsilon, clip, rehearsal_seed=seed, **more)
+    return fgmp.GaussianNoise(epsilon, clip, insecure_seed=seed, **more)
 
 
 def accounted(noise, n_clients, cohort_size, exchanges, rounds):
@@ -112,7 +112,7 @@ SEEN = []
 def test_no_client_takes_the_noise_off(seed_of_noise):
     """Nor who has the result; the same client does where a seed was asked for by name."""
     method, seed = Curious(learning_rate=0.1), 987_654_321_987
-    noise = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=seed_of_noise)
+    noise = fgmp.GaussianNoise(2.0, 0.05, insecure_seed=seed_of_noise)
     private = replace(accounted(noise, FED.n_clients, FED.n_clients, 1, 2), secret=SECRET)
     SEEN.clear()
     result = noisy(method, FED, 2, noise, rng=seed)
@@ -244,8 +244,8 @@ ADDITIVE = {
 }
 FAULTS = {
     "dropped": lambda keys: fgmp.DropOut(clients=keys),
-    "not finite": lambda keys: Changed(not_finite, clients=keys),
-    "malformed": lambda keys: Changed(wrong_shape, clients=keys),
+    "not finite": lambda keys: Corrupted(not_finite, clients=keys),
+    "malformed": lambda keys: Corrupted(wrong_shape, clients=keys),
 }
 
 
@@ -308,7 +308,7 @@ def test_the_noise_of_a_rehearsal_is_that_of_its_seed_whatever_the_last_bit_of_a
     """Or its table would be another one on every processor; and it says that it protects nobody."""
     As, ys = [c.features * (1 + 1e-14) for c in FED.clients], [c.targets for c in FED.clients]
     nudged, method = fgmp.Federation.from_arrays(As, ys), fgmp.FedAvg(learning_rate=0.1)
-    with pytest.warns(fgmp.AdviceWarning, match="rehearsal_seed is .: .* this run protects nobody"):
+    with pytest.warns(fgmp.AdviceWarning, match="insecure_seed is .: .* this run protects nobody"):
         pairs = (FED, 0), (nudged, 0), (FED, 1)
         one, other, another = (noisy(method, fed, 4, rehearsed(2.0, 0.5, seed), rng=0).x for fed, seed in pairs)
     np.testing.assert_allclose(one, other, atol=1e-10)

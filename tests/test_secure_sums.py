@@ -11,7 +11,7 @@ from scipy.stats import chisquare
 from test_simulate import ALL
 
 import fgmp
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 from fgmp.privacy.masking import TRIPS, masked_sum
 
 pytest.importorskip("cryptography")
@@ -82,7 +82,7 @@ def test_every_method_ends_where_it_does_without(name):
 
 
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
-    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
+    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
     for method in (ALL["SharedSupportGradMP"], ALL["FedAvg"]):
         plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, aggregator=r) for r in (None, fgmp.SecureSum()))
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
@@ -93,7 +93,7 @@ def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
 
 def test_a_round_with_fewer_than_the_threshold_is_lost_and_counted():
     """As one in which nobody answers: the model stays."""
-    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Changed(not_finite, clients=[4]))
+    faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
     secure, unheard = fgmp.SecureSum(threshold=5), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 3 rounds"):
         lost = fgmp.simulate(ALL["FedAvg"], faulty, 3, rng=0, aggregator=secure, history=unheard)

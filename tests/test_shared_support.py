@@ -14,8 +14,8 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
 from fgmp.selection import Overall
-from fgmp.shared_support.method import Question, hashes
-from fgmp.shared_support.newton import LocalSteps, Point, eliminated
+from fgmp.shared_support.method import SketchContext, hashes
+from fgmp.shared_support.newton import LocalSteps, SupportState, eliminated
 from fgmp.sparse_model import SparseModel
 
 
@@ -64,7 +64,7 @@ def on_support(federation, solver, support, start=1e-3, **options):
 def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
-    point, solver = Point(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
+    point, solver = SupportState(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
     clients = federation.prepare(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
@@ -129,7 +129,7 @@ def test_separable_data_need_a_ridge_or_a_ball():
 def test_newton_steps_by_hand():
     """What raised f gives way to zero, once, and then to half the step; at the end the better of two models counts."""
     solver, model, asked = fgmp.NewtonOnSupport(4, radius=2.0), SparseModel(np.arange(1), np.full(1, 2.0), (9,)), []
-    point = Point(model)
+    point = SupportState(model)
     for value in (5.0, 6.0, 7.0, 8.0):
         asked.append(float(point.model.values[0]))
         point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
@@ -138,14 +138,14 @@ def test_newton_steps_by_hand():
         end = solver.server_update(point, np.array([value, 0.5]))
         assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(end)[1] == 0
     assert solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
-    assert solver.coefficients(Point(replace(model, values=np.full(1, 3.0)))).values[0] == 2
+    assert solver.coefficients(SupportState(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 
 @settings(deadline=None, max_examples=30)
 @given(st.integers(0, 1000), st.integers(1, 5), st.integers(2, 7), st.integers(36, 50), st.sampled_from([(), (3,)]))
 def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(seed, rows, columns, n_atoms, outputs):
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
-    way, question = fgmp.CountSketch(rows, columns), Question(1, StandardBasis(), seed, 2)
+    way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
     signs = np.array([matrix.toarray() for matrix in hashes(seed, 2, rows, columns, n_atoms, "d")])
     sketch = way.answer(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
@@ -278,7 +278,7 @@ def test_polishing_hands_its_seed_to_the_solver():
 
 def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), Question(1, StandardBasis(), 0, 0))
+        fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0))
     huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
         result = fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody)

@@ -8,7 +8,7 @@ import pytest
 from sklearn.exceptions import ConvergenceWarning
 
 import fgmp
-from fgmp._support.linear_algebra import fill_shifts, least_squares, solve_semidefinite
+from fgmp._support.linear_algebra import least_squares, regularize_null_directions, solve_semidefinite
 from fgmp.dictionaries import StandardBasis
 from fgmp.federation import minibatches
 from fgmp.solvers import RestrictedProblem, minimise_on
@@ -259,7 +259,7 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
         np.testing.assert_allclose(alike, alike[:, :1].repeat(3, axis=1), atol=1e-10 * np.abs(alike).max())
     predictions = problem.predictions(rng.standard_normal(15))
     hessian, across = problem.hessian(predictions), rng.standard_normal((15, 4))
-    filled, gradient = fill_shifts(hessian, problem.gradient(predictions), shifts)
+    filled, gradient = regularize_null_directions(hessian, problem.gradient(predictions), shifts)
     np.testing.assert_allclose(shifts.T @ gradient, 0, atol=1e-13 * np.abs(gradient).max())
     across -= shifts @ (shifts.T @ across)
     np.testing.assert_allclose(filled @ across, hessian @ across, rtol=1e-9, atol=1e-9 * np.abs(hessian).max())

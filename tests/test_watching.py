@@ -20,7 +20,7 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp import callbacks
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 from fgmp.rounds import Method
 from fgmp.shared_support.newton import SupportSolver
 
@@ -349,7 +349,7 @@ def test_another_function_makes_another_run(path):
         return lambda answer, client: replace(answer, values=factor * answer.values)
 
     def faulty(change):
-        return fgmp.Faulty(FED, Changed(change, clients=[1]))
+        return fgmp.Faulty(FED, Corrupted(change, clients=[1]))
 
     run_to(path, 2, fed=faulty(times(2.0)))
     run_to(path, 3, fed=faulty(times(2.0)))

@@ -119,7 +119,7 @@ def _rounding(matrix: Array) -> float:
     return roundings * _PRECISION[matrix.dtype]
 
 
-def fill_shifts(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
+def regularize_null_directions(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
     """Hessian and gradient of a function that does not change along orthonormal `shifts` (k, s), definite there.
 
     What rounding left along a shift is taken out of both, and the Hessian gets the mean curvature of the shift's own

@@ -48,8 +48,8 @@ from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
-from ..shared_support.method import CountSketch, Shared, SharedSupportGradMP
-from ..shared_support.newton import SETTLED, NewtonOnSupport, Point, Separated, backwards
+from ..shared_support.method import CountSketch, SharedState, SharedSupportGradMP
+from ..shared_support.newton import SETTLED, NewtonOnSupport, Separated, SupportState, backwards
 from ..simulation import Result, simulate_part
 from ..sparse_model import Array, SparseModel
 from .model_files import model_to_json
@@ -312,7 +312,7 @@ class Fit:
             gradient = CountSketch(rows=1, columns=max(self.first + self.shape.n_features, 2))
             solver = OneStep(ridge=self.forward_ridge)
             method = SharedSupportGradMP(most, gradient, solver, selection=self.selection, pruning="largest")
-            state = Shared(self.base(units))
+            state = SharedState(self.base(units))
         transport = self.sites.channel(units, fold)
         cohort = given.cohort_size and min(given.cohort_size, len(transport.weights))
         where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
@@ -325,11 +325,11 @@ class Fit:
         found[: self.first] *= units["ones"] / (ones or 1)
         return SparseModel.of(found), result
 
-    def point(self, model: SparseModel) -> Point:
+    def point(self, model: SparseModel) -> SupportState:
         """A model with all outputs of its atoms, and the intercept."""
         positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(-1)
         support = self.selection.add_always_included(positions, model.shape)
-        return Point(SparseModel(support, model.on(support), model.shape))
+        return SupportState(SparseModel(support, model.on(support), model.shape))
 
     def path(self, units: Units, fold: Any, found: SparseModel) -> dict[int, SparseModel]:
         """The minimiser on the features that were found, and from its Hessian one feature after another less."""

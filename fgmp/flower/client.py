@@ -42,7 +42,7 @@ import numpy as np
 from .._support.serialization import from_json, from_wire, to_wire
 from ..aggregation import Rejected
 from ..federation import Federation
-from ..privacy.masking import TRIPS, Member
+from ..privacy.masking import TRIPS, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..sparse_model import dense
@@ -140,7 +140,7 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], tuple[Any, int
         kept = dict(context.state.config_records.get("fgmp.secure", {}))
     if kept.get("session") != asked["session"]:
         raise ValueError("session is one that this client has no part in")
-    member = Member(kept["place"], kept=kept, about=about(asked["by"], int(asked["total"])))
+    member = SecAggClient(kept["place"], kept=kept, about=about(asked["by"], int(asked["total"])))
     if trip == "split":
         size, least = len(set(told["places"])), int(told["threshold"])
         if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:

@@ -23,7 +23,7 @@ from .._support.warnings import warn_user
 from ..aggregation import Rejected
 from ..federation import ProblemInfo
 from ..losses import Loss, check_loss
-from ..privacy.masking import SECRET, TooFew, agreed, sum_under_masks
+from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Message, Method
 from ..sparse_model import Array, SparseModel, Support
@@ -207,7 +207,7 @@ class OverFlower:
             needed = secure.needed(len(cohort))
             purpose = about(self.by, total_count)
             found = sum_under_masks(trip, len(cohort), needed, releasable, about=purpose)
-        except TooFew:
+        except TooFewClients:
             return None, np.arange(0), 0, 0, Counter(reasons.values())
         total, uploaded, up, down, _, liars = found
         reasons.update(dict.fromkeys(liars, "malformed"))

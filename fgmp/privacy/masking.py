@@ -18,7 +18,7 @@ from ..sparse_model import Array, Support
 
 SECRET = 16  # bytes of a seed, which stands for a private key: Shamir's scheme is in GF(2^128)
 
-# The methods of a `Member`, in their order, and what each of them is told.
+# The methods of a `SecAggClient`, in their order, and what each of them is told.
 TRIPS = {
     "public": (),
     "split": ("places", "keys", "threshold"),
@@ -28,7 +28,7 @@ TRIPS = {
 Told = Mapping[int, Mapping[str, Any]]
 
 
-class TooFew(ValueError):
+class TooFewClients(ValueError):
     """Fewer clients than the threshold stay to the end of a secure sum."""
 
 
@@ -50,14 +50,14 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]
     """The sum of vectors of unsigned integers, one for each client, of which the server sees each under masks only.
 
     `threshold` clients must be there to the end, and so many together could open the mask of another. `lost` says
-    before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFew` where fewer are
+    before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFewClients` where fewer are
     left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
     """
-    members: dict[int, Member] = {}
+    members: dict[int, SecAggClient] = {}
 
     def trip(name: str, told: Told) -> dict[int, Any]:
         if name == "public":
-            members.update({i: Member(i, vectors[i]) for i in told})
+            members.update({i: SecAggClient(i, vectors[i]) for i in told})
         return {i: getattr(members[i], name)(**told[i]) for i in told if lost.get(i) != name}
 
     return sum_under_masks(trip, len(vectors), threshold)
@@ -70,11 +70,11 @@ def sum_under_masks(
     releasable: Callable[[Support], Support] = lambda uploaded: uploaded,
     about: bytes = b"",
 ) -> Unmasked:
-    """The server's part, whoever carries the messages; `TooFew` where fewer clients than the threshold are left.
+    """The server's part, whoever carries the messages; `TooFewClients` where fewer clients than the threshold are left.
 
     `about` is what the masks are agreed on for; the masks of clients that were told something else do not cancel.
 
-    ``trip(name, {place: arguments})`` calls that method of the `Member` of each place, one of `TRIPS`, and returns what
+    ``trip(name, {place: arguments})`` calls that method of the `SecAggClient` of each place, one of `TRIPS`, and returns what
     those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
     may be opened of those who uploaded, before anything is.
 
@@ -106,7 +106,7 @@ def _one_session(
     def left(name: str, told: Told) -> dict[int, Any]:
         if len(replies := trip(name, told)) < threshold:
             found = f"a secure sum has {len(replies)} of {n_clients} clients left"
-            raise TooFew(f"{found}; expected at least {threshold}, the threshold")
+            raise TooFewClients(f"{found}; expected at least {threshold}, the threshold")
         return replies
 
     def size(texts: dict[int, list[bytes]]) -> int:
@@ -130,14 +130,18 @@ def _one_session(
 
     uploaded = releasable(np.array(sorted(masked))).tolist()
     if len(uploaded) < threshold:
-        raise TooFew(f"a sum of {len(masked)} of {n_clients} clients would tell of single ones; expected the former")
+        raise TooFewClients(
+            f"a sum of {len(masked)} of {n_clients} clients would tell of single ones; expected the former"
+        )
     shares = left("opened", dict.fromkeys(uploaded, {"uploaded": uploaded}))
 
     def secret(place: int) -> bytes:
         each = [(there.index(i) + 1, opened[split.index(place)]) for i, opened in shares.items()]
         of_one = [(index, share) for index, share in each if share]
         if len(of_one) < threshold:
-            raise TooFew(f"{len(of_one)} shares are left of {n_clients}; expected at least {threshold}, the threshold")
+            raise TooFewClients(
+                f"{len(of_one)} shares are left of {n_clients}; expected at least {threshold}, the threshold"
+            )
         return bytes(Shamir.combine(of_one[:threshold], False))
 
     total = np.zeros_like(masked[uploaded[0]])
@@ -153,7 +157,7 @@ def _one_session(
     return Unmasked(total, np.array(uploaded), up, down, masked)
 
 
-class Member:
+class SecAggClient:
     """One client: its vector, which only `masked` needs, its two keys, and the seed of its own mask.
 
     `kept` is what the member of an earlier process kept, of which nobody else may see any.

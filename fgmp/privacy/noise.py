@@ -49,7 +49,7 @@ class GaussianNoise(Aggregator):
         Above 0 and below 1; a run refuses more than 1/N, which would allow to give a whole client away.
     then : Mean or SecureSum, default Mean()
         How what was clipped is added up. Over machines the noise is the server's, and goes with Mean only.
-    rehearsal_seed : int or None
+    insecure_seed : int or None
         Noise and cohorts that repeat themselves, for tests and studies of data that are public anyway: who guesses the
         seed takes the noise off, so that such a run protects nobody, and says so. None is a secret of 256 bits from the
         operating system, for each run, which is in the memory of the server and in its own checkpoint only.
@@ -86,7 +86,7 @@ class GaussianNoise(Aggregator):
     clip: float | Sequence[float]
     delta: float = 1e-5
     then: Aggregator = Mean()
-    rehearsal_seed: int | None = None
+    insecure_seed: int | None = None
 
     def __post_init__(self) -> None:
         validate_number_field(self, "epsilon", above=0)
@@ -95,7 +95,7 @@ class GaussianNoise(Aggregator):
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
         if not isinstance(self.then, (Mean, SecureSum)):
             raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
-        validate_integer_field(self, "rehearsal_seed", optional=True, at_least=0)
+        validate_integer_field(self, "insecure_seed", optional=True, at_least=0)
         clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
         object.__setattr__(self, "clip", tuple(clips))
 
@@ -123,9 +123,9 @@ class GaussianNoise(Aggregator):
             middle = (low + high) / 2
             low, high = (low, middle) if is_enough(middle) else (middle, high)
         secret = secrets.token_bytes(32)
-        if self.rehearsal_seed is not None:
-            secret = hashlib.sha256(f"rehearsal {self.rehearsal_seed}".encode()).digest()
-            found = f"rehearsal_seed is {self.rehearsal_seed}: who guesses it takes the noise off"
+        if self.insecure_seed is not None:
+            secret = hashlib.sha256(f"rehearsal {self.insecure_seed}".encode()).digest()
+            found = f"insecure_seed is {self.insecure_seed}: who guesses it takes the noise off"
             warn_user(f"{found}, and this run protects nobody; leave it out where data need protection")
         return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
 
@@ -191,7 +191,7 @@ class Fitted(Aggregator):
 
         Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
         """
-        about = hashlib.sha256(what).hexdigest() if self.noise.rehearsal_seed is None else ""
+        about = hashlib.sha256(what).hexdigest() if self.noise.insecure_seed is None else ""
         words = self._words(length, "noise", number, exchange, about)
         normal = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
         return np.asarray(normal * (self.multiplier * 2 * self._clip(exchange) / n_members))

@@ -17,7 +17,7 @@ from ..federation import ProblemInfo
 from ..rounds import Call, Message, Transport
 from ..sparse_model import Array, SparseModel, Support
 from .ledger import Ledger
-from .masking import TooFew, Unmasked, masked_sum
+from .masking import TooFewClients, Unmasked, masked_sum
 
 # Smaller and larger units are of use for numbers alone that float32 does not hold.
 _FINEST, _COARSEST = 2.0**-126, 2.0**64
@@ -132,7 +132,7 @@ class SecureSum(Aggregator):
             try:
                 if len(here):
                     total, _, up, down, _, _ = self.masked(rows, here, shares)
-            except TooFew:
+            except TooFewClients:
                 here = here[:0]
         if total is None:
             return Aggregated(None, here[:0], up, down, Counter(rejected))

@@ -19,10 +19,10 @@ from ..federation import Client, ProblemInfo
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
 from ..sparse_model import Array, NonFiniteUpdate, SparseModel, union
-from .newton import NewtonOnSupport, Point, SupportSolver, eliminated, solver_in
+from .newton import NewtonOnSupport, SupportSolver, SupportState, eliminated, solver_in
 
 
-class Question(NamedTuple):
+class SketchContext(NamedTuple):
     """What clients and server know alike: tau, the atoms and what counts of them, the seed, the round, from 0."""
 
     sparsity: int
@@ -47,7 +47,7 @@ class LargestEntries:
     --------
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=20, n_samples=8, n_features=60, sparsity=3, rng=0)
-    >>> method = fgmp.SharedSupportGradMP(sparsity=3, identify=fgmp.LargestEntries(6))
+    >>> method = fgmp.SharedSupportGradMP(sparsity=3, screening=fgmp.LargestEntries(6))
     >>> bool(fgmp.simulate(method, federation, rounds=10, rng=0).history["relative_error"][-1] < 1e-12)
     True
     """
@@ -60,11 +60,11 @@ class LargestEntries:
     def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """Any count fits."""
 
-    def update_spec(self, question: Question, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
+    def update_spec(self, question: SketchContext, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
         """At most so many entries of a gradient."""
         return UpdateSpec(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
 
-    def answer(self, gradient: Array, question: Question) -> SparseModel:
+    def answer(self, gradient: Array, question: SketchContext) -> SparseModel:
         """The largest entries, measured in inner products with normalised atoms."""
         if not np.isfinite(gradient).all():
             raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
@@ -72,7 +72,7 @@ class LargestEntries:
         chosen = question.atoms.selection.select(sizes, self.count or 4 * question.sparsity)
         return SparseModel(chosen, gradient.reshape(-1)[chosen], gradient.shape)
 
-    def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
+    def decode(self, mean: Array, question: SketchContext, shape: tuple[int, ...]) -> Array:
         """The mean of the entries that were sent."""
         return mean
 
@@ -136,17 +136,17 @@ class CountSketch:
                 f"the {sparsity} sought; CountSketch({self.rows}, {-(-n_atoms // self.rows)}) sends the gradient itself"
             )
 
-    def update_spec(self, question: Question, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
+    def update_spec(self, question: SketchContext, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
         """An array of the shape of a sketch, or of the gradient."""
         columns = self._columns(question.sparsity, shape[0])
         return UpdateSpec(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
 
-    def answer(self, gradient: Array, question: Question) -> Array:
+    def answer(self, gradient: Array, question: SketchContext) -> Array:
         """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
         hashes = self._hashes(question, len(gradient), gradient.dtype)
         return np.stack([matrix @ gradient for matrix in hashes]) if hashes else gradient
 
-    def read(self, mean: Array, question: Question, shape: tuple[int, ...]) -> Array:
+    def decode(self, mean: Array, question: SketchContext, shape: tuple[int, ...]) -> Array:
         """The estimates of all entries of the mean gradient."""
         hashes = self._hashes(question, shape[0], mean.dtype)
         if not hashes:
@@ -154,7 +154,7 @@ class CountSketch:
         estimates = [matrix.T @ row for matrix, row in zip(hashes, mean, strict=True)]
         return np.asarray(np.median(estimates, axis=0), mean.dtype)
 
-    def _hashes(self, question: Question, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    def _hashes(self, question: SketchContext, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
         """Those of a round; none where the gradient itself is sent."""
         columns, key = self._columns(question.sparsity, n_atoms), (question.seed, question.number)
         return hashes(*key, self.rows, columns, n_atoms, dtype.char) if self.rows * columns < n_atoms else ()
@@ -178,7 +178,7 @@ def hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype:
 
 
 @dataclass(frozen=True, eq=False)
-class Shared(Point):
+class SharedState(SupportState):
     """A point, the number of finished rounds, and while a round is under way the model x_t that it began with."""
 
     rounds: int = 0
@@ -191,7 +191,7 @@ class SharedSupportGradMP(Method):
 
     A round has a first exchange that finds the support and one or more that solve on it.
 
-    1. Every client sends a random linear sketch of its gradient at x_t, the same for all (`identify` says which). The
+    1. Every client sends a random linear sketch of its gradient at x_t, the same for all (`screening` says which). The
        server adds them up with the weights, estimates the pooled gradient r from the sum, takes
        Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u supp(x_t).
     2. The clients send sums on Gamma-hat, from which the server finds b = argmin f over the span of its atoms
@@ -242,7 +242,7 @@ class SharedSupportGradMP(Method):
     """
 
     sparsity: int
-    identify: CountSketch | LargestEntries = field(default_factory=CountSketch)
+    screening: CountSketch | LargestEntries = field(default_factory=CountSketch)
     solver: SupportSolver = field(default_factory=NewtonOnSupport)
     dictionary: StandardBasis = field(default_factory=StandardBasis)
     radius: float | None = None
@@ -255,7 +255,7 @@ class SharedSupportGradMP(Method):
         validate_integer_field(self, "seed", at_least=0)
         validate_number_field(self, "radius", optional=True, above=0)
         expected = "CountSketch(rows, columns) or LargestEntries(count)"
-        check_kind("identify", self.identify, (CountSketch, LargestEntries), expected)
+        check_kind("identify", self.screening, (CountSketch, LargestEntries), expected)
         check_option("pruning", self.pruning, ("elimination", "largest"))
         check_selection(self.selection)
         solver_in(self.dictionary, self.radius, self.solver)
@@ -267,9 +267,9 @@ class SharedSupportGradMP(Method):
         return solver
 
     def check(self, shape: ProblemInfo) -> None:
-        """Raise a ValueError where the sparsity, `identify` or `solver` do not fit."""
+        """Raise a ValueError where the sparsity, `screening` or `solver` do not fit."""
         self.selection.check(self.sparsity, shape.model_shape)
-        self.identify.check(self.sparsity, shape.model_shape, sum(shape.rows))
+        self.screening.check(self.sparsity, shape.model_shape, sum(shape.rows))
         self.on_support.check(shape)
 
     def repeats_itself(self, loss: Any) -> bool:
@@ -280,9 +280,9 @@ class SharedSupportGradMP(Method):
         """As the solver does."""
         return self.solver.sends_objectives()
 
-    def start(self, shape: ProblemInfo) -> Shared:
+    def start(self, shape: ProblemInfo) -> SharedState:
         """x_0 = 0, with an empty support."""
-        return Shared(SparseModel.zero(shape.model_shape, shape.dtype))
+        return SharedState(SparseModel.zero(shape.model_shape, shape.dtype))
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange for the support, and those of `solver` on it."""
@@ -290,41 +290,41 @@ class SharedSupportGradMP(Method):
         *steps, last = self.on_support.exchanges()
         return (first, *steps, last._replace(server_update=self.last_step))
 
-    def message(self, state: Shared) -> tuple[SparseModel, int]:
+    def message(self, state: SharedState) -> tuple[SparseModel, int]:
         """x_t, and the number of the round, on which hashes depend."""
         return state.model, state.rounds
 
     def client_update(self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator) -> Any:
-        """What `identify` sends of grad f_i(x_t)."""
+        """What `screening` sends of grad f_i(x_t)."""
         x, rounds = message
-        return self.identify.answer(client.gradient(x), self.question(rounds))
+        return self.screening.answer(client.gradient(x), self.question(rounds))
 
-    def update_spec(self, state: Shared) -> UpdateSpec:
+    def update_spec(self, state: SharedState) -> UpdateSpec:
         """What that looks like."""
-        return self.identify.update_spec(self.question(state.rounds), state.model.shape, state.model.values.dtype)
+        return self.screening.update_spec(self.question(state.rounds), state.model.shape, state.model.values.dtype)
 
-    def question(self, rounds: int) -> Question:
+    def question(self, rounds: int) -> SketchContext:
         """What clients and server know alike after so many rounds."""
-        return Question(self.sparsity, self.atoms, self.seed, rounds)
+        return SketchContext(self.sparsity, self.atoms, self.seed, rounds)
 
-    def merge(self, state: Shared, mean: Array) -> Shared:
+    def merge(self, state: SharedState, mean: Array) -> SharedState:
         """Gamma-hat = approx_{2 tau}(r) u supp(x_t), and x_t as a point on it."""
         x = state.model
-        r = self.identify.read(mean, self.question(state.rounds), x.shape)
+        r = self.screening.decode(mean, self.question(state.rounds), x.shape)
         gamma = self.atoms.approximate(r, 2 * self.sparsity)
         gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = self.selection.add_always_included(union(gamma, x.support, r.size), r.shape)
-        return Shared(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
+        return SharedState(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
 
-    def last_step(self, state: Shared, mean: Array) -> Shared:
+    def last_step(self, state: SharedState, mean: Array) -> SharedState:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
         end = self.on_support.server_update(state, mean)
         if self.pruning == "elimination" and end.curvature is not None:
             kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
         else:
             kept = self.atoms.project(end.model, self.atoms.approximate_model(end.model, self.sparsity))
-        return Shared(self.atoms.into_ball(kept, self.radius), rounds=state.rounds + 1)
+        return SharedState(self.atoms.into_ball(kept, self.radius), rounds=state.rounds + 1)
 
-    def coefficients(self, state: Shared) -> SparseModel:
+    def coefficients(self, state: SharedState) -> SparseModel:
         """x_t."""
         return state.model

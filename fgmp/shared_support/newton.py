@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.linear_algebra import fill_shifts, solve_definite, solve_semidefinite
+from .._support.linear_algebra import regularize_null_directions, solve_definite, solve_semidefinite
 from .._support.validation import check_kind, validate_integer_field, validate_number_field
 from ..aggregation import UpdateSpec
 from ..dictionaries import Dictionary, StandardBasis, check_dictionary
@@ -31,7 +31,7 @@ _RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave dir
 
 
 @dataclass(frozen=True, eq=False)
-class Point:
+class SupportState:
     """Where the server is on a support: the model that clients are asked about, and what Newton steps remember.
 
     That is the best model so far with its objective, `value`, the step that is tried from there and its Hessian,
@@ -53,7 +53,7 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True)
 class SupportSolver(Method):
-    """A method of one round that keeps the support of its state, a `Point`: a step of `SharedSupportGradMP`, or alone.
+    """A method of one round that keeps the support of its state, a `SupportState`: a step of `SharedSupportGradMP`, or alone.
 
     `SharedSupportGradMP` and `polish` give it the dictionary and the radius of the method, and take none but these.
     """
@@ -85,7 +85,7 @@ class SupportSolver(Method):
         """What the server makes of the mean: by default the point with these coefficients, in the ball."""
         return replace(point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius))
 
-    def coefficients(self, state: Point) -> SparseModel:
+    def coefficients(self, state: SupportState) -> SparseModel:
         """The model of the point, in the ball: one that a run started from need not be."""
         return self.dictionary.into_ball(state.model, self.radius)
 
@@ -182,18 +182,18 @@ class NewtonOnSupport(SupportSolver):
         """`steps`, and one that compares where these are several."""
         return [*super().exchanges()] * (self.steps + (self.steps > 1))
 
-    def message(self, point: Point) -> tuple[Any, ...]:
+    def message(self, point: SupportState) -> tuple[Any, ...]:
         """The model of the point, and whether it is the last, of which values are enough; a step that is in doubt."""
         if self._doubts(point):
             return point.model, 1, point.step
         return point.model, int(point.done == self.steps)
 
-    def _doubts(self, point: Point) -> bool:
+    def _doubts(self, point: SupportState) -> bool:
         """Whether the last step has not settled where nothing keeps coefficients from growing for ever."""
         is_free = self.ridge == 0 and self.radius is None
         return is_free and point.done == self.steps > 1 and point.moved > SETTLED
 
-    def update_spec(self, point: Point) -> UpdateSpec:
+    def update_spec(self, point: SupportState) -> UpdateSpec:
         """The upper half of H and g, and with several steps f_i and the share; at the end these two, or three."""
         k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
         return UpdateSpec(
@@ -208,7 +208,7 @@ class NewtonOnSupport(SupportSolver):
         if not is_last:
             hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
             if self.ridge == 0:
-                hessian, gradient = fill_shifts(hessian, gradient, problem.shifts)
+                hessian, gradient = regularize_null_directions(hessian, gradient, problem.shifts)
             parts = [hessian[np.triu_indices(len(gradient))], gradient]
         if self.steps > 1:
             wrong_rows = misclassified(client.loss)

@@ -13,7 +13,7 @@ from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
 from ..simulation import Estimate, Result, simulate_part
 from ..sparse_model import SparseModel
-from .newton import NewtonOnSupport, Point, SupportSolver, solver_in
+from .newton import NewtonOnSupport, SupportSolver, SupportState, solver_in
 
 _TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
 _CLOSE = 1e-4  # Newton steps have converged where f fell by what the last one promised, but for this share of it,
@@ -105,7 +105,7 @@ def polish(
     closing = solver_in(method.dictionary, radius, solver)
     recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
     # In silence: the run itself has said what there was to say.
-    options = {"aggregator": aggregator, "history": recorded, "state": Point(start)}
+    options = {"aggregator": aggregator, "history": recorded, "state": SupportState(start)}
     closed = simulate_part(closing, federation, 1, cohort_size, rng, **options)
     if not closed.history["clients"][-1]:
         say_that_nobody_answered("polish", 1, closed.rejected)

@@ -42,7 +42,7 @@ def test_the_same_bits_as_in_one_process(problem, method, cohort_size, fresh):
     assert max([place for place, asked in transport.grid.asked if "method" in asked].count(i) for i in range(3)) == 1
 
 
-NOISE = fgmp.GaussianNoise(2.0, 0.05, rehearsal_seed=17)
+NOISE = fgmp.GaussianNoise(2.0, 0.05, insecure_seed=17)
 AGGREGATORS = [fgmp.Median(), fgmp.TrimmedMean(0.2), NOISE]
 
 

@@ -13,7 +13,7 @@ from here import Here, assert_same_run, grid_of, over, spoiling
 
 import fgmp
 from fgmp._support.serialization import from_wire, to_wire
-from fgmp.faults import Changed
+from fgmp.faults import Corrupted
 from fgmp.flower import OverFlower
 from fgmp.flower.records import arrays_of, record_of
 from fgmp.sparse_model import SparseModel
@@ -41,7 +41,7 @@ def test_a_hostile_client_is_counted_as_in_one_process(reason, method, change):
         reply.content["message"] = record_of(to_wire(change(answer, LIAR)))
 
     there = fgmp.simulate(method, over(FED, {LIAR: [spoiling(spoil)]}), 3, rng=0)
-    here = fgmp.simulate(method, fgmp.Faulty(FED, Changed(change, clients=[LIAR])), 3, rng=0)
+    here = fgmp.simulate(method, fgmp.Faulty(FED, Corrupted(change, clients=[LIAR])), 3, rng=0)
     assert there.rejected == {reason: 3}
     assert_same_run(there, here)
 

@@ -186,9 +186,9 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
     "fault",
     [
         fgmp.DropOut(clients=[LOST]),
-        fgmp.faults.Changed(lambda upload, client: "garbage", clients=[LOST]),
-        fgmp.faults.Changed(lambda upload, client: upload[1:], clients=[LOST]),
-        fgmp.faults.Changed(lambda upload, client: upload.astype(float), clients=[LOST]),
+        fgmp.faults.Corrupted(lambda upload, client: "garbage", clients=[LOST]),
+        fgmp.faults.Corrupted(lambda upload, client: upload[1:], clients=[LOST]),
+        fgmp.faults.Corrupted(lambda upload, client: upload.astype(float), clients=[LOST]),
     ],
 )
 @pytest.mark.parametrize("method", [SPARSE, DENSE], ids=["sparse", "dense"])
@@ -203,7 +203,7 @@ def test_faults_around_machines_strike_under_masks(method, fault):
 
 def test_a_fault_that_changes_numbers_under_masks_makes_noise():
     """Whose total is out of range: the round is lost."""
-    fault = fgmp.faults.Changed(lambda upload, client: 3 * upload, clients=[LOST])
+    fault = fgmp.faults.Corrupted(lambda upload, client: 3 * upload, clients=[LOST])
     there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, aggregator=SECURE, history=UNHEARD)
     assert not there.x.any() and there.rejected == {"malformed": 5}
 
