@@ -109,7 +109,7 @@ class ProblemInfo:
     n_features : int
         In the coordinates of the method: n, or the number of atoms.
     loss : Loss
-    rows, keys : sequence of int
+    rows, client_ids : sequence of int
         |D_i|, and who the clients are.
     weights, dtype : ndarray, shape (n_clients,), and dtype, default float64
         The p_i, which sum to one; and of the models.
@@ -146,7 +146,7 @@ class Federation:
         The p_i, which sum to one.
     truth : ndarray or None
         x#, the model that made the data, where there is one.
-    keys : ndarray of int, shape (n_clients,)
+    client_ids : ndarray of int, shape (n_clients,)
         Who the clients are, increasing.
     labels : tuple of two values, or None
         What the data call the -1 and +1 of the logistic loss.
@@ -167,7 +167,7 @@ class Federation:
 
     def __post_init__(self) -> None:
         if self.client_ids is None:
-            object.__setattr__(self, "keys", np.arange(len(self.weights)))
+            object.__setattr__(self, "client_ids", np.arange(len(self.weights)))
 
     def __repr__(self) -> str:
         rows = f"{len(self.targets)} rows of {self.n_features} features"
@@ -255,10 +255,12 @@ class Federation:
 
     @classmethod
     def from_clients(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
-        """The federation of clients of one loss and number of features, by their keys, none of which is there twice."""
+        """The federation of clients of one loss and number of features, by their ids, none of which is there twice."""
         client_ids = np.array([client.client_id for client in clients])
         if not len(client_ids) or len(np.unique(client_ids)) < len(client_ids):
-            raise ValueError(f"clients have keys {client_ids.tolist()}; expected at least one client, and no key twice")
+            raise ValueError(
+                f"clients have the ids {client_ids.tolist()}; expected at least one client, and no id twice"
+            )
         order = np.argsort(client_ids)
         parts, first = [clients[i] for i in order], clients[0]
         for client in parts:
@@ -441,7 +443,7 @@ class Federation:
         parts = self.features if isinstance(self.features, tuple) else (self.features,)
         table = joblib.hash((list(map(_numbers, parts)), self.offsets))
         others = {"data": (table, joblib.hash(self.targets)), "truth": joblib.hash(self.truth), "loss": self.loss}
-        return others | {"keys": joblib.hash(self.client_ids), "weights": joblib.hash(self.weights)}
+        return others | {"client_ids": joblib.hash(self.client_ids), "weights": joblib.hash(self.weights)}
 
 
 def _numbers(features: Any) -> Any:

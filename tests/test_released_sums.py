@@ -228,7 +228,7 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
 def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
     ledger, taken = Ledger(), []
     for clients in map(frozenset, sets):
-        chosen = frozenset(ledger.select(clients))
+        chosen = frozenset(ledger.choose(clients))
         may = not singles([*taken, clients])
         assert (chosen == clients) == may
         if not may:

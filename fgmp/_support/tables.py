@@ -216,7 +216,8 @@ def split_by_client(
         raise ValueError(f"features is empty, or df has only {site!r} and {target!r}; expected at least one feature")
     if len({site, target, *names}) < 2 + len(names):
         raise ValueError(
-            f"features is {short_repr(names)}, site {site!r} and target {target!r}, which overlap; expected each column once"
+            f"features is {short_repr(names)}, site {site!r} and target {target!r}, which overlap; "
+            "expected each column once"
         )
     # `frame[name]` would be a row where the name is an integer, and a slice where it is a tuple.
     whose, wanted = frame.get_column(site), frame.get_column(target)

@@ -50,8 +50,8 @@ def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]
     """The sum of vectors of unsigned integers, one for each client, of which the server sees each under masks only.
 
     `threshold` clients must be there to the end, and so many together could open the mask of another. `lost` says
-    before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFewClients` where fewer are
-    left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
+    before which trip a client is lost: before "opened", the last, its vector is in the sum. `TooFewClients` where fewer
+    are left. K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
     """
     members: dict[int, SecAggClient] = {}
 
@@ -74,8 +74,8 @@ def sum_under_masks(
 
     `about` is what the masks are agreed on for; the masks of clients that were told something else do not cancel.
 
-    ``trip(name, {place: arguments})`` calls that method of the `SecAggClient` of each place, one of `TRIPS`, and returns what
-    those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
+    ``trip(name, {place: arguments})`` calls that method of the `SecAggClient` of each place, one of `TRIPS`, and returns
+    what those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
     may be opened of those who uploaded, before anything is.
 
     A sender whose letters so many cannot open that its masks could not be taken away is a liar: what was uploaded stays

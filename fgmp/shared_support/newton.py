@@ -53,7 +53,7 @@ class SupportState:
 
 @dataclass(frozen=True, kw_only=True)
 class SupportSolver(Method):
-    """A method of one round that keeps the support of its state, a `SupportState`: a step of `SharedSupportGradMP`, or alone.
+    """A method of one round that keeps the support of its `SupportState`: a step of `SharedSupportGradMP`, or alone.
 
     `SharedSupportGradMP` and `polish` give it the dictionary and the radius of the method, and take none but these.
     """
