@@ -63,14 +63,14 @@ class Corrupted(DropOut):
 class Faulty:
     """A transport around another, in which faults strike clients at random, by round and client.
 
-    Whether a fault strikes a client in a round depends on the seed, the round, the client's key and the fault's place:
+    Whether a fault strikes a client in a round depends on the seed, the round, the client's id and the fault's index:
     not on who else takes part. Over machines with secure sums what a fault changes is what arrives: integers under
     masks.
 
     Parameters
     ----------
-    over : Federation or another transport
-    *faults : DropOut or Changed
+    transport : Federation or another transport
+    *faults : DropOut or Corrupted
 
     Examples
     --------
@@ -82,8 +82,8 @@ class Faulty:
     (True, True)
     """
 
-    def __init__(self, over: Transport, *faults: DropOut) -> None:
-        self.over, self.faults = over, faults
+    def __init__(self, transport: Transport, *faults: DropOut) -> None:
+        self.transport, self.faults = transport, faults
         for fault in faults:
             if not isinstance(fault, DropOut):
                 raise ValueError(
@@ -91,26 +91,26 @@ class Faulty:
                 )
 
     def __getattr__(self, name: str) -> Any:
-        if name == "over" or name.startswith("__"):
+        if name == "transport" or name.startswith("__"):
             raise AttributeError(name)
-        return getattr(self.over, name)
+        return getattr(self.transport, name)
 
     def prepare(self, method: Method) -> Faulty:
         """The same around a transport that serves a method."""
-        return Faulty(self.over.prepare(method), *self.faults)
+        return Faulty(self.transport.prepare(method), *self.faults)
 
     def identity(self) -> dict[str, Any]:
         """The data, and what decides what arrives."""
-        return self.over.identity() | {"faults": self.faults}
+        return self.transport.identity() | {"faults": self.faults}
 
     def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
         """What arrives."""
-        client_ids = np.asarray(self.over.shape.client_ids)[cohort]
+        client_ids = np.asarray(self.transport.shape.client_ids)[cohort]
         struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
             present &= ~hit | isinstance(fault, Corrupted)
-        sent = iter(self.over.run_clients(call, message, cohort[present]))
+        sent = iter(self.transport.run_clients(call, message, cohort[present]))
         arrived = [next(sent) if there else None for there in present]
         for fault, hit in struck:
             if isinstance(fault, Corrupted):
@@ -128,14 +128,14 @@ class Faulty:
     @property
     def masked(self) -> Callable[..., Any]:
         """The sum under masks of the transport inside, where it has one: faults strike what is uploaded."""
-        return partial(self._masked, self.over.masked)  # type: ignore[attr-defined]
+        return partial(self._masked, self.transport.masked)  # type: ignore[attr-defined]
 
     def _masked(
         self, inner: Callable[..., Any], call: Call | None, message: Message, cohort: Support, *how: Any
     ) -> Any:
         if call is None:  # objectives arrive as they are, with masks and without
             return inner(call, message, cohort, *how)
-        client_ids = np.asarray(self.over.shape.client_ids)[cohort]
+        client_ids = np.asarray(self.transport.shape.client_ids)[cohort]
         struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
 
         def arriving(position: int, upload: Any) -> Any:
@@ -150,7 +150,7 @@ class Faulty:
 
     def _struck(self, index: int, call: Call, client_ids: Support) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
-        fault, everybody = self.faults[index], np.asarray(self.over.shape.client_ids)
+        fault, everybody = self.faults[index], np.asarray(self.transport.shape.client_ids)
         may: Any = everybody if fault.clients is None else fault.clients
         if isinstance(may, float):
             count = round(may * len(everybody))

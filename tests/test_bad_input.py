@@ -148,7 +148,7 @@ METHODS = {
     ),
     r"^sparsity is 5; .* from 1 to 4 \(the number of atoms\)$": lambda: fgmp.PerAtom().check(5, (4, 2)),
     r"^sparsity is 9; .* from 1 to 8 \(the number of coefficients\)$": lambda: Overall().check(9, (4, 2)),
-    r"^identify is 1; .* CountSketch\(rows, columns\) or Larg.*count\)$": lambda: fgmp.SharedSupportGradMP(1, 1),
+    r"^screening is 1; .* CountSketch\(rows, columns\) or Larg.*count\)$": lambda: fgmp.SharedSupportGradMP(1, 1),
     r"^solver is 1; expected a solver on a shared support: NewtonOnSupport\(\) or LocalSteps\(a client's solver\)$": (
         lambda: fgmp.SharedSupportGradMP(1, solver=1)
     ),
@@ -256,7 +256,7 @@ ESTIMATORS = {
 
 RUNS = {
     r"method is .*; expected": lambda: run(FED),
-    r"clients is .*; expected a Federation, or another channel": lambda: run(fed=(X.tolist(), Y.tolist())),
+    r"clients is .*; expected a Federation, or another transport": lambda: run(fed=(X.tolist(), Y.tolist())),
     r"sparsity is 6; expected .*5": lambda: run(fgmp.FedGradMP(6)),
     r"batch_size is 9; expected .*8": lambda: run(fgmp.FedGradMP(2, batch_size=9)),
     r"cohort_size is 4; expected an integer from 1 to 3": lambda: run(cohort_size=4),

@@ -85,7 +85,7 @@ def test_a_claim_that_says_nothing_is_refused(given, words, capsys):
 def test_what_was_measured_is_said_in_one_line(measured, options, line, full, capsys):
     assert said(capsys, measured, True, **options) == f"[holds] a.b-1: {line}"
     unit = f" {options.pop('unit')}" if "unit" in options else ""
-    assert claims.short_repr(claims.plain(measured), unit, **options) == (full or line)
+    assert claims.shown(claims.plain(measured), unit, **options) == (full or line)
 
 
 def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebooks():

@@ -11,7 +11,7 @@ import pytest
 from scipy import sparse
 
 import fgmp
-from fgmp import compiled
+from fgmp._compiled import dispatch as compiled
 from fgmp.dictionaries import StandardBasis
 
 loops = pytest.importorskip("fgmp._compiled.kernels")

@@ -20,7 +20,8 @@ EXAMPLES = {
 PLAIN = subprocess.run([sys.executable, "-c", "import fgmp; print(*vars(fgmp))"], capture_output=True, text=True).stdout
 MAIN = """simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at Dictionary
 gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom SquaredLoss LogisticLoss SoftmaxLoss
-theory.approx_tau selection.Overall wire.to_json theory.restricted_constants theory.theorem1""".split()
+theory.approx_tau selection.Overall _support.serialization.to_json theory.restricted_constants
+theory.theorem1""".split()
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))

@@ -75,7 +75,7 @@ def hostile(method, index, spoil, whom=(2,)):
                 for i, honest in zip(cohort, answers, strict=True)
             ]
 
-        return exchange._replace(answer=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel)
+        return exchange._replace(client_update=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel)
 
     return rewired(method, wrapped)
 

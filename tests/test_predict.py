@@ -19,7 +19,7 @@ TABLE = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1, 10,
 
 
 @pytest.fixture(params=[FedGradMPRegressor, FedGradMPClassifier])
-def keep_mask(request, tmp_path):
+def kept(request, tmp_path):
     y = TABLE["a"] + TABLE["c"] / 100
     y = y if request.param is FedGradMPRegressor else np.where(y > 0, "ill", "well")
     model = request.param(2, rounds=10).fit(TABLE, y, groups=np.arange(60) % 3)

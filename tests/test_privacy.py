@@ -196,7 +196,7 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
     for federation in (FED, FED, changed):
         transport, (exchange,) = federation.prepare(method), method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
-        sums.append(private.over(transport, call, np.zeros(20), np.arange(40)).mean)
+        sums.append(private.aggregate(transport, call, np.zeros(20), np.arange(40)).mean)
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
     assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation
@@ -253,7 +253,9 @@ def first_sum(method, clients, faults, noise, cohort_size):
     sums = []
 
     def noted(_, exchange):
-        return exchange._replace(update=lambda state, mean: sums.append(mean) or exchange.server_update(state, mean))
+        return exchange._replace(
+            server_update=lambda state, mean: sums.append(mean) or exchange.server_update(state, mean)
+        )
 
     noisy(rewired(method, noted), fgmp.Federation.from_clients(clients), 1, noise, cohort_size, faults, rng=0)
     return sums[0].ravel()

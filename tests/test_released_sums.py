@@ -79,10 +79,10 @@ class Sum:
 @contextmanager
 def listening():
     """All sums that are opened under masks, whatever the code says of them: who is in an objective is recounted."""
-    heard, over, objective = [], SecureSum.over, SecureSum.objective
+    heard, aggregate, objective = [], SecureSum.aggregate, SecureSum.objective
 
     def hears_answers(self, transport, call, message, cohort):
-        found = over(self, transport, call, message, cohort)
+        found = aggregate(self, transport, call, message, cohort)
         if found.mean is not None:
             keys = np.asarray(transport.shape.client_ids)[cohort][found.here]
             heard.append(Sum(keys, call.exchange, message, found.mean))
@@ -101,7 +101,7 @@ def listening():
         return found
 
     with (
-        mock.patch.object(SecureSum, "over", hears_answers),
+        mock.patch.object(SecureSum, "aggregate", hears_answers),
         mock.patch.object(SecureSum, "objective", hears_objective),
     ):
         yield heard
@@ -245,7 +245,7 @@ def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     given = dict(rng=0, callbacks=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
     fgmp.simulate(method, FED, 2, aggregator=fgmp.SecureSum(), **given)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
-    with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.over.identity()):
+    with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.transport.identity()):
         result = fgmp.simulate(method, away, 4, aggregator=fgmp.SecureSum(), **given)
     assert result.rejected["withheld"] == 2 * 4 and result.rejected["missing"] == 2
 
@@ -288,7 +288,7 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
     (X, y, groups), views, honest, judged = table(classes=classes), {}, sites.seen, sites.folds_of
 
     def keeping(rows, units, loss):  # of each view the rows, by a number of their own
-        views.setdefault(rows.place, []).append(np.isin(X[groups == rows.place][:, 1], rows.features[:, 1]))
+        views.setdefault(rows.index, []).append(np.isin(X[groups == rows.index][:, 1], rows.features[:, 1]))
         return honest(rows, units, loss)
 
     def dealt(targets, place, *given):
@@ -327,7 +327,7 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
-    honest, ended, n_sums = sites.Table.transport, [], 1
+    honest, ended, n_sums = sites.Table.channel, [], 1
     away_at = 0
     while away_at < n_sums:
         calls = []

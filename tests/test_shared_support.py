@@ -150,7 +150,7 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(s
     sketch = way.answer(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
     estimates = np.einsum("rca,rc...->ra...", signs, sketch)
-    np.testing.assert_allclose(way.read(sketch, question, gradient.shape), np.median(estimates, axis=0), atol=1e-15)
+    np.testing.assert_allclose(way.decode(sketch, question, gradient.shape), np.median(estimates, axis=0), atol=1e-15)
 
 
 def test_a_run_deals_anew_in_every_round_and_twice_the_same():

@@ -75,7 +75,7 @@ OTHERS = {
     "aggregator is Median, not Mean": {"aggregator": fgmp.Median()},
     "faults.0.probability is 0.1, not absent": {"fed": fgmp.Faulty(FED, fgmp.DropOut(probability=0.1))},
     "weights is .*, not ": {"fed": fgmp.Federation.from_clients(FED.clients, np.arange(1.0, 7), truth=FED.truth)},
-    "keys is .*, not ": {"fed": FED.subset(np.arange(5))},
+    "client_ids is .*, not ": {"fed": FED.subset(np.arange(5))},
     "data.* is .*, not ": {"fed": fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.02, rng=0)},
 }
 

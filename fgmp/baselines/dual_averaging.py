@@ -41,7 +41,7 @@ class FedDualAvg(L1Penalised):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: z and the number of the round go out, the z_i come back."""
-        twin = descent_twin(self, "dual_at_client")
+        twin = descent_twin(self, "dual_client_update")
         return (
             Exchange(
                 tuple, self.dual_client_update, self.dual_server_update, lambda state: self.update_spec(state.z), twin

@@ -1,7 +1,4 @@
-"""Federations and signals to work on: synthetic, embedded, and from files of the user.
-
-May import: the ground floor.
-"""
+"""Federations and signals to work on: synthetic, embedded, and from files of the user."""
 
 from .digits import digits_by_writer
 from .downloads import data_folder, fetch

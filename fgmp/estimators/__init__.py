@@ -1,7 +1,6 @@
 """Estimators with scikit-learn's manners: tables in, one client per group, coefficients in the units of the table out.
 
 ``model.to_json()`` keeps a fitted one, and `model_from_json` reads it: numbers and names, which run nothing.
-May import: the ground floor, layers, methods.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -11,7 +11,7 @@
 
 The estimators have halves of their own: `table_app` at a site, and `fit_over`, which fits one as it is fitted in one
 process. `on_engine` runs both halves on Flower's simulation engine. It needs the extra `flower`; importing
-this room imports nothing of Flower. May import: the ground floor, layers, methods, estimators.
+this package imports nothing of Flower.
 """
 
 from .client import client_app

@@ -74,9 +74,9 @@ def sum_under_masks(
 
     `about` is what the masks are agreed on for; the masks of clients that were told something else do not cancel.
 
-    ``trip(name, {place: arguments})`` calls that method of the `SecAggClient` of each place, one of `TRIPS`, and returns
-    what those return who are still there, by place; "public" begins anew, with other secrets. `releasable` says whose sum
-    may be opened of those who uploaded, before anything is.
+    ``trip(name, {place: arguments})`` calls that method of the `SecAggClient` of each place, one of `TRIPS`, and
+    returns what those return who are still there, by place; "public" begins anew, with other secrets. `releasable`
+    says whose sum may be opened of those who uploaded, before anything is.
 
     A sender whose letters so many cannot open that its masks could not be taken away is a liar: what was uploaded stays
     closed, and all begins anew without it.

@@ -207,7 +207,7 @@ class SharedSupportGradMP(Method):
     ----------
     sparsity : int
         tau, as in `FedGradMP`.
-    identify : CountSketch or LargestEntries
+    screening : CountSketch or LargestEntries
         What clients send of their gradients: `CountSketch` with its defaults by default.
     solver : SupportSolver
         How to minimise on the merged support: `NewtonOnSupport` (one step, the default, is exact for the squared loss;
@@ -255,7 +255,7 @@ class SharedSupportGradMP(Method):
         validate_integer_field(self, "seed", at_least=0)
         validate_number_field(self, "radius", optional=True, above=0)
         expected = "CountSketch(rows, columns) or LargestEntries(count)"
-        check_kind("identify", self.screening, (CountSketch, LargestEntries), expected)
+        check_kind("screening", self.screening, (CountSketch, LargestEntries), expected)
         check_option("pruning", self.pruning, ("elimination", "largest"))
         check_selection(self.selection)
         solver_in(self.dictionary, self.radius, self.solver)

@@ -1,7 +1,4 @@
-"""Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data.
-
-May import: the ground floor. Nothing else imports it.
-"""
+"""Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data."""
 
 from .measured import (
     RestrictedConstants,

@@ -41,11 +41,11 @@ class Played:
         transport = over(federation(seed))
         with pytest.MonkeyPatch.context() as patch:
             for name in ("run_clients", "objectives"):
-                patch.setattr(fgmp.Federation, name, self.keep_mask(name, getattr(fgmp.Federation, name)))
+                patch.setattr(fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name)))
             result = fgmp.simulate(method, transport, 1, rng=4, aggregator=secure)
         self.wire, self.history = transport.grid.wire, result.history
 
-    def keep_mask(self, name, honest):
+    def kept(self, name, honest):
         def listening(own, *given):
             said, key, place = honest(own, *given), int(own.client_ids[0]), len(self.secrets)
             if name == "objectives":

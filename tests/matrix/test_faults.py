@@ -59,7 +59,7 @@ FAULTS = [
     ((StandardBasis, "approximate_model", one_more), IN_BALL, "bytes"),
     ((StandardBasis, "approximate_model", one_more), SHARED._replace(solver="local-sgd"), "support"),
     ((Selection, "hard", one_more), HT, "support"),
-    ((fgmp.Federation, "of", in_the_order_given), AVERAGE, "order of clients"),
+    ((fgmp.Federation, "from_clients", in_the_order_given), AVERAGE, "order of clients"),
     (NO_BALL, IN_BALL, "radius"),
     (NO_BALL, POLISH, "radius"),
     ((Updates, "shares", lambda exact: property(lambda self: np.full(len(self.here), 0.25))), ITERHT, "weights"),

@@ -1,0 +1,56 @@
+"""How the package is laid out: who may import whom, what a file says it is for, and what an import loads."""
+
+import ast
+import importlib
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fgmp
+
+PACKAGE = Path(fgmp.__file__).parent
+FILES = sorted(PACKAGE.rglob("*.py"))
+
+
+def test_imports_go_one_way():
+    """The contracts of import-linter in pyproject.toml hold."""
+    command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
+    done = subprocess.run(command, cwd=PACKAGE.parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+
+
+def test_no_module_has_the_name_of_something_public():
+    modules = {name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")}
+    offered = names_of("fgmp").union(*(names_of(name) for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")))
+    assert not modules & offered
+
+
+def names_of(package):
+    module = importlib.import_module(package)
+    own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == package]
+    return {name for name in getattr(module, "__all__", own) if callable(getattr(module, name)) and name[0] != "_"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_file_says_what_it_is_for_and_what_it_refers_to_is_there(path):
+    text = path.read_text()
+    assert not text or len(ast.get_docstring(ast.parse(text)).splitlines()[0]) > 20
+    for name in re.findall(r"`(fgmp\.[\w.]+)`", text):
+        pkgutil.resolve_name(name)
+
+
+IMPORTED = {
+    "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets.digits": "h5py matplotlib pooch requests sklearn flwr",
+    "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",  # a site answers in a process for each message
+}
+
+
+@pytest.mark.parametrize("what", IMPORTED)
+def test_nothing_heavy_is_imported_that_is_not_needed(what):
+    code = f"import sys, {what}; sys.exit(' '.join(set({IMPORTED[what].split()}) & set(sys.modules)) or 0)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
