@@ -16,7 +16,7 @@ CONTENTS = {
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
     "The module": ["docs/*", "FAULTS", "examples/hospitals/README"],
-    "Working on it": ["CONTRIBUTING", "data/README"],
+    "Working on it": ["CONTRIBUTING", "CHANGELOG", "data/README"],
 }
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
 CODE = re.compile(r"(``.*?``|`[^`]*`)")
@@ -79,6 +79,8 @@ def as_pages(app, docname, source):
     def moved(link):
         path = Path(os.path.normpath(Path(docname).parent / link[2]))
         inside = path.parent if path.name == "__init__.py" else path.with_suffix("")
+        if path.parts[0] == "fgmp" and any(part.startswith("_") for part in inside.parts):
+            return link[1]  # the reference has no page of what is private
         if path.parts[0] == "fgmp" and (ROOT / path).exists():
             return f"[{link[1]}](/docs/api/{'.'.join(inside.parts)}.rst)"
         return link[1] if (ROOT / path).is_dir() else link[0]
