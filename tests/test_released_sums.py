@@ -327,7 +327,7 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
-    honest, ended, n_sums = sites.Table.channel, [], 1
+    honest, ended, n_sums = sites.Table.transport, [], 1
     away_at = 0
     while away_at < n_sums:
         calls = []
@@ -338,7 +338,7 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
         model = fgmp.FedGradMPRegressor(
             secure=True, random_state=0, sparsities=[1, 2] if how["sparsity"] == "cv" else None, **how
         )
-        with listening() as heard, mock.patch.object(sites.Table, "channel", away):
+        with listening() as heard, mock.patch.object(sites.Table, "transport", away):
             try:
                 model.fit(X, y, groups)
                 ended.append("")

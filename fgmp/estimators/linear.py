@@ -263,7 +263,7 @@ class Fit:
         unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
         if given.private is None:
             question = Sums("moments", (size,), (about, given.secure))
-            unit, mean, square = question.moments(self.told(question, self.sites.channel(fold=fold)))
+            unit, mean, square = question.moments(self.told(question, self.sites.transport(fold=fold)))
         rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
         constant = square <= rounding * (square + mean**2 * (about != "zero"))
         is_flat = self.squared and bool(constant[p])  # targets whose deviations are rounding have nothing to find
@@ -313,7 +313,7 @@ class Fit:
             solver = OneStep(ridge=self.forward_ridge)
             method = SharedSupportGradMP(most, gradient, solver, selection=self.selection, pruning="largest")
             state = SharedState(self.base(units))
-        transport = self.sites.channel(units, fold)
+        transport = self.sites.transport(units, fold)
         cohort = given.cohort_size and min(given.cohort_size, len(transport.weights))
         where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
         callbacks: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
@@ -336,7 +336,7 @@ class Fit:
         models = {0: self.base(units)}
         if len(found.atoms) > self.first:
             solve = NewtonOnSupport(self.steps, self.forward_ridge)
-            end = self.told(solve, self.sites.channel(units, fold), self.point(found))
+            end = self.told(solve, self.sites.transport(units, fold), self.point(found))
             b, curvature = end.model, end.curvature.astype(np.float64)
             models[len(b.atoms) - self.first] = b
             for left, positions, values in backwards(b, curvature, self.selection):
@@ -351,7 +351,7 @@ class Fit:
         def converged(run: Run) -> bool:
             return stalled(run) and run.step.state.moved <= SETTLED
 
-        result = self.run(solve, self.sites.channel(units), rounds, state=self.point(model), callbacks=converged)
+        result = self.run(solve, self.sites.transport(units), rounds, state=self.point(model), callbacks=converged)
         if result.state.moved > SETTLED:
             did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
             warn_user(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
@@ -373,7 +373,7 @@ class Fit:
             level = float(common.means[p] - common.means[:p] @ table[1:])
             unit = common.units["unit"]
         question = Sums("intercepts", (2, indices), (level, unit))
-        _, (sums, said) = self.told(question, self.sites.channel(), (coef,))
+        _, (sums, said) = self.told(question, self.sites.transport(), (coef,))
         found = np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum())
         return np.asarray(level + unit * found)
 
@@ -408,7 +408,7 @@ class Fit:
         question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, least, self.own, unit**2))
         # Who holds out nothing says zero, and the means are over the others.
         judged = float(self.shape.weights[judges].sum())
-        score, squares, *by_fold = self.told(question, self.sites.channel(), known)[-1] / judged
+        score, squares, *by_fold = self.told(question, self.sites.transport(), known)[-1] / judged
         shares = self.shape.weights[judges] / judged
         spread = n_folds * np.var(by_fold, axis=0, ddof=1)  # of one site: over its folds
         if len(shares) > 1:

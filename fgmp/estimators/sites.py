@@ -178,8 +178,8 @@ def _in_units(X: Any, factors: Array, centre: Array, ones: float) -> Any:
 class Table:
     """The sites of a table, each with its rows; those of weight zero are as if they were not there.
 
-    A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `channel`; `shape`,
-    with p_i, what the rows of each weigh; `weight`, what all rows weigh; whether features are `sparse`; and the `least`
+    A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `transport`;
+    `shape`, with p_i, what the rows of each weigh; `weight`, what all rows weigh; whether features are `sparse`; and the `least`
     rows on which sums of a site may rest. Of sites elsewhere some may be `absent`.
     """
 
@@ -203,7 +203,7 @@ class Table:
         """The names of sites that do not answer: none, for all are at hand."""
         return []
 
-    def channel(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
+    def transport(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
         """The federation of the sites in a view, by default as they are; one without rows has no part."""
         training = [part for site in self.sites if len((part := site.training(fold)).targets)]
         clients = [Client(*seen(part, units, self.shape.loss), part.index) for part in training]

@@ -111,7 +111,7 @@ def test_settings_reach_the_client_that_loads():
     grid = grid_of(SQUARED)
     grid.apps = [client_app(load)] * 6
     first = OverFlower(grid, SQUARED.loss, 6, settings={"columns": [0, 3, 5]})
-    for columns, transport in (([0, 3, 5], first), ([2, 3, 5], first.again({"columns": [2, 3, 5]}))):
+    for columns, transport in (([0, 3, 5], first), ([2, 3, 5], first.with_settings({"columns": [2, 3, 5]}))):
         As = [client.features[:, columns] for client in SQUARED.clients]
         part = fgmp.Federation.from_arrays(As, [client.targets for client in SQUARED.clients])
         there = fgmp.simulate(fgmp.FedGradMP(1), transport, 2, rng=0)

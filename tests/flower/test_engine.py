@@ -28,7 +28,7 @@ def test_the_same_bits_as_in_one_process_and_no_telemetry(monkeypatch):
     monkeypatch.setattr(telemetry, "TELEMETRY_EVENTS_URL", "http://127.0.0.1:9")
     with warnings.catch_warnings(action="ignore"):
         there = on_engine(serve, client_app(load), 3)
-        here = [fgmp.simulate(over=federation, **run, **PLAN) for federation in PROBLEMS.values() for run in RUNS]
+        here = [fgmp.simulate(clients=federation, **run, **PLAN) for federation in PROBLEMS.values() for run in RUNS]
     for one, other in zip(there, here, strict=True):
         assert_same_run(one, other)
     assert telemetry.FLWR_TELEMETRY_ENABLED == "0"
