@@ -179,8 +179,8 @@ class Table:
     """The sites of a table, each with its rows; those of weight zero are as if they were not there.
 
     A fit needs no more of sites, wherever they are (`fgmp.flower.fit_over` has others), than their `transport`;
-    `shape`, with p_i, what the rows of each weigh; `weight`, what all rows weigh; whether features are `sparse`; and the `least`
-    rows on which sums of a site may rest. Of sites elsewhere some may be `absent`.
+    `shape`, with p_i, what the rows of each weigh; `weight`, what all rows weigh; whether features are `sparse`;
+    and the `least` rows on which sums of a site may rest. Of sites elsewhere some may be `absent`.
     """
 
     def __init__(
