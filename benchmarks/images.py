@@ -48,7 +48,7 @@ def clients_work(method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federati
     """A callable that does the client work of one round, from a model a few rounds into a run; and its message."""
     members, history = min(COHORT, federation.n_clients), fgmp.History(every=rounds)
     state = fgmp.simulate(method, federation, rounds, members, rng=0, history=history).state
-    return answers(method, federation, state, members), method.exchanges()[0].ask(state)
+    return answers(method, federation, state, members), method.exchanges()[0].message(state)
 
 
 def answers(method: Method, federation: fgmp.Federation, state: State, count: int | None = None):
