@@ -109,7 +109,7 @@ ASKED = {"the whole gradient": CountSketch(1, n_features), "new sketches": Count
 def read(screening, gradients, question):
     """What the server makes of the sum of the clients' answers."""
     answers = [dense(screening.answer(gradient, question)) for gradient in gradients]
-    return screening.read(np.mean(answers, axis=0), question, gradients[0].shape)
+    return screening.decode(np.mean(answers, axis=0), question, gradients[0].shape)
 
 
 # %%
