@@ -41,7 +41,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test structure test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -57,6 +57,9 @@ test: .venv/tests  ## lint, types, unit tests, then every notebook against its c
 	MPLBACKEND=agg $(BIN)/python -m pytest -n 3 tests --ignore tests/flower
 	$(if $(NOTEBOOKS),JOBLIB_MULTIPROCESSING=0 $(BIN)/python -m pytest -n 2 --dist loadscope \
 	  --nbval --nbval-current-env --nbval-sanitize-with notebooks/sanitize.cfg $(NOTEBOOKS))
+
+structure: .venv/tests  ## print the reading path, and of each file what is long, packed or untyped; check the layers
+	$(BIN)/python tools/structure.py
 
 test-flower: .venv/engine  ## every test of federation on Flower, and the notebook of it
 	FGMP_FLOWER=1 MPLBACKEND=agg $(BIN)/python -m pytest -n 2 --dist loadscope tests/flower

@@ -1,7 +1,20 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
 
 `Federation` holds the data, a method such as `FedGradMP` says what travels, and `simulate` runs it. All public names
-are here, but for those of `fgmp.theory` and `fgmp.datasets`; README.md says which room does what.
+are here, but for those of `fgmp.theory`, `fgmp.datasets`, `fgmp.estimators` and `fgmp.flower`.
+
+To follow FedGradMP from `simulate` to the last line of the pseudo-code, read in this order:
+
+1. `federation.py`: who holds which rows
+2. `losses.py`: the objective of a row
+3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
+4. `selection.py`: what counts as one of the tau
+5. `dictionaries.py`: atoms, and projection onto a few of them
+6. `solvers.py`: the restricted problem, and ways to minimise it
+7. `fedgradmp.py`: Algorithms 1 and 2
+8. `rounds.py`: the contract of a method, random streams, the loop
+9. `aggregation.py`: what an update looks like, and how those of a cohort become one
+10. `simulation.py`: `simulate`, and its result
 """
 
 from typing import TYPE_CHECKING, Any
@@ -9,27 +22,30 @@ from typing import TYPE_CHECKING, Any
 from . import datasets as datasets
 from . import theory as theory
 from ._support.warnings import AdviceWarning
-from .aggregation import Mean
+from .aggregation import Aggregator, Mean, UpdateSpec
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
-from .callbacks import Checkpoint, History, stop_at, stop_when_stalled
+from .callbacks import Bar, Checkpoint, History, Run, stop_at, stop_when_stalled
 from .datasets import digits_by_writer, make_sparse_regression
-from .dictionaries import Dictionary, gaussian_dictionary
+from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
 from .dictionary_learning import ksvd
-from .faults import DropOut, Faulty
-from .federation import Federation
+from .faults import Corrupted, DropOut, Faulty
+from .federation import Client, Federation, ProblemInfo
 from .fedgradmp import FedGradMP
-from .losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from .metrics import accuracy_on
+from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
 from .privacy.secure_sums import SecureSum
 from .robust import Median, TrimmedMean
-from .selection import PerAtom, PerOutput
+from .rounds import Exchange, Method, Transport
+from .selection import Overall, PerAtom, PerOutput, Selection
 from .shared_support.method import CountSketch, LargestEntries, SharedSupportGradMP
-from .shared_support.newton import NewtonOnSupport
+from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
-from .simulation import simulate
-from .solvers import SGD, Exact, GradientDescent, Newton
+from .simulation import Result, simulate
+from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
+from .sparse_model import SparseModel
 from .tuning import tune
 
 if TYPE_CHECKING:
@@ -40,11 +56,16 @@ __version__ = "0.1.0"
 __all__ = [
     "SGD",
     "AdviceWarning",
+    "Aggregator",
+    "Bar",
     "Checkpoint",
+    "Client",
+    "Corrupted",
     "CountSketch",
     "Dictionary",
     "DropOut",
     "Exact",
+    "Exchange",
     "FastFedDualAvg",
     "Faulty",
     "FedAvg",
@@ -60,18 +81,34 @@ __all__ = [
     "GradientDescent",
     "History",
     "LargestEntries",
+    "Ledger",
+    "LocalSteps",
     "LogisticLoss",
+    "Loss",
     "Mean",
     "Median",
+    "Method",
     "Newton",
     "NewtonOnSupport",
+    "Overall",
     "PerAtom",
     "PerOutput",
+    "ProblemInfo",
+    "RestrictedProblem",
+    "Result",
+    "Run",
     "SecureSum",
+    "Selection",
     "SharedSupportGradMP",
     "SoftmaxLoss",
+    "Solver",
+    "SparseModel",
     "SquaredLoss",
+    "StandardBasis",
+    "SupportSolver",
+    "Transport",
     "TrimmedMean",
+    "UpdateSpec",
     "accuracy_on",
     "digits_by_writer",
     "gaussian_dictionary",
