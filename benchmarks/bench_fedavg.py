@@ -10,7 +10,17 @@ from typing import Any
 
 import numpy as np
 from harness import AT_LEAST, Finding, Row, Scale, interleaved
-from images import BATCH, CLASSES, COHORT, PIXELS, STEPS, clients_work, contestant, images_by_writer, made_up
+from images import (
+    BATCH,
+    CLASSES,
+    COHORT,
+    PIXELS,
+    STEPS,
+    clients_work,
+    contestant,
+    images_by_writer,
+    made_up,
+)
 from peers import Peer, flower_python, peer
 from textbook import softmax_steps
 
@@ -19,7 +29,9 @@ RATE = 0.2
 
 def arrays(clients: Any) -> tuple[np.ndarray, np.ndarray]:
     """Features in row order and labels, stacked: how everybody else keeps them."""
-    return np.array([np.ascontiguousarray(c.features) for c in clients]), np.array([c.targets for c in clients])
+    return np.array([np.ascontiguousarray(c.features) for c in clients]), np.array(
+        [c.targets for c in clients]
+    )
 
 
 def textbook(clients: Any) -> Callable[[], None]:
@@ -38,7 +50,9 @@ def loss(w: Any, batch: dict[str, Any], _: Any = None) -> Any:
     """The softmax loss, for JAX."""
     import jax
 
-    return -jax.numpy.mean(jax.numpy.take_along_axis(jax.nn.log_softmax(batch["x"] @ w), batch["y"][:, None], axis=1))
+    return -jax.numpy.mean(
+        jax.numpy.take_along_axis(jax.nn.log_softmax(batch["x"] @ w), batch["y"][:, None], axis=1)
+    )
 
 
 def vmap(clients: Any) -> Callable[[], None]:
@@ -75,7 +89,9 @@ def fedjax(clients: Any) -> Callable[[], None]:
     from fedjax.algorithms.fed_avg import federated_averaging
 
     batches = ShuffleRepeatBatchHParams(batch_size=BATCH, num_epochs=None, num_steps=STEPS, seed=0)
-    algorithm = federated_averaging(jax.grad(loss), optimizers.sgd(RATE), optimizers.sgd(1.0), batches)
+    algorithm = federated_averaging(
+        jax.grad(loss), optimizers.sgd(RATE), optimizers.sgd(1.0), batches
+    )
     features, labels = arrays(clients)
     cohort = [
         (key, ClientDataset({"x": X, "y": y.astype(np.int32)}), jax.random.PRNGKey(key))
@@ -92,7 +108,14 @@ def flower(clients: Any, rounds: int) -> tuple[list[float], Peer]:
     with tempfile.TemporaryDirectory() as folder:
         data = Path(folder) / "clients.npz"
         np.savez(data, features=features, labels=labels)
-        task = {"data": str(data), "rounds": rounds, "cohort": COHORT, "steps": STEPS, "batch": BATCH, "rate": RATE}
+        task = {
+            "data": str(data),
+            "rounds": rounds,
+            "cohort": COHORT,
+            "steps": STEPS,
+            "batch": BATCH,
+            "rate": RATE,
+        }
         command = [str(flower_python()), str(script), json.dumps(task)]
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
         with subprocess.Popen(command, **pipes) as process:
@@ -118,7 +141,9 @@ def in_process(clients: Any) -> tuple[dict[str, Callable[[], None]], dict[str, s
             run = make(clients)
             run()
         except Exception as error:  # a peer in a version that does not work here
-            trouble[name] = f"{peer(needs)} failed with {type(error).__name__}: {error}".splitlines()[0]
+            trouble[name] = (
+                f"{peer(needs)} failed with {type(error).__name__}: {error}".splitlines()[0]
+            )
         else:
             runs[name] = run
     return runs, trouble
@@ -146,7 +171,12 @@ def client_work(scale: Scale) -> Finding:
     # Where FedJAX does not run, `jax.vmap` stands in for it; otherwise it is only reported.
     stand_in = "FedJAX" not in seconds
     rows = []
-    for name, limit in (("textbook", 5.0), ("FedJAX", 5.0), ("jax.vmap", 5.0 if stand_in else None), ("Flower", 25.0)):
+    for name, limit in (
+        ("textbook", 5.0),
+        ("FedJAX", 5.0),
+        ("jax.vmap", 5.0 if stand_in else None),
+        ("Flower", 25.0),
+    ):
         bound = limit and (AT_LEAST, limit)
         what = f"FedAvg softmax, client work of a round: {name} over fgmp"
         if name not in seconds:
@@ -167,7 +197,11 @@ def small_images(scale: Scale) -> Row:
     """The same over the plain loop on images of 8 x 8 pixels."""
     federation = made_up(2 * COHORT, 0, 64)
     mine, _ = clients_work(contestant("FedAvg", RATE), federation)
-    seconds = interleaved({"fgmp": mine, "textbook": textbook(federation.clients[:COHORT])}, scale.pick(2, 40, 80))
+    seconds = interleaved(
+        {"fgmp": mine, "textbook": textbook(federation.clients[:COHORT])}, scale.pick(2, 40, 80)
+    )
     note = f"{1e3 * np.median(seconds['fgmp']):.3g} ms; random images"
     ratios = (seconds["textbook"] / seconds["fgmp"]).tolist()
-    return Row(3, "FedAvg softmax on 64 pixels: textbook over fgmp", ratios, (AT_LEAST, 5), note=note)
+    return Row(
+        3, "FedAvg softmax on 64 pixels: textbook over fgmp", ratios, (AT_LEAST, 5), note=note
+    )

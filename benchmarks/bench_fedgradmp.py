@@ -55,19 +55,26 @@ def iteration(scale: Scale) -> Finding:
     """Ours against the floor of bytes and the textbook, N=50."""
     rows = []
     for n, limit in ((1000, 2.5), (10_000, 1.5)):
-        federation, x = fgmp.make_sparse_regression(scale.pick(5, 50, 50), ROWS, n, TAU, rng=0), some_model(n)
+        federation, x = (
+            fgmp.make_sparse_regression(scale.pick(5, 50, 50), ROWS, n, TAU, rng=0),
+            some_model(n),
+        )
         clients = federation.clients
-        runs = {"fgmp": answers(METHOD, federation, x), "textbook": textbook(clients, x), "bytes": reading(clients)}
+        runs = {
+            "fgmp": answers(METHOD, federation, x),
+            "textbook": textbook(clients, x),
+            "bytes": reading(clients),
+        }
         repetitions = scale.pick(3, 60 if n == 1000 else 25, 200 if n == 1000 else 80)
         with loop_threads(1):
             seconds = interleaved(runs, repetitions, time.process_time)
-        micro = {name: 1e6 * np.median(values) / (len(clients) * K) for name, values in seconds.items()}
+        micro = {
+            name: 1e6 * np.median(values) / (len(clients) * K) for name, values in seconds.items()
+        }
         products = floors.must_multiply(n, ROWS, BATCH, TAU) * floors.seconds_per_multiplication()
         lowest = np.maximum(seconds["bytes"], products * len(clients) * K)
-        note = (
-            f"{micro['fgmp']:.0f} us, textbook {micro['textbook']:.0f} us; reading takes {micro['bytes']:.0f} us, its "
-        )
-        note += f"products {1e6 * products:.0f} us at the best speed"
+        note = f"{micro['fgmp']:.0f} us, textbook {micro['textbook']:.0f} us; "
+        note += f"reading takes {micro['bytes']:.0f} us, its products {1e6 * products:.0f} us at the best speed"
         what = f"FedGradMP, local iteration over its floor of bytes, n={n:,}"
         rows.append(Row(1, what, (seconds["fgmp"] / lowest).tolist(), (AT_MOST, limit), note=note))
     return Finding(rows)
@@ -76,7 +83,11 @@ def iteration(scale: Scale) -> Finding:
 def whole_runs(scale: Scale) -> Finding:
     """`simulate` with its books, every round recorded, against a plain loop that keeps the same two columns."""
     rows, threads = [], min(2, cores())
-    sizes = {60: (30, 20, 3, 10, 60, 10), 200: (30, 40, 5, 20, 40, 8), 1000: (50, 100, 10, 40, 10, 6)}
+    sizes = {
+        60: (30, 20, 3, 10, 60, 10),
+        200: (30, 40, 5, 20, 40, 8),
+        1000: (50, 100, 10, 40, 10, 6),
+    }
     for n, (N, m, tau, batch, rounds, bound) in (sizes | {10_000: (50, 100, 10, 40, 3, 4)}).items():
         federation = fgmp.make_sparse_regression(N, m, n, tau, noise_variance=1e-4, rng=0)
         data = [(client.features, client.targets) for client in federation.clients]
@@ -85,7 +96,9 @@ def whole_runs(scale: Scale) -> Finding:
         def plain(data=data, truth=federation.truth, given=(tau, rounds, K, batch)) -> None:
             gradient_matching_pursuit_rounds(data, truth, *given, np.random.default_rng(2))
 
-        def ours(count: int, method=method, federation=federation, rounds=rounds, every: int = 1) -> None:
+        def ours(
+            count: int, method=method, federation=federation, rounds=rounds, every: int = 1
+        ) -> None:
             with loop_threads(count):
                 fgmp.simulate(method, federation, rounds, rng=0, history=fgmp.History(every))
 
@@ -94,12 +107,27 @@ def whole_runs(scale: Scale) -> Finding:
         seconds = interleaved(runs, scale.pick(2, 15, 40))
         note = f"{threads} threads, {1e6 * np.median(seconds['fgmp']) / rounds:.0f} us a round of {N} clients"
         ratios = (seconds["textbook"] / seconds["fgmp"]).tolist()
-        rows.append(Row(1, f"textbook over simulate, whole runs, n={n:,}", ratios, (AT_LEAST, bound), note=note))
+        rows.append(
+            Row(
+                1,
+                f"textbook over simulate, whole runs, n={n:,}",
+                ratios,
+                (AT_LEAST, bound),
+                note=note,
+            )
+        )
         alone = (seconds["one"] / seconds["fgmp"]).tolist()
         what = f"simulate, one thread over {threads}, n={n:,}"
         rows.append(Row(1, what, alone, (AT_LEAST, 1.6) if n == 1000 and threads == 2 else None))
         share = (1 - seconds["unrecorded"] / seconds["fgmp"]).tolist()
-        rows.append(Row(1, f"books as a share of a recorded round, n={n:,}", share, (AT_MOST, 0.2 if n == 60 else 0.1)))
+        rows.append(
+            Row(
+                1,
+                f"books as a share of a recorded round, n={n:,}",
+                share,
+                (AT_MOST, 0.2 if n == 60 else 0.1),
+            )
+        )
     return Finding(rows)
 
 
@@ -119,12 +147,17 @@ def flat(scale: Scale) -> Finding:
             runs[f"{name} {count}"] = partial(several, run, passes[count])
     seconds = interleaved(runs, scale.pick(3, 6, 15))
     micro = {
-        name: {count: 1e6 * seconds[f"{name} {count}"] / (passes[count] * count * K) for count in counts}
+        name: {
+            count: 1e6 * seconds[f"{name} {count}"] / (passes[count] * count * K)
+            for count in counts
+        }
         for name in ("fgmp", "floor")
     }
     first, last = counts[0], counts[-1]
     growth = {name: values[last] / values[first] for name, values in micro.items()}
-    note += f"the floor itself grows {np.median(growth['floor']):.2f} x, as the data leave the caches"
+    note += (
+        f"the floor itself grows {np.median(growth['floor']):.2f} x, as the data leave the caches"
+    )
     what = f"FedGradMP, local iteration at N={last} over N={first}"
     return Finding([Row(1, what, growth["fgmp"].tolist(), (AT_MOST, 1.1), note=note)])
 

@@ -29,4 +29,6 @@ def beyond_data(scale: Scale) -> Finding:
     data = sum(client.features.nbytes + client.targets.nbytes for client in fed.clients) / 1e6
     peak = memory(lambda: fgmp.simulate(method, fed, 3, rng=0, history=fgmp.History(every=3)))
     note = f"N={count}, data of {data:.0f} MB"
-    return Finding([Row(8, "FedGradMP, peak memory of a run, n=10,000", [peak], (AT_MOST, 64), "MB", note)])
+    return Finding(
+        [Row(8, "FedGradMP, peak memory of a run, n=10,000", [peak], (AT_MOST, 64), "MB", note)]
+    )

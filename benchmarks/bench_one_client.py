@@ -67,13 +67,19 @@ def contestants(task: Problem) -> dict[str, Callable[[], np.ndarray]]:
     from sklearn.linear_model import orthogonal_mp, orthogonal_mp_gram
 
     A, y, k = task.A, task.y, task.k
-    runs: dict[str, Callable[[], Any]] = {"scikit-learn OMP": lambda: orthogonal_mp(A, y, n_nonzero_coefs=k)}
+    runs: dict[str, Callable[[], Any]] = {
+        "scikit-learn OMP": lambda: orthogonal_mp(A, y, n_nonzero_coefs=k)
+    }
     if A.shape[1] <= 2000:
-        runs["scikit-learn OMP, Gram"] = lambda: orthogonal_mp_gram(A.T @ A, A.T @ y, n_nonzero_coefs=k)
+        runs["scikit-learn OMP, Gram"] = lambda: orthogonal_mp_gram(
+            A.T @ A, A.T @ y, n_nonzero_coefs=k
+        )
     if peer("abess").version is not None:
         import abess
 
-        runs["abess"] = lambda: abess.LinearRegression(support_size=k, fit_intercept=False, thread=1).fit(A, y).coef_
+        runs["abess"] = lambda: (
+            abess.LinearRegression(support_size=k, fit_intercept=False, thread=1).fit(A, y).coef_
+        )
     for name in ("celer", "skglm"):
         if peer(name).version is not None:
             runs |= lassos(name, task)
@@ -89,12 +95,16 @@ def lassos(name: str, task: Problem) -> dict[str, Callable[[], np.ndarray]]:
     largest = np.abs(task.A.T @ task.y).max() / len(task.y)
 
     def at(fraction: float) -> Callable[[], np.ndarray]:
-        return lambda: Lasso(alpha=fraction * largest, fit_intercept=False).fit(task.A, task.y).coef_
+        return lambda: (
+            Lasso(alpha=fraction * largest, fit_intercept=False).fit(task.A, task.y).coef_
+        )
 
     return {f"{name}, penalty {fraction:g} of the largest": at(fraction) for fraction in FRACTIONS}
 
 
-def exact_ones(task: Problem, runs: dict[str, Callable[[], np.ndarray]]) -> tuple[dict[str, Any], list[str]]:
+def exact_ones(
+    task: Problem, runs: dict[str, Callable[[], np.ndarray]]
+) -> tuple[dict[str, Any], list[str]]:
     """Those that find the exact support, of each library the fastest; and what is to be said of the others."""
     found, remarks = {}, []
     for name, run in runs.items():
@@ -109,7 +119,10 @@ def exact_ones(task: Problem, runs: dict[str, Callable[[], np.ndarray]]) -> tupl
             remarks.append(f"{name}: not the exact support")
     once = {name: seconds[0] for name, seconds in interleaved(found, 1).items()}
     libraries = {name.partition(",")[0] for name in found}
-    fastest = {min((n for n in found if n.partition(",")[0] == library), key=once.get) for library in libraries}
+    fastest = {
+        min((n for n in found if n.partition(",")[0] == library), key=once.get)
+        for library in libraries
+    }
     return {name: run for name, run in found.items() if name in fastest}, remarks
 
 
@@ -122,23 +135,42 @@ def recovery(scale: Scale) -> Finding:
         task, size = problem(m, p, k), f"k={k} of p={p:,} from m={m:,}"
         mine = ours(task)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # peers talk about convergence and about each other's versions
+            warnings.simplefilter(
+                "ignore"
+            )  # peers talk about convergence and about each other's versions
             found, remarks = exact_ones(task, contestants(task))
             residuals = [np.random.default_rng(i).standard_normal(m) for i in range(3)]
-            runs = {"fgmp": mine, "floor": lambda task=task, r=residuals: floors.scans(task.A, r), **found}
-            seconds = interleaved(runs, scale.pick(2, 20 if p < 5000 else 5, 40 if p < 5000 else 15))
+            runs = {
+                "fgmp": mine,
+                "floor": lambda task=task, r=residuals: floors.scans(task.A, r),
+                **found,
+            }
+            seconds = interleaved(
+                runs, scale.pick(2, 20 if p < 5000 else 5, 40 if p < 5000 else 15)
+            )
         result = mine()
         if not task.solved_by(result.coefficients):
             rows.append(Row(2, size, [], (AT_LEAST, 4), note="fgmp did not find the exact support"))
             continue
         fastest = min(found, key=lambda name: np.median(seconds[name]))
         milli = {name: 1e3 * float(np.median(values)) for name, values in seconds.items()}
-        note = "; ".join([f"{milli['fgmp']:.3g} ms against {milli[fastest]:.3g} ms of {fastest}", *odd, *remarks])
+        note = "; ".join(
+            [f"{milli['fgmp']:.3g} ms against {milli[fastest]:.3g} ms of {fastest}", *odd, *remarks]
+        )
         faster = (seconds[fastest] / seconds["fgmp"]).tolist()
         rows.append(
-            Row(2, f"fastest exact peer over FedGradMP, {size}", faster, (AT_LEAST, 3 if p < 5000 else 4), note=note)
+            Row(
+                2,
+                f"fastest exact peer over FedGradMP, {size}",
+                faster,
+                (AT_LEAST, 3 if p < 5000 else 4),
+                note=note,
+            )
         )
         ratios = (seconds["fgmp"] / seconds["floor"]).tolist()
-        bound, note = (AT_MOST, 1.6) if p > 2000 else None, f"it took {len(result.history['round']) - 1} iterations"
+        bound, note = (
+            (AT_MOST, 1.6) if p > 2000 else None,
+            f"it took {len(result.history['round']) - 1} iterations",
+        )
         rows.append(Row(2, f"FedGradMP over three passes over A, {size}", ratios, bound, note=note))
     return Finding(rows)

@@ -15,7 +15,12 @@ from fgmp._compiled import kernels as loops
 from fgmp.rounds import Streams
 
 HERE = Path(__file__).resolve().parent
-PARTS = {"draws": "#0072B2", "client work": "#D55E00", "mean and loop": "#009E73", "books": "#999999"}
+PARTS = {
+    "draws": "#0072B2",
+    "client work": "#D55E00",
+    "mean and loop": "#009E73",
+    "books": "#999999",
+}
 WHAT = "a round of 50 clients, n=200, one thread: "
 
 
@@ -40,7 +45,10 @@ def parts(scale: Scale) -> Finding:
     federation, rounds = fgmp.make_sparse_regression(50, 40, 200, 5, noise_variance=1e-4, rng=0), 40
     method, streams = fgmp.FedGradMP(5, 3, 20), Streams(0)
     state = fgmp.simulate(method, federation, 3, rng=0).state
-    cohort = np.array([federation.offsets[:-1], federation.offsets[1:], [20] * 50, federation.client_ids], np.int64)
+    cohort = np.array(
+        [federation.offsets[:-1], federation.offsets[1:], [20] * 50, federation.client_ids],
+        np.int64,
+    )
 
     def run(every: int) -> None:
         fgmp.simulate(method, federation, rounds, rng=0, history=fgmp.History(every))
@@ -50,7 +58,10 @@ def parts(scale: Scale) -> Finding:
     runs |= {"draws": partial(drawing(), cohort, 3, (streams.key, streams.ANSWER, 0, 1))}
     with loop_threads(1):
         seconds = interleaved(runs, scale.pick(2, 30, 60), time.process_time)
-    micro = {name: 1e6 * values / (rounds if "recorded" in name else 1) for name, values in seconds.items()}
+    micro = {
+        name: 1e6 * values / (rounds if "recorded" in name else 1)
+        for name, values in seconds.items()
+    }
     split = {"draws": micro["draws"], "client work": micro["answers"] - micro["draws"]}
     split |= {"mean and loop": micro["unrecorded"] - micro["answers"]}
     split |= {"books": micro["recorded"] - micro["unrecorded"]}
@@ -66,7 +77,9 @@ def draw(rows: list[Row], path: Path) -> None:
     if not now:
         return
     fig, axes = plt.subplots(2, 1, figsize=(6.8, 3.2), layout="constrained")
-    for ax, label, split in zip(axes, (f"before ({before['commit']})", "now"), (before["parts"], now), strict=True):
+    for ax, label, split in zip(
+        axes, (f"before ({before['commit']})", "now"), (before["parts"], now), strict=True
+    ):
         left = 0.0
         for name, colour in PARTS.items():
             ax.barh([label], [split[name]], left=left, color=colour, edgecolor="white", label=name)

@@ -15,7 +15,10 @@ def must_read(rows: np.ndarray, columns: np.ndarray) -> float:
     The minibatch's rows, shape (b, n), and the merged columns, shape (3 tau, m), each in one piece: their inner
     product with themselves is the fastest pass over memory that BLAS has.
     """
-    return float(np.dot(rows.reshape(-1), rows.reshape(-1)) + np.dot(columns.reshape(-1), columns.reshape(-1)))
+    return float(
+        np.dot(rows.reshape(-1), rows.reshape(-1))
+        + np.dot(columns.reshape(-1), columns.reshape(-1))
+    )
 
 
 def must_multiply(n: int, m: int, batch: int, tau: int) -> int:

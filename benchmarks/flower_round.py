@@ -17,7 +17,9 @@ from pathlib import Path
 
 os.environ |= {"RAY_DEDUP_LOGS": "0", "FLWR_TELEMETRY_ENABLED": "0", "RAY_USAGE_STATS_ENABLED": "0"}
 # The workers of the engine import this file and `textbook` too.
-os.environ["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+os.environ["PYTHONPATH"] = os.pathsep.join(
+    [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
+)
 
 import numpy as np  # noqa: E402
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict  # noqa: E402
@@ -45,8 +47,13 @@ def apps(task: dict) -> tuple[ServerApp, ClientApp, list[float]]:
         who = int(context.node_config["partition-id"])
         w = message.content["arrays"].to_numpy_ndarrays()[0]
         rng = np.random.default_rng(who)
-        w = softmax_steps(features[who], labels[who], w, task["rate"], task["steps"], task["batch"], rng)
-        content = {"arrays": ArrayRecord([w]), "metrics": MetricRecord({"num-examples": len(labels[who])})}
+        w = softmax_steps(
+            features[who], labels[who], w, task["rate"], task["steps"], task["batch"], rng
+        )
+        content = {
+            "arrays": ArrayRecord([w]),
+            "metrics": MetricRecord({"num-examples": len(labels[who])}),
+        }
         return Message(content=RecordDict(content), reply_to=message)
 
     class Timed(FedAvg):
@@ -61,7 +68,9 @@ def apps(task: dict) -> tuple[ServerApp, ClientApp, list[float]]:
     def main(grid: Grid, context: Context) -> None:
         features, _ = clients_of(task["data"])
         strategy = Timed(
-            fraction_train=task["cohort"] / len(features), fraction_evaluate=0.0, min_available_nodes=len(features)
+            fraction_train=task["cohort"] / len(features),
+            fraction_evaluate=0.0,
+            min_available_nodes=len(features),
         )
         start = ArrayRecord([np.zeros((features.shape[2], 10), features.dtype)])
         strategy.start(grid=grid, initial_arrays=start, num_rounds=task["rounds"])

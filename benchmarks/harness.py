@@ -77,7 +77,9 @@ class Finding:
 
 
 def interleaved(
-    runs: Mapping[str, Callable[[], object]], repetitions: int, clock: Callable[[], float] = time.perf_counter
+    runs: Mapping[str, Callable[[], object]],
+    repetitions: int,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, np.ndarray]:
     """Seconds of each run, in each of `repetitions` rounds in which all of them take turns.
 
@@ -133,7 +135,9 @@ class Records:
         if not path.exists():
             return None
         record = json.loads(path.read_text(encoding="utf-8"))
-        rows = [Row(**row | {"bound": row["bound"] and tuple(row["bound"])}) for row in record["rows"]]
+        rows = [
+            Row(**row | {"bound": row["bound"] and tuple(row["bound"])}) for row in record["rows"]
+        ]
         return Finding(rows), record["about"]
 
 
@@ -159,13 +163,17 @@ def run_all(
         try:
             finding = benchmark(scale)
         except KeyboardInterrupt:
-            tell(f"stopped in {name}; what was finished before is kept, and --resume goes on from there")
+            tell(
+                f"stopped in {name}; what was finished before is kept, and --resume goes on from there"
+            )
             return False
         except Exception as error:  # one benchmark that breaks must not cost the others
             failed = f"{type(error).__name__}: {error}"
             finding = Finding([Row(0, name, [], note=f"failed with {failed}")])
         seconds = time.monotonic() - began
-        records.keep(name, finding, {"scale": scale.name, "seconds": round(seconds, 1), "failed": failed})
+        records.keep(
+            name, finding, {"scale": scale.name, "seconds": round(seconds, 1), "failed": failed}
+        )
         tell(f"{'FAILED' if failed else 'done':7} {name}  {seconds:.1f} s  {failed}".rstrip())
     return True
 
@@ -177,20 +185,29 @@ def number(value: float) -> str:
 
 def table(rows: Iterable[Row]) -> str:
     """The Markdown table."""
-    lines = ["| target | what | bound | measured: median (quartiles) | verdict |", "|---|---|---|---|---|"]
+    lines = [
+        "| target | what | bound | measured: median (quartiles) | verdict |",
+        "|---|---|---|---|---|",
+    ]
     for row in sorted(rows, key=lambda row: row.target):
         bound = f"{row.bound[0]} {row.bound[1]:g} {row.unit}".strip() if row.bound else ""
         measured = row.note
         if row.values:
             low, high = np.percentile(row.values, [25, 75])
             spread = f" ({number(low)} to {number(high)})" if len(row.values) > 1 else ""
-            measured = f"{number(row.median)} {row.unit}".strip() + spread + (f"; {row.note}" if row.note else "")
+            measured = (
+                f"{number(row.median)} {row.unit}".strip()
+                + spread
+                + (f"; {row.note}" if row.note else "")
+            )
         cells = (str(row.target), row.what, bound, measured, row.verdict)
         lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     return "\n".join(lines)
 
 
-def between(text: str, new: str, start: str = "<!-- table -->", end: str = "<!-- end of table -->") -> str:
+def between(
+    text: str, new: str, start: str = "<!-- table -->", end: str = "<!-- end of table -->"
+) -> str:
     """`text` with what stands between two markers replaced."""
     head, found_start, rest = text.partition(start)
     _, found_end, tail = rest.partition(end)

@@ -18,7 +18,11 @@ def images_by_writer(writers: int = WRITERS) -> tuple[fgmp.Federation, fgmp.Fede
         data = fgmp.digits_by_writer("mnist-writers", n_train=writers, rng=0)
         return data.train, data.test, "MNIST by writer"
     except (FileNotFoundError, ValueError):
-        return made_up(writers, 0), made_up(TEST_WRITERS, 1), "random images of MNIST's shape and share of ink"
+        return (
+            made_up(writers, 0),
+            made_up(TEST_WRITERS, 1),
+            "random images of MNIST's shape and share of ink",
+        )
 
 
 def made_up(writers: int, seed: int, pixels: int = PIXELS) -> fgmp.Federation:
@@ -44,7 +48,9 @@ def contestant(name: str, rate: float = 0.2) -> fgmp.FedAvg | fgmp.FedGradMP:
     return getattr(fgmp, name)(learning_rate=rate, local_iterations=STEPS, batch_size=BATCH, **own)
 
 
-def clients_work(method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federation, rounds: int = 5):
+def clients_work(
+    method: fgmp.FedAvg | fgmp.FedGradMP, federation: fgmp.Federation, rounds: int = 5
+):
     """A callable that does the client work of one round, from a model a few rounds into a run; and its message."""
     members, history = min(COHORT, federation.n_clients), fgmp.History(every=rounds)
     state = fgmp.simulate(method, federation, rounds, members, rng=0, history=history).state

@@ -57,7 +57,10 @@ def loop_threads(count: int) -> Iterator[None]:
     except ImportError:
         yield
         return
-    before, config.NUMBA_NUM_THREADS = config.NUMBA_NUM_THREADS, min(count, config.NUMBA_NUM_THREADS)
+    before, config.NUMBA_NUM_THREADS = (
+        config.NUMBA_NUM_THREADS,
+        min(count, config.NUMBA_NUM_THREADS),
+    )
     try:
         yield
     finally:
@@ -66,9 +69,15 @@ def loop_threads(count: int) -> Iterator[None]:
 
 def describe() -> dict[str, Any]:
     """Processor, cores, memory, and the versions that matter."""
-    pools = {f"{pool['internal_api']} {pool['version']}" for pool in threadpool_info() if pool["user_api"] == "blas"}
+    pools = {
+        f"{pool['internal_api']} {pool['version']}"
+        for pool in threadpool_info()
+        if pool["user_api"] == "blas"
+    }
     return {
-        "processor": _field("/proc/cpuinfo", "model name") or platform.processor() or platform.machine(),
+        "processor": _field("/proc/cpuinfo", "model name")
+        or platform.processor()
+        or platform.machine(),
         "cores": cores(),
         "system": platform.system(),
         "python": platform.python_version(),

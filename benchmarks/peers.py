@@ -48,7 +48,11 @@ def installed(name: str) -> str | None:
 def peer(name: str, version: str | None = None) -> Peer:
     """A library by its name, in the version of this environment or in a given one."""
     lines = [line for lines in project()["optional-dependencies"].values() for line in lines]
-    wanted = [str(r.specifier) for r in map(Requirement, project()["dependencies"] + lines) if r.name == name]
+    wanted = [
+        str(r.specifier)
+        for r in map(Requirement, project()["dependencies"] + lines)
+        if r.name == name
+    ]
     return Peer(name, *wanted[:1], version or installed(name))
 
 

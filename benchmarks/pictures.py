@@ -20,7 +20,11 @@ def draw(rows: list[Row], path: Path) -> None:
         used = row.median / limit if sense == AT_MOST else limit / row.median
         met = row.verdict == "met"
         ax.plot(used, place, "o" if met else "X", color="#0072B2" if met else "#D55E00")
-    ax.set(yticks=range(len(judged)), xscale="log", xlabel="measured as a part of what the bound allows")
+    ax.set(
+        yticks=range(len(judged)),
+        xscale="log",
+        xlabel="measured as a part of what the bound allows",
+    )
     ax.set_yticklabels([f"{row.target}: {row.what}" for row in reversed(judged)], fontsize=7)
     ax.axvline(1, color="0.35", linestyle=(0, (5, 3)), linewidth=1.2)
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -18,7 +18,9 @@ from pathlib import Path
 from typing import Any
 
 # JAX makes its own threads; one, as for everybody.
-os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
+)
 
 import bench_fedavg
 import bench_fedgradmp
@@ -81,7 +83,10 @@ def collected(records: Records) -> tuple[list[Row], list[str]]:
             missing.append(name)
             continue
         finding: Finding = record[0]
-        rows += [row if row.target else Row(**vars(row) | {"target": TARGETS[name]}) for row in finding.rows]
+        rows += [
+            row if row.target else Row(**vars(row) | {"target": TARGETS[name]})
+            for row in finding.rows
+        ]
     return rows, missing
 
 
@@ -93,10 +98,16 @@ def publish(records: Records, facts: dict[str, Any], scale: Scale, folder: Path 
     lines = table(rows)
     if missing:
         lines += f"\n\nNot run: {', '.join(missing)}."
-    results = {"about": facts, "scale": scale.name, "rows": [vars(row) | {"verdict": row.verdict} for row in rows]}
+    results = {
+        "about": facts,
+        "scale": scale.name,
+        "rows": [vars(row) | {"verdict": row.verdict} for row in rows],
+    }
     write_atomically(folder / "results.json", json.dumps(results, indent=1) + "\n")
     readme = folder / "README.md"
-    write_atomically(readme, between(readme.read_text(encoding="utf-8"), f"{headline(facts, scale)}\n\n{lines}"))
+    write_atomically(
+        readme, between(readme.read_text(encoding="utf-8"), f"{headline(facts, scale)}\n\n{lines}")
+    )
     draw(rows, folder / "figures" / "targets.png")
     bench_parts.draw(rows, folder / "figures" / "round.png")
     return lines
@@ -104,8 +115,15 @@ def publish(records: Records, facts: dict[str, Any], scale: Scale, folder: Path 
 
 def main() -> int:
     """Do what the command line says; 1 after an interruption."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"benchmarks: {', '.join(BENCHMARKS)}; default: all")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"benchmarks: {', '.join(BENCHMARKS)}; default: all",
+    )
     parser.add_argument("--full", action="store_const", dest="scale", const="full", default="bench")
     parser.add_argument("--quick", action="store_const", dest="scale", const="quick")
     parser.add_argument("--resume", action="store_true")
@@ -119,7 +137,9 @@ def main() -> int:
         records.forget()
     wanted = {name: BENCHMARKS[name] for name in arguments.names or BENCHMARKS}
     print(headline(facts, scale), flush=True)
-    finished = run_all(wanted, scale, records, resume=arguments.resume, tell=lambda words: print(words, flush=True))
+    finished = run_all(
+        wanted, scale, records, resume=arguments.resume, tell=lambda words: print(words, flush=True)
+    )
     print()
     print(publish(records, facts, scale))
     return 0 if finished else 1

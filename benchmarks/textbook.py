@@ -9,7 +9,9 @@ from collections.abc import Iterable
 import numpy as np
 
 
-def draw_rows(n_rows: int, batch_size: int, count: int, rng: np.random.Generator) -> list[np.ndarray]:
+def draw_rows(
+    n_rows: int, batch_size: int, count: int, rng: np.random.Generator
+) -> list[np.ndarray]:
     """`count` minibatches without replacement."""
     return [rng.choice(n_rows, batch_size, replace=False) for _ in range(count)]
 
@@ -42,7 +44,10 @@ def gradient_matching_pursuit_rounds(
     """Rounds of all clients, with relative error and objective after each."""
     x, history = np.zeros_like(truth), []
     for _ in range(rounds):
-        ends = [gradient_matching_pursuit(A, y, x, sparsity, draw_rows(len(y), batch, steps, rng)) for A, y in data]
+        ends = [
+            gradient_matching_pursuit(A, y, x, sparsity, draw_rows(len(y), batch, steps, rng))
+            for A, y in data
+        ]
         mean = sum(ends) / len(ends)
         kept = np.argpartition(-np.abs(mean), sparsity)[:sparsity]
         x = np.zeros_like(truth)
@@ -71,14 +76,25 @@ def softmax_descent(
 
 
 def softmax_steps(
-    X: np.ndarray, labels: np.ndarray, w: np.ndarray, rate: float, steps: int, batch: int, rng: np.random.Generator
+    X: np.ndarray,
+    labels: np.ndarray,
+    w: np.ndarray,
+    rate: float,
+    steps: int,
+    batch: int,
+    rng: np.random.Generator,
 ) -> np.ndarray:
     """The same, with minibatches of its own."""
     return softmax_descent(X, labels, w, rate, draw_rows(len(labels), batch, steps, rng))
 
 
 def softmax_pursuit(
-    X: np.ndarray, labels: np.ndarray, w: np.ndarray, sparsity: int, rate: float, batches: Iterable[list[np.ndarray]]
+    X: np.ndarray,
+    labels: np.ndarray,
+    w: np.ndarray,
+    sparsity: int,
+    rate: float,
+    batches: Iterable[list[np.ndarray]],
 ) -> np.ndarray:
     """A client's round of FedGradMP for the softmax loss: the first minibatch of each list selects, the others step."""
 
@@ -89,7 +105,9 @@ def softmax_pursuit(
         gradient, merged = softmax_gradient(X[first], labels[first], w), w != 0
         np.put_along_axis(merged, largest(gradient, 2 * sparsity), True, axis=0)
         for rows in others:
-            w = w - w.dtype.type(rate) * np.where(merged, softmax_gradient(X[rows], labels[rows], w), 0)
+            w = w - w.dtype.type(rate) * np.where(
+                merged, softmax_gradient(X[rows], labels[rows], w), 0
+            )
         kept = largest(w, sparsity)
         pruned = np.zeros_like(w)
         np.put_along_axis(pruned, kept, np.take_along_axis(w, kept, axis=0), axis=0)

@@ -24,10 +24,23 @@ CODE = re.compile(r"(``.*?``|`[^`]*`)")
 project = html_title = "Federated Gradient Matching Pursuit"
 author = "the fgmp developers"
 root_doc = "README"
-include_patterns = ["*.md", "*/README.md", "examples/*/README.md", "docs/**.md", "docs/api/*.rst", "notebooks/**.ipynb"]
+include_patterns = [
+    "*.md",
+    "*/README.md",
+    "examples/*/README.md",
+    "docs/**.md",
+    "docs/api/*.rst",
+    "notebooks/**.ipynb",
+]
 exclude_patterns = [".*", "build", "notebooks/.ipynb_checkpoints"]
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.autosummary", "sphinx.ext.napoleon", "sphinx.ext.mathjax"]
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+]
 
 # The committed outputs are shown. Widgets would ask another host for their script; there are none.
 nb_execution_mode = "off"
@@ -66,7 +79,10 @@ myst_update_mathjax = False  # formulas.js says how
 def ship_mathjax(app):
     """Copy the script and its fonts out of their package."""
     package = Path(find_spec("mathjax").submodule_search_locations[0], "static", "mathjax")
-    target, fonts = Path(app.outdir, "_static", "mathjax"), Path("output", "chtml", "fonts", "woff-v2")
+    target, fonts = (
+        Path(app.outdir, "_static", "mathjax"),
+        Path("output", "chtml", "fonts", "woff-v2"),
+    )
     target.mkdir(parents=True, exist_ok=True)
     shutil.copy(package / "es5" / "tex-chtml-full.js", target)
     shutil.copy(package / "LICENSE", target)
@@ -89,7 +105,9 @@ def as_pages(app, docname, source):
     if docname == root_doc:
         for caption, names in CONTENTS.items():
             pages = "\n".join(names)
-            source[0] += f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
+            source[0] += (
+                f"\n```{{toctree}}\n:caption: {caption}\n:hidden:\n:glob:\n:titlesonly:\n\n{pages}\n```\n"
+            )
 
 
 def plain_letters(app, what, name, obj, options, lines):

@@ -18,13 +18,23 @@ from playwright.sync_api import TimeoutError, sync_playwright
 ROOT = Path(__file__).parents[1]
 SITE = ROOT / "build" / "site" / "html"
 # The first page only leads on to the README.
-PAGES = sorted(path.relative_to(SITE).as_posix() for path in SITE.rglob("*.html") if path != SITE / "index.html")
+PAGES = sorted(
+    path.relative_to(SITE).as_posix()
+    for path in SITE.rglob("*.html")
+    if path != SITE / "index.html"
+)
 BOOKS = [
     path.relative_to(ROOT).with_suffix(".html").as_posix()
     for pattern in ("notebooks/*.ipynb", "notebooks/results/*.ipynb")
     for path in sorted(ROOT.glob(pattern))
 ]
-NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+NAMES = (
+    "chromium-headless-shell",
+    "chromium",
+    "chromium-browser",
+    "google-chrome-stable",
+    "google-chrome",
+)
 PHONE = 390
 
 LOOK = """() => {
@@ -90,7 +100,12 @@ def browser():
     found = os.environ.get("FGMP_BROWSER") or next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("no Chromium or Chrome is installed; FGMP_BROWSER names one elsewhere")
-    quiet = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    quiet = [
+        "--no-sandbox",
+        "--disable-gpu",
+        "--disable-background-networking",
+        "--disable-component-update",
+    ]
     with sync_playwright() as playwright:
         one = playwright.chromium.launch(executable_path=found, args=quiet)
         yield one
@@ -102,10 +117,16 @@ def visits(browser, address):
     """What every page shows on a screen and on a phone, and all that went wrong on the way."""
     page = browser.new_page(viewport={"width": 1280, "height": 900})
     wrong = []
-    page.on("console", lambda message: message.type in ("error", "warning") and wrong.append(message.text))
+    page.on(
+        "console",
+        lambda message: message.type in ("error", "warning") and wrong.append(message.text),
+    )
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("requestfailed", lambda request: wrong.append(f"failed: {request.url}"))
-    page.on("response", lambda answer: answer.status >= 400 and wrong.append(f"{answer.status}: {answer.url}"))
+    page.on(
+        "response",
+        lambda answer: answer.status >= 400 and wrong.append(f"{answer.status}: {answer.url}"),
+    )
 
     def only_here(route):
         if not route.request.url.startswith(address):
@@ -120,7 +141,9 @@ def visits(browser, address):
         page.goto(address + name)
         if page.locator("script[src*=mathjax]").count():
             try:
-                page.wait_for_function("() => document.documentElement.dataset.formulas === 'set'", timeout=20_000)
+                page.wait_for_function(
+                    "() => document.documentElement.dataset.formulas === 'set'", timeout=20_000
+                )
             except TimeoutError:
                 wrong.append("the formulas are not set after 20 seconds")
         seen = page.evaluate(LOOK)
@@ -158,7 +181,9 @@ def test_links_lead_somewhere(visits):
             if where.netloc != "here" or where.scheme != "http":
                 continue
             target = unquote(where.path).lstrip("/") or "index.html"
-            there = target in visits and (not where.fragment or unquote(where.fragment) in visits[target]["ids"])
+            there = target in visits and (
+                not where.fragment or unquote(where.fragment) in visits[target]["ids"]
+            )
             if not there and not (target not in visits and (SITE / target).is_file()):
                 lost.append(f"{name}: {link}")
     assert lost == []
@@ -172,7 +197,9 @@ def test_one_can_leaf_through_the_book(visits):
         name = urljoin(f"http://here/{name}", following).removeprefix("http://here/")
         path.append(name)
     assert path[1 : 1 + len(BOOKS)] == BOOKS
-    assert {"CLAIMS.html", "ERRATA.html", "benchmarks/README.html", "docs/reference.html"} <= set(path)
+    assert {"CLAIMS.html", "ERRATA.html", "benchmarks/README.html", "docs/reference.html"} <= set(
+        path
+    )
     assert sum(seen["set"] for seen in visits.values()) > 500
 
 
@@ -181,7 +208,11 @@ def test_search_finds_a_notebook_and_a_name(browser, address):
     for words, expected in (("heterogeneity", "notebooks/"), ("SharedSupportGradMP", "docs/api/")):
         page.goto(f"{address}search.html?q={words}")
         page.wait_for_selector("#search-results li a")
-        page.wait_for_function("() => !document.querySelector('#search-progress')?.textContent.includes('Searching')")
-        links = page.locator("#search-results li a").evaluate_all("found => found.map((one) => one.href)")
+        page.wait_for_function(
+            "() => !document.querySelector('#search-progress')?.textContent.includes('Searching')"
+        )
+        links = page.locator("#search-results li a").evaluate_all(
+            "found => found.map((one) => one.href)"
+        )
         assert any(expected in link for link in links), links
     page.close()

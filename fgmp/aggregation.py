@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .selection import PER_OUTPUT, Selection
-from .sparse_model import Array, SparseModel, Support, dense
+from .sparse_model import Array, IndexArray, SparseModel, dense
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,9 +28,9 @@ class SparseModels(Sequence[SparseModel]):
         Of the dense coefficients of each.
     """
 
-    supports: Support
+    supports: IndexArray
     values: Array
-    counts: Support
+    counts: IndexArray
     shape: tuple[int, ...]
 
     def __len__(self) -> int:
@@ -76,7 +76,11 @@ class UpdateSpec:
             return "missing" if x is None else x.reason
         sparse = self.most is not None
         values = x.values if isinstance(x, SparseModel) else x
-        if isinstance(x, SparseModel) != sparse or not isinstance(values, np.ndarray) or values.dtype != self.dtype:
+        if (
+            isinstance(x, SparseModel) != sparse
+            or not isinstance(values, np.ndarray)
+            or values.dtype != self.dtype
+        ):
             return "malformed"
         if x.shape != self.shape or (sparse and not _is_a_support(x.support, values.shape)):
             return "malformed"
@@ -97,7 +101,11 @@ class UpdateSpec:
         here = np.flatnonzero([not reason for reason in reasons])
         rows, rejected = [answers[int(i)] for i in here], Counter(filter(None, reasons))
         if self.most is None:
-            values = np.reshape(rows, (len(rows), prod(self.shape))) if rows else np.empty((0, prod(self.shape)))
+            values = (
+                np.reshape(rows, (len(rows), prod(self.shape)))
+                if rows
+                else np.empty((0, prod(self.shape)))
+            )
             return Updates(self, weights, here, None, values, rejected)
         owner = np.repeat(np.arange(len(rows)), [len(x.support) for x in rows])
         support = np.concatenate([np.empty(0, np.intp), *(x.support for x in rows)])
@@ -111,17 +119,30 @@ class UpdateSpec:
         here, inside = np.flatnonzero(fine), inside[fine]
         owner = np.repeat(np.arange(len(here)), models.counts[fine])
         at = owner, models.supports[fine][inside]
-        return Updates(self, weights, here, at, models.values[fine][inside], Counter(not_finite=int((~fine).sum())))
+        return Updates(
+            self,
+            weights,
+            here,
+            at,
+            models.values[fine][inside],
+            Counter(not_finite=int((~fine).sum())),
+        )
 
     @property
     def centre(self) -> Array:
         """What answers are near, as a row."""
-        row: Array = np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
+        row: Array = (
+            np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
+        )
         return row
 
 
 def _is_a_support(support: Any, shape: tuple[int, ...]) -> bool:
-    return isinstance(support, np.ndarray) and support.dtype.kind == "i" and support.shape == shape == (support.size,)
+    return (
+        isinstance(support, np.ndarray)
+        and support.dtype.kind == "i"
+        and support.shape == shape == (support.size,)
+    )
 
 
 class Updates(NamedTuple):
@@ -133,8 +154,8 @@ class Updates(NamedTuple):
 
     update_spec: UpdateSpec
     weights: Array
-    here: Support
-    at: tuple[Support, Support] | None
+    here: IndexArray
+    at: tuple[IndexArray, IndexArray] | None
     values: Array
     rejected: Counter[str]
 
@@ -159,7 +180,9 @@ class Updates(NamedTuple):
             total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
             return total
         owner, support = self.at
-        return np.bincount(support, self.shares[owner] * self.values, minlength=prod(self.update_spec.shape))
+        return np.bincount(
+            support, self.shares[owner] * self.values, minlength=prod(self.update_spec.shape)
+        )
 
     def bytes_up(self) -> int:
         """What travelled: indices and values, or a dense row where that is shorter."""
@@ -174,7 +197,7 @@ class Aggregated(NamedTuple):
     """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
 
     mean: Array | None
-    here: Support
+    here: IndexArray
     bytes_up: int
     bytes_down: int
     rejected: Counter[str]
@@ -197,22 +220,32 @@ class Aggregator:
     def check_method(self, method: Any, shape: Any, cohort_size: int) -> None:
         """Raise a ValueError where answers of a method are not to be reduced so, of cohorts of this size."""
 
-    def cohort(self, streams: Any, number: int, n_clients: int, size: int) -> Support:
+    def cohort(self, streams: Any, number: int, n_clients: int, size: int) -> IndexArray:
         """Who takes part in round `number`, increasing: uniformly without replacement."""
-        drawn: Support = streams.sample(streams.COHORT, number, n_clients, size)
+        drawn: IndexArray = streams.sample(streams.COHORT, number, n_clients, size)
         return drawn
 
-    def aggregate(self, transport: Any, call: Any, message: Any, cohort: Support) -> Aggregated:
+    def aggregate(self, transport: Any, call: Any, message: Any, cohort: IndexArray) -> Aggregated:
         """Ask a cohort, and make one answer of what comes."""
-        answers = call.update_spec.stack(transport.run_clients(call, message, cohort), transport.weights[cohort])
+        answers = call.update_spec.stack(
+            transport.run_clients(call, message, cohort), transport.weights[cohort]
+        )
         somebody = answers.weights[answers.here].sum() > 0
-        return Aggregated(self(answers) if somebody else None, answers.here, answers.bytes_up(), 0, answers.rejected)
+        return Aggregated(
+            self(answers) if somebody else None,
+            answers.here,
+            answers.bytes_up(),
+            0,
+            answers.rejected,
+        )
 
     def __call__(self, answers: Updates) -> Array:
         """One row of the table."""
         raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
 
-    def objective(self, transport: Any, x: Array | SparseModel, indices: Support) -> float | None:
+    def objective(
+        self, transport: Any, x: Array | SparseModel, indices: IndexArray
+    ) -> float | None:
         """The mean objective of some clients; None where there is to be none."""
         told, values = transport.objectives(x, indices)
         weights = transport.weights[told]

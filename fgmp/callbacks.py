@@ -27,7 +27,7 @@ from ._support.validation import check_integer, check_kind, check_number, check_
 from ._support.warnings import warn_user
 from .aggregation import Aggregator
 from .rounds import Method, State, Step, Streams, Transport
-from .sparse_model import Array, SparseModel, Support, dense
+from .sparse_model import Array, IndexArray, SparseModel, dense
 
 try:
     import fcntl
@@ -36,7 +36,9 @@ except ImportError:  # not a POSIX system: there two runs on one path are not no
 
 _PAUSE = 60.0
 # The columns that a run has of its own, some of them under some aggregators only.
-_COLUMNS = "round relative_error objective seconds bytes_up bytes_down clients rejected epsilon".split()
+_COLUMNS = (
+    "round relative_error objective seconds bytes_up bytes_down clients rejected epsilon".split()
+)
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME, _FORMAT = "fgmp checkpoint", 2
 _HEAD = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
@@ -75,14 +77,16 @@ class Run:
         return np.linalg.norm(np.asarray(self.transport.truth))
 
     @cached_property
-    def asked(self) -> Support:
+    def asked(self) -> IndexArray:
         """The clients whose objective is recorded."""
         return self.history.clients(self.transport, self.streams)
 
     def column(self, name: str) -> Array:
         """A column of the history; a ValueError names those there are."""
         if name not in self.rows[-1]:
-            raise ValueError(f"column is {short_repr(name)}; expected one of {', '.join(map(repr, self.rows[-1]))}")
+            raise ValueError(
+                f"column is {short_repr(name)}; expected one of {', '.join(map(repr, self.rows[-1]))}"
+            )
         return np.array([row[name] for row in self.rows])
 
 
@@ -111,28 +115,40 @@ class History:
         expected = "a mapping of names to callables"
         for name, metric in check_kind("metrics", self.metrics, Mapping, expected).items():
             if not isinstance(name, str) or not callable(metric):
-                raise ValueError(f"metrics has {short_repr(metric)} for {short_repr(name)}; expected {expected}")
+                raise ValueError(
+                    f"metrics has {short_repr(metric)} for {short_repr(name)}; expected {expected}"
+                )
         _check_names(self.metrics, _COLUMNS)
 
-    def clients(self, transport: Transport, streams: Streams) -> Support:
+    def clients(self, transport: Transport, streams: Streams) -> IndexArray:
         """The clients whose objective is recorded, increasing."""
         count = len(transport.weights)
         if self.objective_on is None:
             return np.arange(count)
         if isinstance(self.objective_on, (int, np.integer)):
             why = "the number of clients"
-            size = check_integer("objective_on", self.objective_on, at_least=0, at_most=count, why=why)
+            size = check_integer(
+                "objective_on", self.objective_on, at_least=0, at_most=count, why=why
+            )
             return streams.sample(Streams.OBJECTIVE, 0, count, size)
-        indices = check_sequence("objective_on", self.objective_on, "clients by their place, or how many of them")
-        chosen = np.unique([check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in indices])
+        indices = check_sequence(
+            "objective_on", self.objective_on, "clients by their place, or how many of them"
+        )
+        chosen = np.unique(
+            [check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in indices]
+        )
         if not transport.weights[chosen].sum() > 0:
-            raise ValueError(f"objective_on names {len(chosen)} clients; expected one with a positive weight")
+            raise ValueError(
+                f"objective_on names {len(chosen)} clients; expected one with a positive weight"
+            )
         return chosen
 
     def begin(self, run: Run) -> None:
         """Refuse what does not fit the run."""
         if run.aggregator.extra_metrics(0) and self.objective_on is not None:
-            raise ValueError(f"objective_on is {short_repr(self.objective_on)}; expected None in a run with noise")
+            raise ValueError(
+                f"objective_on is {short_repr(self.objective_on)}; expected None in a run with noise"
+            )
         _check_names(self.metrics, run.aggregator.extra_metrics(0))
         self.clients(run.transport, run.streams)
 
@@ -150,15 +166,26 @@ class History:
         row: dict[str, float] = {"round": step.round}
         if run.transport.truth is not None:
             row["relative_error"] = run.relative_error(x)
-        if not isinstance(coefficients, SparseModel) and 4 * np.count_nonzero(coefficients) < coefficients.size:
+        if (
+            not isinstance(coefficients, SparseModel)
+            and 4 * np.count_nonzero(coefficients) < coefficients.size
+        ):
             coefficients = SparseModel.of(coefficients)
-        objective = aggregator.objective(run.transport, coefficients, run.asked) if len(run.asked) else None
+        objective = (
+            aggregator.objective(run.transport, coefficients, run.asked) if len(run.asked) else None
+        )
         if objective is not None:
             row["objective"] = objective
         row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
-        row |= {"clients": step.clients, "rejected": step.rejected.total(), **aggregator.extra_metrics(step.round)}
+        row |= {
+            "clients": step.clients,
+            "rejected": step.rejected.total(),
+            **aggregator.extra_metrics(step.round),
+        }
         for name, metric in self.metrics.items():
-            row[name] = _number(name, metric(x.copy()))  # a copy each, because a metric may write into what it gets
+            row[name] = _number(
+                name, metric(x.copy())
+            )  # a copy each, because a metric may write into what it gets
         if objective is None or not run.rows or objective < run.best[0] or np.isnan(run.best[0]):
             run.best = (float("nan") if objective is None else objective), step.round, step.state
         run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
@@ -168,7 +195,9 @@ def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
     """Refuse a metric that would overwrite a column."""
     for name in columns:
         if name in metrics:
-            raise ValueError(f"metrics has {name!r}, a column that runs have; expected another name")
+            raise ValueError(
+                f"metrics has {name!r}, a column that runs have; expected another name"
+            )
 
 
 def _number(name: str, value: Any) -> float:
@@ -215,7 +244,9 @@ class Checkpoint:
     def begin(self, run: Run) -> None:
         """Go on from the file, where there is one."""
         target = Path(os.path.realpath(self.path))
-        lock = _Lock(target)  # before all else, for another run may be under way with this very object
+        lock = _Lock(
+            target
+        )  # before all else, for another run may be under way with this very object
         self.run: Run | None = run
         self.target, self.lock, self.signals = target, lock, _Signals()
         self.saved, self.failing, self.last = -1, False, time.monotonic()
@@ -232,13 +263,18 @@ class Checkpoint:
             run.streams = Streams(seed)
             mine = mine | {"seed": repr(seed)}
         if other := [part for part in sorted(mine | theirs) if mine.get(part) != theirs.get(part)]:
-            texts = [f"{part} is {mine.get(part, 'absent')}, not {theirs.get(part, 'absent')}" for part in other]
+            texts = [
+                f"{part} is {mine.get(part, 'absent')}, not {theirs.get(part, 'absent')}"
+                for part in other
+            ]
             raise ValueError(
                 f"{name} is of another run: {'; '.join(texts)}; expected the same run, or the path of a file that does "
                 "not exist yet"
             )
         if step.round > run.rounds:
-            raise ValueError(f"rounds is {run.rounds}; expected at least {step.round}, which {name} has")
+            raise ValueError(
+                f"rounds is {run.rounds}; expected at least {step.round}, which {name} has"
+            )
         run.step, run.rows, run.best = step, rows, best
         if secret:
             object.__setattr__(run.aggregator, "secret", secret)
@@ -248,7 +284,9 @@ class Checkpoint:
         """Write, where it is time."""
         number, elapsed = run.step.round, time.monotonic() - self.last >= _PAUSE
         due = elapsed if self.every is None else number % self.every == 0
-        if due or number <= 1 or run.aggregator.secret:  # what a round released with noise is released once
+        if (
+            due or number <= 1 or run.aggregator.secret
+        ):  # what a round released with noise is released once
             self.write(run)
 
     def end(self, run: Run) -> None:
@@ -270,14 +308,20 @@ class Checkpoint:
         """Write, where the step is not there already."""
         if run.step.round == self.saved:
             return
-        rows = [row for row in run.rows if row["round"] % run.history.every == 0]  # others a longer run has not
+        rows = [
+            row for row in run.rows if row["round"] % run.history.every == 0
+        ]  # others a longer run has not
         kept = self.identity, run.streams.seed, run.aggregator.secret, (run.step, rows, run.best)
         try:
             _write(self.target, pickle.dumps(kept))
             self.saved, self.failing = run.step.round, False
         except OSError as error:
-            if self.saved < 0 or run.aggregator.secret:  # what such a run releases it has to remember
-                reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
+            if (
+                self.saved < 0 or run.aggregator.secret
+            ):  # what such a run releases it has to remember
+                reason = (
+                    f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
+                )
                 raise OSError(error.errno, reason, str(self.path)) from error
             if not self.failing:
                 warn_user(
@@ -293,18 +337,30 @@ def _read(name: str, path: Path) -> Any:
     try:
         whole = path.read_bytes()
     except OSError as error:
-        raise ValueError(f"{name} cannot be read ({error.strerror}); expected a file that may be read") from error
+        raise ValueError(
+            f"{name} cannot be read ({error.strerror}); expected a file that may be read"
+        ) from error
     head, pickled = whole[:_HEAD], whole[_HEAD:]
     expected = "or the path of a file that does not exist yet"
     if not head.startswith(f"{_NAME} {_FORMAT} ".encode()):
-        what = "is of another version of fgmp" if head.startswith(_NAME.encode()) or head[:1] == b"\x80" else "is none"
-        raise ValueError(f"{name} cannot be read ({what}); expected a file that this version wrote, {expected}")
+        what = (
+            "is of another version of fgmp"
+            if head.startswith(_NAME.encode()) or head[:1] == b"\x80"
+            else "is none"
+        )
+        raise ValueError(
+            f"{name} cannot be read ({what}); expected a file that this version wrote, {expected}"
+        )
     if head != _head_of(pickled):
         found = "is damaged: its checksum is another one than at its beginning"
-        raise ValueError(f"{name} cannot be read ({found}); expected a file that this version wrote, {expected}")
+        raise ValueError(
+            f"{name} cannot be read ({found}); expected a file that this version wrote, {expected}"
+        )
     try:
         return pickle.loads(pickled)
-    except Exception as error:  # whole, but of classes that are not there, or are not what they were
+    except (
+        Exception
+    ) as error:  # whole, but of classes that are not there, or are not what they were
         raise ValueError(
             f"{name} cannot be read ({type(error).__name__}: {error}); expected the classes that it was written with, "
             f"{expected}"
@@ -412,9 +468,18 @@ class _Signals:
 
 def identity(run: Run) -> dict[str, str]:
     """What makes a run another run, by name: the seed, the method, the data, and what is reduced and recorded."""
-    options = {"cohort_size": run.cohort_size, "aggregator": run.aggregator, "every": run.history.every}
+    options = {
+        "cohort_size": run.cohort_size,
+        "aggregator": run.aggregator,
+        "every": run.history.every,
+    }
     recorded = {"objective_on": run.history.objective_on, "metrics": tuple(run.history.metrics)}
-    things = {"seed": run.streams.seed, "method": run.method} | run.transport.identity() | options | recorded
+    things = (
+        {"seed": run.streams.seed, "method": run.method}
+        | run.transport.identity()
+        | options
+        | recorded
+    )
     return {name: text for key, thing in things.items() for name, text in _named(key, thing)}
 
 
@@ -426,7 +491,9 @@ def _named(name: str, thing: Any, around: tuple[int, ...] = ()) -> list[tuple[st
     if isinstance(thing, (bool, int, float, str, type(None))):
         return [(name, repr(thing))]
     if isinstance(thing, tuple):
-        parts = [part for i, each in enumerate(thing) for part in _named(f"{name}.{i}", each, around)]
+        parts = [
+            part for i, each in enumerate(thing) for part in _named(f"{name}.{i}", each, around)
+        ]
         return [(name, f"{len(thing)} of them"), *parts]
     known = _parts_of(thing)
     if known is None:
@@ -447,12 +514,22 @@ def _parts_of(thing: Any) -> tuple[str, dict[str, Any]] | None:
     if isinstance(thing, FunctionType):
         code = hashlib.sha256(repr(_code_of(thing.__code__)).encode()).hexdigest()[:16]
         options = tuple(sorted((thing.__kwdefaults__ or {}).items()))
-        return f"{kind} {code}", {"defaults": thing.__defaults__, "options": options, "holds": _held_by(thing)}
+        return f"{kind} {code}", {
+            "defaults": thing.__defaults__,
+            "options": options,
+            "holds": _held_by(thing),
+        }
     if isinstance(thing, MethodType):
         return kind, {"of": thing.__self__, "function": thing.__func__}
     if isinstance(thing, partial):
-        return kind, {"function": thing.func, "given": thing.args, "options": tuple(sorted(thing.keywords.items()))}
-    if not isinstance(thing, type) and (kept := _cached_by(type(thing))):  # made on the way, or not yet
+        return kind, {
+            "function": thing.func,
+            "given": thing.args,
+            "options": tuple(sorted(thing.keywords.items())),
+        }
+    if not isinstance(thing, type) and (
+        kept := _cached_by(type(thing))
+    ):  # made on the way, or not yet
         return kind, {key: value for key, value in vars(thing).items() if key not in kept}
     return None
 
@@ -460,7 +537,9 @@ def _parts_of(thing: Any) -> tuple[str, dict[str, Any]] | None:
 def _cached_by(kind: type) -> set[str]:
     """The names of what objects of a class keep once it is asked for."""
     found = [vars(each).items() for each in kind.__mro__]
-    return {name for members in found for name, member in members if isinstance(member, cached_property)}
+    return {
+        name for members in found for name, member in members if isinstance(member, cached_property)
+    }
 
 
 def _held_by(function: FunctionType) -> tuple[Any, ...]:
@@ -508,7 +587,9 @@ def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], boo
     return lambda run: bool(run.column(column)[-1] <= below)
 
 
-def stop_when_stalled(patience: int, column: str = "objective", improvement: float = 1e-3) -> Callable[[Run], bool]:
+def stop_when_stalled(
+    patience: int, column: str = "objective", improvement: float = 1e-3
+) -> Callable[[Run], bool]:
     """A callback that ends a run when `patience` records in a row did not improve a column.
 
     The lowest value so far has to fall by more than the fraction `improvement` to count as better.
@@ -522,7 +603,9 @@ def stop_when_stalled(patience: int, column: str = "objective", improvement: flo
         if len(values) <= patience:
             return False
         before, since = values[:-patience].min(), values[-patience:].min()
-        return bool(since >= (before - improvement * abs(before) if np.isfinite(before) else before))
+        return bool(
+            since >= (before - improvement * abs(before) if np.isfinite(before) else before)
+        )
 
     return stalled
 

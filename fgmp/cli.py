@@ -41,14 +41,24 @@ def fetch_data(name: str) -> None:
     """Download what is missing or damaged of the data set NAME, and check it."""
     with _clear_errors():
         folder = fetch(name)
-    click.echo(f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}")
+    click.echo(
+        f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}"
+    )
 
 
 @main.command()
 @click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.argument("table", type=click.File(encoding="utf-8"))
-@click.option("--groups", metavar="COLUMN", help="The column with the groups, of a model with an intercept for each.")
-@click.option("--header/--no-header", default=None, help="Whether the first line names the columns, if it has numbers.")
+@click.option(
+    "--groups",
+    metavar="COLUMN",
+    help="The column with the groups, of a model with an intercept for each.",
+)
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line names the columns, if it has numbers.",
+)
 def predict(model: Path, table: TextIO, groups: str | None, header: bool | None) -> None:
     """Print predictions of MODEL for the rows of the CSV file TABLE (- is what comes in).
 
@@ -63,7 +73,9 @@ def predict(model: Path, table: TextIO, groups: str | None, header: bool | None)
         if not len(X):
             raise ValueError("the table has no rows; expected at least one")
         own_groups = _own_groups(fitted, rows, groups)
-        vars(fitted).pop("feature_names_in_", None)  # the columns are in its order, and X is an array without names
+        vars(fitted).pop(
+            "feature_names_in_", None
+        )  # the columns are in its order, and X is an array without names
         with suppress_advice():  # what `predict` would advise is printed here, in lines of its own
             columns = {"prediction": fitted.predict(X, **own_groups)}
         if hasattr(fitted, "predict_proba"):
@@ -71,7 +83,9 @@ def predict(model: Path, table: TextIO, groups: str | None, header: bool | None)
             columns |= zip(names, fitted.predict_proba(X).T, strict=True)
     cells = zip(*(column.tolist() for column in columns.values()), strict=True)
     lines = [list(columns), *cells]
-    csv.writer(sys.stdout, lineterminator="\n").writerows([[inert(cell) for cell in line] for line in lines])
+    csv.writer(sys.stdout, lineterminator="\n").writerows(
+        [[inert(cell) for cell in line] for line in lines]
+    )
 
 
 def _fitted(path: Path) -> Any:
@@ -91,10 +105,14 @@ def _columns(fitted: Any, table: CsvTable, groups: str | None, header: bool | No
     if known and header is not False:
         return known
     if header is None and all(map(is_number, table.names)):
-        raise ValueError("the first line of the table has numbers; expected names, or --header or --no-header")
+        raise ValueError(
+            "the first line of the table has numbers; expected names, or --header or --no-header"
+        )
     names = [name for name in table.names if name != groups]
     if len(names) != fitted.n_features_in_:
-        raise ValueError(f"the table has {len(names)} columns of features; expected {fitted.n_features_in_}")
+        raise ValueError(
+            f"the table has {len(names)} columns of features; expected {fitted.n_features_in_}"
+        )
     return names
 
 
@@ -102,15 +120,22 @@ def _own_groups(fitted: Any, table: CsvTable, column: str | None) -> dict[str, l
     """Return the groups of the rows as an argument of the model's predict, and make its own groups text as theirs."""
     if not hasattr(fitted, "intercepts_"):
         if column is not None:
-            raise ValueError(f"--groups is {column!r}, and MODEL has one intercept; expected no --groups")
+            raise ValueError(
+                f"--groups is {column!r}, and MODEL has one intercept; expected no --groups"
+            )
         return {}
     if column is None:
-        click.echo("Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group", err=True)
+        click.echo(
+            "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group",
+            err=True,
+        )
         return {}
     fitted.intercepts_ = {str(group): intercept for group, intercept in fitted.intercepts_.items()}
     own = table.texts(column)
     if strange := sorted(set(own) - set(fitted.intercepts_)):
-        took_no_part = f"groups {strange[:5]} took no part in the fit: their rows get the mean intercept"
+        took_no_part = (
+            f"groups {strange[:5]} took no part in the fit: their rows get the mean intercept"
+        )
         click.echo(f"Warning: {took_no_part}", err=True)
     return {"groups": own}
 

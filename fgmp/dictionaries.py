@@ -16,9 +16,16 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._support.linear_algebra import solve_semidefinite
-from ._support.validation import Seed, check_array, check_integer, check_kind, check_option, check_seed
+from ._support.validation import (
+    Seed,
+    check_array,
+    check_integer,
+    check_kind,
+    check_option,
+    check_seed,
+)
 from .selection import PER_OUTPUT, Selection
-from .sparse_model import Array, SparseModel, Support
+from .sparse_model import Array, IndexArray, SparseModel
 
 
 class StandardBasis:
@@ -56,7 +63,7 @@ class StandardBasis:
         """Psi' x, the inner products of a model with every atom."""
         return model.dense()
 
-    def approximate(self, correlations: Array, sparsity: int) -> Support:
+    def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
         """approx_tau: the flat, increasing support of at most `sparsity` atoms that approximates w, given Psi' w.
 
         For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
@@ -64,15 +71,15 @@ class StandardBasis:
         """
         return self.selection.select(correlations, sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
         """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
         return self.selection.select_from(model, sparsity)
 
-    def project(self, model: SparseModel, support: Support) -> SparseModel:
+    def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
         """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
         return SparseModel(support, model.on(support), model.shape)
 
-    def inner_products(self, atoms: Support) -> Array:
+    def inner_products(self, atoms: IndexArray) -> Array:
         """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
         return np.array(atoms[:, None] == atoms, np.float64)
 
@@ -135,7 +142,9 @@ class Dictionary(StandardBasis):
         super().__init__()
         self.atoms = check_array("atoms", atoms, ndim=2)
         if 0 in self.atoms.shape:
-            raise ValueError(f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom")
+            raise ValueError(
+                f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom"
+            )
         self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
         wide = self.atoms.astype(np.float64, copy=False)
         self.gram: Array = wide.T @ wide
@@ -148,12 +157,18 @@ class Dictionary(StandardBasis):
             )
         (n_features, n_atoms), precision = self.atoms.shape, float(np.finfo(self.atoms.dtype).eps)
         alike = 1 - (1e-10 if precision < 1e-10 else 1e-6)
-        twice = np.argwhere(np.triu(np.abs(self.gram) > alike * np.outer(self.norms, self.norms), 1))
+        twice = np.argwhere(
+            np.triu(np.abs(self.gram) > alike * np.outer(self.norms, self.norms), 1)
+        )
         if len(twice):
             i, j = twice[0]
-            raise ValueError(f"atoms[:, {i}] and atoms[:, {j}] are the same up to a factor; expected none twice")
+            raise ValueError(
+                f"atoms[:, {i}] and atoms[:, {j}] are the same up to a factor; expected none twice"
+            )
         rounding = 16 * precision * np.sqrt(n_features)
-        self.orthonormal = n_atoms <= n_features and bool(np.abs(self.gram - np.eye(n_atoms)).max() <= rounding)
+        self.orthonormal = n_atoms <= n_features and bool(
+            np.abs(self.gram - np.eye(n_atoms)).max() <= rounding
+        )
 
     def __repr__(self) -> str:
         kind = "orthonormal" if self.orthonormal else self.approximation
@@ -162,7 +177,9 @@ class Dictionary(StandardBasis):
     def n_atoms(self, n_features: int) -> int:
         """Number of atoms d; a ValueError where the atoms have another dimension than the signals."""
         if self.atoms.shape[0] != n_features:
-            raise ValueError(f"dictionary has atoms of {self.atoms.shape[0]} features; expected {n_features}")
+            raise ValueError(
+                f"dictionary has atoms of {self.atoms.shape[0]} features; expected {n_features}"
+            )
         return int(self.atoms.shape[1])
 
     def products(self, features: Any) -> Array:
@@ -173,7 +190,9 @@ class Dictionary(StandardBasis):
         with np.errstate(over="ignore", invalid="ignore"):
             whole = np.concatenate([np.asarray(part @ atoms) for part in parts])
         if not np.isfinite(whole).all():
-            raise ValueError(f"A Psi overflows in {parts[0].dtype}; expected atoms and features in other units")
+            raise ValueError(
+                f"A Psi overflows in {parts[0].dtype}; expected atoms and features in other units"
+            )
         return np.ascontiguousarray(whole.astype(parts[0].dtype, copy=False))
 
     def synthesise(self, coefficients: Array) -> Array:
@@ -182,10 +201,14 @@ class Dictionary(StandardBasis):
 
     def correlations(self, model: SparseModel) -> Array:
         """Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        product: Array = model.values @ self.gram[model.support] if len(model.shape) == 1 else self.gram @ model.dense()
+        product: Array = (
+            model.values @ self.gram[model.support]
+            if len(model.shape) == 1
+            else self.gram @ model.dense()
+        )
         return product
 
-    def approximate(self, correlations: Array, sparsity: int) -> Support:
+    def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
         """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
         if self.orthonormal or self.approximation == "thresholding":
             return super().approximate(self.normalised(correlations), sparsity)
@@ -195,13 +218,13 @@ class Dictionary(StandardBasis):
         """Divided by the norms of the atoms."""
         return correlations if self.orthonormal else (correlations.T / self.norms).T
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> Support:
+    def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
         """approx_tau of a model, from its inner products with the atoms."""
         if self.orthonormal:
             return super().approximate_model(model, sparsity)
         return self.approximate(self.correlations(model), sparsity)
 
-    def project(self, model: SparseModel, support: Support) -> SparseModel:
+    def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
         """P_Lambda x: (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output; of dependent atoms the least."""
         if self.orthonormal:
             return super().project(model, support)
@@ -213,7 +236,7 @@ class Dictionary(StandardBasis):
             values[own] = solve_semidefinite(self.inner_products(atoms[own]), right[own])
         return SparseModel(support, values, model.shape)
 
-    def inner_products(self, atoms: Support) -> Array:
+    def inner_products(self, atoms: IndexArray) -> Array:
         """Entries of the Gram matrix."""
         return self.gram[atoms[:, None], atoms]
 
@@ -232,7 +255,9 @@ def _parts(features: Any) -> tuple[Any, ...]:
     return features if isinstance(features, tuple) else (features,)
 
 
-def gaussian_dictionary(n_features: int, n_atoms: int, rng: Seed = None, **options: str) -> Dictionary:
+def gaussian_dictionary(
+    n_features: int, n_atoms: int, rng: Seed = None, **options: str
+) -> Dictionary:
     """A random Gaussian dictionary (paper, Section IV-D): independent entries N(0, 1/n_features).
 
     Independent of the clients' data, so sharing it reveals nothing about them; B Psi has restricted condition numbers

@@ -39,7 +39,9 @@ class KSVDFit:
     errors: Matrix
 
 
-def ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None) -> Dictionary:
+def ksvd(
+    frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None
+) -> Dictionary:
     """Learn a dictionary by K-SVD: the dictionary of `fit_ksvd`, which says more, with the same parameters.
 
     Examples
@@ -53,7 +55,9 @@ def ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30
     return fit_ksvd(frames, n_atoms, sparsity, iterations=iterations, rng=rng).dictionary
 
 
-def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None) -> KSVDFit:
+def fit_ksvd(
+    frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int = 30, rng: Seed = None
+) -> KSVDFit:
     """Learn a dictionary by K-SVD, with the codes of the frames and the error after each iteration.
 
     K-SVD looks for ``min ||X - D C||_F`` where the columns of X are the frames, the columns of D have norm 1, and
@@ -97,7 +101,11 @@ def fit_ksvd(frames: ArrayLike, n_atoms: int, sparsity: int, *, iterations: int 
     unit = np.abs(signals).max() or 1.0
     basis, coordinates = np.linalg.qr(signals / unit)
     atoms = _first_atoms(coordinates, order, n_atoms, sparsity)
-    codes, size, rounding = _code(coordinates, atoms, sparsity), np.linalg.norm(coordinates), _rounding(coordinates)
+    codes, size, rounding = (
+        _code(coordinates, atoms, sparsity),
+        np.linalg.norm(coordinates),
+        _rounding(coordinates),
+    )
     residuals = coordinates - atoms @ codes
     errors = [np.linalg.norm(residuals) / size]
     for _ in range(iterations):
@@ -137,7 +145,11 @@ def _different(directions: Matrix, count: int) -> Matrix:
     """The first `count` directions that are not zero or multiples of one another."""
     chosen: list[Matrix] = []
     for direction in directions.T:
-        if len(chosen) < count and direction.any() and all(abs(direction @ other) <= _PARALLEL for other in chosen):
+        if (
+            len(chosen) < count
+            and direction.any()
+            and all(abs(direction @ other) <= _PARALLEL for other in chosen)
+        ):
             chosen.append(direction)
     return np.array(chosen).reshape(-1, len(directions)).T
 
@@ -159,7 +171,9 @@ def _pursuit(gram: Matrix, product: Matrix, sparsity: int) -> tuple[list[int], M
     It ends early where the atoms left have nothing to add, or only what those that are taken span.
     """
     eps = float(np.finfo(np.float64).eps)
-    factor = np.zeros((sparsity, sparsity))  # lower triangle, of the Gram matrix of the atoms that are taken
+    factor = np.zeros(
+        (sparsity, sparsity)
+    )  # lower triangle, of the Gram matrix of the atoms that are taken
     chosen: list[int] = []
     values, left = np.empty(0), product
     while (k := len(chosen)) < sparsity:

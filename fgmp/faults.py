@@ -11,7 +11,7 @@ import numpy as np
 
 from ._support.validation import check_integer, check_sequence, short_repr, validate_number_field
 from .rounds import Call, Message, Method, Streams, Transport
-from .sparse_model import Support
+from .sparse_model import IndexArray
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +35,13 @@ class DropOut:
         if isinstance(self.clients, (int, float, np.number)):
             validate_number_field(self, "clients", at_least=0, at_most=1)
         elif self.clients is not None:
-            client_ids = check_sequence("clients", self.clients, "keys of clients, or a share of all from 0 to 1")
+            client_ids = check_sequence(
+                "clients", self.clients, "keys of clients, or a share of all from 0 to 1"
+            )
             object.__setattr__(
-                self, "clients", tuple(check_integer("clients", client_id, at_least=0) for client_id in client_ids)
+                self,
+                "clients",
+                tuple(check_integer("clients", client_id, at_least=0) for client_id in client_ids),
             )
 
 
@@ -57,7 +61,9 @@ class Corrupted(DropOut):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not callable(self.change):
-            raise ValueError(f"change is {short_repr(self.change)}; expected a callable (answer, client) -> answer")
+            raise ValueError(
+                f"change is {short_repr(self.change)}; expected a callable (answer, client) -> answer"
+            )
 
 
 class Faulty:
@@ -103,10 +109,13 @@ class Faulty:
         """The data, and what decides what arrives."""
         return self.transport.identity() | {"faults": self.faults}
 
-    def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> list[Any]:
         """What arrives."""
         client_ids = np.asarray(self.transport.shape.client_ids)[cohort]
-        struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
+        struck = [
+            (fault, self._struck(index, call, client_ids))
+            for index, fault in enumerate(self.faults)
+        ]
         present = np.ones(len(cohort), bool)
         for fault, hit in struck:
             present &= ~hit | isinstance(fault, Corrupted)
@@ -121,7 +130,11 @@ class Faulty:
     @property
     def never_there(self) -> list[int]:
         """The keys of those who answer in no round."""
-        certain = [fault for fault in self.faults if not isinstance(fault, Corrupted) and fault.probability == 1]
+        certain = [
+            fault
+            for fault in self.faults
+            if not isinstance(fault, Corrupted) and fault.probability == 1
+        ]
         named = [fault.clients for fault in certain if isinstance(fault.clients, tuple)]
         return [client_id for client_ids in named for client_id in client_ids]
 
@@ -131,12 +144,20 @@ class Faulty:
         return partial(self._masked, self.transport.masked)  # type: ignore[attr-defined]
 
     def _masked(
-        self, inner: Callable[..., Any], call: Call | None, message: Message, cohort: Support, *how: Any
+        self,
+        inner: Callable[..., Any],
+        call: Call | None,
+        message: Message,
+        cohort: IndexArray,
+        *how: Any,
     ) -> Any:
         if call is None:  # objectives arrive as they are, with masks and without
             return inner(call, message, cohort, *how)
         client_ids = np.asarray(self.transport.shape.client_ids)[cohort]
-        struck = [(fault, self._struck(index, call, client_ids)) for index, fault in enumerate(self.faults)]
+        struck = [
+            (fault, self._struck(index, call, client_ids))
+            for index, fault in enumerate(self.faults)
+        ]
 
         def arriving(position: int, upload: Any) -> Any:
             faults = [fault for fault, hit in struck if hit[position]]
@@ -148,14 +169,21 @@ class Faulty:
 
         return inner(call, message, cohort, *how, arriving=arriving)
 
-    def _struck(self, index: int, call: Call, client_ids: Support) -> Any:
+    def _struck(self, index: int, call: Call, client_ids: IndexArray) -> Any:
         """Whom a fault strikes of a cohort in this round: the same clients in all its exchanges."""
         fault, everybody = self.faults[index], np.asarray(self.transport.shape.client_ids)
         may: Any = everybody if fault.clients is None else fault.clients
         if isinstance(may, float):
             count = round(may * len(everybody))
-            may = everybody[call.streams.sample(Streams.FAULT, (1 << 40) + index, len(everybody), count)]
+            may = everybody[
+                call.streams.sample(Streams.FAULT, (1 << 40) + index, len(everybody), count)
+            ]
         elif strange := sorted(set(may) - set(everybody.tolist())):
-            raise ValueError(f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}")
-        draws = [call.streams.of(Streams.FAULT, call.round, index, int(client_id)).random() for client_id in client_ids]
+            raise ValueError(
+                f"clients names {strange[0]}; expected keys of the clients, such as {everybody[0]}"
+            )
+        draws = [
+            call.streams.of(Streams.FAULT, call.round, index, int(client_id)).random()
+            for client_id in client_ids
+        ]
         return np.isin(client_ids, may) & (np.array(draws) < fault.probability)

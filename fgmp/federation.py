@@ -15,10 +15,23 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._support.sparse_features import SparseFeatures
-from ._support.tables import Labels, concatenate_rows, normalized_weights, split_by_client, validate_client_data
-from ._support.validation import as_array, check_integer, check_kind, check_shape, precision_of, short_repr
+from ._support.tables import (
+    Labels,
+    concatenate_rows,
+    normalized_weights,
+    split_by_client,
+    validate_client_data,
+)
+from ._support.validation import (
+    as_array,
+    check_integer,
+    check_kind,
+    check_shape,
+    precision_of,
+    short_repr,
+)
 from .losses import Loss, SquaredLoss
-from .sparse_model import Array, SparseModel, Support, dense
+from .sparse_model import Array, IndexArray, SparseModel, dense
 
 _MOST = 2**31 - 1
 
@@ -71,7 +84,7 @@ class Client:
         """Columns of a model: 1 where it is a vector."""
         return math.prod(self.model_shape[1:])
 
-    def columns(self, support: Support) -> Array:
+    def columns(self, support: IndexArray) -> Array:
         """The columns of A_i on a support, dense, shape (n_samples, k)."""
         picked: Array = self.features.take(support, axis=1)
         return picked
@@ -80,14 +93,20 @@ class Client:
         """A_i x."""
         return _predictions(self.features, x)
 
-    def gradient(self, x: Array | SparseModel, rows: Support | None = None) -> Array:
+    def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
         """The gradient of f_i at x, or of g_ij, where `rows` names the minibatch j."""
-        A, y = (self.features, self.targets) if rows is None else (self.features.take(rows, axis=0), self.targets[rows])
+        A, y = (
+            (self.features, self.targets)
+            if rows is None
+            else (self.features.take(rows, axis=0), self.targets[rows])
+        )
         derivative = self.loss.derivative(_predictions(A, x), y) * self.loss.row_weight(len(y))
         gradient: Array = (derivative.T @ A).T  # one contiguous column for each output
         return gradient
 
-    def minibatches(self, rng: np.random.Generator, batch_size: int | None, count: int) -> Iterator[Support | None]:
+    def minibatches(
+        self, rng: np.random.Generator, batch_size: int | None, count: int
+    ) -> Iterator[IndexArray | None]:
         """`count` minibatches of `batch_size` rows without replacement; None, all rows, where there are no more.
 
         Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
@@ -156,11 +175,11 @@ class Federation:
 
     features: Any
     targets: Array
-    offsets: Support
+    offsets: IndexArray
     loss: Loss
     weights: Array
     truth: Array | None = None
-    client_ids: Support = None  # type: ignore[assignment]
+    client_ids: IndexArray = None  # type: ignore[assignment]
     labels: Labels | None = None
     feature_names: tuple[str, ...] | None = None
     client_names: tuple[Any, ...] | None = None
@@ -251,10 +270,14 @@ class Federation:
             Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
         """
         As, ys, names, sites = split_by_client(df, site, target, features, loss)
-        return replace(cls.from_arrays(As, ys, loss, weights), feature_names=names, client_names=sites)
+        return replace(
+            cls.from_arrays(As, ys, loss, weights), feature_names=names, client_names=sites
+        )
 
     @classmethod
-    def from_clients(cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any) -> Federation:
+    def from_clients(
+        cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any
+    ) -> Federation:
         """The federation of clients of one loss and number of features, by their ids, none of which is there twice."""
         client_ids = np.array([client.client_id for client in clients])
         if not len(client_ids) or len(np.unique(client_ids)) < len(client_ids):
@@ -265,10 +288,17 @@ class Federation:
         parts, first = [clients[i] for i in order], clients[0]
         for client in parts:
             if (client.n_features, client.loss) != (first.n_features, first.loss):
-                raise ValueError(f"client {client.client_id} is {client!r}; expected features and loss of {first!r}")
-        p = normalized_weights([client.n_samples for client in clients] if weights is None else weights, len(clients))
+                raise ValueError(
+                    f"client {client.client_id} is {client!r}; expected features and loss of {first!r}"
+                )
+        p = normalized_weights(
+            [client.n_samples for client in clients] if weights is None else weights, len(clients)
+        )
         made = cls._of(
-            concatenate_rows([part.features for part in parts]), [part.targets for part in parts], first.loss, p[order]
+            concatenate_rows([part.features for part in parts]),
+            [part.targets for part in parts],
+            first.loss,
+            p[order],
         )
         return replace(made, client_ids=client_ids[order], **others)
 
@@ -280,7 +310,9 @@ class Federation:
         made = cls(features, y, np.append(0, np.cumsum(counts)), loss, p)
         if (size := math.prod(made.model_shape)) > _MOST:
             found = f"As[0] has {made.n_features} features, for a model of {size} coefficients"
-            raise ValueError(f"{found}; expected at most {_MOST}: indices travel as 32-bit integers")
+            raise ValueError(
+                f"{found}; expected at most {_MOST}: indices travel as 32-bit integers"
+            )
         if y.dtype.kind != "f" or y.dtype == made.dtype:
             return made
         for i, own in enumerate(targets):
@@ -315,7 +347,7 @@ class Federation:
         return self.features[0] if isinstance(self.features, tuple) else self.features
 
     @cached_property
-    def rows(self) -> Support:
+    def rows(self) -> IndexArray:
         """|D_i|, the rows of each client."""
         return np.diff(self.offsets)
 
@@ -333,7 +365,9 @@ class Federation:
     def client(self, index: int) -> Client:
         """One of the clients, by its place in the federation."""
         begin, end = self.offsets[index], self.offsets[index + 1]
-        features = self.features[index] if isinstance(self.features, tuple) else self.features[begin:end]
+        features = (
+            self.features[index] if isinstance(self.features, tuple) else self.features[begin:end]
+        )
         return Client(features, self.targets[begin:end], self.loss, int(self.client_ids[index]))
 
     def subset(self, indices: Any) -> Federation:
@@ -352,7 +386,7 @@ class Federation:
             client_names=names,
         )
 
-    def _places(self, indices: Any) -> Support:
+    def _places(self, indices: Any) -> IndexArray:
         """Places of clients, increasing, or a ValueError."""
         everybody = np.arange(self.n_clients)
         found = f"places is {short_repr(indices)}"
@@ -361,12 +395,16 @@ class Federation:
             if indices.ndim > 1 or indices.dtype.kind not in "iub" and indices.size:
                 raise ValueError(f"{found}; expected integers, a slice, or truth values")
             if indices.dtype.kind == "b" and len(indices) != self.n_clients:
-                raise ValueError(f"{found}; expected one truth value for each of the {self.n_clients} clients")
+                raise ValueError(
+                    f"{found}; expected one truth value for each of the {self.n_clients} clients"
+                )
             indices = indices if indices.size else indices.astype(np.intp)
         try:
             chosen = np.sort(everybody[indices])
         except IndexError:
-            raise ValueError(f"{found}; expected places below {self.n_clients}, the number of clients") from None
+            raise ValueError(
+                f"{found}; expected places below {self.n_clients}, the number of clients"
+            ) from None
         if not chosen.size or len(np.unique(chosen)) < len(chosen):
             raise ValueError(f"{found}; expected at least one client, and none twice")
         return chosen
@@ -389,7 +427,9 @@ class Federation:
         """
         features, y, total = self.features, self.targets, len(self.targets)
         if isinstance(features, tuple):
-            raise ValueError("features are streamed, or centred apart; expected them stored, and centred alike")
+            raise ValueError(
+                "features are streamed, or centred apart; expected them stored, and centred alike"
+            )
         scales = np.sqrt(self.weights * self._row_weights / self.loss.row_weight(total))
         if not np.allclose(scales, 1, rtol=1e-12):
             if not isinstance(self.loss, SquaredLoss):
@@ -398,7 +438,9 @@ class Federation:
             each = np.repeat(scales, self.rows).astype(self.dtype)
             thin = isinstance(features, SparseFeatures)
             features, y = features.times_rows(each) if thin else features * each[:, None], y * each
-        made = Federation(features, y, np.array([0, total]), self.loss, np.ones(1), self.truth, labels=self.labels)
+        made = Federation(
+            features, y, np.array([0, total]), self.loss, np.ones(1), self.truth, labels=self.labels
+        )
         return replace(made, feature_names=self.feature_names)
 
     def check_cohort(self, cohort_size: int | None) -> int:
@@ -416,17 +458,21 @@ class Federation:
         features = method.dictionary.products(self.features)
         return copy(self) if features is self.features else replace(self, features=features)
 
-    def run_clients(self, call: Any, message: Any, cohort: Support) -> Sequence[Any]:
+    def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
         """What each client of a cohort makes of a message, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []
         together = call.exchange.cohort_kernel
-        answers: Sequence[Any] | None = None if together is None else together(self, call, message, cohort)
+        answers: Sequence[Any] | None = (
+            None if together is None else together(self, call, message, cohort)
+        )
         if answers is not None:
             return answers
         return [call.update_of(self.clients[i], message) for i in cohort]
 
-    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Any, Array]:
+    def objectives(
+        self, x: Array | SparseModel, indices: IndexArray | None = None
+    ) -> tuple[Any, Array]:
         """The places of those who tell (here everybody asked), and f_i(x) of each."""
         if indices is not None and len(indices) < self.n_clients:
             return indices, np.array([self.clients[i].objective(x) for i in indices])
@@ -442,8 +488,15 @@ class Federation:
         """What makes it this federation and no other, for checkpoints, by name."""
         parts = self.features if isinstance(self.features, tuple) else (self.features,)
         table = joblib.hash((list(map(_numbers, parts)), self.offsets))
-        others = {"data": (table, joblib.hash(self.targets)), "truth": joblib.hash(self.truth), "loss": self.loss}
-        return others | {"client_ids": joblib.hash(self.client_ids), "weights": joblib.hash(self.weights)}
+        others = {
+            "data": (table, joblib.hash(self.targets)),
+            "truth": joblib.hash(self.truth),
+            "loss": self.loss,
+        }
+        return others | {
+            "client_ids": joblib.hash(self.client_ids),
+            "weights": joblib.hash(self.weights),
+        }
 
 
 def _numbers(features: Any) -> Any:
@@ -466,7 +519,9 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
     return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
-def minibatches(rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int) -> Iterator[Support | None]:
+def minibatches(
+    rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int
+) -> Iterator[IndexArray | None]:
     """`Client.minibatches` of `n_rows` rows."""
     if batch_size is None or batch_size >= n_rows:
         return iter([None] * count)
@@ -481,8 +536,12 @@ def _predictions(A: Any, x: Array | SparseModel) -> Array:
         thin, atoms = isinstance(A, SparseFeatures), x.atoms
         few = A.shape[0] * len(atoms) <= A.stored.nnz if thin else 4 * len(atoms) <= A.shape[1]
         if few:
-            A = A.take(atoms, axis=1) if thin else A[:, atoms]  # which waits less for memory than `take`
+            A = (
+                A.take(atoms, axis=1) if thin else A[:, atoms]
+            )  # which waits less for memory than `take`
             x = x.values if len(x.shape) == 1 else x.dense()[atoms]
     x = dense(x)
-    product: Array = A @ x if x.ndim == 1 or not isinstance(A, np.ndarray) else (x.T @ A.T).T  # contiguous columns
+    product: Array = (
+        A @ x if x.ndim == 1 or not isinstance(A, np.ndarray) else (x.T @ A.T).T
+    )  # contiguous columns
     return product

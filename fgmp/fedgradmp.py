@@ -95,7 +95,10 @@ class FedGradMP(Method):
         self.selection.check(self.sparsity, shape.model_shape)
         warn_of_small_batches(self.batch_size, shape.rows)
         if isinstance(self.solver or solver_for(shape.loss), Exact):
-            warn_of_few_rows(min(3 * self.sparsity + len(self.selection.always_include), shape.n_features), shape.rows)
+            warn_of_few_rows(
+                min(3 * self.sparsity + len(self.selection.always_include), shape.n_features),
+                shape.rows,
+            )
 
     def start(self, shape: ProblemInfo) -> SparseModel:
         """x_0 = 0, with an empty support."""
@@ -103,13 +106,23 @@ class FedGradMP(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: x_t goes out, the x_i come back, tau atoms of their mean are x_{t+1}."""
-        return (Exchange(lambda x: x, self.client_update, self.server_update, self.update_spec, pursuit_twin(self)),)
+        return (
+            Exchange(
+                lambda x: x,
+                self.client_update,
+                self.server_update,
+                self.update_spec,
+                pursuit_twin(self),
+            ),
+        )
 
     def update_spec(self, x: SparseModel) -> UpdateSpec:
         """A client answers with tau atoms, and those that always stay, near x_t."""
         return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
-    def client_update(self, client: Client, x: SparseModel, rng: np.random.Generator) -> SparseModel:
+    def client_update(
+        self, client: Client, x: SparseModel, rng: np.random.Generator
+    ) -> SparseModel:
         """The loop over k, from x_t with Lambda = supp(x_t)."""
         psi, tau, solver = self.atoms, self.sparsity, self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
@@ -118,7 +131,9 @@ class FedGradMP(Method):
                 raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
             gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
             merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
-            b = minimise_on(merged, client, psi, solver, x, rng)  # b = argmin f_i over R(A_Gamma-hat)
+            b = minimise_on(
+                merged, client, psi, solver, x, rng
+            )  # b = argmin f_i over R(A_Gamma-hat)
             x = self.pruned(b)  # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
         return x
 

@@ -7,7 +7,12 @@ from typing import Any, Protocol
 import numpy as np
 from scipy.special import expit
 
-from ._support.validation import check_bool, check_protocol, validate_integer_field, validate_number_field
+from ._support.validation import (
+    check_bool,
+    check_protocol,
+    validate_integer_field,
+    validate_number_field,
+)
 from .sparse_model import Array
 
 
@@ -137,7 +142,9 @@ class LogisticLoss(Loss):
 
     def values(self, predictions: Array, targets: Array) -> Array:
         """log(1 + exp(-c y z)), without overflow."""
-        values: Array = np.logaddexp(predictions.dtype.type(0), -self.margin * targets * predictions)
+        values: Array = np.logaddexp(
+            predictions.dtype.type(0), -self.margin * targets * predictions
+        )
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
@@ -179,8 +186,13 @@ class SoftmaxLoss(Loss):
     """
 
     n_classes: int
-    shift_invariant, local_solver = True, "damped"  # probabilities depend on differences of predictions
-    self_concordance = 2**0.5  # a third cumulant is at most a variance times the range of w, and that sqrt(2) ||w||
+    shift_invariant, local_solver = (
+        True,
+        "damped",
+    )  # probabilities depend on differences of predictions
+    self_concordance = (
+        2**0.5
+    )  # a third cumulant is at most a variance times the range of w, and that sqrt(2) ||w||
 
     def __post_init__(self) -> None:
         validate_integer_field(self, "n_classes", at_least=2)
@@ -191,9 +203,13 @@ class SoftmaxLoss(Loss):
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Integer labels from 0 to C-1; a client may have some of them only."""
-        wrong = np.flatnonzero((np.floor(targets) != targets) | (targets < 0) | (targets >= self.n_classes))
+        wrong = np.flatnonzero(
+            (np.floor(targets) != targets) | (targets < 0) | (targets >= self.n_classes)
+        )
         if wrong.size:
-            raise ValueError(f"{name}[{wrong[0]}] is no label; expected integer labels from 0 to {self.n_classes - 1}")
+            raise ValueError(
+                f"{name}[{wrong[0]}] is no label; expected integer labels from 0 to {self.n_classes - 1}"
+            )
         return targets.astype(np.intp)
 
     def values(self, predictions: Array, targets: Array) -> Array:
@@ -225,7 +241,9 @@ class SoftmaxLoss(Loss):
         return leads
 
 
-LOWEST = {np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)}
+LOWEST = {
+    np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)
+}
 
 
 def _softmax(predictions: Array) -> Array:

@@ -28,7 +28,10 @@ def accuracy_on(federation: Federation) -> Callable[[Array], float]:
     def measure(x: Array) -> float:
         x = check_shape("x", x, federation.model_shape)
         # Client by client: faster than one product with all rows stacked, and without a second copy of them.
-        right = sum(np.sum(client.predictions(x).argmax(axis=1) == client.targets) for client in federation.clients)
+        right = sum(
+            np.sum(client.predictions(x).argmax(axis=1) == client.targets)
+            for client in federation.clients
+        )
         return float(right / len(federation.targets))
 
     return measure

@@ -8,7 +8,7 @@ import numpy as np
 from ._support.validation import validate_number_field
 from .aggregation import Aggregated, Aggregator, Updates
 from .rounds import Call, Message, Transport
-from .sparse_model import Array, Support
+from .sparse_model import Array, IndexArray
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
 
@@ -16,11 +16,17 @@ _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the client
 class _ByCoordinate(Aggregator):
     of_columns: Any  # (values, weights) -> one number for each column of the values; the weights of rows sum to one
 
-    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
+    def aggregate(
+        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
+    ) -> Aggregated:
         """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
         if call.update_spec.near is None:
-            found = f"the answers of exchange {call.exchange_index + 1} are no models near one another"
-            raise ValueError(f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)")
+            found = (
+                f"the answers of exchange {call.exchange_index + 1} are no models near one another"
+            )
+            raise ValueError(
+                f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)"
+            )
         return super().aggregate(transport, call, message, cohort)
 
     def __call__(self, answers: Updates) -> Array:
@@ -71,7 +77,9 @@ class TrimmedMean(_ByCoordinate):
     def __post_init__(self) -> None:
         validate_number_field(self, "share", at_least=0)
         if self.share >= 0.5:
-            raise ValueError(f"share is {self.share!r}; expected a number of at least 0 and below 0.5")
+            raise ValueError(
+                f"share is {self.share!r}; expected a number of at least 0 and below 0.5"
+            )
 
     def of_columns(self, values: Array, weights: Array) -> Array:
         """The mean of what lies between the two ends."""

@@ -21,7 +21,7 @@ from .aggregation import Aggregator, Rejected, UpdateSpec
 from .dictionaries import StandardBasis
 from .federation import Client, ProblemInfo
 from .selection import PER_OUTPUT, Selection
-from .sparse_model import Array, NonFiniteUpdate, SparseModel, Support
+from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
 State = Any
 Message = Any  # an array, a sparse model, a whole number, or a tuple of these
@@ -113,14 +113,16 @@ class Streams:
         self._bits = np.random.Philox(key=self.key)
         self._generator, self._state = np.random.Generator(self._bits), self._bits.state
 
-    def of(self, purpose: int, number: int = 0, index: int = 0, client: int = 0) -> np.random.Generator:
+    def of(
+        self, purpose: int, number: int = 0, index: int = 0, client: int = 0
+    ) -> np.random.Generator:
         """The generator of a key. It is always the same object: use it up before asking for the next."""
         self._state["state"]["counter"][:] = 0, purpose << 32 | index, client, number
         self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
         self._bits.state = self._state
         return self._generator
 
-    def sample(self, purpose: int, number: int, n: int, size: int) -> Support:
+    def sample(self, purpose: int, number: int, n: int, size: int) -> IndexArray:
         """`size` of n without replacement, increasing."""
         if size == n:
             return np.arange(n)
@@ -138,7 +140,9 @@ class Call(NamedTuple):
 
     def update_of(self, client: Client, message: Message) -> Any:
         """What a client answers; `Rejected` where it is no finite number. What somebody's code raises is theirs."""
-        generator = self.streams.of(Streams.ANSWER, self.round, self.exchange_index, client.client_id)
+        generator = self.streams.of(
+            Streams.ANSWER, self.round, self.exchange_index, client.client_id
+        )
         try:
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
@@ -163,10 +167,12 @@ class Transport(Protocol):
     def prepare(self, method: Any) -> Any:
         """The transport for a method."""
 
-    def run_clients(self, call: Call, message: Message, cohort: Support) -> Sequence[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """What a cohort answers, in its order; None or `Rejected` for nothing."""
 
-    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Support, Array]:
+    def objectives(
+        self, x: Array | SparseModel, indices: IndexArray | None = None
+    ) -> tuple[IndexArray, Array]:
         """The places of those who tell, and f_i(x) of each."""
 
     def identity(self) -> dict[str, Any]:
@@ -205,7 +211,12 @@ class Step:
 
 
 def iterate(
-    method: Method, transport: Transport, step: Step, streams: Streams, cohort_size: int, aggregator: Aggregator
+    method: Method,
+    transport: Transport,
+    step: Step,
+    streams: Streams,
+    cohort_size: int,
+    aggregator: Aggregator,
 ) -> Iterator[Step]:
     """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
     while True:
@@ -218,7 +229,12 @@ def iterate(
 
 
 def next_step(
-    method: Method, transport: Transport, step: Step, streams: Streams, cohort: Support, aggregator: Aggregator
+    method: Method,
+    transport: Transport,
+    step: Step,
+    streams: Streams,
+    cohort: IndexArray,
+    aggregator: Aggregator,
 ) -> Step:
     """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
     number, state = step.round + 1, step.state
@@ -234,10 +250,14 @@ def next_step(
         bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down
         rejected = rejected + reduced.rejected
         if reduced.mean is None:
-            return Step(number, step.state, step.seconds, bytes_up, bytes_down, 0, rejected, step.counted)
+            return Step(
+                number, step.state, step.seconds, bytes_up, bytes_down, 0, rejected, step.counted
+            )
 
         always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
         mean = reduced.mean.reshape(form.shape).astype(form.dtype, copy=False)
         state = exchange.server_update(state, mean)
     clients = int(np.count_nonzero(always))
-    return Step(number, state, step.seconds, bytes_up, bytes_down, clients, rejected, step.counted + 1)
+    return Step(
+        number, state, step.seconds, bytes_up, bytes_down, clients, rejected, step.counted + 1
+    )

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ._support.validation import check_integer, check_kind, check_sequence
-from .sparse_model import Array, SparseModel, Support
+from .sparse_model import Array, IndexArray, SparseModel
 
 _ROUNDINGS = 64  # a residual below so many roundings of the signal is one
 
@@ -49,7 +49,9 @@ class Selection:
     def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
         """Raise a ValueError where `always_include` or a sparsity does not fit models of a shape."""
         for atom in self.always_include:
-            check_integer("always_include", atom, at_least=0, at_most=shape[0] - 1, why="the last atom")
+            check_integer(
+                "always_include", atom, at_least=0, at_most=shape[0] - 1, why="the last atom"
+            )
         if sparsity is not None:
             check_integer("sparsity", sparsity, at_most=shape[0], why="the number of atoms")
 
@@ -60,13 +62,15 @@ class Selection:
         """
         raise NotImplementedError(f"{type(self).__name__} has no mark")
 
-    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
         """How many of the tau the entries of a support take, at most in any output where outputs count alone."""
         raise NotImplementedError(f"{type(self).__name__} has no counted")
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """`choose` by orthogonal matching pursuit, from inner products with the atoms and among them."""
-        raise ValueError(f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'")
+        raise ValueError(
+            f"{self!r} has no matching pursuit; expected a dictionary with approximation='thresholding'"
+        )
 
     def keep_mask(self, values: ArrayLike, count: int) -> Array:
         """Where the entries to keep stand: the largest that count, and those of `always_include`."""
@@ -79,27 +83,34 @@ class Selection:
         marked[always_include] = True
         return marked
 
-    def select(self, values: Array, count: int) -> Support:
+    def select(self, values: Array, count: int) -> IndexArray:
         """The entries to keep, as increasing positions in the flattened values; parameters as `kept`."""
         return np.flatnonzero(self.keep_mask(values, count))
 
-    def select_from(self, model: SparseModel, count: int) -> Support:
+    def select_from(self, model: SparseModel, count: int) -> IndexArray:
         """`choose` among the entries of a model's support."""
         magnitudes = np.full(model.shape, -1, model.values.dtype)
         magnitudes.reshape(-1)[model.support] = np.abs(model.values)
         return model.support[self._keep_mask(magnitudes, count).reshape(-1)[model.support]]
 
-    def add_always_included(self, support: Support, shape: tuple[int, ...]) -> Support:
+    def add_always_included(self, support: IndexArray, shape: tuple[int, ...]) -> IndexArray:
         """A support with the entries of `always_include` added."""
         n_outputs = math.prod(shape[1:])
-        positions = np.add.outer(np.array(self.always_include, np.intp) * n_outputs, np.arange(n_outputs))
+        positions = np.add.outer(
+            np.array(self.always_include, np.intp) * n_outputs, np.arange(n_outputs)
+        )
         return np.union1d(support, positions.reshape(-1)).astype(np.intp, copy=False)
 
-    def holds(self, support: Support, shape: tuple[int, ...], count: int) -> bool:
+    def holds(self, support: IndexArray, shape: tuple[int, ...], count: int) -> bool:
         """Whether a support has at most `count` entries that count, those of `always_include` apart."""
         if support.size <= count:
             return True
-        return self.n_selected(support[~np.isin(support // math.prod(shape[1:]), self.always_include)], shape) <= count
+        return (
+            self.n_selected(
+                support[~np.isin(support // math.prod(shape[1:]), self.always_include)], shape
+            )
+            <= count
+        )
 
     def hard(self, v: Array, count: int) -> Array:
         """H_tau(v): the entries to keep, zero elsewhere; what is not a number stays, so that a divergence shows."""
@@ -130,17 +141,17 @@ class PerOutput(Selection):
         columns = np.ascontiguousarray(magnitudes.reshape(len(magnitudes), -1).T)
         return top_mask_of_rows(columns, count).T.reshape(magnitudes.shape)
 
-    def select_from(self, model: SparseModel, count: int) -> Support:
+    def select_from(self, model: SparseModel, count: int) -> IndexArray:
         """`choose` among the entries of a model's support."""
         if len(model.shape) > 1 or self.always_include:
             return super().select_from(model, count)
         return model.support[largest(np.abs(model.values), count)]
 
-    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
         """The most entries of a column."""
         return int(np.bincount(support % math.prod(shape[1:])).max(initial=0))
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """One pursuit for each output."""
         columns = correlations.reshape(len(gram), -1).T
         found = [matching_pursuit(gram, column, count, self.always_include) for column in columns]
@@ -164,16 +175,21 @@ class PerAtom(Selection):
         """The `count` rows of largest norm."""
         rows = magnitudes.reshape(len(magnitudes), -1)
         sizes = np.where(rows.max(axis=1) < 0, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
-        return np.repeat(top_mask_of_rows(sizes[None], count), rows.shape[1]).reshape(magnitudes.shape)
+        return np.repeat(top_mask_of_rows(sizes[None], count), rows.shape[1]).reshape(
+            magnitudes.shape
+        )
 
-    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
         """The atoms that some output uses."""
         return len(np.unique(support // math.prod(shape[1:])))
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """Simultaneous pursuit: an atom is taken for all outputs at once."""
-        atoms, n_outputs = matching_pursuit(gram, correlations, count, self.always_include), correlations[0].size
-        support: Support = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
+        atoms, n_outputs = (
+            matching_pursuit(gram, correlations, count, self.always_include),
+            correlations[0].size,
+        )
+        support: IndexArray = np.add.outer(atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
         return support
 
     def soft(self, v: Array, threshold: float) -> Array:
@@ -200,20 +216,24 @@ class Overall(Selection):
         """As `Selection`; a sparsity is at most the number of coefficients."""
         super().check(None, shape)
         if sparsity is not None:
-            check_integer("sparsity", sparsity, at_most=math.prod(shape), why="the number of coefficients")
+            check_integer(
+                "sparsity", sparsity, at_most=math.prod(shape), why="the number of coefficients"
+            )
 
     def top_mask(self, magnitudes: Array, count: int) -> Array:
         """The `count` largest of all."""
         return top_mask_of_rows(magnitudes.reshape(1, -1), count).reshape(magnitudes.shape)
 
-    def n_selected(self, support: Support, shape: tuple[int, ...]) -> int:
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
         """All entries."""
         return len(support)
 
-    def pursue(self, gram: Array, correlations: Array, count: int) -> Support:
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
         """One pursuit over all outputs, which takes an atom for one output at a time."""
         first = self.add_always_included(np.empty(0, np.intp), correlations.shape)
-        return matching_pursuit(gram, correlations.reshape(-1), count, first.tolist(), correlations[0].size)
+        return matching_pursuit(
+            gram, correlations.reshape(-1), count, first.tolist(), correlations[0].size
+        )
 
 
 PER_OUTPUT = PerOutput()
@@ -224,7 +244,7 @@ def check_selection(selection: Any) -> None:
     check_kind("selection", selection, Selection, "PerOutput(), PerAtom() or Overall()")
 
 
-def largest(magnitudes: Array, count: int) -> Support:
+def largest(magnitudes: Array, count: int) -> IndexArray:
     """Positions of the `count` largest entries of a vector, increasing; ties break towards the lower index."""
     return np.flatnonzero(top_mask_of_rows(magnitudes[None], count))
 
@@ -236,18 +256,22 @@ def top_mask_of_rows(rows: Array, count: int) -> Array:
     # Negated, because a partition is slow where many entries before its pivot are equal, as the missing ones are.
     ordered = np.negative(rows)
     ordered.partition(count - 1, axis=1)
-    thresholds = -(ordered[0, count - 1] if len(rows) == 1 else ordered[:, count - 1, None])  # a number compares faster
+    thresholds = -(
+        ordered[0, count - 1] if len(rows) == 1 else ordered[:, count - 1, None]
+    )  # a number compares faster
     marked: Array = rows >= thresholds
     if np.count_nonzero(marked) != count * len(rows):
         above = rows > thresholds
         tied = marked & ~above
-        marked = above | (tied & (np.cumsum(tied, axis=1) <= count - np.count_nonzero(above, axis=1)[:, None]))
+        marked = above | (
+            tied & (np.cumsum(tied, axis=1) <= count - np.count_nonzero(above, axis=1)[:, None])
+        )
     return marked
 
 
 def matching_pursuit(
     gram: Array, correlations: Array, sparsity: int, first: Iterable[int] = (), n_outputs: int = 1
-) -> Support:
+) -> IndexArray:
     """Atoms that orthogonal matching pursuit takes, from Psi'w and the Gram matrix Psi'Psi alone, in float64.
 
     Each step takes the atom, scaled to norm one, that has the largest inner product with the residual (the first of
@@ -279,7 +303,9 @@ def matching_pursuit(
     """
     norms = np.sqrt(gram.diagonal()).repeat(n_outputs)
     residuals = (correlations.reshape(len(norms), -1).T / norms).astype(np.float64)
-    rounding = float(_ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0))
+    rounding = float(
+        _ROUNDINGS * np.finfo(correlations.dtype).eps * np.abs(residuals).max(initial=0.0)
+    )
     waiting, taken, found = list(first), set(first), 0
     most = min(len(taken) + sparsity, len(norms))
     basis = np.empty((most, len(norms)))
@@ -296,7 +322,9 @@ def matching_pursuit(
                 break
         settled[atom] = True
         own, output = divmod(atom, n_outputs)
-        direction = np.multiply.outer(gram[own], np.arange(n_outputs) == output).reshape(-1) / (norms[atom] * norms)
+        direction = np.multiply.outer(gram[own], np.arange(n_outputs) == output).reshape(-1) / (
+            norms[atom] * norms
+        )
         direction -= basis[:found, atom] @ basis[:found]
         length = direction[atom]
         if length > _ROUNDINGS * np.finfo(np.float64).eps:  # it adds to those before it

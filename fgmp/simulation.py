@@ -15,14 +15,14 @@ from .aggregation import Aggregator, Mean
 from .callbacks import History, Run, check_callbacks
 from .federation import check_cohort
 from .rounds import Method, State, Step, Streams, Transport, iterate
-from .sparse_model import Array, Support, dense
+from .sparse_model import Array, IndexArray, dense
 
 
 class Estimate(NamedTuple):
     """A model that a run recorded, as in `Result`; when, 0 is the start; its objective, nan where none is recorded."""
 
     x: Array
-    support: Support
+    support: IndexArray
     coefficients: Array
     round: int
     value: float
@@ -66,14 +66,14 @@ class Result:
     """
 
     x: Array = field(repr=False)
-    support: Support
+    support: IndexArray
     coefficients: Array = field(repr=False)
     history: dict[str, Array] = field(repr=False)
     best: Estimate = field(repr=False)
     seed: int
     state: State = field(repr=False)
     rejected: Any
-    objective_on: Support = field(repr=False)
+    objective_on: IndexArray = field(repr=False)
     method: Method = field(repr=False)
     interrupted: bool = False
 
@@ -149,8 +149,18 @@ def simulate(
     >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
     True
     """
-    check_protocol("method", method, ("check", "start", "exchanges"), "a method, such as fgmp.FedGradMP(sparsity=4)")
-    check_protocol("clients", clients, ("prepare", "run_clients", "objectives"), "a Federation, or another transport")
+    check_protocol(
+        "method",
+        method,
+        ("check", "start", "exchanges"),
+        "a method, such as fgmp.FedGradMP(sparsity=4)",
+    )
+    check_protocol(
+        "clients",
+        clients,
+        ("prepare", "run_clients", "objectives"),
+        "a Federation, or another transport",
+    )
     rounds = check_integer("rounds", rounds, at_least=0)
     expected = "an aggregator, such as fgmp.Mean() or fgmp.SecureSum()"
     check_kind("aggregator", aggregator, (Aggregator, type(None)), expected)
@@ -160,7 +170,9 @@ def simulate(
     began = time.perf_counter()
     transport = clients.prepare(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
-    aggregator = (aggregator or Mean()).prepare(transport.shape, cohort_size, len(method.exchanges()), rounds)
+    aggregator = (aggregator or Mean()).prepare(
+        transport.shape, cohort_size, len(method.exchanges()), rounds
+    )
     if state is not None and "epsilon" in aggregator.extra_metrics(0):
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
@@ -182,7 +194,9 @@ def simulate(
                 found = _result(run, interrupted=True)
                 interrupt.result = found  # type: ignore[attr-defined]
                 rounds_done = f"{run.step.round} of {run.rounds} rounds"
-                interrupt.add_note(f"The run ended after {rounds_done}; this exception has them as its `result`.")
+                interrupt.add_note(
+                    f"The run ended after {rounds_done}; this exception has them as its `result`."
+                )
             raise
 
 
@@ -193,7 +207,9 @@ def _go_on(run: Run, callbacks: Sequence[Any]) -> None:
         for callback in (run.history, *callbacks):
             begun.append(callback)
             getattr(callback, "begin", bool)(run)
-        for step in iterate(run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator):
+        for step in iterate(
+            run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator
+        ):
             run.step = step
             stops = [callback(run) for callback in (run.history, *callbacks)]
             if step.round >= run.rounds or (step.round > 0 and any(stops)):
@@ -219,7 +235,9 @@ def _end(run: Run, callbacks: Sequence[Any], because_of: BaseException | None = 
         try:
             getattr(callback, "end", bool)(run)
         except Exception as error:
-            because_of.add_note(f"At the end of the run {type(callback).__name__} failed too: {error!r}")
+            because_of.add_note(
+                f"At the end of the run {type(callback).__name__} failed too: {error!r}"
+            )
 
 
 def _result(run: Run, interrupted: bool = False) -> Result:

@@ -20,11 +20,16 @@ from ._support.linear_algebra import (
     solve_semidefinite,
 )
 from ._support.sparse_features import SparseFeatures
-from ._support.validation import check_option, check_protocol, validate_integer_field, validate_number_field
+from ._support.validation import (
+    check_option,
+    check_protocol,
+    validate_integer_field,
+    validate_number_field,
+)
 from .dictionaries import StandardBasis
 from .federation import Client, minibatches
 from .losses import Loss, SquaredLoss
-from .sparse_model import Array, NonFiniteUpdate, SparseModel, Support, length_of, unit_of
+from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel, length_of, unit_of
 
 _LIMIT = 10_000
 
@@ -53,14 +58,14 @@ class RestrictedProblem:
     targets: Array
     loss: Loss
     dictionary: StandardBasis
-    merged: Support
-    indices: Support
+    merged: IndexArray
+    indices: IndexArray
     n_outputs: int
     to_coefficients: Array | None = None
     to_coordinates: Array | None = None
 
     @classmethod
-    def of(cls, client: Client, merged: Support, dictionary: StandardBasis) -> RestrictedProblem:
+    def of(cls, client: Client, merged: IndexArray, dictionary: StandardBasis) -> RestrictedProblem:
         """The restricted problem of a client, whose features are A_i Psi, on merged positions."""
         n_outputs, columns, indices = client.n_outputs, client.features, merged
         if n_outputs == 1:
@@ -78,7 +83,10 @@ class RestrictedProblem:
         atoms, outputs = np.divmod(self.merged, self.n_outputs)
         members = [outputs == output for output in range(self.n_outputs)]
         gram = self.dictionary.inner_products(atoms) * (outputs[:, None] == outputs)
-        blocks = [np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)]) for own in members]
+        blocks = [
+            np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)])
+            for own in members
+        ]
         to_coefficients, dtype = np.hstack(blocks), self.columns.dtype
         return replace(
             self,
@@ -130,7 +138,9 @@ class RestrictedProblem:
     def hessian(self, predictions: Array) -> Array:
         """The Hessian of h: blocks B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in c'."""
         if self.n_outputs == 1:
-            bent = self.loss.curvature(predictions, self.targets, np.full_like(predictions, self.row_weight))
+            bent = self.loss.curvature(
+                predictions, self.targets, np.full_like(predictions, self.row_weight)
+            )
             hessian: Array = self.columns.T @ (self.columns * bent[:, None])
         else:
             hessian = np.zeros((len(self.indices), len(self.indices)), self.columns.dtype)
@@ -145,7 +155,11 @@ class RestrictedProblem:
                     block = parts[first].T @ (parts[second] * bent[:, first, None])
                     hessian[np.ix_(others, own)] = block
                     hessian[np.ix_(own, others)] = block.T
-        return hessian if self.to_coefficients is None else self.to_coefficients.T @ hessian @ self.to_coefficients
+        return (
+            hessian
+            if self.to_coefficients is None
+            else self.to_coefficients.T @ hessian @ self.to_coefficients
+        )
 
     @property
     def shifts(self) -> Array:
@@ -155,11 +169,15 @@ class RestrictedProblem:
         equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most.
         """
         if not self.loss.shift_invariant:
-            return np.zeros((len(self.merged if self.to_coordinates is None else self.to_coordinates), 0))
+            return np.zeros(
+                (len(self.merged if self.to_coordinates is None else self.to_coordinates), 0)
+            )
         atoms = self.merged // self.n_outputs
         if self.to_coefficients is None:
             every, count = np.unique(atoms, return_counts=True)
-            alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(self.n_outputs)
+            alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(
+                self.n_outputs
+            )
             return alike
         energies, directions = np.linalg.eigh(
             self.to_coefficients.T @ self.dictionary.inner_products(atoms) @ self.to_coefficients
@@ -188,15 +206,23 @@ class RestrictedProblem:
         until h decreases enough (Armijo), which the squared loss never needs.
         """
         image, slope = self.predictions(direction), inner(gradient, direction)
-        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(direction)  # whatever the units
+        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(
+            direction
+        )  # whatever the units
         rounding = float(np.finfo(derivative.dtype).eps)
-        negligible = rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
-        curvature = inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
+        negligible = (
+            rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
+        )
+        curvature = (
+            inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
+        )
         if curvature <= 0 or not slope < -negligible:
             return 0.0, image
         length, before = -slope / curvature, self.value(predictions)
         for _ in range(60):
-            if self.value(predictions + length * image) <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
+            if self.value(
+                predictions + length * image
+            ) <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
                 return length, image
             length /= 2
         return 0.0, image
@@ -219,7 +245,9 @@ class RestrictedProblem:
             return False
         if isinstance(self.loss, SquaredLoss):
             return True
-        return len(positive) >= len(_positive(np.linalg.eigvalsh(self.hessian(np.zeros_like(predictions)))))
+        return len(positive) >= len(
+            _positive(np.linalg.eigvalsh(self.hessian(np.zeros_like(predictions))))
+        )
 
 
 def _positive(curvatures: Array) -> Array:
@@ -286,7 +314,9 @@ class GradientDescent:
         for _ in range(_LIMIT if self.steps is None else self.steps):
             derivative = inside.derivative(predictions)
             gradient = inside.pull_back(derivative)
-            certain = self.accuracy is not None and inside.converged(self.accuracy, predictions, gradient)
+            certain = self.accuracy is not None and inside.converged(
+                self.accuracy, predictions, gradient
+            )
             if certain:
                 break
             direction = self._direction(inside, predictions, gradient)
@@ -298,7 +328,9 @@ class GradientDescent:
             from sklearn.exceptions import ConvergenceWarning
 
             name = type(self).__name__
-            advice = "a larger accuracy" + ("" if name == "Newton" else ", or Newton, which needs fewer steps")
+            advice = "a larger accuracy" + (
+                "" if name == "Newton" else ", or Newton, which needs fewer steps"
+            )
             warnings.warn(
                 f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
                 f"{len(z)} coordinates and {len(inside.targets)} rows; try {advice}",
@@ -326,7 +358,9 @@ class Newton(GradientDescent):
         return super().minimise(wide, start.astype(np.float64), rng).astype(start.dtype, copy=False)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        return -solve_semidefinite(*regularize_null_directions(problem.hessian(predictions), gradient, problem.shifts))
+        return -solve_semidefinite(
+            *regularize_null_directions(problem.hessian(predictions), gradient, problem.shifts)
+        )
 
 
 @dataclass(frozen=True)
@@ -343,7 +377,11 @@ class Exact:
         if not isinstance(problem.loss, SquaredLoss):
             return Newton(steps=100).minimise(problem, start, rng)
         # The rank of the data decides, not that of the atoms.
-        metric = None if problem.dictionary.orthonormal else problem.dictionary.inner_products(problem.merged)
+        metric = (
+            None
+            if problem.dictionary.orthonormal
+            else problem.dictionary.inner_products(problem.merged)
+        )
         return least_squares(problem.columns, problem.targets, metric)
 
 
@@ -387,7 +425,7 @@ class SGD:
 
 
 def minimise_on(
-    merged: Support,
+    merged: IndexArray,
     client: Client,
     dictionary: StandardBasis,
     solver: Solver,
@@ -405,7 +443,9 @@ def minimise_on(
         return SparseModel.zero(start.shape, start.values.dtype)
     b = solver.minimise(RestrictedProblem.of(client, merged, dictionary), start.on(merged), rng)
     if not np.isfinite(b).all():
-        raise NonFiniteUpdate(f"client {client.client_id} has no finite minimiser on {len(merged)} coefficients")
+        raise NonFiniteUpdate(
+            f"client {client.client_id} has no finite minimiser on {len(merged)} coefficients"
+        )
     return SparseModel(merged, b, start.shape)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
-Support = NDArray[np.intp]
+IndexArray = NDArray[np.intp]
 
 
 class NonFiniteUpdate(FloatingPointError):
@@ -31,7 +31,7 @@ class SparseModel:
         Shape of the dense coefficients: ``(n_atoms,)``, or ``(n_atoms, n_outputs)``.
     """
 
-    support: Support
+    support: IndexArray
     values: Array
     shape: tuple[int, ...]
 
@@ -54,7 +54,7 @@ class SparseModel:
         return coefficients
 
     @property
-    def atoms(self) -> Support:
+    def atoms(self) -> IndexArray:
         """The atoms that some output uses, increasing; the support itself where there is one output."""
         if len(self.shape) == 1:
             return self.support
@@ -62,7 +62,7 @@ class SparseModel:
         used[self.support // self.shape[1]] = True
         return np.flatnonzero(used)
 
-    def on(self, support: Support) -> Array:
+    def on(self, support: IndexArray) -> Array:
         """The coefficients on another support, zero where this model has none."""
         return self.dense().reshape(-1)[support]
 
@@ -72,7 +72,7 @@ def dense(coefficients: Array | SparseModel) -> Array:
     return coefficients.dense() if isinstance(coefficients, SparseModel) else coefficients
 
 
-def union(first: Support, second: Support, size: int) -> Support:
+def union(first: IndexArray, second: IndexArray, size: int) -> IndexArray:
     """Increasing union of two sets of positions below `size`."""
     member = np.zeros(size, bool)
     member[first] = True
@@ -86,7 +86,10 @@ def unit_of(array: Array) -> float:
     Products with it are exact, so that nothing else changes.
     """
     largest = float(np.abs(array).max(initial=0))
-    exponent, (safe, most) = math.frexp(largest)[1], (30, 120) if array.dtype == np.float32 else (200, 1000)
+    exponent, (safe, most) = (
+        math.frexp(largest)[1],
+        (30, 120) if array.dtype == np.float32 else (200, 1000),
+    )
     if abs(exponent) <= safe or not 0 < largest < math.inf:
         return 1.0
     return 2.0 ** -max(min(exponent, most), -most)

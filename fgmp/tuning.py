@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ._support.validation import Seed, check_integer, check_kind, check_seed, check_sequence, short_repr
+from ._support.validation import (
+    Seed,
+    check_integer,
+    check_kind,
+    check_seed,
+    check_sequence,
+    short_repr,
+)
 from ._support.warnings import warn_user
 from .callbacks import Run, check_callbacks
 from .federation import Federation, check_federation
@@ -96,11 +103,17 @@ def tune(
     from sklearn.model_selection import ParameterGrid
 
     if not callable(make_method):
-        raise ValueError(f"make_method is {short_repr(make_method)}; expected a callable that returns a method")
+        raise ValueError(
+            f"make_method is {short_repr(make_method)}; expected a callable that returns a method"
+        )
     values = {}
-    for name, given in check_kind("grid", grid, Mapping, "a mapping of names to sequences of values").items():
+    for name, given in check_kind(
+        "grid", grid, Mapping, "a mapping of names to sequences of values"
+    ).items():
         several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
-        values[name] = [value.item() if isinstance(value, np.generic) else value for value in several]
+        values[name] = [
+            value.item() if isinstance(value, np.generic) else value for value in several
+        ]
     data = [federation] if isinstance(federation, Federation) else federation
     if not (feds := check_sequence("federation", data, "a Federation or several")):
         raise ValueError("federation is an empty sequence; expected at least one federation")
@@ -109,7 +122,11 @@ def tune(
     candidates = list(ParameterGrid(values))
     methods = [make_method(**parameters) for parameters in candidates]
     options["rng"] = check_seed("rng", rng)
-    runs = [delayed(_history)(method, fed, rounds, column, **options) for method in methods for fed in feds]
+    runs = [
+        delayed(_history)(method, fed, rounds, column, **options)
+        for method in methods
+        for fed in feds
+    ]
     runs = Parallel(check_integer("workers", workers))(runs)
     trials = []
     for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
@@ -118,7 +135,15 @@ def tune(
         silent = any((history["clients"][1:] == 0).any() for history in histories)
         limits = np.where(starts == 0, np.finfo(float).max, 10 * np.abs(starts))
         diverged = silent or not bool(np.all(ends <= limits))
-        trials.append(Trial(parameters, np.inf if diverged else float(np.median(ends)), diverged, method, histories))
+        trials.append(
+            Trial(
+                parameters,
+                np.inf if diverged else float(np.median(ends)),
+                diverged,
+                method,
+                histories,
+            )
+        )
     answered = [history["clients"][1:] for trial in trials for history in trial.histories]
     if rounds and not any(clients.any() for clients in answered):
         warn_user(
@@ -129,7 +154,12 @@ def tune(
 
 
 def _history(
-    method: Method, federation: Federation, rounds: int, column: str, callbacks: Any = (), **options: Any
+    method: Method,
+    federation: Federation,
+    rounds: int,
+    column: str,
+    callbacks: Any = (),
+    **options: Any,
 ) -> Any:
     """A run that ends early once it has diverged beyond return."""
 

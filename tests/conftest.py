@@ -26,7 +26,11 @@ def pytest_configure(config) -> None:
 
     What several processes are about to test is compiled before they start, or each of them would.
     """
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput") and find_spec("numba"):
+    if (
+        getattr(config.option, "numprocesses", None)
+        and not hasattr(config, "workerinput")
+        and find_spec("numba")
+    ):
         compile_loops()
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -32,7 +32,9 @@ def of_entries(change):
 
 not_finite = of_values(lambda values: np.full_like(values, np.nan))
 wrong_shape = of_values(lambda values: np.append(values, values.dtype.type(0)))
-repeated_indices = of_entries(lambda s, v, size: (np.full(max(len(s), 2), s[0]), np.resize(v, max(len(s), 2))))
+repeated_indices = of_entries(
+    lambda s, v, size: (np.full(max(len(s), 2), s[0]), np.resize(v, max(len(s), 2)))
+)
 out_of_range = of_entries(lambda s, v, size: (np.append(s[:-1], size), v))
 too_many_entries = of_entries(lambda s, v, size: (np.arange(size), np.resize(v, size)))
 

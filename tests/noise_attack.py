@@ -27,7 +27,10 @@ def seen_in(*things):
         elif isinstance(thing, np.ndarray):
             left += [thing.tobytes(), *(thing.ravel().tolist() if thing.dtype.kind in "iu" else ())]
         elif isinstance(thing, np.random.Generator):
-            left += [thing.bit_generator.state, getattr(thing.bit_generator.seed_seq, "entropy", None)]
+            left += [
+                thing.bit_generator.state,
+                getattr(thing.bit_generator.seed_seq, "entropy", None),
+            ]
         elif isinstance(thing, (list, tuple, set)):
             left += list(thing)
         else:
@@ -43,13 +46,19 @@ def secrets_of(candidate):
         return [candidate, hashlib.sha256(candidate).digest()]
     whole = abs(candidate)
     named = hashlib.sha256(f"rehearsal {whole}".encode()).digest()
-    return [named, *((whole.to_bytes(32, order) for order in ("big", "little")) if whole < 2**256 else ())]
+    return [
+        named,
+        *((whole.to_bytes(32, order) for order in ("big", "little")) if whole < 2**256 else ()),
+    ]
 
 
 def takes_off(noise, private, n_members, question, candidates):
     """Whether one of the candidates gives the noise of the first exchange of a run."""
     scale = private.multiplier * 2 * private.noise.clip[0] / n_members
-    said = b"".join(array.tobytes() for array in to_wire(question).values()) + np.ones(n_members, bool).tobytes()
+    said = (
+        b"".join(array.tobytes() for array in to_wire(question).values())
+        + np.ones(n_members, bool).tobytes()
+    )
     tries = (
         replace(private, secret=secret).noise_on_sum(len(noise), n_members, 1, 0, said)
         for candidate in candidates

@@ -40,7 +40,16 @@ def bits(result):
     """All of a result that a resumed run has to have, to the last bit, as one checksum."""
     history = {name: column for name, column in result.history.items() if name != "seconds"}
     best = result.best
-    parts = (result.x, result.support, result.coefficients, history, best.x, best.round, best.value, best.coefficients)
+    parts = (
+        result.x,
+        result.support,
+        result.coefficients,
+        history,
+        best.x,
+        best.round,
+        best.value,
+        best.coefficients,
+    )
     return joblib.hash((*parts, result.state))
 
 

@@ -45,14 +45,30 @@ FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
 @pytest.mark.parametrize(
     "method, sizes, words",
     [
-        (fgmp.FedGradMP(3), (30, 8, 5), r"9 coefficients .*, and 2 of 3 clients have no more than 9.*SharedSupportGra"),
+        (
+            fgmp.FedGradMP(3),
+            (30, 8, 5),
+            r"9 coefficients .*, and 2 of 3 clients have no more than 9.*SharedSupportGra",
+        ),
         (ALWAYS, (7, 40), "7 coefficients .* 1 of 2 clients has"),  # as many as columns
         (ALWAYS, (8, 40), None),
-        (fgmp.FedGradMP(10), (11, 40), "12 coefficients .* 1 of 2 clients has"),  # 3 tau is 30, and there are 12
+        (
+            fgmp.FedGradMP(10),
+            (11, 40),
+            "12 coefficients .* 1 of 2 clients has",
+        ),  # 3 tau is 30, and there are 12
         (fgmp.FedGradMP(3, solver=fgmp.GradientDescent(steps=1)), (30, 8, 5), None),
         (fgmp.SharedSupportGradMP(3), (30, 8, 5), None),
-        (fgmp.FedGradMP(1, batch_size=10), (30, 8, 20), "batch_size is 10, and 1 of 3 clients has fewer .* smallest 8"),
-        (fgmp.FedAvg(batch_size=10, **FIRST_ORDER), (30, 8, 20), "batch_size is 10, and 1 of 3 clients has fewer"),
+        (
+            fgmp.FedGradMP(1, batch_size=10),
+            (30, 8, 20),
+            "batch_size is 10, and 1 of 3 clients has fewer .* smallest 8",
+        ),
+        (
+            fgmp.FedAvg(batch_size=10, **FIRST_ORDER),
+            (30, 8, 20),
+            "batch_size is 10, and 1 of 3 clients has fewer",
+        ),
         (fgmp.FedAvg(batch_size=8, **FIRST_ORDER), (30, 8, 20), None),
     ],
 )
@@ -67,7 +83,10 @@ def test_a_run_that_ends_above_its_start_says_so():
     (word,), result = said(fgmp.FedAvg(learning_rate=2.0), fed, 6)
     objective = result.history["objective"]
     assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word
-    assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word and "result.best" in word
+    assert (
+        f"it was {objective.min():.3g} in round {objective.argmin()}" in word
+        and "result.best" in word
+    )
     assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []
 
 
@@ -89,12 +108,23 @@ def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_co
     _, result = said(fgmp.FedAvg(learning_rate=4000.0), fed)
     assert result.history["objective"][-1] > 100 * result.history["objective"][0]
     closed = fgmp.polish(result, fed)
-    A, y = (np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets"))
-    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
-    assert closed.history["objective"][-1] == pytest.approx(fed.objective(reference.coef_[0]), rel=1e-6)
-    assert closed.best.round == closed.history["round"][-1] and closed.best.value == closed.history["objective"][-1]
+    A, y = (
+        np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets")
+    )
+    reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(
+        A, y
+    )
+    assert closed.history["objective"][-1] == pytest.approx(
+        fed.objective(reference.coef_[0]), rel=1e-6
+    )
+    assert (
+        closed.best.round == closed.history["round"][-1]
+        and closed.best.value == closed.history["objective"][-1]
+    )
     np.testing.assert_array_equal(closed.best.x, closed.x)
-    with pytest.warns(ConvergenceWarning, match=r"polish ended with NewtonOnSupport\(steps=2, ridge=0.0\) before"):
+    with pytest.warns(
+        ConvergenceWarning, match=r"polish ended with NewtonOnSupport\(steps=2, ridge=0.0\) before"
+    ):
         fgmp.polish(result, fed, solver=fgmp.NewtonOnSupport(steps=2))
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0)
     for quiet in (fgmp.NewtonOnSupport(steps=5), fgmp.NewtonOnSupport(steps=5, ridge=0.1)):
@@ -110,7 +140,9 @@ def test_a_run_in_which_no_update_arrived_says_so():
     for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):
         (word,), result = said(method, nobody, 3)
         name = type(method).__name__
-        assert word.startswith(f"no update arrived in 3 rounds of {name}: the model is the one of the start")
+        assert word.startswith(
+            f"no update arrived in 3 rounds of {name}: the model is the one of the start"
+        )
         assert word.endswith("; answers left out: 6 missing") and not result.x.any()
         assert said(method, nobody, 0)[0] == []
         assert said(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[0])), 3)[0] == []
@@ -141,7 +173,10 @@ def test_a_search_and_a_closing_exchange_without_an_update_say_so():
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in any of the 2 runs of tune"):
         fgmp.tune(runaway, {"learning_rate": [1e300, 1e301]}, fed, 2)
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 2, rng=0)
-    with pytest.warns(fgmp.AdviceWarning, match="no update arrived in 1 round of polish: .* left out: 2 not_finite"):
+    with pytest.warns(
+        fgmp.AdviceWarning,
+        match="no update arrived in 1 round of polish: .* left out: 2 not_finite",
+    ):
         fgmp.polish(result, fed, aggregator=Deaf())
 
 
@@ -155,14 +190,18 @@ class Deaf(fgmp.Mean):
 
     def aggregate(self, transport, call, message, cohort):
         asked = super().aggregate(transport, call, message, cohort)
-        return asked._replace(mean=None, here=np.arange(0), rejected=Counter(not_finite=len(cohort)))
+        return asked._replace(
+            mean=None, here=np.arange(0), rejected=Counter(not_finite=len(cohort))
+        )
 
 
 def test_nobody_is_asked_for_a_warning(monkeypatch):
     """What is looked at is on record: four objectives of three rounds, and no client of the squared loss is made."""
     fed = regression((30, 30))
     asked, objectives = [], fgmp.Federation.objectives
-    monkeypatch.setattr(fgmp.Federation, "objectives", lambda *given: asked.append(1) or objectives(*given))
+    monkeypatch.setattr(
+        fgmp.Federation, "objectives", lambda *given: asked.append(1) or objectives(*given)
+    )
     made = []
     monkeypatch.setattr(fgmp.Federation, "client", lambda *given: made.append(1))
     (word,), _ = said(fgmp.FedAvg(learning_rate=2.0), fed, 3)
@@ -204,7 +243,11 @@ def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
         thread.join(30)
     assert warnings.filters == filters
     sources = Path(fgmp.__file__).parent.rglob("*.py")
-    touching = [path.name for path in sources if re.search(r"catch_warnings|simplefilter\(", path.read_text())]
+    touching = [
+        path.name
+        for path in sources
+        if re.search(r"catch_warnings|simplefilter\(", path.read_text())
+    ]
     assert touching == ["warnings.py"]  # whose docstring shows how a user does it
 
 
@@ -213,10 +256,14 @@ def test_fits_in_threads_leave_no_filter_behind():
     rng = np.random.default_rng(0)
     X, groups = rng.standard_normal((120, 5)), np.arange(120) % 3
     y = X[:, 0] + 0.1 * rng.standard_normal(120)
-    frames = np.repeat(rng.standard_normal((10, 12)), 3, axis=0) + 1e-9 * rng.standard_normal((30, 12))
+    frames = np.repeat(rng.standard_normal((10, 12)), 3, axis=0) + 1e-9 * rng.standard_normal(
+        (30, 12)
+    )
 
     def ours():
-        return [entry for entry in warnings.filters if entry[2] in (fgmp.AdviceWarning, RuntimeWarning)]
+        return [
+            entry for entry in warnings.filters if entry[2] in (fgmp.AdviceWarning, RuntimeWarning)
+        ]
 
     def work(number):
         fgmp.FedGradMPRegressor(1 + number % 3).fit(X, y, groups)

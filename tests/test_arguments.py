@@ -17,7 +17,9 @@ from fgmp.dictionaries import StandardBasis
 
 FED = fgmp.make_sparse_regression(2, 6, 4, 1, rng=0)
 ROWS = FED.clients[0].features
-ONES = dict.fromkeys(("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance"), np.ones(2))
+ONES = dict.fromkeys(
+    ("lower", "upper", "upper_squared", "gradient", "whole_gradient", "variance"), np.ones(2)
+)
 CONSTANTS = theory.ClientConstants(**ONES, weights=np.array([0.5, 0.5]))
 BOUND = theory.theorem1(CONSTANTS, 2)
 BOUNDED = theory.TheoremParameters(theta=2.0)
@@ -91,13 +93,21 @@ WHOLE = {
         ("restricted_constants", {"dictionary": "x"})
     ],
     "constants is 1; expected ClientConstants": [("theorem1", {"constants": 1})],
-    "parameters is 1; expected TheoremParameters, with theta and eta_1 to eta_3": [("theorem1", {"parameters": 1})],
-    "bound is 1; expected a ConvergenceBound, as theorem1 returns it": [("objective_bound", {"bound": 1})],
-    "client is 1; expected a Client, such as one of federation.clients": [("minibatch_variance", {"client": 1})],
+    "parameters is 1; expected TheoremParameters, with theta and eta_1 to eta_3": [
+        ("theorem1", {"parameters": 1})
+    ],
+    "bound is 1; expected a ConvergenceBound, as theorem1 returns it": [
+        ("objective_bound", {"bound": 1})
+    ],
+    "client is 1; expected a Client, such as one of federation.clients": [
+        ("minibatch_variance", {"client": 1})
+    ],
     "client has streamed features; expected stored ones": [
         ("minibatch_variance", {"client": make_sensing(np.ones(4), 1, 6, rng=0).clients[0]})
     ],
-    "weights are all 0; expected a positive one": [("ClientConstants.of", {"weights": np.zeros(2)})],
+    "weights are all 0; expected a positive one": [
+        ("ClientConstants.of", {"weights": np.zeros(2)})
+    ],
     "lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client": [
         ("ClientConstants.of", {"lower": 0.0}),
         ("ClientConstants.of", {"lower": 1.1}),
@@ -123,15 +133,22 @@ MADE += [fgmp.History(every=2), fgmp.GaussianNoise(1.0, 1.0), fgmp.DropOut(proba
 def test_a_field_that_cannot_be_is_named(thing):
     for field in fields(thing):
         whole = type(getattr(thing, field.name)) is int
-        for wrong in () if field.name == "objective_on" else (np.nan, "x", -1, *[1.5] * whole):  # which a run knows
+        for wrong in (
+            () if field.name == "objective_on" else (np.nan, "x", -1, *[1.5] * whole)
+        ):  # which a run knows
             with pytest.raises(ValueError, match=rf"^{field.name}\b"):
                 replace(thing, **{field.name: wrong})
 
 
-@pytest.mark.parametrize("estimator", [fgmp.FedGradMPRegressor("cv"), fgmp.FedGradMPClassifier("cv")])
+@pytest.mark.parametrize(
+    "estimator", [fgmp.FedGradMPRegressor("cv"), fgmp.FedGradMPClassifier("cv")]
+)
 def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
     X = np.random.default_rng(0).standard_normal((20, 4))
-    for name in set(estimator.get_params()) - {"random_state", "class_weight"}:  # which scikit-learn knows
+    for name in set(estimator.get_params()) - {
+        "random_state",
+        "class_weight",
+    }:  # which scikit-learn knows
         for wrong in (np.nan, "x", -1):
             with pytest.raises(ValueError, match=rf"^{name}\b"):
                 clone(estimator).set_params(**{name: wrong}).fit(X, np.sign(X[:, 0]))

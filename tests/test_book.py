@@ -62,7 +62,10 @@ def test_a_verdict_counts_the_answers_or_is_named(source, holds, verdict, capsys
     [
         ({"holds": "misprint"}, "holds is .*; expected True, False"),  # a word of the errata alone
         ({"holds": [0, 1]}, "holds is "),
-        ({"measured": [1.0, np.nan]}, "measured of a.b-1 is .*; expected numbers, or another verdict than 'holds'"),
+        (
+            {"measured": [1.0, np.nan]},
+            "measured of a.b-1 is .*; expected numbers, or another verdict than 'holds'",
+        ),
         ({"source": "Figure 3"}, "source of a.b-1 is 'Figure 3'; expected"),
     ],
 )
@@ -78,7 +81,12 @@ def test_a_claim_that_says_nothing_is_refused(given, words, capsys):
         ([1e-17, 1e-16], {"floor": 1e-14}, "below 1e-14 (2 seeds)", None),
         (np.float64(0.666666), {"digits": 2}, "0.67", None),
         ([0.176, 0.31], {"within": 0.1}, "0.1 to 0.4 (2 seeds)", None),
-        ({"a": [1.0, 2.0], "b": [3.0, 3.0]}, {}, "a 1.5, b 3; 2 seeds", "a 1.5 (1 to 2), b 3; 2 seeds"),
+        (
+            {"a": [1.0, 2.0], "b": [3.0, 3.0]},
+            {},
+            "a 1.5, b 3; 2 seeds",
+            "a 1.5 (1 to 2), b 3; 2 seeds",
+        ),
         ("a few words", {"unit": "in all"}, "a few words in all", None),
     ],
 )
@@ -96,16 +104,26 @@ def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebook
     ids = [one["id"] for one in committed]
     assert len(set(ids)) == len(ids)
     for path in pairs.NOTEBOOKS.glob("[0-9]*.ipynb"):
-        outputs = [o for cell in pairs.read(path).cells for o in cell.get("outputs", []) if "data" in o]
-        lines = [text for o in outputs if keeping.VERDICT.match(text := o["data"].get("text/plain", ""))]
+        outputs = [
+            o for cell in pairs.read(path).cells for o in cell.get("outputs", []) if "data" in o
+        ]
+        lines = [
+            text for o in outputs if keeping.VERDICT.match(text := o["data"].get("text/plain", ""))
+        ]
         records = json.loads((ledger.RESULTS / f"{path.stem}.json").read_text())["claims"]
-        assert [line.partition(":")[0] for line in lines] == [f"[{one['verdict']}] {one['id']}" for one in records]
-    said = re.findall(r" (\d+), of which ([^;.]+)", (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0])
+        assert [line.partition(":")[0] for line in lines] == [
+            f"[{one['verdict']}] {one['id']}" for one in records
+        ]
+    said = re.findall(
+        r" (\d+), of which ([^;.]+)", (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
+    )
     counts = [sum(map(int, re.findall(r"(\d+) [a-z]", parts))) for _, parts in said]
     assert counts == [int(number) for number, _ in said] and sum(counts) == len(found)
 
 
-def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(tmp_path, monkeypatch):
+def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(
+    tmp_path, monkeypatch
+):
     monkeypatch.setenv("PYTHONPATH", f"{pairs.NOTEBOOKS}:{ROOT}")
     toy = tmp_path / "03_toy.py"
     toy.write_text(TOY)
@@ -117,11 +135,20 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
     assert reports[2].endswith("AssertionError: alpha=10: expected below 9")
     with open(out / "sweep.csv", newline="") as file:
         rows = list(csv.DictReader(file))
-    assert [(row["alpha"], row["verdict"]) for row in rows[:2]] == [("0.5", "holds"), ("0.5", "reproduced")]
-    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [("3", "toy"), ("3", "words"), ("10", "")]
+    assert [(row["alpha"], row["verdict"]) for row in rows[:2]] == [
+        ("0.5", "holds"),
+        ("0.5", "reproduced"),
+    ]
+    assert [(row["alpha"], row["claim"]) for row in rows[2:]] == [
+        ("3", "toy"),
+        ("3", "words"),
+        ("10", ""),
+    ]
     assert (rows[2]["median"], rows[2]["min"], rows[2]["values"]) == ("4.5", "3.0", "3 6")
     done = sorted(out.glob("*[!d].ipynb"))
-    assert running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3  # nothing ran
+    assert (
+        running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3
+    )  # nothing ran
     record = pairs.parameters(pairs.read(done[0]))
     assert record["several"] == 2 and record["alpha"] in (0.5, 3)
     with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
@@ -129,16 +156,30 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
 
 
 def test_a_bound_beside_errors_by_hand():
-    runs = [([4.0, 1.0, 0.0], [5.0, 2.0, 1.0]), ([4.0, 3.0, 2.0], [5.0, 2.0, 2.0]), ([4.0, 1.0, 1.0], [9.0, 9.0, 4.0])]
+    runs = [
+        ([4.0, 1.0, 0.0], [5.0, 2.0, 1.0]),
+        ([4.0, 3.0, 2.0], [5.0, 2.0, 2.0]),
+        ([4.0, 1.0, 1.0], [9.0, 9.0, 4.0]),
+    ]
     beside = BoundBesideError.of(runs, exact=0.5)
-    assert beside.holds.tolist() == [True, False, True]  # the second run exceeds its bound in round 1
-    assert beside.useful.tolist() == [True, False, False]  # the third bound ends at the zero model's error
+    assert beside.holds.tolist() == [
+        True,
+        False,
+        True,
+    ]  # the second run exceeds its bound in round 1
+    assert beside.useful.tolist() == [
+        True,
+        False,
+        False,
+    ]  # the third bound ends at the zero model's error
     np.testing.assert_array_equal(beside.factors["bound over zero model"], [0.25, 0.5, 1.0])
     np.testing.assert_array_equal(beside.factors["over squared error"], [2.0, 1.0, 4.0])
 
 
 def test_a_bound_that_is_infinite_promises_nothing():
-    beside = BoundBesideError.of([([4.0, 1.0], [5.0, np.inf]), ([4.0, np.nan], [5.0, 2.0]), ([4.0, 1.0], [5.0, 2.0])])
+    beside = BoundBesideError.of(
+        [([4.0, 1.0], [5.0, np.inf]), ([4.0, np.nan], [5.0, 2.0]), ([4.0, 1.0], [5.0, 2.0])]
+    )
     assert beside.holds.tolist() == beside.useful.tolist() == [False, False, True]
 
 
@@ -181,7 +222,8 @@ def test_a_parameter_of_its_type_passes(value, kind):
 def test_a_parameter_of_another_type_is_named_in_one_line(value, kind, words):
     with pytest.raises(TypeError, match=words) as caught:
         book.check_types(
-            {"n": 1, "rounds": value}, {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"}
+            {"n": 1, "rounds": value},
+            {int: "n", kind: "rounds"} if kind is not int else {int: "n rounds"},
         )
     assert "\n" not in str(caught.value)
 
@@ -211,15 +253,33 @@ def nothing_runs(monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (["sweep", "04", "-g", "n_features=4", "-g", "n_features=5"], "-g n_features is given twice"),
-        (["sweep", "04", "-g", "n_features=4,4"], "-g n_features has 4 twice; expected different values"),
-        (["sweep", "04", "-g", "n_features"], "-g n_features has no name or no value; expected NAME=VALUE"),
+        (
+            ["sweep", "04", "-g", "n_features=4", "-g", "n_features=5"],
+            "-g n_features is given twice",
+        ),
+        (
+            ["sweep", "04", "-g", "n_features=4,4"],
+            "-g n_features has 4 twice; expected different values",
+        ),
+        (
+            ["sweep", "04", "-g", "n_features"],
+            "-g n_features has no name or no value; expected NAME=VALUE",
+        ),
         (["sweep", "04", "-g", "n_features="], "-g n_features= has no name or no value"),
         (["sweep", "04", "-g", "=4"], "-g =4 has no name or no value"),
         (["sweep", "04", "-g", "n_features=,"], "-g n_features is no YAML"),
-        (["sweep", "04", "-g", "n_features=2020-01-01"], "-g n_features is a date, 2020-01-01; expected a number"),
-        (["sweep", "04", "-g", "n_features=4", "-p", "n_features=5"], "n_features is given by -p and by -g"),
-        (["sweep", "04", "-g", "n_feature=4"], "04_restricted_convexity has no parameter n_feature; it has:"),
+        (
+            ["sweep", "04", "-g", "n_features=2020-01-01"],
+            "-g n_features is a date, 2020-01-01; expected a number",
+        ),
+        (
+            ["sweep", "04", "-g", "n_features=4", "-p", "n_features=5"],
+            "n_features is given by -p and by -g",
+        ),
+        (
+            ["sweep", "04", "-g", "n_feature=4"],
+            "04_restricted_convexity has no parameter n_feature; it has:",
+        ),
         (["run", "04", "-p", "n_features=[1"], "-p n_features is no YAML: expected ',' or ']'"),
         (["run", "04", "-p", "n_features=4", "-p", "n_features=5"], "-p n_features is given twice"),
         (["run", "04", "-p", "n_features"], "-p n_features has no name or no value"),
@@ -237,31 +297,56 @@ def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words
     [
         ("", ["04"], " holds no parameters; expected notebooks"),
         ("- 4\n", [], " holds no parameters; expected notebooks"),
-        ('"04": {n_features: 4}\n', ["04", "05"], " has no parameters of 05_convergence_theorem; expected an entry"),
+        (
+            '"04": {n_features: 4}\n',
+            ["04", "05"],
+            " has no parameters of 05_convergence_theorem; expected an entry",
+        ),
         ('"04": {n_feature: 4}\n', [], "04_restricted_convexity has no parameter n_feature"),
         ('"99": {n_features: 4}\n', [], "there is no notebook 99"),
         ('"04": 4\n', [], " has no names and values of parameters under 04"),
-        ('"04": {n_features: 4}\n04_restricted_convexity: {sparsity: 1}\n', [], " has 04_restricted_convexity twice"),
-        ('"04": {n_features: 4, n_features: 5}\n', [], " is no YAML: n_features stands there twice"),
+        (
+            '"04": {n_features: 4}\n04_restricted_convexity: {sparsity: 1}\n',
+            [],
+            " has 04_restricted_convexity twice",
+        ),
+        (
+            '"04": {n_features: 4, n_features: 5}\n',
+            [],
+            " is no YAML: n_features stands there twice",
+        ),
         ('"04": {n_features: 4}\n"04": {sparsity: 1}\n', [], " is no YAML: 04 stands there twice"),
         ('"04": {n_features: 2020-01-01}\n', [], ", 04, n_features is a date, 2020-01-01"),
         ('"04": {n_features: [4}\n', [], " is no YAML: expected ',' or ']'"),
     ],
 )
-def test_a_file_of_parameters_that_cannot_be_meant_is_refused(text, arguments, words, tmp_path, nothing_runs):
+def test_a_file_of_parameters_that_cannot_be_meant_is_refused(
+    text, arguments, words, tmp_path, nothing_runs
+):
     (tmp_path / "mine.yaml").write_text(text)
     said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
     assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words) and not nothing_runs
 
 
-@pytest.mark.parametrize("name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"])
-def test_a_file_of_parameters_names_notebooks_as_every_command_does(name, tmp_path, monkeypatch, nothing_runs):
+@pytest.mark.parametrize(
+    "name", ['"04"', "04", "04_restricted_convexity", "04_restricted_convexity.ipynb"]
+)
+def test_a_file_of_parameters_names_notebooks_as_every_command_does(
+    name, tmp_path, monkeypatch, nothing_runs
+):
     monkeypatch.setattr(book_main, "BUILD", tmp_path)
     (tmp_path / "mine.yaml").write_text(f"{name}: {{n_features: 4, sparsity: 1, n_seeds: 3}}\n")
     with pytest.raises(SystemExit):
-        main(["run", "--parameters", str(tmp_path / "mine.yaml"), "-p", "n_seeds=1e1"], standalone_mode=False)
+        main(
+            ["run", "--parameters", str(tmp_path / "mine.yaml"), "-p", "n_seeds=1e1"],
+            standalone_mode=False,
+        )
     [(source, _, values)] = nothing_runs
-    assert source.stem == "04_restricted_convexity" and values == {"n_features": 4, "sparsity": 1, "n_seeds": 10}
+    assert source.stem == "04_restricted_convexity" and values == {
+        "n_features": 4,
+        "sparsity": 1,
+        "n_seeds": 10,
+    }
     assert isinstance(values["n_seeds"], int)
 
 
@@ -275,21 +360,29 @@ running.sweep(Path(sys.argv[1]), [{"alpha": a} for a in (1, 2, 3, 4)], Path(sys.
 
 
 def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path):
-    waits = TOY.replace("from book import claim", "import time\nfrom pathlib import Path\n\nfrom book import claim", 1)
+    waits = TOY.replace(
+        "from book import claim",
+        "import time\nfrom pathlib import Path\n\nfrom book import claim",
+        1,
+    )
     waits += '\n# %%\nPath("began").write_text(str(alpha))\ntime.sleep(60 * (alpha > 1))\n'
     toy, out = tmp_path / "03_toy.py", tmp_path / "out"
     toy.write_text(waits)
     environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
     running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
     call = [sys.executable, "-c", INTERRUPTED, str(toy), str(out)]
-    process = subprocess.Popen(call, env=environment, start_new_session=True, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        call, env=environment, start_new_session=True, stderr=subprocess.PIPE
+    )
     began = tmp_path / "began"
     while process.poll() is None and not (began.exists() and began.read_text() == "2"):
         time.sleep(0.05)
     os.killpg(process.pid, signal.SIGINT)
     process.communicate()
     keys = [running.key(toy, {"alpha": a}) for a in (1, 2)]
-    assert sorted(path.name for path in out.iterdir()) == sorted([f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"])
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [f"{keys[0]}.ipynb", f"{keys[1]}.failed.ipynb"]
+    )
 
 
 def test_the_plays_of_a_notebook_are_read_from_its_text():
@@ -331,8 +424,10 @@ def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp
     toy = tmp_path / "03_toy.py"
     answer = "<details><summary>What comes out</summary>\n#\n# 3 it is.\n#\n# ```text\n# {}\n# ```\n# </details>"
     items = [
-        "1. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 3 (2 to 4, 2 seeds)"),
-        "2. **`alpha: 2`.** And now?\n#\n# " + answer.format("[holds in part] toy: 5 (2 to 4, 2 seeds)"),
+        "1. **`alpha: 2`.** And now?\n#\n# "
+        + answer.format("[holds in part] toy: 3 (2 to 4, 2 seeds)"),
+        "2. **`alpha: 2`.** And now?\n#\n# "
+        + answer.format("[holds in part] toy: 5 (2 to 4, 2 seeds)"),
         "3. **`alpha: 2`.** And now?\n#\n# <details><summary>So</summary>Nothing.</details>",
     ]
     section = "\n\n# %% [markdown]\n# ## Predict, then change\n#\n# " + "\n# ".join(items) + "\n"
@@ -343,7 +438,9 @@ def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp
     executed = pairs.read(tmp_path / "03_toy-play-1.ipynb")
     assert plays.difference(right, executed) == ""
     promised, printed = (f"[holds in part] toy: {number} (2 to 4, 2 seeds)" for number in (5, 3))
-    assert plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
+    assert (
+        plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
+    )
     assert plays.difference(silent, executed).startswith("the answer quotes no line of its run")
     assert plays.unsupported(right, []) == [] and plays.unsupported(silent, []) == []
 

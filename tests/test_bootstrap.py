@@ -16,22 +16,32 @@ import fgmp
 def test_a_resample_is_a_weighted_fit(over):
     X, y, groups = regression()
     least = int(np.bincount(groups).min())  # of which a resample has fewer
-    model = fgmp.FedGradMPRegressor(12, cohort_size=6, min_rows=least, random_state=0).fit(X, y, groups)
+    model = fgmp.FedGradMPRegressor(12, cohort_size=6, min_rows=least, random_state=0).fit(
+        X, y, groups
+    )
     found, rng = model.bootstrap(3, over=over, random_state=0), np.random.RandomState(0)
     for coef in found.coef:
-        counts = rng.multinomial(6, np.full(6, 1 / 6))[groups] if over == "groups" else np.empty(len(y))
+        counts = (
+            rng.multinomial(6, np.full(6, 1 / 6))[groups] if over == "groups" else np.empty(len(y))
+        )
         for own in (groups == g for g in range(6) if over == "rows"):
             counts[own] = rng.multinomial(own.sum(), np.full(own.sum(), 1 / own.sum()))
-        np.testing.assert_allclose(coef[0], LinearRegression().fit(X, y, sample_weight=counts).coef_, rtol=1e-7)
+        np.testing.assert_allclose(
+            coef[0], LinearRegression().fit(X, y, sample_weight=counts).coef_, rtol=1e-7
+        )
 
 
 def test_what_is_there_is_found_again_and_the_picture_has_its_names():
     X, y, groups = classification(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
-    found = model.set_params(sparsities=[9]).bootstrap(8, random_state=0)  # which has settled on four
+    found = model.set_params(sparsities=[9]).bootstrap(
+        8, random_state=0
+    )  # which has settled on four
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
-    assert np.delete(found.inclusion, [0, 3, 7]).max() < 1 and found.inclusion.sum() == pytest.approx(4)
+    assert np.delete(
+        found.inclusion, [0, 3, 7]
+    ).max() < 1 and found.inclusion.sum() == pytest.approx(4)
     bounds = [bound[2, 7] for bound in found.interval()]
     np.testing.assert_allclose(bounds, np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
     ax = found.plot(most=4)
@@ -50,7 +60,9 @@ def test_the_data_stay_behind_when_a_model_travels():
 
 def test_a_draw_that_misses_a_class_is_drawn_again():
     X, _, groups = regression()
-    labels = np.where(groups < 5, "mid", "top")  # one class is in one group only, and many draws miss it
+    labels = np.where(
+        groups < 5, "mid", "top"
+    )  # one class is in one group only, and many draws miss it
     found = fgmp.FedGradMPClassifier(3).fit(X, labels, groups).bootstrap(5, random_state=0)
     assert np.isfinite(found.coef).all()
     groups = np.arange(len(X)) % 20  # of which all are drawn with probability 20!/20^20
@@ -61,7 +73,11 @@ def test_a_draw_that_misses_a_class_is_drawn_again():
 def test_names_are_drawn_as_they_are():
     X, y, groups = regression()
     names = ["Revenue (US$) per cost (US$)", "b$_$", r"c\d^2", *(f"x{j}" for j in range(9))]
-    found = fgmp.FedGradMPRegressor(12).fit(pd.DataFrame(X, columns=names), y, groups).bootstrap(2, "rows")
+    found = (
+        fgmp.FedGradMPRegressor(12)
+        .fit(pd.DataFrame(X, columns=names), y, groups)
+        .bootstrap(2, "rows")
+    )
     ax = found.plot()
     ax.figure.canvas.draw()  # where a formula that is none would be an error
     assert {label.get_text() for label in ax.get_yticklabels()} == set(names)
@@ -72,7 +88,11 @@ def test_names_are_drawn_as_they_are():
 def test_a_private_model_does_not_spend_its_epsilon_again():
     X, y, groups = regression(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
-    model = fgmp.FedGradMPRegressor(3, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact).fit(X, y, groups)
+    model = fgmp.FedGradMPRegressor(
+        3, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact
+    ).fit(X, y, groups)
     for over in ("groups", "rows"):
-        with pytest.raises(ValueError, match="private is given, and every resample would spend its epsilon again"):
+        with pytest.raises(
+            ValueError, match="private is given, and every resample would spend its epsilon again"
+        ):
             model.bootstrap(2, over)

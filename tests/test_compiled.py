@@ -43,14 +43,22 @@ def data(loss, dtype=np.float64, rows=(12, 30, 25, 2100)):
         "logistic": [np.sign(z[:, 0]) for z in scores],
         "softmax": [z.argmax(axis=1) for z in scores],
     }
-    losses = {"squared": "squared", "logistic": fgmp.LogisticLoss(margin=2.0), "softmax": fgmp.SoftmaxLoss(3)}
+    losses = {
+        "squared": "squared",
+        "logistic": fgmp.LogisticLoss(margin=2.0),
+        "softmax": fgmp.SoftmaxLoss(3),
+    }
     return fgmp.Federation.from_arrays(As, ys[loss], losses[loss])
 
 
 def both(method, federation, monkeypatch, rounds=4, cohort_size=3):
     """A run with the twin and one as printed, and how many clients answered as printed in the first."""
     asked, update_of = [], fgmp.rounds.Call.update_of
-    monkeypatch.setattr(fgmp.rounds.Call, "update_of", lambda call, *given: asked.append(1) or update_of(call, *given))
+    monkeypatch.setattr(
+        fgmp.rounds.Call,
+        "update_of",
+        lambda call, *given: asked.append(1) or update_of(call, *given),
+    )
     taken = fgmp.simulate(method, federation, rounds, cohort_size, 3)
     count = len(asked)
     monkeypatch.setenv("FGMP_READABLE", "1")
@@ -62,7 +70,9 @@ def both(method, federation, monkeypatch, rounds=4, cohort_size=3):
 
 def close(one, other, dtype):
     scale = max(np.abs(other.x).max(), 1e-300)
-    np.testing.assert_allclose(one.x / scale, other.x / scale, atol=1e-11 if dtype == np.float64 else 2e-4)
+    np.testing.assert_allclose(
+        one.x / scale, other.x / scale, atol=1e-11 if dtype == np.float64 else 2e-4
+    )
     np.testing.assert_array_equal(one.history["bytes_down"], other.history["bytes_down"])
 
 
@@ -116,7 +126,9 @@ def test_what_no_twin_was_written_for_runs_as_printed(name, monkeypatch):
     assert both(PRINTED[name], data("squared"), monkeypatch)[2] > 0
 
 
-@pytest.mark.parametrize("name, sparse_rows", [("pursuit", True), ("average", True), ("average", False)])
+@pytest.mark.parametrize(
+    "name, sparse_rows", [("pursuit", True), ("average", True), ("average", False)]
+)
 def test_sparse_rows_and_losses_of_ones_own_run_as_printed(name, sparse_rows, monkeypatch):
     class Own(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
@@ -140,7 +152,9 @@ def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
-@pytest.mark.parametrize("name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")])
+@pytest.mark.parametrize(
+    "name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")]
+)
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
     monkeypatch.setattr("fgmp._compiled.dispatch._SMALL", 0)
     ends = []
@@ -154,7 +168,9 @@ def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
     """What is called may be compiled once more for its caller, with other sums; so nothing is, all is inlined."""
     compiled_ones = [getattr(one, "compiled", one) for one in vars(loops).values()]
     found = [one.targetoptions for one in compiled_ones if hasattr(one, "targetoptions")]
-    inner, outer = ([one for one in found if bool(one.get("fastmath")) == given] for given in (True, False))
+    inner, outer = (
+        [one for one in found if bool(one.get("fastmath")) == given] for given in (True, False)
+    )
     assert len(inner) == 9 and all(one["forceinline"] for one in inner)
     assert len(outer) == 2 and all(one["nogil"] and "parallel" not in one for one in outer)
 
@@ -163,10 +179,14 @@ def test_in_the_span_of_the_rows(monkeypatch):
     """Few rows of many features: softmax steps go through the products of the rows, and end where they would."""
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((10, 200)) for _ in range(4)]
-    federation = fgmp.Federation.from_arrays(As, [rng.integers(0, 3, 10) for _ in As], fgmp.SoftmaxLoss(3))
+    federation = fgmp.Federation.from_arrays(
+        As, [rng.integers(0, 3, 10) for _ in As], fgmp.SoftmaxLoss(3)
+    )
     method = fgmp.FedAvg(learning_rate=0.1, local_iterations=20, batch_size=5)
     made, row_products = [], compiled._row_products
-    monkeypatch.setattr(compiled, "_row_products", lambda *given: made.append(row_products(*given)) or made[-1])
+    monkeypatch.setattr(
+        compiled, "_row_products", lambda *given: made.append(row_products(*given)) or made[-1]
+    )
     taken, printed, count = both(method, federation, monkeypatch)
     assert count == 0 and len(made) == 4 and made[0].shape == (40, 10)
     assert all(products is made[0] for products in made)  # once a run
@@ -181,7 +201,10 @@ def test_in_the_span_of_the_rows(monkeypatch):
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
 def test_the_words_are_those_of_numpy(key, length):
     key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
-    words, bits = loops.keyed_words((key, 3, 5, 11), 2**40, length), np.random.Philox(key=key, counter=counter)
+    words, bits = (
+        loops.keyed_words((key, 3, 5, 11), 2**40, length),
+        np.random.Philox(key=key, counter=counter),
+    )
     assert length <= len(words) <= length + 3 and np.array_equal(words, bits.random_raw(len(words)))
 
 
@@ -196,11 +219,18 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
     A, truth = rng.normal(size=(200, 60)), rng.normal(size=3) * [1e5, 1, 1e5]
     A[:, 1] = A[:, 0] + 1e-4 * A[:, 1]
     A *= np.where(np.arange(60) % 2, 1e150, 1e145)
-    clients, stream = np.array([ends - 40, ends, [20] * 5, range(5)]), (np.array([7, 5], np.uint64), 1, 2, 9)
+    clients, stream = (
+        np.array([ends - 40, ends, [20] * 5, range(5)]),
+        (np.array([7, 5], np.uint64), 1, 2, 9),
+    )
     places, kept, counts = np.zeros((5, 3), np.int64), np.zeros((5, 3)), np.zeros(5, np.int64)
     asked, model = (A, A[:, :3] @ truth, clients, stream), (np.arange(3), truth / 2)
     loops.cohort_pursuit(0, 5, asked, 2, model, (places, kept, counts))
-    assert (counts == 3).all() and (places == np.arange(3)).all() and np.abs(kept / truth - 1).max() <= 1e-11
+    assert (
+        (counts == 3).all()
+        and (places == np.arange(3)).all()
+        and np.abs(kept / truth - 1).max() <= 1e-11
+    )
 
 
 def fill(first, last, out):
@@ -234,7 +264,9 @@ def test_a_damaged_cache_is_said_once_and_done_without(suffix, content, cache):
     for file in cache.rglob(f"*.{suffix}"):
         file.write_bytes(file.read_bytes()[:40] if content == b"cut" else content)
     (said,) = filled(loops._Loop(fill))
-    assert said.startswith(f"Numba's cache {cache}") and "test_compiled.fill-* cannot be used" in said
+    assert (
+        said.startswith(f"Numba's cache {cache}") and "test_compiled.fill-* cannot be used" in said
+    )
     assert "NUMBA_CACHE_DIR" in said
     assert filled(loops._Loop(fill)) == []  # once in a process, for all that lies there
 
@@ -263,21 +295,29 @@ def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
 def test_a_numba_that_does_not_work_is_said_once_and_the_run_goes_on_as_printed(tmp_path):
     """In a process of its own, with another package of that name."""
     (tmp_path / "numba").mkdir()
-    (tmp_path / "numba" / "__init__.py").write_text("raise ImportError('Numba needs another NumPy')")
+    (tmp_path / "numba" / "__init__.py").write_text(
+        "raise ImportError('Numba needs another NumPy')"
+    )
     code = (
         "import warnings, fgmp; warnings.simplefilter('always')\n"
         "fed = fgmp.make_sparse_regression(3, 30, 20, 2, rng=0)\n"
         "for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):\n"
         "    print(fgmp.simulate(method, fed, 2, rng=0).history['clients'])\n"
     )
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(fgmp.__file__).parents[1])])}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(fgmp.__file__).parents[1])])
+    }
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True
+    )
     assert done.stdout == "[0 3 3]\n[0 3 3]\n", done.stderr
     assert done.stderr.count("does not work (ImportError: Numba needs another NumPy)") == 1
 
 
 @pytest.mark.parametrize("name", ["pursuit", "average"])
-def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on_as_printed(name, monkeypatch):
+def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on_as_printed(
+    name, monkeypatch
+):
     class Failing:
         def prepare(self, *given):
             raise RuntimeError("LLVM")

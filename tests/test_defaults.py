@@ -33,9 +33,15 @@ def federations(draw, losses=LOSSES):
             0 if kind == "separable" else rng.standard_normal((size, 3))
         )
         if kind in ("one class a site", "all alike"):
-            signal = np.tile(np.eye(3)[site % 3 if kind == "one class a site" else 0] - 0.5, (size, 1))
+            signal = np.tile(
+                np.eye(3)[site % 3 if kind == "one class a site" else 0] - 0.5, (size, 1)
+            )
         As.append(scale * A)
-        y = {"squared": signal[:, 0], "logistic": np.where(signal[:, 0] > 0, 1, -1), "softmax": signal.argmax(axis=1)}
+        y = {
+            "squared": signal[:, 0],
+            "logistic": np.where(signal[:, 0] > 0, 1, -1),
+            "softmax": signal.argmax(axis=1),
+        }
         ys.append(y[loss])
     return fgmp.Federation.from_arrays(As, ys, fgmp.SoftmaxLoss(3) if loss == "softmax" else loss)
 
@@ -46,11 +52,15 @@ def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_
     tau = data.draw(st.integers(1, fed.n_features))
     batch_size = data.draw(st.sampled_from([None, 1, 3]))
     batch_size = batch_size and min(batch_size, max(client.n_samples for client in fed.clients))
-    method = fgmp.FedGradMP(tau, local_iterations=data.draw(st.integers(1, 4)), batch_size=batch_size)
+    method = fgmp.FedGradMP(
+        tau, local_iterations=data.draw(st.integers(1, 4)), batch_size=batch_size
+    )
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         result = fgmp.simulate(method, fed, data.draw(st.integers(0, 6)), rng=0)
-    squares = sum(p * np.mean(c.targets**2) / 2 for p, c in zip(fed.weights, fed.clients, strict=True))
+    squares = sum(
+        p * np.mean(c.targets**2) / 2 for p, c in zip(fed.weights, fed.clients, strict=True)
+    )
     zero = {fgmp.SquaredLoss: squares, fgmp.SoftmaxLoss: np.log(3)}.get(type(fed.loss), np.log(2))
     assert fed.objective(result.best.x) <= zero * (1 + 2e-9)
     rounding = 1e-24 * zero  # of predictions, squared
@@ -69,7 +79,9 @@ def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
     client = fed.clients[0]
     size = int(np.prod(client.model_shape))
     merged = np.sort(rng.choice(size, rng.integers(1, size + 1), replace=False))
-    start = SparseModel(merged, 10.0 ** rng.integers(-3, 4) * rng.standard_normal(len(merged)), client.model_shape)
+    start = SparseModel(
+        merged, 10.0 ** rng.integers(-3, 4) * rng.standard_normal(len(merged)), client.model_shape
+    )
     end = minimise_on(merged, client, StandardBasis(), solver_for(fed.loss), start, rng)
     before, after = client.objective(start), client.objective(end)
     assert after <= before * (1 + 1e-12)

@@ -14,11 +14,18 @@ from fgmp.sparse_model import SparseModel
 from fgmp.theory import approx_tau
 
 
-@given(st.integers(0, 10_000), st.sampled_from([(12, 6, 3), (6, 10, 3), (3, 6, 5)]), st.sampled_from([0, 7]))
+@given(
+    st.integers(0, 10_000),
+    st.sampled_from([(12, 6, 3), (6, 10, 3), (3, 6, 5)]),
+    st.sampled_from([0, 7]),
+)
 def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
     """Also on dependent atoms, and on atoms in units of their own."""
     rng, (n, n_atoms, size) = np.random.default_rng(seed), shape
-    plain, units = rng.standard_normal((n, n_atoms)), 10.0 ** rng.integers(-decades, decades + 1, n_atoms)
+    plain, units = (
+        rng.standard_normal((n, n_atoms)),
+        10.0 ** rng.integers(-decades, decades + 1, n_atoms),
+    )
     D, values = fgmp.Dictionary(plain * units), np.zeros(n_atoms)
     kept = np.sort(rng.choice(n_atoms, 4, replace=False))
     values[kept] = rng.standard_normal(4)
@@ -29,7 +36,9 @@ def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
     support = np.sort(rng.choice(n_atoms, size, replace=False))
     atoms = plain[:, support]
     projection = atoms @ np.linalg.lstsq(atoms, signal, rcond=None)[0]
-    np.testing.assert_allclose(D.synthesise(D.project(model, support).dense()), projection, atol=1e-7)
+    np.testing.assert_allclose(
+        D.synthesise(D.project(model, support).dense()), projection, atol=1e-7
+    )
     inside = D.atoms[:, support] @ orthonormal_combinations(D.inner_products(support))
     np.testing.assert_allclose(inside.T @ inside, np.eye(min(size, n)), atol=1e-8)
     np.testing.assert_allclose(inside @ inside.T @ atoms, atoms, atol=1e-7)
@@ -60,11 +69,16 @@ def test_eta_is_measured_against_brute_force(kind, sparsity):
 def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        dictionary, atoms = fgmp.Dictionary(rng.standard_normal((10, 14))), rng.choice(14, 3, replace=False)
+        dictionary, atoms = (
+            fgmp.Dictionary(rng.standard_normal((10, 14))),
+            rng.choice(14, 3, replace=False),
+        )
         found = approx_tau(dictionary, dictionary.atoms[:, atoms] @ rng.standard_normal(3), 3)
         assert found.eta == 1 if set(found.support) == set(atoms) else found.eta > 1
     assert approx_tau(dictionary, np.zeros(10), 2).error == 0
-    assert approx_tau(fgmp.Dictionary(np.eye(60)), np.ones(60), 30).eta == 1  # nothing is enumerated
+    assert (
+        approx_tau(fgmp.Dictionary(np.eye(60)), np.ones(60), 30).eta == 1
+    )  # nothing is enumerated
     assert approx_tau(StandardBasis(), np.ones(100_000), 1).eta == 1  # nor is a matrix made
 
 
@@ -72,6 +86,8 @@ def test_atoms_in_other_units_are_chosen_alike():
     rng = np.random.default_rng(0)
     atoms, units = rng.standard_normal((20, 12)), 10.0 ** rng.integers(-7, 8, 12)
     signal = atoms[:, [2, 3, 8]] @ [1.0, -2, 0.5] + 0.1 * rng.standard_normal(20)
-    first, second = (approx_tau(fgmp.Dictionary(those), signal, 3) for those in (atoms, atoms * units))
+    first, second = (
+        approx_tau(fgmp.Dictionary(those), signal, 3) for those in (atoms, atoms * units)
+    )
     np.testing.assert_array_equal(first.support, second.support)
     assert second.error == pytest.approx(first.error) and second.eta == pytest.approx(first.eta)

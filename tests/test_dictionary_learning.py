@@ -57,8 +57,12 @@ def plain_iteration(signals, atoms, codes, sparsity):
         left, sizes, right = np.linalg.svd(signals[:, users] - atoms @ codes[:, users])
         sign = 1 if left[:, 0] @ atoms[:, j] >= 0 else -1
         atoms[:, j], codes[j, users] = sign * left[:, 0], sign * sizes[0] * right[0]
-    new = np.column_stack([orthogonal_mp(atoms, signal, n_nonzero_coefs=sparsity) for signal in signals.T])
-    old_errors, new_errors = (np.linalg.norm(signals - atoms @ given, axis=0) for given in (codes, new))
+    new = np.column_stack(
+        [orthogonal_mp(atoms, signal, n_nonzero_coefs=sparsity) for signal in signals.T]
+    )
+    old_errors, new_errors = (
+        np.linalg.norm(signals - atoms @ given, axis=0) for given in (codes, new)
+    )
     return atoms, np.where(new_errors < old_errors, new, codes)
 
 
@@ -69,8 +73,12 @@ def test_an_iteration_is_the_textbooks(shape):
     frames, _ = planted(n_frames, n_features, n_atoms, sparsity, seed=3)
     frames /= np.linalg.norm(frames, axis=1)[:, None]
     for iteration in range(3):
-        before, after = (fit_ksvd(frames, n_atoms, sparsity, iterations=iteration + i, rng=0) for i in range(2))
-        assert before.codes.any(axis=1).all() and after.codes.any(axis=1).all()  # no atom is to be replaced
+        before, after = (
+            fit_ksvd(frames, n_atoms, sparsity, iterations=iteration + i, rng=0) for i in range(2)
+        )
+        assert (
+            before.codes.any(axis=1).all() and after.codes.any(axis=1).all()
+        )  # no atom is to be replaced
         atoms, codes = plain_iteration(frames.T, before.dictionary.atoms, before.codes, sparsity)
         np.testing.assert_allclose(after.dictionary.atoms, atoms, atol=1e-9)
         np.testing.assert_allclose(after.codes, codes, atol=1e-9)
@@ -106,7 +114,11 @@ def test_images_of_integers_are_frames_and_read_only():
 )
 def test_it_does_not_depend_on_units(seed, n_atoms, sparsity, unit):
     rng = np.random.default_rng(seed)
-    frames = rng.standard_normal((20, 3)) @ rng.standard_normal((3, 12)) + 0.3 * rng.standard_normal((20, 12))
-    fit, other = (fit_ksvd(scale * frames, n_atoms, sparsity, iterations=5, rng=0) for scale in (1, unit))
+    frames = rng.standard_normal((20, 3)) @ rng.standard_normal(
+        (3, 12)
+    ) + 0.3 * rng.standard_normal((20, 12))
+    fit, other = (
+        fit_ksvd(scale * frames, n_atoms, sparsity, iterations=5, rng=0) for scale in (1, unit)
+    )
     np.testing.assert_allclose(other.dictionary.atoms, fit.dictionary.atoms, atol=1e-6)
     np.testing.assert_allclose(other.errors, fit.errors, atol=1e-9)

@@ -21,7 +21,9 @@ HERE = Path(os.environ.get("FGMP_DATA", "."))
 
 
 def idx(array, code):
-    header = struct.pack(">BBBB", 0, 0, code, array.ndim) + struct.pack(f">{array.ndim}I", *array.shape)
+    header = struct.pack(">BBBB", 0, 0, code, array.ndim) + struct.pack(
+        f">{array.ndim}I", *array.shape
+    )
     return gzip.compress(header + array.astype({0x08: ">u1", 0x0C: ">i4"}[code]).tobytes(), mtime=0)
 
 
@@ -48,8 +50,14 @@ def femnist(tmp_path, monkeypatch):
         with h5py.File(tmp_path / name, "w") as file:
             for writer, count in counts.items():
                 if count[share]:
-                    pixels, label = rng.random((count[share], 28, 28), np.float32), rng.integers(0, 10, count[share])
-                    file[f"examples/{writer}/pixels"], file[f"examples/{writer}/label"] = pixels, label
+                    pixels, label = (
+                        rng.random((count[share], 28, 28), np.float32),
+                        rng.integers(0, 10, count[share]),
+                    )
+                    file[f"examples/{writer}/pixels"], file[f"examples/{writer}/label"] = (
+                        pixels,
+                        label,
+                    )
                     written.setdefault(writer, {}).update(
                         (p.tobytes(), q) for p, q in zip(1 - pixels, label, strict=True)
                     )
@@ -67,12 +75,21 @@ def labels(federation):
 
 def test_each_embedded_digit_is_dealt_once_with_its_own_label():
     data = digits_by_writer("digits", 30, 14, 40, rng=1)
-    assert data.image_shape == (8, 8) and data.train.model_shape == (64, 10) and data.train.dtype == np.float32
+    assert (
+        data.image_shape == (8, 8)
+        and data.train.model_shape == (64, 10)
+        and data.train.dtype == np.float32
+    )
     images, digits = load_digits(return_X_y=True)
     answer = {image.tobytes(): digit for image, digit in zip(images, digits, strict=True)}
-    seen = [(16 * row).astype(float).tobytes() for row in np.concatenate([rows(data.train), rows(data.test)])]
+    seen = [
+        (16 * row).astype(float).tobytes()
+        for row in np.concatenate([rows(data.train), rows(data.test)])
+    ]
     assert len(set(seen)) == 44 * 40
-    np.testing.assert_array_equal([answer[row] for row in seen], [*labels(data.train), *labels(data.test)])
+    np.testing.assert_array_equal(
+        [answer[row] for row in seen], [*labels(data.train), *labels(data.test)]
+    )
 
 
 def test_the_skew_follows_the_concentration_and_favours_no_client():
@@ -110,7 +127,9 @@ def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
     drawn = [digits_by_writer("mnist-writers", 4, 2, 5, rng=seed) for seed in range(10)]
     assert len({data.test_writers for data in drawn}) > 3
-    assert len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5  # not always the same five
+    assert (
+        len({row.tobytes() for data in drawn for row in rows(data.train)}) > 6 * 5
+    )  # not always the same five
 
 
 def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
@@ -124,8 +143,13 @@ def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
 
 
 def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
-    for dataset, most in (("digits", "1797 digits in all"), ("mnist-writers", "1, of the 6 writers")):
-        with pytest.raises(ValueError, match=f"ask for .* of n_samples=10 digits; expected at most {most}"):
+    for dataset, most in (
+        ("digits", "1797 digits in all"),
+        ("mnist-writers", "1, of the 6 writers"),
+    ):
+        with pytest.raises(
+            ValueError, match=f"ask for .* of n_samples=10 digits; expected at most {most}"
+        ):
             digits_by_writer(dataset, 200, 1, 10)
     damaged = "in .* is damaged: its checksum is another; run `fgmp data fetch mnist-writers`"
     for table, kind, message in (
@@ -143,14 +167,22 @@ def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
 
 
 def test_accuracy_is_the_fraction_of_right_labels_over_rows():
-    fed = fgmp.Federation.from_arrays([np.eye(2), np.eye(2)[:1]], [[0, 1], [1]], loss=fgmp.SoftmaxLoss(2))
+    fed = fgmp.Federation.from_arrays(
+        [np.eye(2), np.eye(2)[:1]], [[0, 1], [1]], loss=fgmp.SoftmaxLoss(2)
+    )
     assert accuracy(fed, np.eye(2)) == accuracy_on(fed)(np.eye(2)) == pytest.approx(2 / 3)
 
 
-@pytest.mark.skipif(not all((HERE / name).exists() for name in (IMAGES, LABELS)), reason="FGMP_DATA holds no MNIST")
+@pytest.mark.skipif(
+    not all((HERE / name).exists() for name in (IMAGES, LABELS)), reason="FGMP_DATA holds no MNIST"
+)
 def test_real_writers_at_the_papers_scale():
     counts = mnist_writers(HERE / IMAGES, HERE / LABELS).counts
-    assert len(counts) == 539 and sum(counts.values()) == 60_000 and sum(n >= 100 for n in counts.values()) == 440
+    assert (
+        len(counts) == 539
+        and sum(counts.values()) == 60_000
+        and sum(n >= 100 for n in counts.values()) == 440
+    )
     data = digits_by_writer("mnist-writers", rng=0)
     assert (data.train.n_clients, data.test.n_clients) == (300, 50) and rows(data.test).max() == 1
     # A digit is recognised by the digits of other writers: images and labels are in the same order.

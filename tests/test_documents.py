@@ -50,7 +50,9 @@ def test_the_code_of_the_readme_runs():
 
 
 def test_the_commands_of_the_readme_are_targets_of_make():
-    named = re.findall(r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE)
+    named = re.findall(
+        r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE
+    )
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
     assert len(named) >= 4 and set(named) <= set(targets)
 
@@ -64,7 +66,9 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
     assert capsys.readouterr().out == f"{dict(result.rejected)} False\n"
     assert 40 < result.rejected["missing"] < 120  # 80 of 800 on average
-    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in REJECT_REASONS} == {True}
+    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in REJECT_REASONS} == {
+        True
+    }
 
 
 def test_the_three_lines_for_a_table_run():
@@ -72,7 +76,10 @@ def test_the_three_lines_for_a_table_run():
     X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
     names, lines = {"X": X, "y": y, "site": site}, python_blocks("README.md")[0]
-    assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines and "bootstrap(200," in lines
+    assert (
+        'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
+        and "bootstrap(200," in lines
+    )
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     np.testing.assert_array_equal(names["model"].support_, [1, 5])
     plt.close("all")
@@ -90,7 +97,10 @@ def example(class_name, module):
 def test_the_method_of_contributing_works():
     """In a tiny ball, by hand: each client goes to its border along its gradient at zero, the server averages."""
     names, line = example("FedClip", rivals)
-    assert type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01)) is names["FedClip"]
+    assert (
+        type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
+        is names["FedClip"]
+    )
     fed, clip = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0), 1e-3
     gradients = [client.gradient(np.zeros(30)) for client in fed.clients]
     by_hand = -clip * np.mean([g / np.linalg.norm(g) for g in gradients], axis=0)
@@ -115,7 +125,9 @@ def test_the_loss_of_contributing_works():
     predictions = np.linspace(-3, 3, 41)
     values = names["fed"].loss.values(predictions, np.zeros(41))
     np.testing.assert_allclose(values, huber(0.1, predictions), atol=1e-15)
-    np.testing.assert_allclose(fgmp.polish(found, names["fed"]).coefficients[found.support], peer.x, atol=1e-7)
+    np.testing.assert_allclose(
+        fgmp.polish(found, names["fed"]).coefficients[found.support], peer.x, atol=1e-7
+    )
 
 
 def test_the_selection_of_contributing_works():
@@ -125,13 +137,19 @@ def test_the_selection_of_contributing_works():
     truth = np.zeros(60)
     truth[[6, 7, 8, 15, 16, 17, 27, 28, 29]] = [3.0, 0.01, 0.01, 0.02, -4.0, 0.01, -0.01, 0.02, 5.0]
     As = [rng.standard_normal((40, 60)) for _ in range(3)]
-    fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.1 * rng.standard_normal(40) for A in As], truth=truth)
+    fed = fgmp.Federation.from_arrays(
+        As, [A @ truth + 0.1 * rng.standard_normal(40) for A in As], truth=truth
+    )
     in_blocks = fgmp.simulate(eval("{" + line + "}", names)["Blocks"](3), fed, rounds=10, rng=0)
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
 
 
 def test_the_loop_of_contributing_is_the_loop():
     """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
-    (short_repr,) = [block for block in python_blocks("CONTRIBUTING.md") if "def next_step" in block]
+    (short_repr,) = [
+        block for block in python_blocks("CONTRIBUTING.md") if "def next_step" in block
+    ]
     code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
-    assert [line for line in short_repr.splitlines() if line.strip() and line.strip() not in code] == []
+    assert [
+        line for line in short_repr.splitlines() if line.strip() and line.strip() not in code
+    ] == []

@@ -19,7 +19,10 @@ from fgmp.cli import main
 from fgmp.datasets import downloads
 from fgmp.datasets.downloads import DOWNLOADS, data_folder, fetch, locate
 
-ARCHIVE, MEMBERS = "fed_emnist_digitsonly.tar.bz2", ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5")
+ARCHIVE, MEMBERS = (
+    "fed_emnist_digitsonly.tar.bz2",
+    ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
+)
 IMAGES, LABELS = "train-images-idx3-ubyte.gz", "qmnist-train-labels-idx2-int.gz"
 
 
@@ -77,7 +80,9 @@ def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
 def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place):
     place.mkdir(parents=True)
     (server / ARCHIVE).rename(place / ARCHIVE)
-    with pytest.raises(FileNotFoundError, match="fed_emnist_digitsonly_train.h5 and .* `fgmp data fetch femnist`"):
+    with pytest.raises(
+        FileNotFoundError, match="fed_emnist_digitsonly_train.h5 and .* `fgmp data fetch femnist`"
+    ):
         locate("femnist")
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
@@ -90,7 +95,11 @@ def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place)
 def test_what_is_not_as_announced_leaves_nothing(server, place, content):
     (server / IMAGES).unlink() if content is None else (server / IMAGES).write_bytes(content)
     expected = OSError if content is None else ValueError
-    message = f"could not download {IMAGES} into .*get http.* by other means" if content is None else "hash"
+    message = (
+        f"could not download {IMAGES} into .*get http.* by other means"
+        if content is None
+        else "hash"
+    )
     with pytest.raises(expected, match=message):
         fetch("mnist-writers", progress=False)
     assert [*place.iterdir()] == []
@@ -103,7 +112,9 @@ def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, 
     assert fetched.exit_code == 0 and "100%" in fetched.stderr and "CC BY-SA 3.0" in fetched.output
     (server / ARCHIVE).unlink()
     failed = CliRunner().invoke(main, ["data", "fetch", "femnist"])
-    assert failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
+    assert (
+        failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
+    )
 
 
 def cut(content):
@@ -116,7 +127,9 @@ def flip(content):
 
 @pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
 @pytest.mark.parametrize("data, name", [("mnist-writers", IMAGES), ("femnist", MEMBERS[1])])
-def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(server, place, damage, data, name):
+def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(
+    server, place, damage, data, name
+):
     fetch(data, progress=False)
     whole = (place / name).read_bytes()
     (place / name).write_bytes(damage(whole))
@@ -152,11 +165,15 @@ downloads._unpack(file, downloads.Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
-def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_whole(server, place, moment):
+def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_whole(
+    server, place, moment
+):
     """In the first member, before either is moved, between the two, and before their checksums are recorded."""
     place.mkdir(parents=True)
     shutil.copy(server / ARCHIVE, place / ARCHIVE)
-    done = subprocess.run([sys.executable, "-c", KILLED, str(place), str(moment)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, str(place), str(moment)], capture_output=True, text=True
+    )
     assert done.returncode == -signal.SIGKILL, done.stderr
     if moment < 3:
         with pytest.raises(FileNotFoundError):
@@ -176,7 +193,8 @@ def test_a_disk_that_is_full_while_a_member_is_unpacked_leaves_nothing(server, p
     place.mkdir(parents=True)
     shutil.copy(server / ARCHIVE, place / ARCHIVE)
     with pytest.raises(
-        OSError, match=f"could not unpack {ARCHIVE} in .*: .*No space left on device; run the same again"
+        OSError,
+        match=f"could not unpack {ARCHIVE} in .*: .*No space left on device; run the same again",
     ):
         downloads.fetch("femnist", progress=False)
     assert {path.name for path in place.iterdir()} == {ARCHIVE}

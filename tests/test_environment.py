@@ -18,7 +18,9 @@ from fgmp.flower import client_app
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 CONDA = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
-CONSTRAINTS = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+CONSTRAINTS = [
+    line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")
+]
 
 EXTRAS = PROJECT["optional-dependencies"]
 NOT_ON_CONDA = {"bench", "mutants", "peers", "flower", "privacy", "site"}
@@ -48,12 +50,21 @@ def test_environment_yml_has_the_packages_and_bounds_of_pyproject_and_pip_brings
 def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
     """3.11.2, as Debian 12 has it, too: some packages ask for a later 3.11."""
     pinned = bounds(CONSTRAINTS)
-    assert [f"{name}{pin}" for name, pin in pinned.items() if len(pin) != 1 or "==" not in str(pin)] == []
+    assert [
+        f"{name}{pin}" for name, pin in pinned.items() if len(pin) != 1 or "==" not in str(pin)
+    ] == []
     for name, specifier in pyproject_bounds().items():
         assert name in pinned, f"constraints.txt does not pin {name}"
-        assert str(pinned[name]).removeprefix("==") in specifier, f"{name}{pinned[name]} is outside {specifier}"
-    asked = {canonicalize_name(d.name): d.metadata.get("Requires-Python") for d in importlib.metadata.distributions()}
-    assert [name for name in pinned.keys() & asked if "3.11.0" not in SpecifierSet(asked[name] or "")] == []
+        assert str(pinned[name]).removeprefix("==") in specifier, (
+            f"{name}{pinned[name]} is outside {specifier}"
+        )
+    asked = {
+        canonicalize_name(d.name): d.metadata.get("Requires-Python")
+        for d in importlib.metadata.distributions()
+    }
+    assert [
+        name for name in pinned.keys() & asked if "3.11.0" not in SpecifierSet(asked[name] or "")
+    ] == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,9 @@ import pytest
 ROOT = Path(__file__).parents[1]
 ERRATA = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
 TABLES = "Misprints", "Silences, and what we chose"
-ENTRY = re.compile(r"^\*\*(\d+)\. ([^*]+)\*\* · ([\d, ]+?)(?: \(([^)]+)\))? · \*([^*]+)\*<br>$", re.M)
+ENTRY = re.compile(
+    r"^\*\*(\d+)\. ([^*]+)\*\* · ([\d, ]+?)(?: \(([^)]+)\))? · \*([^*]+)\*<br>$", re.M
+)
 SHOWN = re.compile(r"\[(\d\d)\]\(notebooks/(\w+)\.ipynb\), \"([^\"]+)\"")
 
 # What stands in the lines that ERRATA.md names: fragments of formulas, by which a shifted number is noticed.
@@ -36,7 +38,10 @@ def lines_named():
     named = [number for entry in ENTRY.finditer(ERRATA) for number in numbers(entry[3])]
     for title in TABLES:
         named += [number for row in rows(title) for number in numbers(row[0])]
-    named += [int(n) for n in re.findall(r"^- \*\*.*\(.*?(\d{3,4})\)", section("Better than claimed"), re.M)]
+    named += [
+        int(n)
+        for n in re.findall(r"^- \*\*.*\(.*?(\d{3,4})\)", section("Better than claimed"), re.M)
+    ]
     for several in re.findall(r"\blines?\s+(\d{3,4}(?:(?:, | and )\d{3,4})*)", ERRATA):
         named += numbers(several)
     return sorted(set(named))
@@ -50,7 +55,9 @@ def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment
     assert len(weights) == 6 and {entry[5] for entry in entries} <= weights
     assert lines_named() == sorted(LINES)
     for title in TABLES:
-        assert rows(title) and not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
+        assert rows(title) and not [
+            row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])
+        ]
 
 
 def test_every_section_named_exists():
@@ -60,14 +67,24 @@ def test_every_section_named_exists():
         assert name.startswith(number)
         cells = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4).cells
         text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
-        assert heading in re.findall(r"^##+ (.+)$", text, re.M), f"{name} has no section {heading!r}"
+        assert heading in re.findall(r"^##+ (.+)$", text, re.M), (
+            f"{name} has no section {heading!r}"
+        )
 
 
-@pytest.mark.skipif("FGMP_PAPER" not in os.environ, reason="FGMP_PAPER does not name the source of the paper")
+@pytest.mark.skipif(
+    "FGMP_PAPER" not in os.environ, reason="FGMP_PAPER does not name the source of the paper"
+)
 def test_lines_and_labels_are_those_of_the_paper():
     text = Path(os.environ["FGMP_PAPER"]).read_text(encoding="utf-8")
     paper = text.splitlines()
     assert len(paper) == 1713
-    assert {n: fragment for n, fragment in LINES.items() if not fragment or fragment not in paper[n - 1]} == {}
-    heads = " ".join(entry[4] or "" for entry in ENTRY.finditer(ERRATA)) + section("Better than claimed")
-    assert set(re.findall(r"`([a-zA-Z]+:[^`]+)`", heads)) <= set(re.findall(r"\\label\{([^}]+)\}", text))
+    assert {
+        n: fragment for n, fragment in LINES.items() if not fragment or fragment not in paper[n - 1]
+    } == {}
+    heads = " ".join(entry[4] or "" for entry in ENTRY.finditer(ERRATA)) + section(
+        "Better than claimed"
+    )
+    assert set(re.findall(r"`([a-zA-Z]+:[^`]+)`", heads)) <= set(
+        re.findall(r"\\label\{([^}]+)\}", text)
+    )

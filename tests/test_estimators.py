@@ -29,8 +29,13 @@ def test_scikit_learns_own_checks(estimator, check):
 def table(seed=0, n_rows=400, n_features=12, n_groups=6):
     """Features of unequal scale and mean, three of them used; groups of unequal size with shifted features."""
     rng = np.random.default_rng(seed)
-    groups = rng.choice(n_groups, n_rows, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum())
-    X = rng.standard_normal((n_rows, n_features)) + 0.3 * rng.standard_normal((n_groups, n_features))[groups]
+    groups = rng.choice(
+        n_groups, n_rows, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum()
+    )
+    X = (
+        rng.standard_normal((n_rows, n_features))
+        + 0.3 * rng.standard_normal((n_groups, n_features))[groups]
+    )
     scales = 10 ** rng.uniform(-1, 1, n_features)
     z = 2 * X[:, 0] - 1.5 * X[:, 3] + X[:, 7] + 0.5
     return X * scales + 3 * scales, z, groups, rng
@@ -56,9 +61,13 @@ def test_few_features_are_found_and_the_others_are_zero(make):
     X, y, groups = DATA[make]()
     model = make(3).fit(X, y, groups, sample_weight=(groups != 2).astype(float))
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
-    np.testing.assert_array_equal(model.groups_, [0, 1, 3, 4, 5])  # a group of weight zero is not there
+    np.testing.assert_array_equal(
+        model.groups_, [0, 1, 3, 4, 5]
+    )  # a group of weight zero is not there
     assert np.count_nonzero(model.coef_) == model.sparsity_ == 3
-    n_targets = 1 if make is fgmp.FedGradMPRegressor else 2  # of five groups sizes, means and squares
+    n_targets = (
+        1 if make is fgmp.FedGradMPRegressor else 2
+    )  # of five groups sizes, means and squares
     assert model.history_["bytes_up"][0] == 5 * 8 * 3 * (12 + n_targets)
     assert model.history_["bytes_down"][0] == 5 * (8 * 3 * (12 + n_targets) + 4)
     if make is fgmp.FedGradMPRegressor:  # of which each group has its own
@@ -84,7 +93,9 @@ def test_separable_classes_have_a_finite_model(method, n_rows):
 def test_cohorts_and_minibatches_depend_on_the_seed_only():
     X, y, groups = regression()
     options = dict(cohort_size=3, batch_size=10, local_iterations=2)
-    first, again, other = (fgmp.FedGradMPRegressor(3, random_state=s, **options).fit(X, y, groups) for s in (1, 1, 2))
+    first, again, other = (
+        fgmp.FedGradMPRegressor(3, random_state=s, **options).fit(X, y, groups) for s in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first.history_["objective"], again.history_["objective"])
     assert not np.array_equal(first.history_["objective"][1:2], other.history_["objective"][1:2])
 
@@ -100,11 +111,15 @@ def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_interce
     model = make(3, **options).fit(X, y, groups, sample_weight=weights)
     if make is fgmp.FedGradMPRegressor:
         level = np.average(y, weights=weights) if fit_intercept else 0.0
-        start, end = (np.average((y - z) ** 2, weights=weights) / 2 for z in (level, model.predict(X)))
+        start, end = (
+            np.average((y - z) ** 2, weights=weights) / 2 for z in (level, model.predict(X))
+        )
     else:
         share = np.average(y == model.classes_[1], weights=weights) if fit_intercept else 0.5
         prior = np.tile([1 - share, share], (len(y), 1))
-        start, end = (log_loss(y, p, sample_weight=weights) for p in (prior, model.predict_proba(X)))
+        start, end = (
+            log_loss(y, p, sample_weight=weights) for p in (prior, model.predict_proba(X))
+        )
     history = model.history_
     np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
     # The units, the one round and the path, and what closes: exchanges beside the method's are rounds of their own.
@@ -121,7 +136,9 @@ def test_constant_columns_are_named_and_get_zero(make, value):
         model = make(9).fit(flat, y, groups)
     np.testing.assert_array_equal(np.ravel(model.coef_)[[1, 4]], 0)
     without = make(7).fit(np.delete(X, [1, 4], axis=1), y, groups)
-    np.testing.assert_allclose(linear(model, flat), linear(without, np.delete(X, [1, 4], axis=1)), rtol=1e-6)
+    np.testing.assert_allclose(
+        linear(model, flat), linear(without, np.delete(X, [1, 4], axis=1)), rtol=1e-6
+    )
     if make is fgmp.FedGradMPRegressor:  # constant in every group, for the within estimator
         X[:, 5] = groups / 3
         with pytest.warns(UserWarning, match=r"Features \[5\] are constant"):
@@ -141,7 +158,9 @@ def test_all_features_are_the_dense_model(make):
     logistic = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
     other = Ridge(alpha=10) if make is fgmp.FedGradMPRegressor else logistic
     expected = np.atleast_2d(other.fit(Z, y).coef_)
-    np.testing.assert_allclose(np.atleast_2d(model.coef_) * X.std(axis=0), expected, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(
+        np.atleast_2d(model.coef_) * X.std(axis=0), expected, rtol=1e-3, atol=1e-4
+    )
     assert (model.method_, model.sparsity_, model.n_iter_) == ("all", 12, 0)
 
 
@@ -156,16 +175,22 @@ def test_classes_weigh_as_in_scikit_learn():
 
 def test_closing_exchanges_go_on_until_newton_steps_gain_nothing():
     X, z, groups, rng = table(n_features=8)
-    X, y = X / X.std(axis=0), z + 0.02 * rng.logistic(size=len(z)) > 0  # nearly separated: four steps are too few
+    X, y = (
+        X / X.std(axis=0),
+        z + 0.02 * rng.logistic(size=len(z)) > 0,
+    )  # nearly separated: four steps are too few
     model = fgmp.FedGradMPClassifier("all", C=1e4).fit(X, y, groups)
-    np.testing.assert_allclose(1e4 * (y - model.predict_proba(X)[:, 1]) @ X, model.coef_[0], rtol=0, atol=0.05)
+    np.testing.assert_allclose(
+        1e4 * (y - model.predict_proba(X)[:, 1]) @ X, model.coef_[0], rtol=0, atol=0.05
+    )
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_sums_under_masks_give_the_same_model(make):
     X, y, groups = DATA[make]()
     plain, masked = (
-        make(3, secure=secure).fit(X, 1e4 * y if y.dtype == float else y, groups) for secure in (False, True)
+        make(3, secure=secure).fit(X, 1e4 * y if y.dtype == float else y, groups)
+        for secure in (False, True)
     )
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-6)
     assert masked.history_["bytes_up"][-1] > plain.history_["bytes_up"][-1]
@@ -176,14 +201,24 @@ def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
     X, y, groups = regression(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     noise, methods, plain = fgmp.GaussianNoise(50.0, 5.0), set(), fgmp.Federation.prepare
-    monkeypatch.setattr(fgmp.Federation, "prepare", lambda self, m: methods.add(type(m)) or plain(self, m))
+    monkeypatch.setattr(
+        fgmp.Federation, "prepare", lambda self, m: methods.add(type(m)) or plain(self, m)
+    )
     model = fgmp.FedGradMPRegressor(3, private=noise, rounds=2, **exact).fit(X, y, groups)
     assert methods == {fgmp.FedGradMP}  # neither units, nor a path, nor a closing exchange
     assert "objective" not in model.history_ and 0 < model.history_["epsilon"][-1] <= 50
-    inexact = {"standardize": "auto", "fit_intercept": True, "polish": True, "secure": True, "sparsity": "cv"}
+    inexact = {
+        "standardize": "auto",
+        "fit_intercept": True,
+        "polish": True,
+        "secure": True,
+        "sparsity": "cv",
+    }
     for name, value in inexact.items():
         with pytest.raises(ValueError, match=rf"private is given with {name}={value!r}: "):
-            fgmp.FedGradMPRegressor(**{"sparsity": 3, "private": noise, **exact, name: value}).fit(X, y, groups)
+            fgmp.FedGradMPRegressor(**{"sparsity": 3, "private": noise, **exact, name: value}).fit(
+                X, y, groups
+            )
 
 
 def test_groups_are_predicted_with_their_own_intercepts():
@@ -191,13 +226,22 @@ def test_groups_are_predicted_with_their_own_intercepts():
     y = y + 10 * groups
     model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
     own = model.predict(X, groups=groups)
-    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows get the mean intercept"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match="no groups are given: all rows get the mean intercept"
+    ):
         mean = model.predict(X)
-    np.testing.assert_allclose(own - mean, [model.intercepts_[g] - model.intercept_ for g in groups])
+    np.testing.assert_allclose(
+        own - mean, [model.intercepts_[g] - model.intercept_ for g in groups]
+    )
     assert np.mean((own - y) ** 2) < 0.1 * np.mean((mean - y) ** 2)
     weights = np.random.default_rng(0).random(len(y))
     assert model.score(X, y, weights, groups=groups) == r2_score(y, own, sample_weight=weights)
-    for strange, named in (([99], r"\[99\]"), ([np.nan], r"\[nan\]"), ([None], r"\[None\]"), (["text"], r"\['text'\]")):
+    for strange, named in (
+        ([99], r"\[99\]"),
+        ([np.nan], r"\[nan\]"),
+        ([None], r"\[None\]"),
+        (["text"], r"\['text'\]"),
+    ):
         with pytest.warns(fgmp.AdviceWarning, match=rf"groups {named} took no part"):
             np.testing.assert_array_equal(model.predict(X[:1], groups=strange), mean[:1])
     several = np.array(["new", None, 0, 99, np.nan], object)
@@ -208,14 +252,18 @@ def test_groups_are_predicted_with_their_own_intercepts():
     assert not hasattr(model.set_params(fit_intercept=True).fit(X, y, groups), "intercepts_")
     with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows are one group"):
         alone = clone(model).set_params(fit_intercept="per_group").fit(X, y)
-    np.testing.assert_allclose(alone.predict(X), alone.predict(X, groups=np.zeros(len(y), int)))  # without a word
+    np.testing.assert_allclose(
+        alone.predict(X), alone.predict(X, groups=np.zeros(len(y), int))
+    )  # without a word
 
 
 def test_cross_validation_hands_groups_to_fit_and_to_score():
     X, y, groups = regression()
     y, folds, scores = y + 10 * groups, KFold(4), []
     for train, test in folds.split(X):
-        model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X[train], y[train], groups[train])
+        model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(
+            X[train], y[train], groups[train]
+        )
         scores += [r2_score(y[test], model.predict(X[test], groups=groups[test]))]
     with sklearn.config_context(enable_metadata_routing=True):
         asking = clone(model).set_fit_request(groups=True).set_score_request(groups=True)
@@ -229,9 +277,13 @@ def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch)
     X, y, groups = regression()
     monkeypatch.setattr("fgmp._support.warnings._TOPICS_TOLD", set())
     names = np.array([f"site {group}" for group in groups], object)
-    names[::50] = [f"small {row}" for row in range(0, len(y), 50)]  # others of which are there in each fold
+    names[::50] = [
+        f"small {row}" for row in range(0, len(y), 50)
+    ]  # others of which are there in each fold
     own = fgmp.FedGradMPRegressor(3, fit_intercept="per_group")
-    with pytest.warns(fgmp.AdviceWarning, match="no groups are given: all rows are one group") as said:
+    with pytest.warns(
+        fgmp.AdviceWarning, match="no groups are given: all rows are one group"
+    ) as said:
         cross_val_score(own, X, y, cv=4)
         GridSearchCV(own, {"sparsity": [1, 3]}, cv=2).fit(X, y)
     assert len(said) == 1
@@ -240,7 +292,11 @@ def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch)
         with pytest.warns(fgmp.AdviceWarning) as said:
             cross_val_score(asking, X, y, cv=4, params={"groups": names})
     words = sorted(str(warning.message) for warning in said)
-    assert len(words) == 2 and "fewer than min_rows=5 rows ('small" in words[0] and "mean intercept" in words[1]
+    assert (
+        len(words) == 2
+        and "fewer than min_rows=5 rows ('small" in words[0]
+        and "mean intercept" in words[1]
+    )
     for _ in range(2):  # whoever fits himself is told each time
         with pytest.warns(fgmp.AdviceWarning, match="8 of 14 groups have fewer than min_rows=5"):
             own.fit(X, y, names)
@@ -250,7 +306,12 @@ def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch)
 def test_objects_are_labels_as_what_they_are(kind):
     X, y, groups = classification()
     y = y == "top"
-    values = {"numbers": (0, 1), "booleans": (False, True), "both": (0, True), "text": ("no", "yes")}[kind]
+    values = {
+        "numbers": (0, 1),
+        "booleans": (False, True),
+        "both": (0, True),
+        "text": ("no", "yes"),
+    }[kind]
     labels = np.array([values[int(label)] for label in y], object)
     model = fgmp.FedGradMPClassifier(3).fit(X, labels, groups)
     assert model.classes_.tolist() == list(values)
@@ -282,7 +343,8 @@ def test_columns_too_small_for_squares_are_not_called_constant():
     X, y, groups = regression()
     X[:, 4] *= 1e-200
     with pytest.warns(
-        fgmp.AdviceWarning, match=r"Features \[4\] are constant, or so small that their squares are zero"
+        fgmp.AdviceWarning,
+        match=r"Features \[4\] are constant, or so small that their squares are zero",
     ):
         fgmp.FedGradMPRegressor(3).fit(X, y, groups)
 
@@ -296,7 +358,9 @@ def test_large_numbers_whose_squares_are_floats_are_fitted():
 
 def test_the_estimators_are_among_the_public_names():
     code = "import fgmp, sys; assert 'sklearn' not in sys.modules; print(*dir(fgmp))"
-    names = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    names = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    ).stdout.split()
     assert {"FedGradMPClassifier", "FedGradMPRegressor"} < set(names) == set(fgmp.__all__)
 
 
@@ -304,7 +368,11 @@ def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
     """Independent features, tau of them with a coefficient of one, and noise of variance one."""
     rng = np.random.default_rng(seed)
     X = rng.standard_normal((n_sites * n_rows, n_features))
-    return X, X[:, :tau].sum(axis=1) + rng.standard_normal(len(X)), np.repeat(np.arange(n_sites), n_rows)
+    return (
+        X,
+        X[:, :tau].sum(axis=1) + rng.standard_normal(len(X)),
+        np.repeat(np.arange(n_sites), n_rows),
+    )
 
 
 def test_the_first_site_beyond_is_left_to_fedgradmp():
@@ -322,8 +390,12 @@ def test_the_first_site_beyond_is_left_to_fedgradmp():
 
 
 def test_whoever_asks_for_fedgradmp_where_rows_are_few_or_rounds_run_out_is_told():
-    model = fgmp.FedGradMPRegressor(3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4)
-    rows = pytest.warns(fgmp.AdviceWarning, match="10 coefficients .* 1 of 6 clients has no more than 20 rows")
+    model = fgmp.FedGradMPRegressor(
+        3, method="fedgradmp", rounds=2, local_iterations=1, batch_size=4
+    )
+    rows = pytest.warns(
+        fgmp.AdviceWarning, match="10 coefficients .* 1 of 6 clients has no more than 20 rows"
+    )
     with rows, pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
         model.fit(*regression())
 
@@ -334,7 +406,9 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
     names = np.array([f"site {g}" for g in groups], object)
     names[:2], names[2:7] = "a single pair", "four"
     weights = 1.0 * (np.arange(len(y)) != 4)  # and is no row of its site
-    with pytest.warns(fgmp.AdviceWarning, match=r"min_rows=5 rows \('a single pair', 'four'\): they send noth") as said:
+    with pytest.warns(
+        fgmp.AdviceWarning, match=r"min_rows=5 rows \('a single pair', 'four'\): they send noth"
+    ) as said:
         model = make(3).fit(X, y, names, weights)
     assert len(said) == 1
     without = make(3).fit(X[7:], y[7:], names[7:], weights[7:])
@@ -345,4 +419,6 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
         ours, theirs = (m.bootstrap(2, over, random_state=0).coef for m in (model, without))
         np.testing.assert_array_equal(ours, theirs)
     assert len(make(3, min_rows=2).fit(X, y, names, weights).groups_) == 8
-    assert make(1).fit(X[:3], y[:3] if y.dtype == float else list("abb")).groups_.tolist() == [0]  # no groups, no sites
+    assert make(1).fit(X[:3], y[:3] if y.dtype == float else list("abb")).groups_.tolist() == [
+        0
+    ]  # no groups, no sites

@@ -17,7 +17,9 @@ EXAMPLES = {
     for test in doctest.DocTestFinder(exclude_empty=True).find(importlib.import_module(name))
     if test.examples
 }
-PLAIN = subprocess.run([sys.executable, "-c", "import fgmp; print(*vars(fgmp))"], capture_output=True, text=True).stdout
+PLAIN = subprocess.run(
+    [sys.executable, "-c", "import fgmp; print(*vars(fgmp))"], capture_output=True, text=True
+).stdout
 MAIN = """simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at Dictionary
 gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom SquaredLoss LogisticLoss SoftmaxLoss
 theory.approx_tau selection.Overall _support.serialization.to_json theory.restricted_constants

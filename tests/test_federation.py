@@ -26,7 +26,9 @@ def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
     rows.dtype = dtype and np.dtype(dtype)
     y = A @ [0.5, 0, 0, -2, 0, 0]
     streamed, stored = (
-        fgmp.simulate(fgmp.FedGradMP(2, dictionary=atoms), Federation.from_arrays([each], [y]), 3, rng=0)
+        fgmp.simulate(
+            fgmp.FedGradMP(2, dictionary=atoms), Federation.from_arrays([each], [y]), 3, rng=0
+        )
         for each in (rows, A)
     )
     assert streamed.x.dtype == np.float64
@@ -35,21 +37,35 @@ def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
         fgmp.simulate(fgmp.FedGradMP(2), Federation.from_arrays([rows], [y]), 1)
 
 
-@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)])
+@pytest.mark.parametrize(
+    "loss", ["squared", "logistic", "softmax", fgmp.SquaredLoss(averaged=False)]
+)
 @pytest.mark.parametrize("shape", [(7, 5, 4), (3, 50, 200), (2, 1, 1)])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int32])
 def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
     """In any layout, of lists too; what came is left as it was."""
     rng = np.random.default_rng(0)
-    X, kinds = (9 * rng.standard_normal(shape)).astype(dtype), np.arange(shape[0] * shape[1]).reshape(shape[:2])
+    X, kinds = (
+        (9 * rng.standard_normal(shape)).astype(dtype),
+        np.arange(shape[0] * shape[1]).reshape(shape[:2]),
+    )
     y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
     expected, before = Federation.from_arrays(list(X), list(y), loss), X.copy()
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)
-    for given in (X, turned, [np.asfortranarray(A) for A in X], X.tolist() if dtype == np.float64 else X):
+    for given in (
+        X,
+        turned,
+        [np.asfortranarray(A) for A in X],
+        X.tolist() if dtype == np.float64 else X,
+    ):
         for targets in (y, y.tolist()):
             found = Federation.from_arrays(given, targets, loss)
             np.testing.assert_array_equal(found.weights, expected.weights)
-            assert (found.labels, found.loss, found.dtype) == (expected.labels, expected.loss, expected.dtype)
+            assert (found.labels, found.loss, found.dtype) == (
+                expected.labels,
+                expected.loss,
+                expected.dtype,
+            )
             for one, other in zip(found.clients, expected.clients, strict=True):
                 assert one.client_id == other.client_id and one.targets.dtype == other.targets.dtype
                 np.testing.assert_array_equal(one.features, other.features)
@@ -60,10 +76,14 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
 def test_one_array_of_all_rows_is_not_copied():
     rng = np.random.default_rng(0)
     X, ys = rng.standard_normal((1000, 20, 200)), rng.standard_normal((1000, 20))
-    fgmp.simulate(fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0)  # compiled loops are loaded once
+    fgmp.simulate(
+        fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0
+    )  # compiled loops are loaded once
     tracemalloc.start()
     federation = Federation.from_arrays(X, ys)
-    fgmp.simulate(fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10))
+    fgmp.simulate(
+        fgmp.FedGradMP(3), federation, 2, 10, rng=0, history=fgmp.History(objective_on=10)
+    )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 0.1 * X.nbytes
@@ -72,9 +92,14 @@ def test_one_array_of_all_rows_is_not_copied():
 
 def test_a_round_allocates_nothing_for_those_who_take_no_part():
     n_clients = 40_000
-    federation, method = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))), fgmp.FedGradMP(1)
+    federation, method = (
+        Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))),
+        fgmp.FedGradMP(1),
+    )
     transport = federation.prepare(method)
-    rounds = iterate(method, transport, Step(0, method.start(transport.shape)), Streams(0), 10, Mean())
+    rounds = iterate(
+        method, transport, Step(0, method.start(transport.shape)), Streams(0), 10, Mean()
+    )
     for _ in range(3):  # the first time more is made, once
         tracemalloc.start()
         next(rounds)
@@ -84,18 +109,31 @@ def test_a_round_allocates_nothing_for_those_who_take_no_part():
 
 
 def test_a_part_keeps_what_the_whole_was_called():
-    table = pd.DataFrame({"a": range(12), "b": [1.0, 0, 2] * 4, "sick": ["no", "yes"] * 6, "at": list("xyzw") * 3})
+    table = pd.DataFrame(
+        {"a": range(12), "b": [1.0, 0, 2] * 4, "sick": ["no", "yes"] * 6, "at": list("xyzw") * 3}
+    )
     federation = Federation.from_frame(table, site="at", target="sick", loss="logistic")
-    for places in ([3, 1], slice(1, None, 2), np.array([False, True, False, True]), range(1, 4, 2), [-1, 1]):
+    for places in (
+        [3, 1],
+        slice(1, None, 2),
+        np.array([False, True, False, True]),
+        range(1, 4, 2),
+        [-1, 1],
+    ):
         part = federation.subset(places)
         assert part.client_names == (federation.client_names[1], federation.client_names[3])
         assert part.feature_names == federation.feature_names == ("a", "b")
-        assert part.labels == federation.labels == ("no", "yes") and part.client_ids.tolist() == [1, 3]
+        assert part.labels == federation.labels == ("no", "yes") and part.client_ids.tolist() == [
+            1,
+            3,
+        ]
         np.testing.assert_array_equal(part.clients[1].features, federation.clients[3].features)
     assert federation.subset(2).client_names == (federation.client_names[2],)
 
 
-@pytest.mark.parametrize("places", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]])
+@pytest.mark.parametrize(
+    "places", [[], slice(0, 0), [False] * 4, [4], [-5], [0, 0], [1, -3], [True], 1.5, "x", [[1]]]
+)
 def test_a_part_has_some_of_the_clients_each_once(places):
     federation = Federation.from_arrays(np.ones((4, 2, 3)), np.ones((4, 2)))
     with pytest.raises(ValueError, match=r"^places is .*; expected"):
@@ -107,7 +145,9 @@ def test_a_part_has_some_of_the_clients_each_once(places):
 def test_targets_that_the_precision_of_the_features_cannot_hold_are_refused(loss):
     As, ys = np.ones((2, 3, 2), np.float32), np.array([[1.0, 2, 3], [1, -4e38, 2]])
     for given in (As, list(As)):
-        with pytest.raises(ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"):
+        with pytest.raises(
+            ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"
+        ):
             Federation.from_arrays(given, ys, loss)
     assert Federation.from_arrays(As, np.full((2, 3), 3.4e38)).targets.dtype == np.float32
     assert Federation.from_arrays(As.astype(float), ys).targets[4] == -4e38

@@ -42,7 +42,9 @@ def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
     atoms = rng.standard_normal(shape)
     truth = atoms[:, [1, 7, 12]] @ rng.standard_normal(3)
     As = [rng.standard_normal((25, shape[0])) for _ in range(3)]
-    fed = fgmp.Federation.from_arrays(As, [A @ truth + 0.05 * rng.standard_normal(25) for A in As], truth=truth)
+    fed = fgmp.Federation.from_arrays(
+        As, [A @ truth + 0.05 * rng.standard_normal(25) for A in As], truth=truth
+    )
     method = fgmp.FedGradMP(sparsity=3, local_iterations=2, dictionary=fgmp.Dictionary(atoms))
     result = fgmp.simulate(method, fed, rounds=2)
     np.testing.assert_allclose(result.x, by_signals(fed, atoms, 3, 2, 2), atol=1e-8)
@@ -82,10 +84,20 @@ def cosamp(A, y, tau, iterations):
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @law(30)
-@given(seed=seeds, tau=st.integers(1, 4), n=st.integers(5, 30), steps=st.integers(1, 3), rounds=st.integers(1, 4))
-def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(seed, tau, n, steps, rounds):
+@given(
+    seed=seeds,
+    tau=st.integers(1, 4),
+    n=st.integers(5, 30),
+    steps=st.integers(1, 3),
+    rounds=st.integers(1, 4),
+)
+def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(
+    seed, tau, n, steps, rounds
+):
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((3 * tau + 6, n))
     y = A[:, :tau].sum(1) + 0.3 * rng.standard_normal(len(A))
-    found = fgmp.simulate(fgmp.FedGradMP(tau, steps), fgmp.Federation.from_arrays([A], [y]), rounds, rng=0).x
+    found = fgmp.simulate(
+        fgmp.FedGradMP(tau, steps), fgmp.Federation.from_arrays([A], [y]), rounds, rng=0
+    ).x
     np.testing.assert_allclose(found, cosamp(A, y, tau, steps * rounds), atol=1e-9)

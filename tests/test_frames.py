@@ -30,29 +30,48 @@ def test_each_site_holds_its_rows(package):
     data = columns()
     labels = np.where(data["outcome"] > 0, "ill", "well")
     fed, labelled = (
-        fgmp.Federation.from_frame(as_frame(package, data | more), site="hospital", target="outcome", **options)
+        fgmp.Federation.from_frame(
+            as_frame(package, data | more), site="hospital", target="outcome", **options
+        )
         for more, options in (({}, {}), ({"outcome": labels}, {"loss": "logistic"}))
     )
-    assert fed.feature_names == ("age", "pressure", "smokes") and fed.client_names == ("east", "north", "west")
+    assert fed.feature_names == ("age", "pressure", "smokes") and fed.client_names == (
+        "east",
+        "north",
+        "west",
+    )
     for client, other, name in zip(fed.clients, labelled.clients, fed.client_names, strict=True):
         rows = data["hospital"] == name
         expected = np.column_stack([data["age"], data["pressure"], data["smokes"]])[rows]
         np.testing.assert_array_equal(client.features, expected)
         np.testing.assert_array_equal(client.targets, data["outcome"][rows])
         np.testing.assert_array_equal(other.targets == 1, labels[rows] == labelled.labels[1])
-    np.testing.assert_allclose(fed.weights, [np.mean(data["hospital"] == name) for name in fed.client_names])
+    np.testing.assert_allclose(
+        fed.weights, [np.mean(data["hospital"] == name) for name in fed.client_names]
+    )
 
 
 def test_columns_losses_and_precision_are_those_asked_for():
     data = columns()
-    data = {name: value.astype(np.float32) if name != "hospital" else value for name, value in data.items()}
+    data = {
+        name: value.astype(np.float32) if name != "hospital" else value
+        for name, value in data.items()
+    }
     data["outcome"] = np.sign(data["outcome"])
-    options = dict(site="hospital", target="outcome", features=["smokes", "age"], loss="logistic", weights=[1, 2, 1])
+    options = dict(
+        site="hospital",
+        target="outcome",
+        features=["smokes", "age"],
+        loss="logistic",
+        weights=[1, 2, 1],
+    )
     fed = fgmp.Federation.from_frame(as_frame("pandas", data), **options)
     assert fed.feature_names == ("smokes", "age") and fed.dtype == np.float32
     assert isinstance(fed.loss, fgmp.LogisticLoss)
     np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
-    np.testing.assert_array_equal(fed.clients[2].features[:, 1], data["age"][data["hospital"] == "west"])
+    np.testing.assert_array_equal(
+        fed.clients[2].features[:, 1], data["age"][data["hospital"] == "west"]
+    )
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
@@ -61,7 +80,9 @@ def test_sites_that_are_times_keep_their_zone(package):
     days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
     data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
     fed = fgmp.Federation.from_frame(as_frame(package, data), site="day", target="outcome")
-    assert list(fed.client_names) == days[::-1] and [name.isoformat() for name in fed.client_names] == [
+    assert list(fed.client_names) == days[::-1] and [
+        name.isoformat() for name in fed.client_names
+    ] == [
         "2020-06-01T00:00:00+02:00",
         "2020-06-02T00:00:00+02:00",
     ]

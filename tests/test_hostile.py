@@ -20,7 +20,10 @@ from fgmp.faults import Corrupted
 from fgmp.rounds import Call, Streams
 from fgmp.sparse_model import SparseModel
 
-pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
+    pytest.mark.usefixtures("both_paths"),
+]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
 
@@ -67,7 +70,9 @@ def hostile(method, index, spoil, whom=(2,)):
 
         def cohort_kernel(federation, call, message, cohort):
             """The same on the compiled path, where who is no case for the loop has answered as printed, honestly."""
-            answers = exchange.cohort_kernel(federation, call._replace(exchange=exchange), message, cohort)
+            answers = exchange.cohort_kernel(
+                federation, call._replace(exchange=exchange), message, cohort
+            )
             if answers is None or place != index:
                 return answers
             return [
@@ -75,7 +80,9 @@ def hostile(method, index, spoil, whom=(2,)):
                 for i, honest in zip(cohort, answers, strict=True)
             ]
 
-        return exchange._replace(client_update=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel)
+        return exchange._replace(
+            client_update=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel
+        )
 
     return rewired(method, wrapped)
 
@@ -86,12 +93,16 @@ def cases():
         state = method.start(FED.shape)
         for index, exchange in enumerate(method.exchanges()):
             form = exchange.update_spec(state)
-            answer = exchange.client_update(FED.clients[0], exchange.message(state), np.random.default_rng(0))
+            answer = exchange.client_update(
+                FED.clients[0], exchange.message(state), np.random.default_rng(0)
+            )
             for kinds in (SPOILED, SPARSE) if form.most else (SPOILED,):
                 for reason, ways in kinds.items():
                     for how, spoil in ways.items():
                         yield pytest.param(method, index, spoil, reason, id=f"{name}-{index}-{how}")
-            state = exchange.server_update(state, (answer.dense() if form.most else answer).reshape(form.shape))
+            state = exchange.server_update(
+                state, (answer.dense() if form.most else answer).reshape(form.shape)
+            )
 
 
 COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
@@ -101,7 +112,9 @@ COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
 def test_the_path_is_the_one_that_is_asked_for(name, both_paths, monkeypatch):
     """Also of a method that is made hostile: or what follows would see one path twice."""
     printed, update_of = [], Call.update_of
-    monkeypatch.setattr(Call, "update_of", lambda call, *given: printed.append(1) or update_of(call, *given))
+    monkeypatch.setattr(
+        Call, "update_of", lambda call, *given: printed.append(1) or update_of(call, *given)
+    )
     fgmp.simulate(hostile(ALL[name], 0, lambda x: x), FED, 1, rng=0)
     assert (not printed) == (both_paths == "compiled" and name in COMPILED)
 
@@ -113,7 +126,11 @@ def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason
     silent = fgmp.simulate(hostile(method, index, lambda x: None), FED, 2, rng=0)
     np.testing.assert_array_equal(spoiled.x, silent.x)
     np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
-    assert dict(spoiled.rejected) == {reason: 2} and spoiled.history["rejected"].tolist() == [0, 1, 2]
+    assert dict(spoiled.rejected) == {reason: 2} and spoiled.history["rejected"].tolist() == [
+        0,
+        1,
+        2,
+    ]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -171,7 +188,9 @@ def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
 def test_how_often_a_fault_strikes():
     """Shares of 5,000 draws against probabilities: four standard deviations are 0.026; and a share drawn once."""
     fed = fgmp.Federation.from_arrays(np.ones((50, 1, 1)), np.ones((50, 1)))
-    faulty = Faulty(fed, DropOut(probability=0.3), Corrupted(not_finite, probability=0.5), DropOut(clients=0.3))
+    faulty = Faulty(
+        fed, DropOut(probability=0.3), Corrupted(not_finite, probability=0.5), DropOut(clients=0.3)
+    )
     hits = np.array([struck(faulty, number, range(50)) for number in range(1, 101)])
     assert np.abs(hits.mean(axis=(0, 2)) - [0.3, 0.5, 0.3]).max() < 0.026
     others = np.corrcoef(hits[:, 0].T)[np.triu_indices(50, 1)]
@@ -181,12 +200,18 @@ def test_how_often_a_fault_strikes():
 
 
 def test_an_exchange_that_nobody_answers_leaves_the_model():
-    result = fgmp.simulate(hostile(fgmp.SharedSupportGradMP(3), 1, lambda x: None, range(6)), FED, 2, rng=0)
+    result = fgmp.simulate(
+        hostile(fgmp.SharedSupportGradMP(3), 1, lambda x: None, range(6)), FED, 2, rng=0
+    )
     np.testing.assert_array_equal(result.x, np.zeros(50))
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
-    np.testing.assert_array_equal(result.history["objective"], np.full(3, result.history["objective"][0]))
+    np.testing.assert_array_equal(
+        result.history["objective"], np.full(3, result.history["objective"][0])
+    )
     weightless = fgmp.Federation.from_clients(FED.clients, [0, 0, 0, 0, 0, 1.0])
-    silent = fgmp.simulate(ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean())
+    silent = fgmp.simulate(
+        ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean()
+    )
     assert not silent.x.any()
 
 
@@ -233,11 +258,15 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
         def derivative(self, predictions, targets):
             raising()
 
-    own = fgmp.Federation.from_arrays([c.features for c in FED.clients], [c.targets for c in FED.clients], Own())
+    own = fgmp.Federation.from_arrays(
+        [c.features for c in FED.clients], [c.targets for c in FED.clients], Own()
+    )
     runs = [
         lambda: fgmp.simulate(hostile(ALL[name], 0, raising), FED, 2, rng=0),
         lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
-        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})),
+        lambda: fgmp.simulate(
+            ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})
+        ),
         lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, callbacks=raising),
         lambda: fgmp.simulate(ALL[name], Faulty(FED, Corrupted(raising)), 2, rng=0),
     ]

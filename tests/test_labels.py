@@ -19,7 +19,10 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_labels_become_signs_and_come_back(kind):
     values, labels = KINDS[kind]
-    picked = [np.array(values)[[0, 1, 1, 0, 1, 0]], np.array(values)[[1] * 6]]  # the second client has one of them only
+    picked = [
+        np.array(values)[[0, 1, 1, 0, 1, 0]],
+        np.array(values)[[1] * 6],
+    ]  # the second client has one of them only
     fed = fgmp.Federation.from_arrays([ROWS, ROWS], picked, "logistic")
     assert fed.labels == labels and [type(v) for v in fed.labels] == [type(v) for v in labels]
     np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1, 1, -1, 1, -1])
@@ -28,9 +31,17 @@ def test_two_labels_become_signs_and_come_back(kind):
 
 
 def test_one_label_whose_other_is_known_and_labels_that_are_named_decide_the_sign():
-    for alone, known in ((1, (-1, 1)), (-1, (-1, 1)), (0, (0, 1)), (True, (False, True)), (False, (False, True))):
+    for alone, known in (
+        (1, (-1, 1)),
+        (-1, (-1, 1)),
+        (0, (0, 1)),
+        (True, (False, True)),
+        (False, (False, True)),
+    ):
         fed = fgmp.Federation.from_arrays([ROWS], [np.full(6, alone)], "logistic")
-        assert fed.labels == known and set(fed.clients[0].targets) == {1.0 if alone == known[1] else -1.0}
+        assert fed.labels == known and set(fed.clients[0].targets) == {
+            1.0 if alone == known[1] else -1.0
+        }
     y = np.array(["yes", "no"] * 3)
     fed = fgmp.Federation.from_arrays([ROWS], [y], fgmp.LogisticLoss(2), labels=("yes", "no"))
     np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1] * 3)

@@ -12,7 +12,9 @@ from sklearn.metrics import r2_score
 
 import fgmp
 
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 seeds = st.integers(0, 2**32 - 1)
 
 
@@ -44,7 +46,13 @@ def cases(seed):
         X = rng.standard_normal((120, 6)) + rng.standard_normal((3, 6))[groups]
         z = X[:, :3] @ [2.0, -1.5, 1.0] + rng.logistic(size=120)
         y = np.digitize(z, np.quantile(z, np.arange(1, n_classes) / n_classes)) if n_classes else z
-        yield lambda make=make, options=options, **more: make(3, random_state=0, **options | more), X, y, groups, rng
+        yield (
+            lambda make=make, options=options, **more: make(3, random_state=0, **options | more),
+            X,
+            y,
+            groups,
+            rng,
+        )
 
 
 @law(2)
@@ -60,14 +68,22 @@ def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
 
 
 @law(3)
-@given(seed=seeds, sizes=st.lists(st.floats(-4, 4), min_size=6, max_size=6), t=st.floats(0.01, 100), flip=st.booleans())
+@given(
+    seed=seeds,
+    sizes=st.lists(st.floats(-4, 4), min_size=6, max_size=6),
+    t=st.floats(0.01, 100),
+    flip=st.booleans(),
+)
 def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, flip):
     """Of columns, rows, groups and targets; with own intercepts every group may have origins and a level of its own."""
     for make, X, y, groups, rng in cases(seed):
         intercept, order, rows = make().fit_intercept, rng.permutation(6), rng.permutation(120)
         scales = 10.0 ** np.array(sizes) * rng.choice([-1, 1], 6)
         factor = (-t if flip else t) if y.dtype == float else 1
-        origins, names = rng.uniform(-100, 100, (3, 6)) * bool(intercept), rng.permutation(list("abc"))[groups]
+        origins, names = (
+            rng.uniform(-100, 100, (3, 6)) * bool(intercept),
+            rng.permutation(list("abc"))[groups],
+        )
         levels = rng.uniform(-100, 100, 3)[groups] if intercept == "per_group" else 0
         moved = (X + origins[groups if intercept == "per_group" else 0]) * scales
         model = make().fit(X, y, groups)
@@ -88,23 +104,37 @@ def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, fli
 def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, C, standardize):
     """Fitted coefficients are OLS (within, per group) on the support; the classifier's are scikit-learn's, same C."""
     for make, X, y, groups, _ in cases(seed):
-        model = make(standardize=standardize, **({} if y.dtype == float else {"C": C})).fit(X, y, groups)
+        model = make(standardize=standardize, **({} if y.dtype == float else {"C": C})).fit(
+            X, y, groups
+        )
         S, coef, intercept = model.support_, np.atleast_2d(model.coef_), model.fit_intercept
         assert len(S) == 3 and not np.delete(coef, S, axis=1).any()
         if y.dtype == float:
-            beside = {True: np.ones((120, 1)), "per_group": np.eye(3)[groups], False: np.empty((120, 0))}[intercept]
+            beside = {
+                True: np.ones((120, 1)),
+                "per_group": np.eye(3)[groups],
+                False: np.empty((120, 0)),
+            }[intercept]
             expected = np.linalg.lstsq(np.c_[X[:, S], beside], y, rcond=None)[0]
             np.testing.assert_allclose(model.coef_[S], expected[:3], rtol=1e-8, atol=1e-10)
-            own = [model.intercepts_[g] for g in range(3)] if intercept == "per_group" else [model.intercept_]
+            own = (
+                [model.intercepts_[g] for g in range(3)]
+                if intercept == "per_group"
+                else [model.intercept_]
+            )
             np.testing.assert_allclose(own, expected[3:] if intercept else [0], atol=1e-8)
             continue
         spread = X[:, S].std(0) if intercept else np.sqrt(np.mean(X[:, S] ** 2, 0))
         units = spread if standardize else np.ones(3)
-        plain = LogisticRegression(C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-10, max_iter=10_000)
+        plain = LogisticRegression(
+            C=C, fit_intercept=intercept, solver="newton-cg", tol=1e-10, max_iter=10_000
+        )
         plain.fit(X[:, S] / units, y)
         # To what scikit-learn asks of itself by default, which is more than the steps of the closing exchange leave.
         np.testing.assert_allclose(coef[:, S] * units, plain.coef_, rtol=1e-3, atol=1e-4)
-        np.testing.assert_allclose(model.predict_proba(X), plain.predict_proba(X[:, S] / units), atol=1e-3)
+        np.testing.assert_allclose(
+            model.predict_proba(X), plain.predict_proba(X[:, S] / units), atol=1e-3
+        )
 
 
 def heard(fit):
@@ -141,7 +171,9 @@ def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau
     kind=st.sampled_from(["signal", "noise", "constant features", "constant target", "few values"]),
     method=st.sampled_from(["auto", "fedgradmp", "shared"]),
 )
-def test_law_11_no_estimator_returns_an_empty_support_in_silence(seed, rows, sparsity, make, kind, method):
+def test_law_11_no_estimator_returns_an_empty_support_in_silence(
+    seed, rows, sparsity, make, kind, method
+):
     rng, groups = np.random.default_rng(seed), np.repeat(np.arange(6), rows)
     X = rng.standard_normal((6 * rows, 12))
     X = {"constant features": np.ones_like(X), "few values": np.round(X)}.get(kind, X)
@@ -167,14 +199,21 @@ def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, st
     def kept(self):
         check(self)
         if sum(self.rows) == 32:  # four of five folds train
-            tables[-1].append([np.copy(part) for c in self.clients for part in (c.features, c.targets)])
+            tables[-1].append(
+                [np.copy(part) for c in self.clients for part in (c.features, c.targets)]
+            )
 
     for changed in (False, True):
         if changed:
             X[7], y[7] = 3 * rng.standard_normal(6), 5.0
         tables.append([])
         with patch.object(fgmp.Federation, "__post_init__", kept):
-            options = {"fit_intercept": intercept, "standardize": standardize, "random_state": 0, "min_rows": 4}
+            options = {
+                "fit_intercept": intercept,
+                "standardize": standardize,
+                "random_state": 0,
+                "min_rows": 4,
+            }
             REGRESSOR("cv", sparsities=[1, 2], **options).fit(X, y, groups=groups)
     alike = [all(map(np.array_equal, *pair)) for pair in zip(*tables, strict=True)]
     assert alike and sum(alike) * 5 == len(alike)  # the row is held out once

@@ -37,7 +37,9 @@ def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
     p = np.exp((2 if "paper" in name else 1) * z)
     p = p / p.sum(axis=1, keepdims=True) if name == "softmax" else p / (1 + p)
     y = client.targets
-    assert client.objective(x) == pytest.approx(mean_squared_error(y, z) / 2 if name == "squared" else log_loss(y, p))
+    assert client.objective(x) == pytest.approx(
+        mean_squared_error(y, z) / 2 if name == "squared" else log_loss(y, p)
+    )
     slope = (client.objective(x + step * d) - client.objective(x - step * d)) / (2 * step)
     assert np.sum(client.gradient(x) * d) == pytest.approx(slope, abs=1e-7)
 
@@ -45,20 +47,28 @@ def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
 @pytest.mark.parametrize("name", list(LOSSES)[1:])
 def test_huge_predictions_do_not_overflow(name):
     loss, z = LOSSES[name], np.array([-1e4, 0, 1e4])
-    z, y = (z, np.array([1.0, 1, 1])) if name != "softmax" else (np.outer(z, [1.0, 0, -1]), np.array([0, 1, 0]))
+    z, y = (
+        (z, np.array([1.0, 1, 1]))
+        if name != "softmax"
+        else (np.outer(z, [1.0, 0, -1]), np.array([0, 1, 0]))
+    )
     for part in (loss.values(z, y), loss.derivative(z, y), loss.curvature(z, y, np.ones_like(z))):
         assert np.isfinite(part).all()
     assert loss.values(z, y)[0] == pytest.approx(1e4 if name == "logistic" else 2e4)
 
 
-@pytest.mark.parametrize("solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.GradientDescent(accuracy=1e-8)])
+@pytest.mark.parametrize(
+    "solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.GradientDescent(accuracy=1e-8)]
+)
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
 def test_the_restricted_minimiser_is_scikit_learns(solver, name):
     """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
     support, client = np.array([0, 2, 5]), client_of(name, n_samples=200)
     places = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
     start = SparseModel.zero(client.model_shape)
-    b = minimise_on(places, client, StandardBasis(), solver, start, np.random.default_rng(0)).dense()[support]
+    b = minimise_on(
+        places, client, StandardBasis(), solver, start, np.random.default_rng(0)
+    ).dense()[support]
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-10, max_iter=10_000)
     expected = reference.fit(client.features[:, support], client.targets).coef_.T
     found = b.reshape(3, -1)
@@ -86,7 +96,9 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
 
 
 @pytest.mark.parametrize("approximation", ["omp", "thresholding"])
-@pytest.mark.parametrize("selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))])
+@pytest.mark.parametrize(
+    "selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))]
+)
 def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dictionary_of_the_three(
     approximation, selection
 ):
@@ -98,7 +110,9 @@ def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dict
     chosen = D.approximate(correlations, 4)
     if isinstance(selection, Overall):
         always_include = tuple(3 * atom + c for atom in selection.always_include for c in range(3))
-        expected = block.with_selection(fgmp.PerOutput(always_include)).approximate(correlations.reshape(-1), 4)
+        expected = block.with_selection(fgmp.PerOutput(always_include)).approximate(
+            correlations.reshape(-1), 4
+        )
         np.testing.assert_array_equal(chosen, expected)
     else:
         columns = [D.approximate(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
@@ -107,5 +121,9 @@ def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dict
     model, vector = (SparseModel(support, np.arange(1.0, 10), shape) for shape in ((8, 3), (24,)))
     assert D.norm(model) == pytest.approx(block.norm(vector))
     kept = np.sort(rng.choice(24, 6, replace=False))
-    np.testing.assert_allclose(D.project(model, kept).values, block.project(vector, kept).values, atol=1e-10)
-    np.testing.assert_allclose(D.correlations(model).reshape(-1), block.correlations(vector), atol=1e-10)
+    np.testing.assert_allclose(
+        D.project(model, kept).values, block.project(vector, kept).values, atol=1e-10
+    )
+    np.testing.assert_allclose(
+        D.correlations(model).reshape(-1), block.correlations(vector), atol=1e-10
+    )

@@ -30,11 +30,16 @@ NOTEBOOKS = sorted(pairs.NOTEBOOKS.glob("[0-9]*.ipynb"))
 KEPT = sorted(pairs.NOTEBOOKS.glob("results/*.ipynb"))
 SMALL = yaml.safe_load((pairs.NOTEBOOKS / "small.yaml").read_text())
 NUMBER = re.compile(r"(?<![\w.^])-?\d+(?:\.\d+)?(?:e-?\d+)?(?![\w^])")
-RERUN = SMALL if os.environ.get("FGMP_SOAK") else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
+RERUN = (
+    SMALL
+    if os.environ.get("FGMP_SOAK")
+    else ("01_linear_convergence", "13_cohort_size", "20_errata_checked")
+)
 SENTENCE = re.compile(r"[.!?](?=\s+[A-Z]|\s*$)")
 
 each_notebook, each_kept_run = (
-    pytest.mark.parametrize("path", paths, ids=lambda path: path.stem) for paths in (NOTEBOOKS, KEPT)
+    pytest.mark.parametrize("path", paths, ids=lambda path: path.stem)
+    for paths in (NOTEBOOKS, KEPT)
 )
 
 
@@ -47,7 +52,9 @@ def lines_of(cell):
 
 
 def printed(notebook):
-    return "\n".join(o.text for cell in code(notebook) for o in cell.outputs if o.output_type == "stream")
+    return "\n".join(
+        o.text for cell in code(notebook) for o in cell.outputs if o.output_type == "stream"
+    )
 
 
 def text_of(notebook):
@@ -63,7 +70,9 @@ def sections(notebook):
 def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
     """Without metadata of a machine, warnings, errors, megabytes, or long cells."""
     notebook = pairs.read(path)
-    compare_notebooks(jupytext.read(path.with_suffix(".py"), fmt="py:percent"), notebook, fmt="py:percent")
+    compare_notebooks(
+        jupytext.read(path.with_suffix(".py"), fmt="py:percent"), notebook, fmt="py:percent"
+    )
     counts = [cell.execution_count for cell in code(notebook) if cell.source.strip()]
     assert counts == list(range(1, len(counts) + 1))
     assert nbformat.writes(pairs.normalise(pairs.read(path))) == nbformat.writes(notebook)
@@ -79,21 +88,39 @@ def parameters_and_checks(path):
     cells = code(jupytext.read(path.with_suffix(".py")))
     place = next(k for k, cell in enumerate(cells) if "parameters" in cell.metadata.get("tags", []))
     first, *others = [cell.source for cell in cells[place : place + 3]]
-    checks = [source for source in others if "assert " in source and not re.search(r"^import |^def ", source, re.M)]
-    return cells[place], {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body}, checks
+    checks = [
+        source
+        for source in others
+        if "assert " in source and not re.search(r"^import |^def ", source, re.M)
+    ]
+    return (
+        cells[place],
+        {one.targets[0].id: ast.literal_eval(one.value) for one in ast.parse(first).body},
+        checks,
+    )
 
 
 @each_notebook
-def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(path, caplog):
+def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(
+    path, caplog
+):
     """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
     cell, given, found = parameters_and_checks(path)
     tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
-    assert sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cell))
+    assert (
+        sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cell))
+    )
     assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
     checks = "\n".join(found)
     exec(checks, dict(given))
     for name in set(given) - {"variance_decay", "lie", "video"}:  # any number, or a path
-        wrong = "no such" if isinstance(given[name], str) else -1 if not isinstance(given[name], list) else [-1, -1]
+        wrong = (
+            "no such"
+            if isinstance(given[name], str)
+            else -1
+            if not isinstance(given[name], list)
+            else [-1, -1]
+        )
         with pytest.raises((AssertionError, TypeError)) as caught:
             exec(checks, given | {name: wrong})
         assert name in str(caught.value) and "\n" not in str(caught.value)
@@ -103,7 +130,22 @@ WRONG = {
     "whole": [10.5, 10.0, True, "four", "1e-6", None, [10], [], {}, math.inf, -math.inf, math.nan],
     "number": [True, "four", "1e-6", None, [0.5], [], {}, math.inf, -math.inf, math.nan],
     "text": [10, 10.5, True, None, ["digits"], {}, math.inf, math.nan],
-    "list": [10, 10.5, True, "four", None, [], {}, math.inf, math.nan, [None], [True], ["1e-6", 1], [math.nan], [[1]]],
+    "list": [
+        10,
+        10.5,
+        True,
+        "four",
+        None,
+        [],
+        {},
+        math.inf,
+        math.nan,
+        [None],
+        [True],
+        ["1e-6", 1],
+        [math.nan],
+        [[1]],
+    ],
 }
 # Parameters that take values of another type than their default has.
 ALSO = {
@@ -128,11 +170,15 @@ def wrong_values(number, name, default):
     else:
         kind = "number" if isinstance(default, float) or name == "learning_rates" else "whole"
     allowed = ALSO.get((number, name), [])
-    return [value for value in WRONG[kind] if not any(value is one or value == one for one in allowed)]
+    return [
+        value for value in WRONG[kind] if not any(value is one or value == one for one in allowed)
+    ]
 
 
 @each_notebook
-def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line_that_names_it(path):
+def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line_that_names_it(
+    path,
+):
     """Each parameter by itself, only the cell that checks run: what papermill, YAML and Python may bring."""
     _, given, (first, *_) = parameters_and_checks(path)
     for name, default in given.items():
@@ -142,7 +188,11 @@ def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line
             with pytest.raises((AssertionError, TypeError)) as caught:
                 exec(first, given | {name: value})
             said = str(caught.value)
-            assert said.startswith(f"{name}=") and ": expected " in said and "\n" not in said, (name, value, said)
+            assert said.startswith(f"{name}=") and ": expected " in said and "\n" not in said, (
+                name,
+                value,
+                said,
+            )
     exec(first, dict(given))
 
 
@@ -154,20 +204,31 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
     alone = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
     assert alone[2] == path.stem and len(first[: alone.start()].splitlines()) <= 10
     for tag, picture in pairs.pictures(path.stem).items():
-        assert picture.read_bytes() == pairs.picture(notebook, tag), "make refresh writes the pictures"
+        assert picture.read_bytes() == pairs.picture(notebook, tag), (
+            "make refresh writes the pictures"
+        )
     assert list(sections(notebook))[-3:] == ["The answer", "Predict, then change", "References"]
     assert sections(notebook)["Predict, then change"].count("<details>") == 3
     answer = sections(notebook)["The answer"]
-    said = [o.data.get("text/plain", "") for cell in code(notebook) for o in cell.outputs if "data" in o]
-    for one in json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())["claims"]:
+    said = [
+        o.data.get("text/plain", "") for cell in code(notebook) for o in cell.outputs if "data" in o
+    ]
+    for one in json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())[
+        "claims"
+    ]:
         said += [one["statement"], str(one["expected"]), one["shown"]]
     numbers, found = (
-        {n.lstrip("-") for n in NUMBER.findall(x)} for x in (answer, "\n".join([printed(notebook), *said]))
+        {n.lstrip("-") for n in NUMBER.findall(x)}
+        for x in (answer, "\n".join([printed(notebook), *said]))
     )
-    assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(numbers - found)
+    assert 3 <= len(SENTENCE.findall(answer)) <= 6 and numbers and numbers <= found, sorted(
+        numbers - found
+    )
 
 
-@pytest.mark.parametrize("name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))])
+@pytest.mark.parametrize(
+    "name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))]
+)
 def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
     out, report = tmp_path / "out.ipynb", tmp_path / "faults.txt"
     call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
@@ -193,37 +254,62 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
     notebook, stem = pairs.read(path), path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
     usual = [(one.source, seen(one)) for one in code(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))]
-    texts = {id(one): [data.get("text/plain", "") for data in seen(one)[1:]] for one in code(notebook)}
+    texts = {
+        id(one): [data.get("text/plain", "") for data in seen(one)[1:]] for one in code(notebook)
+    }
     claiming = [one for one in code(notebook) if any(map(VERDICT.match, texts[id(one)]))]
-    assert [one.source for one in code(notebook) if (one.source, seen(one)) in usual and one not in claiming] == []
+    assert [
+        one.source
+        for one in code(notebook)
+        if (one.source, seen(one)) in usual and one not in claiming
+    ] == []
     links = re.findall(r"\]\(([^)#]+)\)", text_of(notebook))
-    assert [link for link in links if not link.startswith("http") and not (path.parent / link).exists()] == []
+    assert [
+        link for link in links if not link.startswith("http") and not (path.parent / link).exists()
+    ] == []
     records = json.loads(path.with_suffix(".json").read_text())["claims"]
-    lines = [text.partition(":")[0] for found in texts.values() for text in found if VERDICT.match(text)]
+    lines = [
+        text.partition(":")[0] for found in texts.values() for text in found if VERDICT.match(text)
+    ]
     assert sorted(lines) == sorted(f"[{one['verdict']}] {one['id']}" for one in records)
 
 
 @each_kept_run
 def test_a_kept_run_has_the_words_of_today(path):
     kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
-    values = [re.escape(one) for one in (*kept["given_parameters"].values(), "digits") if isinstance(one, str)]
+    values = [
+        re.escape(one)
+        for one in (*kept["given_parameters"].values(), "digits")
+        if isinstance(one, str)
+    ]
 
     def words(one):
-        text = " / ".join(str(one.get(name)) for name in ("source", "statement", "expected", "unit"))
+        text = " / ".join(
+            str(one.get(name)) for name in ("source", "statement", "expected", "unit")
+        )
         text = re.sub(r"\d+(\.\d+)?(e[-+]\d+)?", "#", re.sub("|".join(values), "DATA", text))
         return one["id"], re.sub(r"#(, #)+", "#", text)
 
     today = json.loads(path.with_name(f"{stem}.json").read_text())["claims"]
     assert set(map(words, kept["claims"])) <= set(map(words, today))
     told = text_of(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))
-    texts = [re.sub(r"\]\(\.\./", "](", c.source) for c in pairs.read(path).cells[1:] if c.cell_type == "markdown"]
+    texts = [
+        re.sub(r"\]\(\.\./", "](", c.source)
+        for c in pairs.read(path).cells[1:]
+        if c.cell_type == "markdown"
+    ]
     assert [text for text in texts if text not in told] == []
 
 
 def test_the_table_of_ten_deals_is_that_of_its_kept_run():
     told = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
-    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in re.findall(r"^# (\| .*\|)$", told, re.MULTILINE)]
-    kept = printed(pairs.read(pairs.NOTEBOOKS / "results" / "18_hospitals_compared-ten-deals.ipynb"))
+    rows = [
+        [cell.strip() for cell in row.split("|")[1:-1]]
+        for row in re.findall(r"^# (\| .*\|)$", told, re.MULTILINE)
+    ]
+    kept = printed(
+        pairs.read(pairs.NOTEBOOKS / "results" / "18_hospitals_compared-ten-deals.ipynb")
+    )
     assert len(rows) == 7
     for row in rows[1:]:
         assert "   ".join(row).split() in [line.split() for line in kept.splitlines()]
@@ -231,18 +317,32 @@ def test_the_table_of_ten_deals_is_that_of_its_kept_run():
 
 def test_no_file_names_a_path_of_one_machine():
     root = pairs.NOTEBOOKS.parent
-    listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True
+    )
     if listed.returncode:
         pytest.skip("not a git checkout")
-    paths = [root / name for name in listed.stdout.splitlines() if (root / name) != Path(__file__).resolve()]
-    texts = {path: path.read_bytes().decode("utf-8", errors="ignore") for path in paths if path.is_file()}
-    assert [path for path, text in texts.items() if re.search(r"(?<![\w.])/(work|farm|root|tmp)/", text)] == []
+    paths = [
+        root / name
+        for name in listed.stdout.splitlines()
+        if (root / name) != Path(__file__).resolve()
+    ]
+    texts = {
+        path: path.read_bytes().decode("utf-8", errors="ignore") for path in paths if path.is_file()
+    }
+    assert [
+        path for path, text in texts.items() if re.search(r"(?<![\w.])/(work|farm|root|tmp)/", text)
+    ] == []
 
 
 @pytest.mark.parametrize("stem", ["00_start_here", "01_linear_convergence"])
 @pytest.mark.parametrize("last, ending", [(1e-16, "1, 0.5, below 1e-14"), (0.25, "1, 0.5, 0.25")])
 def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
-    cell = next(one for one in code(jupytext.read(pairs.find(stem).with_suffix(".py"))) if "below {exact" in one.source)
+    cell = next(
+        one
+        for one in code(jupytext.read(pairs.find(stem).with_suffix(".py")))
+        if "below {exact" in one.source
+    )
     run = cell.source[cell.source.index("end = [") :]
     exec(run, dict.fromkeys(("errors", "start"), np.array([1.0, 0.5, last])) | {"exact": 1e-14})
     assert capsys.readouterr().out == f"relative errors: {ending}\n"
@@ -263,7 +363,9 @@ def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(pa
     """What `make plays` compares is there: parameters that exist, lines of the run, and numbers that stand in them."""
     records = json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())
     committed = [*plays.printed_by(pairs.read(path)), str(records["parameters"])]
-    committed += [f"{one['shown']} {one['expected']} {one['statement']}" for one in records["claims"]]
+    committed += [
+        f"{one['shown']} {one['expected']} {one['statement']}" for one in records["claims"]
+    ]
     found = plays.plays_of(path.with_suffix(".py"))
     assert [one.number for one in found] == [1, 2, 3]
     for play in found:

@@ -24,9 +24,13 @@ def tall(seed, n_rows, n_features):
 
 
 @quiet
-@pytest.mark.parametrize("n_rows, n_features", [(60, 2000), (60, 10_000), (120, 20_000), (200, 20_000)])
+@pytest.mark.parametrize(
+    "n_rows, n_features", [(60, 2000), (60, 10_000), (120, 20_000), (200, 20_000)]
+)
 @pytest.mark.parametrize("seed", [0, 1])
-def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit(seed, n_rows, n_features):
+def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit(
+    seed, n_rows, n_features
+):
     X, y, true = tall(seed, n_rows, n_features)
     model = fgmp.FedGradMPRegressor(3).fit(X, y, np.arange(n_rows) % 4)
     pooled = OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(X, y)
@@ -64,7 +68,9 @@ def test_the_default_sketch_follows_the_atoms_and_one_too_narrow_says_so():
     assert result.history["bytes_up"][1] == 40 * 8 * (
         3 * 1000 + 6 * 9 // 2
     )  # three rows of an eighth, then on six atoms
-    with pytest.warns(fgmp.AdviceWarning, match=r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match=r"columns is 70, and 160 rows have 8000 .* CountSketch\(3, 2667\)"
+    ):
         fgmp.simulate(fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 70)), fed, 1, rng=0)
     whole = fgmp.SharedSupportGradMP(3, fgmp.CountSketch(3, 2667))
     ups = fgmp.simulate(whole, fed, 1, rng=0).history["bytes_up"]
@@ -103,7 +109,9 @@ def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < n_rows, 2, np.arange(300) % 2)
     X[groups == 2, 1] *= factor
-    plain, masked = (fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True))
+    plain, masked = (
+        fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True)
+    )
     np.testing.assert_array_equal(masked.support_, plain.support_)
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
     assert masked.history_["rejected"][-1] == 0
@@ -112,7 +120,9 @@ def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
 def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < 8, 2, np.arange(300) % 2)
-    with pytest.raises(ValueError, match=r"X has columns \[1\] that one site counts .*; expected the same units"):
+    with pytest.raises(
+        ValueError, match=r"X has columns \[1\] that one site counts .*; expected the same units"
+    ):
         fgmp.FedGradMPRegressor(3, secure=True).fit(
             np.where((groups == 2)[:, None], X * [1, 1e14, *[1] * 6], X), y, groups
         )
@@ -124,9 +134,12 @@ def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
     X, y, groups = offsets()
     X[:, 5] *= 1e9
     with pytest.raises(
-        ValueError, match=r"^X has in the columns \[5\] units in which an answer holds larger numbers; "
+        ValueError,
+        match=r"^X has in the columns \[5\] units in which an answer holds larger numbers; ",
     ):
-        fgmp.FedGradMPRegressor(3, secure=True, standardize=False, method="shared").fit(X, y, groups)
+        fgmp.FedGradMPRegressor(3, secure=True, standardize=False, method="shared").fit(
+            X, y, groups
+        )
 
 
 def test_own_intercepts_far_from_zero_pass_under_masks():
@@ -161,7 +174,9 @@ def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
     X = rng.standard_normal((400, 3))
     y = np.digitize(X @ [2, -1.5, 1] + rng.logistic(size=400), [1, 3][: n_classes - 1])
     weights, how = rng.integers(1, 6, 400), dict(class_weight="balanced", C=10.0)
-    ours = fgmp.FedGradMPClassifier("all", standardize=False, **how).fit(X, y, sample_weight=weights)
+    ours = fgmp.FedGradMPClassifier("all", standardize=False, **how).fit(
+        X, y, sample_weight=weights
+    )
     again = fgmp.FedGradMPClassifier("all", standardize=False, **how)
     again.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     np.testing.assert_allclose(ours.coef_, again.coef_, rtol=1e-6)
@@ -176,12 +191,18 @@ def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
 def test_weights_of_classes_are_above_zero_and_finite(value, n_classes):
     X, z, groups = offsets()
     y = np.digitize(z, [0, 1][: n_classes - 1])
-    with pytest.raises(ValueError, match=r"^class_weight is .* for the class 0; expected a finite number above 0"):
+    with pytest.raises(
+        ValueError, match=r"^class_weight is .* for the class 0; expected a finite number above 0"
+    ):
         fgmp.FedGradMPClassifier(2, class_weight={0: value, 1: 1}).fit(X, y, groups)
     huge = np.full(300, 1e200)
-    with pytest.raises(ValueError, match=r"^class_weight times sample_weight is zero or not finite"):
+    with pytest.raises(
+        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
+    ):
         fgmp.FedGradMPClassifier(2, class_weight={0: 1e200}).fit(X, y, groups, huge)
-    with pytest.raises(ValueError, match=r"^class_weight times sample_weight is zero or not finite"):
+    with pytest.raises(
+        ValueError, match=r"^class_weight times sample_weight is zero or not finite"
+    ):
         fgmp.FedGradMPClassifier(2, class_weight={0: 1e-200}).fit(X, y, groups, 1 / huge)
 
 
@@ -205,7 +226,9 @@ def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, w
     weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else np.ones(300)
     mean = np.average(X, axis=0, weights=weights)
     Z = (X - mean) / np.sqrt(np.average((X - mean) ** 2, axis=0, weights=weights))
-    theirs = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-14, max_iter=10_000).fit(Z, y, weights)
+    theirs = LogisticRegression(C=C, solver="newton-cholesky", tol=1e-14, max_iter=10_000).fit(
+        Z, y, weights
+    )
     expected = theirs.decision_function(Z)
     for sparsity in (3, "all"):
         ours = fgmp.FedGradMPClassifier(sparsity, C=C).fit(X, y, sample_weight=weights)
@@ -226,7 +249,9 @@ def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classe
     X = X.astype(np.float32) if how == "float32" else X
     for sparsity in (3, "all"):
         model = fgmp.FedGradMPClassifier(sparsity, C=np.inf, class_weight=class_weight)
-        with pytest.raises(ValueError, match=f"The classes are separated {kind} .* no bound with C=inf"):
+        with pytest.raises(
+            ValueError, match=f"The classes are separated {kind} .* no bound with C=inf"
+        ):
             model.fit(X, y, np.arange(300) % 3, weights)
 
 
@@ -235,7 +260,9 @@ def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
     X, y = flagged()
     X[np.flatnonzero(y == 0)[0], 0] = 1
     ours = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y)
-    theirs = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(X, y)
+    theirs = LogisticRegression(C=np.inf, solver="newton-cholesky", tol=1e-12, max_iter=1000).fit(
+        X, y
+    )
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5)
 
 
@@ -246,7 +273,9 @@ def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
     start = fgmp.simulate(fgmp.FedAvg(learning_rate=0.1), fed, 2, rng=0)
     with pytest.warns(ConvergenceWarning, match="polish ended .* moved a coefficient by 0.[12]"):
         fgmp.polish(start, fed)
-    with pytest.raises(ValueError, match="some of the clients' rows are separated on the 4 coefficients"):
+    with pytest.raises(
+        ValueError, match="some of the clients' rows are separated on the 4 coefficients"
+    ):
         fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40))
     ridge = fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40, ridge=1e-6))
     assert isinstance(ridge.x, np.ndarray) and 5 < ridge.x[1] < 20
@@ -268,7 +297,12 @@ def test_a_constant_target_has_no_feature(sparsity, value):
     X, _, groups = offsets()
     weights = np.random.default_rng(1).uniform(0.5, 2, 300)
     for options in ({}, {"secure": True}, {"fit_intercept": "per_group"}):
-        for table, given in ((X, None), (X, weights), (X.astype(np.float32), weights), (sparse.csr_array(X), None)):
+        for table, given in (
+            (X, None),
+            (X, weights),
+            (X.astype(np.float32), weights),
+            (sparse.csr_array(X), None),
+        ):
             model = fgmp.FedGradMPRegressor(sparsity, **options)
             with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model"):
                 model.fit(table, np.full(300, value), groups, given)
@@ -279,12 +313,18 @@ def test_a_constant_target_has_no_feature(sparsity, value):
 def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
     rng = np.random.default_rng(0)
     X, y = rng.standard_normal((120, 20)), rng.standard_normal(120)
-    with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"
+    ):
         model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(120) % 4)
     assert model.sparsity_ == 0 and model.cv_.table["sparsity"][0] == 0
     axes = model.cv_.plot()
-    assert axes.get_yscale() == "linear" and axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
-    found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y + 2 * X[:, 3], np.arange(120) % 4)
+    assert (
+        axes.get_yscale() == "linear" and axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
+    )
+    found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(
+        X, y + 2 * X[:, 3], np.arange(120) % 4
+    )
     assert found.support_.tolist() == [3]
 
 
@@ -306,12 +346,16 @@ def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr)
     assert abs((model.predict(X.astype(float)) - y).mean()) < 1e-6
     label = y + rng.logistic(size=300) > 0
     classes = fgmp.FedGradMPClassifier(2, C=np.inf, standardize=True).fit(table, label)
-    assert classes.predict_proba(X.astype(float))[:, 1].mean() == pytest.approx(label.mean(), abs=1e-6)
+    assert classes.predict_proba(X.astype(float))[:, 1].mean() == pytest.approx(
+        label.mean(), abs=1e-6
+    )
 
 
 def test_losses_of_labels_lead_where_they_are_right():
     z = np.array([[1.0, 0.5, -2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 1.0]])
     leads = fgmp.SoftmaxLoss(3).leads(z, np.array([0, 2, 1]))
     np.testing.assert_array_equal(leads, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])
-    np.testing.assert_array_equal(fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]])
+    np.testing.assert_array_equal(
+        fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]]
+    )
     assert not hasattr(fgmp.SquaredLoss(), "leads")

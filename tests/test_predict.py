@@ -15,7 +15,9 @@ from fgmp.cli import main
 from fgmp.estimators import FedGradMPClassifier, FedGradMPRegressor, model_from_json
 from fgmp.estimators.csv_tables import inert
 
-TABLE = pd.DataFrame(np.random.default_rng(0).standard_normal((60, 3)) * [1, 10, 100], columns=list("abc"))
+TABLE = pd.DataFrame(
+    np.random.default_rng(0).standard_normal((60, 3)) * [1, 10, 100], columns=list("abc")
+)
 
 
 @pytest.fixture(params=[FedGradMPRegressor, FedGradMPClassifier])
@@ -45,17 +47,27 @@ def refusal(done):
     return lines[0].removeprefix("Error: ")
 
 
-def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(kept, tmp_path):
+def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(
+    kept, tmp_path
+):
     model, path = kept
-    np.testing.assert_array_equal(model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE))
+    np.testing.assert_array_equal(
+        model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE)
+    )
     shuffled = TABLE[["c", "a", "b"]].assign(more="text").to_csv(index=False)
     printed = pd.read_csv(io.StringIO(run(path, shuffled).output))
     expected = {"prediction": model.predict(TABLE)}
     if isinstance(model, FedGradMPClassifier):
         chances = model.predict_proba(TABLE).T
-        expected |= {f"probability of {label}": row for label, row in zip(model.classes_, chances, strict=True)}
+        expected |= {
+            f"probability of {label}": row
+            for label, row in zip(model.classes_, chances, strict=True)
+        }
     pd.testing.assert_frame_equal(printed, pd.DataFrame(expected), check_dtype=False, rtol=1e-12)
-    assert "Error: the table has no column 'c'; its columns are 'a', 'b'\n" in run(path, "a,b\n1,2\n").output
+    assert (
+        "Error: the table has no column 'c'; its columns are 'a', 'b'\n"
+        in run(path, "a,b\n1,2\n").output
+    )
     (tmp_path / "other").write_text("a,b\n1,2\n")
     assert (
         "expected a file with what to_json of a fitted estimator returned"
@@ -93,7 +105,10 @@ def test_a_table_as_people_have_it_is_read(model, table):
         ("a,b,a,c\n1,2,99,3\n", "the table has 2 columns 'a'; expected one"),
         ("a,b,c\n1,000,2,3\n", "line 2 of the table has 4 cells; expected 3, as the first line"),
         ("a,b,c\n1,2,3\n1,2\n", "line 3 of the table has 2 cells; expected 3, as the first line"),
-        ("a,b,c\n1,2,3\n\n1,2,3\n", "line 3 of the table has 0 cells; expected 3, as the first line"),
+        (
+            "a,b,c\n1,2,3\n\n1,2,3\n",
+            "line 3 of the table has 0 cells; expected 3, as the first line",
+        ),
         (
             "a;b;c\n1;2;3\n",
             "the table has no column 'a'; its columns are 'a;b;c'; expected commas between the columns",
@@ -106,9 +121,18 @@ def test_a_table_as_people_have_it_is_read(model, table):
             "71.25,2,3\n4,5,6\n",
             "the table has no column 'a'; its first line has numbers; expected the names of the columns",
         ),
-        ("a,b,c\n1,2,3\n1,,3\n", "row 2 (line 3), column 'b', is missing; expected a number, True or False"),
-        ("a,b,c\n1,2,NA\n", "row 1 (line 2), column 'c', is missing; expected a number, True or False"),
-        ("a,b,c\n1,nan,3\n", "row 1 (line 2), column 'b', is missing; expected a number, True or False"),
+        (
+            "a,b,c\n1,2,3\n1,,3\n",
+            "row 2 (line 3), column 'b', is missing; expected a number, True or False",
+        ),
+        (
+            "a,b,c\n1,2,NA\n",
+            "row 1 (line 2), column 'c', is missing; expected a number, True or False",
+        ),
+        (
+            "a,b,c\n1,nan,3\n",
+            "row 1 (line 2), column 'b', is missing; expected a number, True or False",
+        ),
         (
             "a,b,c\n1,-inf,3\n",
             "row 1 (line 2), column 'b', is not finite, or no number; expected a number, True or False",
@@ -146,14 +170,21 @@ def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path)
     assert refusal(run(path, rows)) == asked
     assert refusal(run(path, "0,1,2\n5,2,3\n")) == asked  # as pandas writes columns without names
     np.testing.assert_allclose(predictions(run(path, rows, "--no-header")), [3.0, -1.0], atol=1e-9)
-    np.testing.assert_allclose(predictions(run(path, "0,1,2\n5,2,3\n", "--header")), [3.0], atol=1e-9)
+    np.testing.assert_allclose(
+        predictions(run(path, "0,1,2\n5,2,3\n", "--header")), [3.0], atol=1e-9
+    )
     np.testing.assert_allclose(predictions(run(path, "x,y,z\n5,2,3\n")), [3.0], atol=1e-9)
     assert refusal(run(path, "x,y\n5,2\n")) == "the table has 2 columns of features; expected 3"
 
 
 def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
-    np.testing.assert_allclose(predictions(run(model, "5,2,3\n1,2,3\n", "--no-header")), [3.0, -1.0], atol=1e-9)
-    assert refusal(run(model, "5,2\n", "--no-header")) == "the table has 2 columns of features; expected 3"
+    np.testing.assert_allclose(
+        predictions(run(model, "5,2,3\n1,2,3\n", "--no-header")), [3.0, -1.0], atol=1e-9
+    )
+    assert (
+        refusal(run(model, "5,2\n", "--no-header"))
+        == "the table has 2 columns of features; expected 3"
+    )
 
 
 @pytest.mark.parametrize(
@@ -217,7 +248,9 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
         model_from_json(json.dumps(content))
 
 
-@pytest.mark.parametrize("labels", [["ill", "well"], [0, 1], [1.0, 2.0, 3.0], [True, False], ["a", "b", "c"]])
+@pytest.mark.parametrize(
+    "labels", [["ill", "well"], [0, 1], [1.0, 2.0, 3.0], [True, False], ["a", "b", "c"]]
+)
 @pytest.mark.parametrize("named", [True, False])
 def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
     y = np.array(labels)[np.arange(60) % len(labels)]
@@ -242,15 +275,28 @@ def test_groups_that_json_does_not_hold_are_named():
 def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named(tmp_path, sites):
     site = np.array(sites)[np.arange(60) % 3]
     y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
-    (tmp_path / "model").write_text(FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json())
-    path, table = tmp_path / "model", f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
+    (tmp_path / "model").write_text(
+        FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json()
+    )
+    path, table = (
+        tmp_path / "model",
+        f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n",
+    )
     done = run(path, table, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
-    assert "Warning: groups ['elsewhere'] took no part in the fit: their rows get the mean intercept" in done.stderr
+    assert (
+        "Warning: groups ['elsewhere'] took no part in the fit: their rows get the mean intercept"
+        in done.stderr
+    )
     done = run(path, table)
     np.testing.assert_allclose(predictions(done), [9.0, 9.0, 9.0], atol=1e-6)
-    assert "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group" in done.stderr
-    assert refusal(run(path, table, "--groups", "hospital")).startswith("the table has no column 'hospital'; its")
+    assert (
+        "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group"
+        in done.stderr
+    )
+    assert refusal(run(path, table, "--groups", "hospital")).startswith(
+        "the table has no column 'hospital'; its"
+    )
     assert refusal(run(path, "site,a,b,c\n,1,2,3\n", "--groups", "site")) == (
         "row 1 (line 2), column 'site', is empty; expected a value"
     )
@@ -262,9 +308,13 @@ def test_a_column_of_groups_for_a_model_with_one_intercept_is_refused(model):
 
 
 def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
-    labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[np.arange(60) % 6]
+    labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[
+        np.arange(60) % 6
+    ]
     (tmp_path / "model").write_text(FedGradMPClassifier(3, rounds=5).fit(TABLE, labels).to_json())
-    printed = list(csv.reader(io.StringIO(run(tmp_path / "model", TABLE.to_csv(index=False)).stdout)))
+    printed = list(
+        csv.reader(io.StringIO(run(tmp_path / "model", TABLE.to_csv(index=False)).stdout))
+    )
     plain = model_from_json((tmp_path / "model").read_text()).predict(TABLE).tolist()
     assert len(set(plain)) > 3
     for label, (cell, *_) in zip(plain, printed[1:], strict=True):
@@ -275,4 +325,11 @@ def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
 def test_cells_that_begin_like_a_formula_are_inert_and_numbers_stay():
     texts = ["=1+1", "+x", "-x", "@x", "  =x", "\r=x", "\tx"]
     assert [inert(text) for text in texts] == [f"'{text}" for text in texts]
-    assert [inert(value) for value in ("-1.5", "+5", "x=1", -1.5, 7, "")] == ["-1.5", "+5", "x=1", -1.5, 7, ""]
+    assert [inert(value) for value in ("-1.5", "+5", "x=1", -1.5, 7, "")] == [
+        "-1.5",
+        "+5",
+        "x=1",
+        -1.5,
+        7,
+        "",
+    ]

@@ -38,7 +38,9 @@ def rehearsed(epsilon, clip, seed=0, **more):
 
 def accounted(noise, n_clients, cohort_size, exchanges, rounds):
     return noise.prepare(
-        ProblemInfo(2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients),
+        ProblemInfo(
+            2, fgmp.SquaredLoss(), [1] * n_clients, range(n_clients), np.ones(n_clients) / n_clients
+        ),
         cohort_size,
         exchanges,
         rounds,
@@ -50,25 +52,32 @@ def fitted(noise, multiplier, n_clients, secret=SECRET):
 
 
 def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **options):
-    return fgmp.simulate(method, fgmp.Faulty(federation, *faults), rounds, cohort_size, aggregator=private, **options)
+    return fgmp.simulate(
+        method, fgmp.Faulty(federation, *faults), rounds, cohort_size, aggregator=private, **options
+    )
 
 
 @pytest.fixture
 def accounting_at_once(monkeypatch):
     """For tests that ask for something else: with cohorts it takes seconds."""
     monkeypatch.setattr(
-        "fgmp.privacy.noise.spent", lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier
+        "fgmp.privacy.noise.spent",
+        lambda multiplier, n, size, exchanges, rounds, delta: rounds / multiplier,
     )
 
 
 def exact_delta(multiplier, epsilon):
     """Of one Gaussian mechanism (Balle and Wang, 2018, Theorem 8)."""
     half = 1 / (2 * multiplier)
-    return norm.cdf(half - epsilon * multiplier) - math.exp(epsilon) * norm.cdf(-half - epsilon * multiplier)
+    return norm.cdf(half - epsilon * multiplier) - math.exp(epsilon) * norm.cdf(
+        -half - epsilon * multiplier
+    )
 
 
 @pytest.mark.parametrize("multiplier, exchanges, rounds", [(2.0, 1, 1), (8.0, 2, 5), (20.0, 4, 3)])
-def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(multiplier, exchanges, rounds):
+def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(
+    multiplier, exchanges, rounds
+):
     """All exchanges of all rounds together are one Gaussian mechanism with less noise."""
     epsilon = spent(multiplier, 10, 10, exchanges, rounds, 1e-5)
     cohort_kernel = multiplier / math.sqrt(exchanges * rounds)
@@ -80,17 +89,25 @@ def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_
     assert 0 < some < everybody / 4
     assert spent(3.0, 1000, 50, 2, 8, 1e-5) > some and spent(3.0, 1000, 50, 2, 0, 1e-5) == 0
     multiplier = accounted(NOISE, 40, 40, 2, 3).multiplier
-    assert spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
+    assert (
+        spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
+    )
 
 
 def test_the_noise_has_the_deviation_and_each_exchange_the_clip_that_is_accounted_for():
     given = fitted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 40)
     for exchange, clip in ((0, 3.0), (1, 5.0)):
-        np.testing.assert_allclose(given.clipped(np.array([3.0, -4.0]), exchange), clip / 5 * np.array([3.0, -4.0]))
+        np.testing.assert_allclose(
+            given.clipped(np.array([3.0, -4.0]), exchange), clip / 5 * np.array([3.0, -4.0])
+        )
         noise = given.noise_on_sum(20_000, 10, 1, exchange)
         assert kstest(noise / (7.0 * 2 * clip / 10), "norm").pvalue > 1e-4
     first = given.noise_on_sum(5, 10, 1, 0)
-    others = [(5, 10, 2, 0), (5, 10, 1, 1), (5, 10, 1, 0, b"another question, or others who answered")]
+    others = [
+        (5, 10, 2, 0),
+        (5, 10, 1, 1),
+        (5, 10, 1, 0, b"another question, or others who answered"),
+    ]
     assert not any(np.isin(first, given.noise_on_sum(*other)).any() for other in others)
     elsewhere = fitted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
     assert not np.isin(first, elsewhere).any()
@@ -136,7 +153,9 @@ def test_all_clients_are_in_as_many_cohorts():
     assert abs(pairs[np.triu_indices(10, 1)] - 200).max() < 5 * math.sqrt(200)
 
 
-@pytest.mark.parametrize("fault, gone", [("", []), ("dropped", [1]), ("not finite", [1]), ("not finite", range(4))])
+@pytest.mark.parametrize(
+    "fault, gone", [("", []), ("dropped", [1]), ("not finite", [1]), ("not finite", range(4))]
+)
 @pytest.mark.parametrize("then", [fgmp.Mean(), fgmp.SecureSum(threshold=2)])
 def test_one_round_of_averages_by_hand(then, fault, gone):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
@@ -152,17 +171,25 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
         mock.patch("secrets.token_bytes", bytes),  # the same secret for both
         mock.patch.object(Fitted, "noise_on_sum", keeping),
     ):
-        found = noisy(method, small, 1, noise, faults=[FAULTS[fault](list(gone))] if fault else (), rng=3).x
+        found = noisy(
+            method, small, 1, noise, faults=[FAULTS[fault](list(gone))] if fault else (), rng=3
+        ).x
         given = accounted(noise, 4, 4, 1, 1)
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in small.clients]
-    clipped = [(i not in gone) * step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps)]
-    answered = bytes(fault != "dropped" or i not in gone for i in range(4))  # or who was finite would be told
+    clipped = [
+        (i not in gone) * step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps)
+    ]
+    answered = bytes(
+        fault != "dropped" or i not in gone for i in range(4)
+    )  # or who was finite would be told
     what = b"".join(part.tobytes() for part in to_wire(np.zeros(20)).values()) + answered
     assert keys[0][: len(what)] == what
     added = np.frombuffer(keys[0][len(what) :])  # the last bits of the sum are those of the run
     np.testing.assert_allclose(added, np.sum(clipped, axis=0) / 4, atol=1e-10)
     what += added.tobytes()
-    np.testing.assert_allclose(found, np.sum(clipped, axis=0) / 4 + given.noise_on_sum(20, 4, 1, 0, what), atol=1e-10)
+    np.testing.assert_allclose(
+        found, np.sum(clipped, axis=0) / 4 + given.noise_on_sum(20, 4, 1, 0, what), atol=1e-10
+    )
 
 
 @pytest.mark.usefixtures("accounting_at_once")
@@ -224,7 +251,10 @@ def test_a_private_fit_tells_nothing_of_numbers_of_rows():
     """A group of five rows or of four: groups, warnings and advice are the same."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((405, 6))
-    y, groups = X[:, 0] + 0.1 * rng.standard_normal(405), np.append(np.arange(400) % 20, np.full(5, 20))
+    y, groups = (
+        X[:, 0] + 0.1 * rng.standard_normal(405),
+        np.append(np.arange(400) % 20, np.full(5, 20)),
+    )
     exact = dict(standardize=False, fit_intercept=False, polish=False, rounds=2, batch_size=10)
     seen = []
     for rows in (405, 404):
@@ -254,10 +284,20 @@ def first_sum(method, clients, faults, noise, cohort_size):
 
     def noted(_, exchange):
         return exchange._replace(
-            server_update=lambda state, mean: sums.append(mean) or exchange.server_update(state, mean)
+            server_update=lambda state, mean: (
+                sums.append(mean) or exchange.server_update(state, mean)
+            )
         )
 
-    noisy(rewired(method, noted), fgmp.Federation.from_clients(clients), 1, noise, cohort_size, faults, rng=0)
+    noisy(
+        rewired(method, noted),
+        fgmp.Federation.from_clients(clients),
+        1,
+        noise,
+        cohort_size,
+        faults,
+        rng=0,
+    )
     return sums[0].ravel()
 
 
@@ -282,10 +322,17 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
         for c, n in zip(FED.clients, range(4, 10), strict=False)
     ]
     features = scale * rng.standard_normal((rows, 20))
-    after = [*before[:-1], Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].client_id)]
-    noise = rehearsed(1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean())
+    after = [
+        *before[:-1],
+        Client(features, scale * rng.standard_normal(rows), FED.loss, before[-1].client_id),
+    ]
+    noise = rehearsed(
+        1.0, clip, then=fgmp.SecureSum(resolution=clip * 2.0**-40) if masked else fgmp.Mean()
+    )
     faults = () if fault is None else [FAULTS[fault]([before[-1].client_id])]
-    at_once = mock.patch("fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier)  # which is not asked
+    at_once = mock.patch(
+        "fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier
+    )  # which is not asked
     silent = mock.patch.object(Fitted, "noise_on_sum", lambda self, length, *_: np.zeros(length))
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"), at_once, silent:
         plain = first_sum(ADDITIVE[name], before, (), noise, cohort_size)
@@ -298,7 +345,8 @@ def test_the_history_does_not_say_who_did_not_answer(fault):
     """Or whether an answer was finite would be told exactly."""
     noise = rehearsed(2.0, 0.5)
     with_fault, without = (
-        noisy(fgmp.FedGradMP(2), FED, 2, noise, faults=faults, rng=0).history for faults in ([FAULTS[fault]([3])], ())
+        noisy(fgmp.FedGradMP(2), FED, 2, noise, faults=faults, rng=0).history
+        for faults in ([FAULTS[fault]([3])], ())
     )
     about_models = {"relative_error", "seconds", "bytes_down"}
     assert set(with_fault) == about_models | {"round", "bytes_up", "clients", "rejected", "epsilon"}
@@ -312,14 +360,20 @@ def test_the_noise_of_a_rehearsal_is_that_of_its_seed_whatever_the_last_bit_of_a
     nudged, method = fgmp.Federation.from_arrays(As, ys), fgmp.FedAvg(learning_rate=0.1)
     with pytest.warns(fgmp.AdviceWarning, match="insecure_seed is .: .* this run protects nobody"):
         pairs = (FED, 0), (nudged, 0), (FED, 1)
-        one, other, another = (noisy(method, fed, 4, rehearsed(2.0, 0.5, seed), rng=0).x for fed, seed in pairs)
+        one, other, another = (
+            noisy(method, fed, 4, rehearsed(2.0, 0.5, seed), rng=0).x for fed, seed in pairs
+        )
     np.testing.assert_allclose(one, other, atol=1e-10)
     assert not np.allclose(one, another, atol=1e-3)
 
 
 def test_nobody_is_asked_for_an_objective_no_row_is_counted_and_what_is_spent_is_said(monkeypatch):
-    monkeypatch.setattr(fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for"))
-    small = fgmp.Federation.from_arrays([c.features[:3] for c in FED.clients], [c.targets[:3] for c in FED.clients])
+    monkeypatch.setattr(
+        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")
+    )
+    small = fgmp.Federation.from_arrays(
+        [c.features[:3] for c in FED.clients], [c.targets[:3] for c in FED.clients]
+    )
     method, noise = fgmp.FedGradMP(2, batch_size=5), fgmp.GaussianNoise(0.05, 50.0)
     with warnings.catch_warnings(action="error"):  # of small sites, few rows and rises as well
         result = noisy(method, small, 3, noise, rng=0, history=fgmp.History(every=2))
@@ -336,14 +390,25 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     path, first = tmp_path / "run.fgmp", tmp_path / "first.fgmp"
 
     def run(rounds, path, *more):
-        return noisy(method, FED, rounds, NOISE, 10, rng=0, callbacks=[fgmp.Checkpoint(path, every=100), *more])
+        return noisy(
+            method,
+            FED,
+            rounds,
+            NOISE,
+            10,
+            rng=0,
+            callbacks=[fgmp.Checkpoint(path, every=100), *more],
+        )
 
     def keep_the_first(run):
         if run.step.round == 2:  # which `every` would not write
             first.write_bytes(path.read_bytes())
 
     played = []
-    whole, resumed = run(3, path, keep_the_first), run(3, first, lambda run: played.append(run.step.round))
+    whole, resumed = (
+        run(3, path, keep_the_first),
+        run(3, first, lambda run: played.append(run.step.round)),
+    )
     assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])

@@ -20,7 +20,9 @@ from fgmp.sparse_model import SparseModel
 
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
-pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+)
 
 N_FEATURES, N_CLIENTS = 4, 5
 RNG = np.random.default_rng(0)
@@ -56,7 +58,10 @@ class Away:
         answers = list(self.transport.run_clients(call, message, cohort))
         if self.is_away():
             keys = np.asarray(self.transport.shape.client_ids)[cohort]
-            answers = [Rejected() if key == self.client else x for key, x in zip(keys, answers, strict=True)]
+            answers = [
+                Rejected() if key == self.client else x
+                for key, x in zip(keys, answers, strict=True)
+            ]
         return answers
 
     def objectives(self, x, places=None):
@@ -73,7 +78,12 @@ class Sum:
     """A sum that the server learnt: of whom, and of what: an exchange, or None for the objective, and its message."""
 
     def __init__(self, keys, exchange, message, mean):
-        self.client_ids, self.exchange, self.message, self.mean = frozenset(map(int, keys)), exchange, message, mean
+        self.client_ids, self.exchange, self.message, self.mean = (
+            frozenset(map(int, keys)),
+            exchange,
+            message,
+            mean,
+        )
 
 
 @contextmanager
@@ -96,7 +106,12 @@ def listening():
                 federation = federation.transport
             told, values = federation.objectives(x, places)
             heard.append(
-                Sum(whose(found, values, federation.weights[told], federation.client_ids[told]), None, x, found)
+                Sum(
+                    whose(found, values, federation.weights[told], federation.client_ids[told]),
+                    None,
+                    x,
+                    found,
+                )
             )
         return found
 
@@ -109,8 +124,16 @@ def listening():
 
 def whose(mean, values, weights, keys):
     """The largest set of clients whose mean this is."""
-    every = [list(some) for size in range(len(keys), 0, -1) for some in combinations(range(len(keys)), size)]
-    return next(keys[some] for some in every if abs(weights[some] @ values[some] / weights[some].sum() - mean) < 1e-9)
+    every = [
+        list(some)
+        for size in range(len(keys), 0, -1)
+        for some in combinations(range(len(keys)), size)
+    ]
+    return next(
+        keys[some]
+        for some in every
+        if abs(weights[some] @ values[some] / weights[some].sum() - mean) < 1e-9
+    )
 
 
 def singles(sets):
@@ -118,7 +141,9 @@ def singles(sets):
     clients = sorted(set().union(*sets))
     table = np.array([[float(client in some) for client in clients] for some in sets])
     rank = np.linalg.matrix_rank(table)
-    return [c for c, unit in zip(clients, np.eye(len(clients)), strict=True) if stays(table, unit, rank)]
+    return [
+        c for c, unit in zip(clients, np.eye(len(clients)), strict=True) if stays(table, unit, rank)
+    ]
 
 
 def stays(table, row, rank):
@@ -156,9 +181,18 @@ def solved_for(heard, federation):
     weights = dict(zip(federation.client_ids.tolist(), federation.weights.tolist(), strict=True))
     keys, rows, right = sorted(weights), [], []
     for one in heard:
-        matrix, total = coefficients_of(one, federation), sum(weights[key] for key in one.client_ids)
-        rows.append(np.hstack([(key in one.client_ids) * weights[key] / total * matrix for key in keys]))
-        known = one.message if np.shape(one.message) == (federation.n_features,) and one.exchange is not None else 0
+        matrix, total = (
+            coefficients_of(one, federation),
+            sum(weights[key] for key in one.client_ids),
+        )
+        rows.append(
+            np.hstack([(key in one.client_ids) * weights[key] / total * matrix for key in keys])
+        )
+        known = (
+            one.message
+            if np.shape(one.message) == (federation.n_features,) and one.exchange is not None
+            else 0
+        )
         right.append(np.ravel(one.mean) - known)
     table, values = np.vstack(rows), np.concatenate(right)
     size, found, errors = table.shape[1] // len(keys), [], []
@@ -181,7 +215,9 @@ def solved_for(heard, federation):
 def test_no_client_is_solved_for_where_one_is_away_once(name, away_at):
     """H x - c, H and f_i: every number in every place of the run."""
     with listening() as heard:
-        fgmp.simulate(LINEAR[name], Away(FED, 2, away_at, []), 4, rng=0, aggregator=fgmp.SecureSum())
+        fgmp.simulate(
+            LINEAR[name], Away(FED, 2, away_at, []), 4, rng=0, aggregator=fgmp.SecureSum()
+        )
     assert len(heard) >= 4
     assert solved_for(heard, FED) == ([], 0.0)
 
@@ -192,10 +228,15 @@ def test_no_client_is_solved_for_of_cohorts(cohort_size):
         fgmp.simulate(LINEAR["average"], FED, 20, cohort_size, rng=0, aggregator=fgmp.SecureSum())
     assert len(heard) > 5
     assert solved_for(heard, FED) == ([], 0.0)
-    with pytest.raises(ValueError, match=f"cohort_size is {cohort_size} of 5 with secure sums of SharedSupportGradMP"):
+    with pytest.raises(
+        ValueError,
+        match=f"cohort_size is {cohort_size} of 5 with secure sums of SharedSupportGradMP",
+    ):
         fgmp.simulate(LINEAR["shared"], FED, 2, cohort_size, rng=0, aggregator=fgmp.SecureSum())
     start = fgmp.simulate(LINEAR["average"], FED, 2, rng=0)
-    with pytest.raises(ValueError, match=f"cohort_size is {cohort_size} of 5 with secure sums of NewtonOnSupport"):
+    with pytest.raises(
+        ValueError, match=f"cohort_size is {cohort_size} of 5 with secure sums of NewtonOnSupport"
+    ):
         fgmp.polish(start, FED, cohort_size=cohort_size, aggregator=fgmp.SecureSum())
 
 
@@ -219,7 +260,9 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     if cohort and ALL[name].repeats_itself(federation.loss):
         return
     with listening() as heard, mock.patch.object(SecureSum, "objective", lambda *_: float("nan")):
-        fgmp.simulate(ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2))
+        fgmp.simulate(
+            ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2)
+        )
     assert heard and singles([one.client_ids for one in heard]) == []
 
 
@@ -233,7 +276,9 @@ def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
         assert (chosen == clients) == may
         if not may:
             before = [old for old in taken if old <= clients]
-            assert len(chosen) == max(map(len, before), default=0) and (chosen in before or not chosen)
+            assert len(chosen) == max(map(len, before), default=0) and (
+                chosen in before or not chosen
+            )
         taken += [chosen] if chosen else []
     again = Ledger.from_bytes(ledger.to_bytes())
     assert again.sets == ledger.sets
@@ -255,7 +300,9 @@ def test_one_ledger_for_several_runs():
     unheard = fgmp.History(objective_on=0)
     fgmp.simulate(method, FED, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
-    second = fgmp.simulate(method, away, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
+    second = fgmp.simulate(
+        method, away, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard
+    )
     assert second.rejected == {"missing": 1, "withheld": 4}
 
 
@@ -288,7 +335,9 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
     (X, y, groups), views, honest, judged = table(classes=classes), {}, sites.seen, sites.folds_of
 
     def keeping(rows, units, loss):  # of each view the rows, by a number of their own
-        views.setdefault(rows.index, []).append(np.isin(X[groups == rows.index][:, 1], rows.features[:, 1]))
+        views.setdefault(rows.index, []).append(
+            np.isin(X[groups == rows.index][:, 1], rows.features[:, 1])
+        )
         return honest(rows, units, loss)
 
     def dealt(targets, place, *given):
@@ -318,12 +367,17 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
     with mock.patch.object(sites.Sums, "answer", listen):
         fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, groups)
     (rows, whole), *folds = heard
-    found = np.array([rows * whole - count * mean for count, mean in folds if count < rows] or [np.full(7, np.inf)])
+    found = np.array(
+        [rows * whole - count * mean for count, mean in folds if count < rows]
+        or [np.full(7, np.inf)]
+    )
     secret = np.column_stack([X, y])[groups == 0]
     assert min(np.abs(secret - row).max(axis=1).min() for row in found) > 1
 
 
-@pytest.mark.parametrize("how", [{"sparsity": 2}, {"sparsity": 2, "method": "shared"}, {"sparsity": "cv"}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{"sparsity": 2}, {"sparsity": 2, "method": "shared"}, {"sparsity": "cv"}], ids=str
+)
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
@@ -336,7 +390,10 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
             return Away(honest(self, *given, **more), 2, at, calls)
 
         model = fgmp.FedGradMPRegressor(
-            secure=True, random_state=0, sparsities=[1, 2] if how["sparsity"] == "cv" else None, **how
+            secure=True,
+            random_state=0,
+            sparsities=[1, 2] if how["sparsity"] == "cv" else None,
+            **how,
         )
         with listening() as heard, mock.patch.object(sites.Table, "transport", away):
             try:
@@ -349,14 +406,20 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
         away_at += 1 if how["sparsity"] != "cv" else 4
     # One that misses an objective, or a round that others follow, costs no more than these: nothing was opened.
     words = "left in the middle of a fit under masks"
-    assert ended[0] == "" and any(words in end for end in ended) and all(words in end for end in ended if end)
+    assert (
+        ended[0] == ""
+        and any(words in end for end in ended)
+        and all(words in end for end in ended if end)
+    )
     assert how["sparsity"] == "cv" or words in ended[1]
 
 
 def test_under_masks_nobody_learns_the_intercept_of_a_group():
     X, y, groups = table(sizes=(30, 30, 30))
     plain, secure = (
-        fgmp.FedGradMPRegressor(2, fit_intercept="per_group", secure=way, random_state=0).fit(X, y, groups)
+        fgmp.FedGradMPRegressor(2, fit_intercept="per_group", secure=way, random_state=0).fit(
+            X, y, groups
+        )
         for way in (False, True)
     )
     assert not hasattr(secure, "intercepts_") and len(plain.intercepts_) == 3

@@ -47,7 +47,11 @@ def hard(v, count):
 BY_HAND = [
     (fgmp.FedAvg(**SERVER), lambda v, g: v - ETA * g, lambda w, m: w + ETA_S * (m - w)),
     (fgmp.FedHT(sparsity=3, **STEPS), lambda v, g: v - ETA * g, lambda w, m: hard(m, 3)),
-    (fgmp.FedIterHT(sparsity=3, **STEPS), lambda v, g: hard(v - ETA * g, 3), lambda w, m: hard(m, 3)),
+    (
+        fgmp.FedIterHT(sparsity=3, **STEPS),
+        lambda v, g: hard(v - ETA * g, 3),
+        lambda w, m: hard(m, 3),
+    ),
     (
         fgmp.FedMid(l1_weight=LAM, **SERVER),
         lambda v, g: soft(v - ETA * g, ETA * LAM),
@@ -56,14 +60,18 @@ BY_HAND = [
 ]
 
 
-@pytest.mark.parametrize("method, local, server", BY_HAND, ids=["FedAvg", "FedHT", "FedIterHT", "FedMid"])
+@pytest.mark.parametrize(
+    "method, local, server", BY_HAND, ids=["FedAvg", "FedHT", "FedIterHT", "FedMid"]
+)
 def test_first_rounds_are_those_worked_out_by_hand(fed, method, local, server):
     """local(w, g) -> w at the clients, server(w, mean of ends) -> w."""
     w = np.zeros(fed.n_features)
     for rounds in (1, 2, 3):
         ends = [w] * fed.n_clients
         for _ in range(K):
-            ends = [local(v, gradient(client, v)) for v, client in zip(ends, fed.clients, strict=True)]
+            ends = [
+                local(v, gradient(client, v)) for v, client in zip(ends, fed.clients, strict=True)
+            ]
         w = server(w, np.average(ends, axis=0, weights=fed.weights))
         np.testing.assert_allclose(run(method, fed, rounds), w, atol=1e-13)
 
@@ -84,7 +92,9 @@ def test_dual_averaging_is_that_worked_out_by_hand(fed, always_include):
                 v = v - ETA * gradient(client, cut(v, 10 * LAM * (length * r + ETA * k)))
             ends.append(v)
         z = z + ETA_S * (np.average(ends, axis=0, weights=fed.weights) - z)
-        np.testing.assert_allclose(run(method, fed, r + 1), cut(z, 10 * LAM * length * (r + 1)), atol=1e-13)
+        np.testing.assert_allclose(
+            run(method, fed, r + 1), cut(z, 10 * LAM * length * (r + 1)), atol=1e-13
+        )
 
 
 @pytest.mark.parametrize("batch_size", [None, 5, 19])
@@ -129,14 +139,21 @@ def test_special_cases_that_have_another_name(one, other, fed):
 @pytest.mark.parametrize("name", [*METHODS, "FedGradMP"])
 def test_a_rotation_as_dictionary_is_rotated_data(fed, name, several):
     """And what always stays is spared in either: an atom so faint that nothing else would choose it."""
-    Q, loss, ys = np.linalg.qr(np.random.default_rng(1).standard_normal((12, 12)))[0], "squared", fed.targets
+    Q, loss, ys = (
+        np.linalg.qr(np.random.default_rng(1).standard_normal((12, 12)))[0],
+        "squared",
+        fed.targets,
+    )
     As = [client.features * ([0.01] + [1] * 11) for client in fed.clients]
     if several:
         loss, ys = fgmp.SoftmaxLoss(3), np.random.default_rng(0).integers(0, 3, ys.shape)
     plain, rotated = (
-        fgmp.Federation.from_arrays(those, np.split(ys, 4), loss) for those in (As, [A @ Q.T for A in As])
+        fgmp.Federation.from_arrays(those, np.split(ys, 4), loss)
+        for those in (As, [A @ Q.T for A in As])
     )
-    make = METHODS.get(name, lambda **o: fgmp.FedGradMP(3, batch_size=15, solver=fgmp.SGD(0.1, 2, 10), **o))
+    make = METHODS.get(
+        name, lambda **o: fgmp.FedGradMP(3, batch_size=15, solver=fgmp.SGD(0.1, 2, 10), **o)
+    )
     ends, options = [], {} if name == "FedGradMP" else STEPS
     for always_include in ((), (0,)):
         options = options | {"selection": fgmp.PerOutput(always_include)}
@@ -162,6 +179,8 @@ def test_one_client_and_one_step_go_to_the_lasso():
 
 @pytest.mark.parametrize("rate", [0.5, 5, 1.0000001])
 def test_fast_dual_averaging_has_one_learning_rate_of_the_server(rate):
-    with pytest.raises(ValueError, match=r"^server_learning_rate is .*; expected 1: the server takes the mean"):
+    with pytest.raises(
+        ValueError, match=r"^server_learning_rate is .*; expected 1: the server takes the mean"
+    ):
         fgmp.FastFedDualAvg(l1_weight=0.1, learning_rate=0.1, server_learning_rate=rate)
     fgmp.FastFedDualAvg(l1_weight=0.1, learning_rate=0.1, server_learning_rate=1)

@@ -10,12 +10,18 @@ from fgmp.aggregation import UpdateSpec
 from fgmp.sparse_model import SparseModel
 
 
-@given(st.lists(st.integers(1, 5), min_size=1, max_size=8), st.integers(0, 2**32 - 1), st.integers(0, 9))
+@given(
+    st.lists(st.integers(1, 5), min_size=1, max_size=8),
+    st.integers(0, 2**32 - 1),
+    st.integers(0, 9),
+)
 def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
     """With whole weights: every row written out as often as it weighs; the share cut is a whole number of rows."""
     values = np.random.default_rng(seed).integers(-3, 4, (len(times), 20)).astype(float)
     rows, weights = np.repeat(values, times, axis=0), np.array(times) / sum(times)
-    np.testing.assert_allclose(fgmp.Median().of_columns(values, weights), np.median(rows, axis=0), atol=1e-12)
+    np.testing.assert_allclose(
+        fgmp.Median().of_columns(values, weights), np.median(rows, axis=0), atol=1e-12
+    )
     cut = tenths * (len(rows) - 1) // 20
     inner = np.sort(rows, axis=0)[cut : len(rows) - cut]
     trimmed = fgmp.TrimmedMean(cut / len(rows)).of_columns(values, weights)
@@ -42,4 +48,6 @@ def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
     """Rounding leaves no crumb of a liar's weight inside."""
     liars = (count - 1) // 3
     values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
-    assert 0 <= fgmp.TrimmedMean(liars / count).of_columns(values, np.full(count, 1 / count))[0] <= 1
+    assert (
+        0 <= fgmp.TrimmedMean(liars / count).of_columns(values, np.full(count, 1 / count))[0] <= 1
+    )

@@ -22,16 +22,22 @@ FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
 
 @settings(deadline=None, max_examples=40)
 @given(st.integers(0, 10_000), st.integers(2, 7), st.data())
-def test_the_unmasked_total_is_the_plain_one_with_clients_lost_between_the_trips(seed, n_clients, data):
+def test_the_unmasked_total_is_the_plain_one_with_clients_lost_between_the_trips(
+    seed, n_clients, data
+):
     """Bit for bit, whoever is lost, as long as the threshold is left."""
     threshold = data.draw(st.integers(2, n_clients))
-    missing = data.draw(st.lists(st.integers(0, n_clients - 1), unique=True, max_size=n_clients - threshold))
+    missing = data.draw(
+        st.lists(st.integers(0, n_clients - 1), unique=True, max_size=n_clients - threshold)
+    )
     lost = {place: data.draw(st.sampled_from(list(TRIPS))) for place in missing}
     vectors = list(np.random.default_rng(seed).integers(0, 2**64, (n_clients, 5), np.uint64))
     before = [vector.copy() for vector in vectors]
     outcome = masked_sum(vectors, threshold, lost)
     there = [place for place in range(n_clients) if lost.get(place, "opened") == "opened"]
-    np.testing.assert_array_equal(outcome.total, np.sum([vectors[place] for place in there], axis=0))
+    np.testing.assert_array_equal(
+        outcome.total, np.sum([vectors[place] for place in there], axis=0)
+    )
     assert outcome.uploaded.tolist() == there
     np.testing.assert_array_equal(vectors, before)
 
@@ -48,7 +54,9 @@ def test_what_the_server_holds_of_one_client_is_uniform():
         assert abs(np.corrcoef(bits[:-64], bits[64:])[0, 1]) < 5 / bits.size**0.5
     assert not outcome.total.any()
     pairs = [outcome.masked[0] + outcome.masked[1], outcome.masked[1] + outcome.masked[2]]
-    assert all(chisquare(np.bincount(pair.view(np.uint8), minlength=256)).pvalue > 1e-6 for pair in pairs)
+    assert all(
+        chisquare(np.bincount(pair.view(np.uint8), minlength=256)).pvalue > 1e-6 for pair in pairs
+    )
 
 
 def test_masks_are_fresh_and_bytes_are_those_counted_by_hand():
@@ -68,15 +76,26 @@ def test_a_sum_is_off_by_half_a_unit_for_each_answer_and_by_rounding(resolution)
     for magnitude in secure.range * 2.0 ** np.arange(-20, 1):
         values, weights = rng.uniform(-magnitude, magnitude, (7, 30)), rng.dirichlet(np.ones(7))
         encoded = [secure.encoded(value, p) for value, p in zip(values, weights, strict=True)]
-        found, rounding = secure.decoded(np.sum(encoded, axis=0)), Fraction(np.abs(values).max().item()) / 2**51
+        found, rounding = (
+            secure.decoded(np.sum(encoded, axis=0)),
+            Fraction(np.abs(values).max().item()) / 2**51,
+        )
         for total, column in zip(found.tolist(), values.T.tolist(), strict=True):
-            expected = sum(Fraction(p) * Fraction(value) for p, value in zip(weights.tolist(), column, strict=True))
-            assert abs(Fraction(total) - expected) <= Fraction(7, 2) * Fraction(resolution) + rounding
+            expected = sum(
+                Fraction(p) * Fraction(value)
+                for p, value in zip(weights.tolist(), column, strict=True)
+            )
+            assert (
+                abs(Fraction(total) - expected) <= Fraction(7, 2) * Fraction(resolution) + rounding
+            )
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_every_method_ends_where_it_does_without(name):
-    plain, secure = (fgmp.simulate(ALL[name], FED, 3, rng=0, aggregator=r) for r in (fgmp.Mean(), fgmp.SecureSum()))
+    plain, secure = (
+        fgmp.simulate(ALL[name], FED, 3, rng=0, aggregator=r)
+        for r in (fgmp.Mean(), fgmp.SecureSum())
+    )
     np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
     np.testing.assert_allclose(secure.history["objective"], plain.history["objective"], atol=1e-8)
 
@@ -84,7 +103,9 @@ def test_every_method_ends_where_it_does_without(name):
 def test_clients_that_drop_out_are_left_out_of_the_sum_and_of_its_weights():
     faulty = fgmp.Faulty(FED, fgmp.DropOut(clients=[1]), Corrupted(not_finite, clients=[4]))
     for method in (ALL["SharedSupportGradMP"], ALL["FedAvg"]):
-        plain, secure = (fgmp.simulate(method, faulty, 3, rng=0, aggregator=r) for r in (None, fgmp.SecureSum()))
+        plain, secure = (
+            fgmp.simulate(method, faulty, 3, rng=0, aggregator=r) for r in (None, fgmp.SecureSum())
+        )
         np.testing.assert_allclose(secure.x, plain.x, atol=1e-8)
         np.testing.assert_array_equal(secure.history["clients"], [0, 4, 4, 4])
     secure = fgmp.SecureSum(1e-24).prepare(FED.shape, 6, 1, 1)
@@ -128,10 +149,14 @@ def test_a_weight_that_is_no_share_is_refused(weight):
     secure = fgmp.SecureSum()
     with pytest.raises(ValueError, match="weight is .*; expected a share of all"):
         secure.encoded(np.array([secure.range, 0.0]), weight)
-    np.testing.assert_array_equal(secure.decoded(secure.encoded(np.array([secure.range, 0.0]))), [secure.range, 0])
+    np.testing.assert_array_equal(
+        secure.decoded(secure.encoded(np.array([secure.range, 0.0]))), [secure.range, 0]
+    )
 
 
 @pytest.mark.parametrize("resolution", [1e200, 5e-324, 2.0**65, 2.0**-127])
 def test_a_resolution_that_cannot_work_is_refused(resolution):
-    with pytest.raises(ValueError, match="resolution is .*; expected a finite number at least .* and at most"):
+    with pytest.raises(
+        ValueError, match="resolution is .*; expected a finite number at least .* and at most"
+    ):
         fgmp.SecureSum(resolution)

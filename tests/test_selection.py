@@ -42,7 +42,9 @@ always_include = st.sampled_from([(), (0,), (1, 3)])
 @given(st.sampled_from(list(KINDS)), entries, st.integers(1, 13), always_include)
 def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
     before, selection = values.copy(), KINDS[kind](spared)
-    expected = by_sorting(kind, values.reshape(len(values), -1), count, spared).reshape(values.shape)
+    expected = by_sorting(kind, values.reshape(len(values), -1), count, spared).reshape(
+        values.shape
+    )
     np.testing.assert_array_equal(selection.select(values, count), np.flatnonzero(expected))
     np.testing.assert_array_equal(selection.hard(values, count), np.where(expected, values, 0))
     np.testing.assert_array_equal(values, before)
@@ -52,7 +54,11 @@ def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
     )
     assert selection.holds(np.flatnonzero(expected), values.shape, count)
     counted = np.delete(expected.reshape(len(values), -1), spared, axis=0)
-    held = {"output": counted.sum(axis=0).max(), "atom": counted.any(axis=1).sum(), "all": counted.sum()}[kind]
+    held = {
+        "output": counted.sum(axis=0).max(),
+        "atom": counted.any(axis=1).sum(),
+        "all": counted.sum(),
+    }[kind]
     assert held == 0 or not selection.holds(np.flatnonzero(expected), values.shape, held - 1)
 
 
@@ -62,7 +68,10 @@ def test_what_is_not_a_number_stays():
 
 
 def test_what_always_stays_is_kept_in_order_once():
-    assert fgmp.PerAtom(3).always_include == (3,) and fgmp.PerAtom([3, 1, 3]).always_include == (1, 3)
+    assert fgmp.PerAtom(3).always_include == (3,) and fgmp.PerAtom([3, 1, 3]).always_include == (
+        1,
+        3,
+    )
 
 
 @settings(deadline=None)
@@ -71,7 +80,9 @@ def test_soft_thresholds_are_proximal_steps(kind, values, threshold, spared):
     """S(v, t) = sign(v) max(|v| - t, 0), which for atoms shortens rows; minimises ||x - v||^2/2 + t penalty(x)."""
     v = values.reshape(len(values), -1) / 4
     sizes = np.linalg.norm(v, axis=1, keepdims=True) if kind == "atom" else np.abs(v)
-    expected = v * np.divide(np.maximum(sizes - threshold, 0), sizes, out=np.zeros_like(sizes), where=sizes > 0)
+    expected = v * np.divide(
+        np.maximum(sizes - threshold, 0), sizes, out=np.zeros_like(sizes), where=sizes > 0
+    )
     expected[list(spared)] = v[list(spared)]
     found = KINDS[kind](spared).soft(values / 4, threshold)
     np.testing.assert_allclose(found, expected.reshape(values.shape), atol=1e-15)
@@ -83,17 +94,27 @@ def test_pursuits_start_with_what_always_stays(seed, first):
     """A plain pursuit with least squares in every step, on the signals themselves."""
     rng = np.random.default_rng(seed)
     atoms, signals = rng.standard_normal((10, 8)), rng.standard_normal((10, 3))
-    unit, gram, correlations = atoms / np.linalg.norm(atoms, axis=0), atoms.T @ atoms, atoms.T @ signals
+    unit, gram, correlations = (
+        atoms / np.linalg.norm(atoms, axis=0),
+        atoms.T @ atoms,
+        atoms.T @ signals,
+    )
     for outputs in (3, 1):
         some, taken = signals[:, :outputs], list(first)
         for _ in range(3):
-            sizes = np.linalg.norm(unit.T @ (some - unit[:, taken] @ np.linalg.pinv(unit[:, taken]) @ some), axis=1)
+            sizes = np.linalg.norm(
+                unit.T @ (some - unit[:, taken] @ np.linalg.pinv(unit[:, taken]) @ some), axis=1
+            )
             sizes[taken] = 0
             taken.append(int(sizes.argmax()))
         expected = (np.sort(taken)[:, None] * outputs + np.arange(outputs)).reshape(-1)
-        np.testing.assert_array_equal(fgmp.PerAtom(first).pursue(gram, correlations[:, :outputs], 3), expected)
+        np.testing.assert_array_equal(
+            fgmp.PerAtom(first).pursue(gram, correlations[:, :outputs], 3), expected
+        )
     for selection in (fgmp.PerOutput(first), Overall(first)):
-        np.testing.assert_array_equal(selection.pursue(gram, correlations[:, :1], 3), np.sort(taken))
+        np.testing.assert_array_equal(
+            selection.pursue(gram, correlations[:, :1], 3), np.sort(taken)
+        )
 
 
 def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_atoms():
@@ -101,9 +122,13 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
     atoms = rng.standard_normal((200, 30))
     for wide in (1.0, 1e-9):  # a wide range of coefficients is no reason to stop
         signal = atoms[:, [3, 7, 20]] @ [1.0, -wide, 2.0]
-        np.testing.assert_array_equal(matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20])
+        np.testing.assert_array_equal(
+            matching_pursuit(atoms.T @ atoms, atoms.T @ signal, 8), [3, 7, 20]
+        )
     found = Overall().pursue(atoms.T @ atoms, atoms.T @ rng.standard_normal((200, 3)), 70)
-    assert len(found) == 70  # three outputs share a count that may be larger than the number of atoms
+    assert (
+        len(found) == 70
+    )  # three outputs share a count that may be larger than the number of atoms
     atoms = rng.standard_normal((20, 30))
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
@@ -161,7 +186,9 @@ def in_fractions(gram, correlations, count, first):
     def take(atom):
         direction = gram[atom][:]
         for pivot, row in basis:
-            direction = [a - row[atom] * b / row[pivot] for a, b in zip(direction, row, strict=True)]
+            direction = [
+                a - row[atom] * b / row[pivot] for a, b in zip(direction, row, strict=True)
+            ]
         if direction[atom]:
             step = residual[atom] / direction[atom]
             residual[:] = [r - step * a for r, a in zip(residual, direction, strict=True)]
@@ -182,7 +209,10 @@ def in_fractions(gram, correlations, count, first):
 
 @settings(deadline=None, max_examples=300)
 @given(
-    st.sampled_from(list(INTEGERS)), st.integers(0, 2**32 - 1), st.integers(1, 8), st.sampled_from([(), (0,), (1, 2)])
+    st.sampled_from(list(INTEGERS)),
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 8),
+    st.sampled_from([(), (0,), (1, 2)]),
 )
 def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, seed, count, first):
     """Residuals that are zero to the bit, zero signals too; against the same in fractions where no two atoms tie."""
@@ -196,7 +226,9 @@ def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, se
         alone = matching_pursuit(gram, correlations[:, 0], count, first)
     fixed = np.add.outer(2 * np.array(first, int), range(2)).reshape(-1)
     for make, support in found.items():
-        assert np.array_equal(np.unique(support), support) and set(fixed) <= set(support) <= set(range(2 * d))
+        assert np.array_equal(np.unique(support), support) and set(fixed) <= set(support) <= set(
+            range(2 * d)
+        )
         assert make(first).holds(support, (d, 2), count)
     expected = in_fractions(gram, correlations[:, 0], count, first)
     if expected is not None:
@@ -206,7 +238,9 @@ def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, se
 def structured(name):
     """Dictionaries whose atoms represent sparse signals to the bit, or nearly."""
     rng = np.random.default_rng(0)
-    frames = np.kron([[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], np.ones((4, 1))) * rng.integers(1, 4, (12, 1))
+    frames = np.kron(
+        [[1, 0, 0, 0, 0], [1, 1, 0, 0, 0], [0, 0, 1, 1, 0]], np.ones((4, 1))
+    ) * rng.integers(1, 4, (12, 1))
     return {
         "scaled basis": lambda: fgmp.Dictionary(np.diag([2.0, 1, 1, 1, 1])),
         "basis and ones": lambda: fgmp.Dictionary(np.column_stack([np.eye(5), np.ones(5)])),
@@ -220,21 +254,30 @@ def structured(name):
 
 @pytest.mark.parametrize("make", KINDS.values())
 @pytest.mark.parametrize("fixed", [(), (0,)])
-@pytest.mark.parametrize("name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"])
+@pytest.mark.parametrize(
+    "name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"]
+)
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_runs_in_structured_dictionaries_end(name, fixed, make):
     """Sparse and zero targets, one or several outputs; a client without any gradient."""
     dictionary, selection = structured(name), make(fixed)
     targets = [np.zeros(5), 3.0 * np.eye(5)[0], np.array([0, 2.0, 0, 0, -1])]
     numbers = fgmp.Federation.from_arrays([np.eye(5)] * 3, targets)
-    labels = fgmp.Federation.from_arrays([np.eye(5)] * 2, [[0, 0, 1, 1, 2], [2, 2, 2, 0, 1]], fgmp.SoftmaxLoss(3))
+    labels = fgmp.Federation.from_arrays(
+        [np.eye(5)] * 2, [[0, 0, 1, 1, 2], [2, 2, 2, 0, 1]], fgmp.SoftmaxLoss(3)
+    )
     newton = fgmp.NewtonOnSupport(2, ridge=0.1)
     for federation, solver in ((numbers, fgmp.NewtonOnSupport()), (labels, newton)):
         for method in (
             fgmp.FedGradMP(2, dictionary=dictionary, selection=selection),
             fgmp.SharedSupportGradMP(2, dictionary=dictionary, selection=selection, solver=solver),
             fgmp.SharedSupportGradMP(
-                2, fgmp.LargestEntries(), dictionary=dictionary, selection=selection, solver=solver, pruning="largest"
+                2,
+                fgmp.LargestEntries(),
+                dictionary=dictionary,
+                selection=selection,
+                solver=solver,
+                pruning="largest",
             ),
         ):
             with Bounded(200_000):
@@ -242,7 +285,9 @@ def test_runs_in_structured_dictionaries_end(name, fixed, make):
             assert selection.holds(result.support, result.coefficients.shape, 2)
 
 
-@pytest.mark.parametrize("name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"])
+@pytest.mark.parametrize(
+    "name", ["scaled basis", "basis and ones", "basis and orthonormal", "learned", "gaussian"]
+)
 def test_approx_tau_ends_where_the_signal_is_one_atom(name):
     dictionary = structured(name)
     for j, atom in enumerate(dictionary.atoms.T):

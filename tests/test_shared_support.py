@@ -45,7 +45,10 @@ def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dic
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
-    (client,), x = federation.pooled().prepare(gradmp).clients, SparseModel.zero((dictionary.n_atoms(20),))
+    (client,), x = (
+        federation.pooled().prepare(gradmp).clients,
+        SparseModel.zero((dictionary.n_atoms(20),)),
+    )
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
         x = gradmp.client_update(client, x, np.random.default_rng(0))
@@ -64,7 +67,10 @@ def on_support(federation, solver, support, start=1e-3, **options):
 def test_in_a_dictionary_the_norm_is_that_of_the_signal():
     federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
-    point, solver = SupportState(SparseModel(support, np.ones(8), (30,))), fgmp.NewtonOnSupport(dictionary=dictionary)
+    point, solver = (
+        SupportState(SparseModel(support, np.ones(8), (30,))),
+        fgmp.NewtonOnSupport(dictionary=dictionary),
+    )
     clients = federation.prepare(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
@@ -89,14 +95,20 @@ def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     federation = labelled(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])
     result = on_support(federation, fgmp.NewtonOnSupport(steps=12), support)
-    gradient = sum(p * c.gradient(result.x) for p, c in zip(federation.weights, federation.clients, strict=True))
+    gradient = sum(
+        p * c.gradient(result.x)
+        for p, c in zip(federation.weights, federation.clients, strict=True)
+    )
     np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
 
 
 def test_local_steps_average_what_the_solver_finds():
     federation, support = squared(4), np.array([2, 5, 9])
     found = on_support(federation, LocalSteps(fgmp.Exact()), support).x[support]
-    each = [np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0] for c in federation.clients]
+    each = [
+        np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0]
+        for c in federation.clients
+    ]
     np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
 
 
@@ -107,7 +119,9 @@ def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
     method = fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1))
     history = fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 1, rng=0).history
-    assert history["bytes_down"][-1] == 3 * (4 + 4 + (4 + 8) * len(merged))  # the numbers of round and step, too
+    assert history["bytes_down"][-1] == 3 * (
+        4 + 4 + (4 + 8) * len(merged)
+    )  # the numbers of round and step, too
 
 
 def test_separable_data_need_a_ridge_or_a_ball():
@@ -115,20 +129,31 @@ def test_separable_data_need_a_ridge_or_a_ball():
     federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1]), "logistic")
 
     def model(radius=None, **ridge):
-        method = fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(20, **ridge), radius=radius)
+        method = fgmp.SharedSupportGradMP(
+            2, solver=fgmp.NewtonOnSupport(20, **ridge), radius=radius
+        )
         return fgmp.simulate(method, federation, 5, rng=0).x
 
-    with pytest.raises(ValueError, match="separated without error.*expected a ridge above 0 or a radius"):
+    with pytest.raises(
+        ValueError, match="separated without error.*expected a ridge above 0 or a radius"
+    ):
         model()
     assert model(ridge=1e-3)[1] and model(radius=3.0)[1]
     assert np.linalg.norm(model(radius=3.0)) <= 3 * (1 + 1e-12)
     inside = on_support(federation, fgmp.NewtonOnSupport(steps=30, radius=3.0), np.arange(6))
-    assert np.linalg.norm(inside.x) == pytest.approx(3.0) and inside.history["objective"][-1] < np.log(2) / 2
+    assert (
+        np.linalg.norm(inside.x) == pytest.approx(3.0)
+        and inside.history["objective"][-1] < np.log(2) / 2
+    )
 
 
 def test_newton_steps_by_hand():
     """What raised f gives way to zero, once, and then to half the step; at the end the better of two models counts."""
-    solver, model, asked = fgmp.NewtonOnSupport(4, radius=2.0), SparseModel(np.arange(1), np.full(1, 2.0), (9,)), []
+    solver, model, asked = (
+        fgmp.NewtonOnSupport(4, radius=2.0),
+        SparseModel(np.arange(1), np.full(1, 2.0), (9,)),
+        [],
+    )
     point = SupportState(model)
     for value in (5.0, 6.0, 7.0, 8.0):
         asked.append(float(point.model.values[0]))
@@ -136,21 +161,35 @@ def test_newton_steps_by_hand():
     assert asked == [2.0, 1.0, 0.0, 1.5] and solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
         end = solver.server_update(point, np.array([value, 0.5]))
-        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(end)[1] == 0
-    assert solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0  # hardly any curvature
+        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(
+            end
+        )[1] == 0
+    assert (
+        solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0
+    )  # hardly any curvature
     assert solver.coefficients(SupportState(replace(model, values=np.full(1, 3.0)))).values[0] == 2
 
 
 @settings(deadline=None, max_examples=30)
-@given(st.integers(0, 1000), st.integers(1, 5), st.integers(2, 7), st.integers(36, 50), st.sampled_from([(), (3,)]))
-def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(seed, rows, columns, n_atoms, outputs):
+@given(
+    st.integers(0, 1000),
+    st.integers(1, 5),
+    st.integers(2, 7),
+    st.integers(36, 50),
+    st.sampled_from([(), (3,)]),
+)
+def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
+    seed, rows, columns, n_atoms, outputs
+):
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
     signs = np.array([matrix.toarray() for matrix in hashes(seed, 2, rows, columns, n_atoms, "d")])
     sketch = way.answer(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
     estimates = np.einsum("rca,rc...->ra...", signs, sketch)
-    np.testing.assert_allclose(way.decode(sketch, question, gradient.shape), np.median(estimates, axis=0), atol=1e-15)
+    np.testing.assert_allclose(
+        way.decode(sketch, question, gradient.shape), np.median(estimates, axis=0), atol=1e-15
+    )
 
 
 def test_a_run_deals_anew_in_every_round_and_twice_the_same():
@@ -160,14 +199,18 @@ def test_a_run_deals_anew_in_every_round_and_twice_the_same():
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
     x, client = method.start(federation.shape).model, federation.clients[0]
     places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
-    first, again, *others = (made.client_update(client, (x, number), None) for made, number in places)
+    first, again, *others = (
+        made.client_update(client, (x, number), None) for made, number in places
+    )
     np.testing.assert_array_equal(first, again)
     assert not any(np.isin(np.abs(first), np.abs(other)).all() for other in others)
 
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([8, 30]), st.booleans())
-def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(seed, tau, n_samples, misled):
+def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
+    seed, tau, n_samples, misled
+):
     """Against least squares on every smaller set, and never above the atoms there were, which may be the best."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((n_samples, 6)) + 2 * misled * rng.standard_normal((n_samples, 1))
@@ -194,7 +237,11 @@ def test_hashes_deal_evenly_and_with_both_signs():
     cohort_kernel = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hashes(3, number, 3, 5, 23, "d")])
-        assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {-1, 0, 1}
+        assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
+            -1,
+            0,
+            1,
+        }
         assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
         bucket = np.abs(signs).argmax(axis=1)
         cohort_kernel += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
@@ -203,27 +250,41 @@ def test_hashes_deal_evenly_and_with_both_signs():
 
 def test_a_sketch_that_is_no_shorter_is_the_gradient():
     federation = fgmp.make_sparse_regression(6, 8, 40, 2, 0.5, rng=0)
-    whole, sketched = (fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, columns)) for columns in (8, 7))
-    ups = [fgmp.simulate(method, federation, 1, rng=0).history["bytes_up"][-1] for method in (whole, sketched)]
+    whole, sketched = (
+        fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, columns)) for columns in (8, 7)
+    )
+    ups = [
+        fgmp.simulate(method, federation, 1, rng=0).history["bytes_up"][-1]
+        for method in (whole, sketched)
+    ]
     assert (np.array(ups) - 6 * 8 * (4 * 5 // 2 + 4)).tolist() == [6 * 8 * 40, 6 * 8 * 35]
 
 
 def test_elimination_counts_as_the_selection_does():
     rng = np.random.default_rng(0)
-    A, b = rng.standard_normal((40, 12)), SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
+    A, b = (
+        rng.standard_normal((40, 12)),
+        SparseModel(np.arange(12), rng.standard_normal(12), (4, 3)),
+    )
     sizes = {fgmp.PerOutput(): 6, Overall(): 2, fgmp.PerAtom(): 6, fgmp.PerAtom((1,)): 9}
     for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
         assert selection.holds(found.support, (4, 3), 2)
-        assert len(found.support) == size and (1 not in selection.always_include or {3, 4, 5} <= set(found.support))
+        assert len(found.support) == size and (
+            1 not in selection.always_include or {3, 4, 5} <= set(found.support)
+        )
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000))
 def test_with_all_clients_the_objective_never_rises(seed):
-    federation = fgmp.make_sparse_regression(10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed)
-    objective = fgmp.simulate(fgmp.SharedSupportGradMP(4), federation, 12, rng=seed).history["objective"]
+    federation = fgmp.make_sparse_regression(
+        10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed
+    )
+    objective = fgmp.simulate(fgmp.SharedSupportGradMP(4), federation, 12, rng=seed).history[
+        "objective"
+    ]
     assert (np.diff(objective) <= 1e-10 * objective[0]).all()
 
 
@@ -243,10 +304,14 @@ def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, co
     result, psi = fgmp.simulate(method, REGRESSION, 3, rng=0), method.dictionary
     closed = fgmp.polish(result, REGRESSION, cohort_size=cohort_size, rng=11)
     np.testing.assert_array_equal(closed.support, result.support)
-    chosen = range(20) if cohort_size is None else Streams(11).sample(Streams.COHORT, 1, 20, cohort_size)
+    chosen = (
+        range(20) if cohort_size is None else Streams(11).sample(Streams.COHORT, 1, 20, cohort_size)
+    )
     clients = [REGRESSION.clients[i] for i in chosen]
     A = np.vstack([psi.products(client.features) for client in clients])[:, result.support]
-    expected = np.linalg.lstsq(A, np.concatenate([client.targets for client in clients]), rcond=None)[0]
+    expected = np.linalg.lstsq(
+        A, np.concatenate([client.targets for client in clients]), rcond=None
+    )[0]
     rtol = 1e-6 if isinstance(psi, fgmp.Dictionary) else 1e-8
     np.testing.assert_allclose(closed.coefficients[result.support], expected, rtol=rtol)
     np.testing.assert_allclose(closed.x, psi.synthesise(closed.coefficients))
@@ -256,11 +321,15 @@ def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, co
 def test_polishing_goes_on_with_the_history_and_into_its_ball():
     metrics = {"norm": lambda x: float(np.linalg.norm(x)), "other": lambda x: 1.0}
     result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0, history=fgmp.History(metrics=metrics))
-    closed = fgmp.polish(result, REGRESSION, history=fgmp.History(metrics={"norm": metrics["norm"]}))
+    closed = fgmp.polish(
+        result, REGRESSION, history=fgmp.History(metrics={"norm": metrics["norm"]})
+    )
     for name, column in result.history.items():
         np.testing.assert_array_equal(closed.history[name][:-1], column)
     assert closed.history["round"][-1] == 4
-    assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(closed.history["other"][-1])
+    assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(
+        closed.history["other"][-1]
+    )
     ball = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(closed.x)))
     inside = fgmp.polish(result, REGRESSION, solver=ball)
     np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
@@ -271,23 +340,34 @@ def test_polishing_hands_its_seed_to_the_solver():
     """One row of one step: the gradient of that row, and with another seed that of another one."""
     result = fgmp.simulate(FIRST[0], REGRESSION, 2, rng=0)
     steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
-    one, same, other = (fgmp.polish(result, REGRESSION, solver=steps, rng=seed).x for seed in (0, 0, 1))
+    one, same, other = (
+        fgmp.polish(result, REGRESSION, solver=steps, rng=seed).x for seed in (0, 0, 1)
+    )
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 1e-4
 
 
 def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).answer(np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0))
-    huge, nobody = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))), fgmp.History(objective_on=0)
+        fgmp.LargestEntries(2).answer(
+            np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
+        )
+    huge, nobody = (
+        (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))),
+        fgmp.History(objective_on=0),
+    )
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
-        result = fgmp.simulate(fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody)
+        result = fgmp.simulate(
+            fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody
+        )
     assert result.rejected.total() == 2
 
 
 @pytest.mark.parametrize("kind", ["square", "overcomplete", "orthonormal"])
 @pytest.mark.parametrize(
-    "make", [fgmp.FedGradMP, fgmp.SharedSupportGradMP, fgmp.FedIterHT], ids=lambda make: make.__name__
+    "make",
+    [fgmp.FedGradMP, fgmp.SharedSupportGradMP, fgmp.FedIterHT],
+    ids=lambda make: make.__name__,
 )
 def test_polishing_knows_the_dictionary_of_the_run(make, kind):
     """Coefficients of atoms, which in a square dictionary have the shape of a signal; pickled in between."""
@@ -305,19 +385,27 @@ def test_polishing_knows_the_dictionary_of_the_run(make, kind):
     expected = chosen @ np.linalg.lstsq(As.reshape(-1, 20) @ chosen, ys.reshape(-1), rcond=None)[0]
     assert result.method.dictionary is psi
     np.testing.assert_allclose(closed.x, expected, rtol=1e-6, atol=1e-9)
-    np.testing.assert_array_equal(fgmp.polish(closed, federation).support, result.support)  # and once more
+    np.testing.assert_array_equal(
+        fgmp.polish(closed, federation).support, result.support
+    )  # and once more
 
 
 def test_polishing_knows_the_ball_and_what_always_stays():
     result = fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0)
     free = fgmp.polish(result, REGRESSION)
     radius = 0.5 * float(np.linalg.norm(free.x))
-    inside = fgmp.polish(fgmp.simulate(fgmp.FedGradMP(5, radius=radius), REGRESSION, 3, rng=0), REGRESSION)
+    inside = fgmp.polish(
+        fgmp.simulate(fgmp.FedGradMP(5, radius=radius), REGRESSION, 3, rng=0), REGRESSION
+    )
     assert np.linalg.norm(inside.x) == pytest.approx(radius)
     other = fgmp.NewtonOnSupport(radius=2 * radius)
-    with pytest.raises(ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"):
+    with pytest.raises(
+        ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"
+    ):
         fgmp.polish(inside, REGRESSION, solver=other)
-    assert fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
+    assert (
+        fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
+    )
     stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always_include=0))
     x = np.zeros(100)
     x[7] = 1
@@ -330,14 +418,22 @@ def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
     with pytest.raises(ValueError, match=r"solver has the radius 3.0; expected none, or None"):
         fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(radius=3.0))
     for dictionary in (StandardBasis(), other):
-        with pytest.raises(ValueError, match=r"solver has the dictionary .*; expected none, or .*that of the method"):
-            fgmp.SharedSupportGradMP(3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary)
+        with pytest.raises(
+            ValueError,
+            match=r"solver has the dictionary .*; expected none, or .*that of the method",
+        ):
+            fgmp.SharedSupportGradMP(
+                3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary
+            )
     result = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=0.1), squared(0), 1, rng=0)
     with pytest.raises(ValueError, match=r"solver has the dictionary"):
         fgmp.polish(result, squared(0), solver=fgmp.NewtonOnSupport(dictionary=one))
     # The same twice is no contradiction, nor is a copy of a method with another ball.
     same = fgmp.SharedSupportGradMP(
-        3, solver=fgmp.NewtonOnSupport(dictionary=one), dictionary=fgmp.Dictionary(one.atoms), radius=1.0
+        3,
+        solver=fgmp.NewtonOnSupport(dictionary=one),
+        dictionary=fgmp.Dictionary(one.atoms),
+        radius=1.0,
     )
     small, large = (replace(same, radius=radius) for radius in (1e-3, 1e3))
     ends = [fgmp.simulate(method, squared(0), 2, rng=0).x for method in (small, large)]

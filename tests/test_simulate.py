@@ -14,7 +14,10 @@ from fgmp.rounds import Streams
 from fgmp.shared_support.newton import LocalSteps
 from fgmp.sparse_model import SparseModel
 
-pytestmark = [pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"), pytest.mark.usefixtures("both_paths")]
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
+    pytest.mark.usefixtures("both_paths"),
+]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, noise_variance=0.01, rng=0)
 METHOD = fgmp.FedGradMP(sparsity=3, batch_size=20)
@@ -36,7 +39,16 @@ ALL = {
 
 def test_history_has_the_promised_columns():
     result = fgmp.simulate(METHOD, FED, rounds=3, rng=0)
-    names = ["round", "relative_error", "objective", "seconds", "bytes_up", "bytes_down", "clients", "rejected"]
+    names = [
+        "round",
+        "relative_error",
+        "objective",
+        "seconds",
+        "bytes_up",
+        "bytes_down",
+        "clients",
+        "rejected",
+    ]
     assert list(result.history) == names
     assert "relative_error" not in fgmp.simulate(METHOD, replace(FED, truth=None), rounds=1).history
 
@@ -44,7 +56,9 @@ def test_history_has_the_promised_columns():
 def test_numbers_of_numpy_are_numbers():
     method = fgmp.FedGradMP(np.int8(3), np.int64(3), batch_size=np.uint16(20), radius=np.float32(2))
     result = fgmp.simulate(method, FED, np.int64(2), np.int32(4), np.int64(0))
-    np.testing.assert_array_equal(result.x, fgmp.simulate(fgmp.FedGradMP(3, 3, 20, radius=2), FED, 2, 4, 0).x)
+    np.testing.assert_array_equal(
+        result.x, fgmp.simulate(fgmp.FedGradMP(3, 3, 20, radius=2), FED, 2, 4, 0).x
+    )
 
 
 def test_the_seed_alone_decides():
@@ -59,9 +73,13 @@ def test_the_seed_alone_decides():
 
 
 def test_a_state_is_a_start():
-    whole, half = (fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, rounds, rng=0) for rounds in (4, 2))
+    whole, half = (
+        fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, rounds, rng=0) for rounds in (4, 2)
+    )
     gone_on = fgmp.simulate(fgmp.SharedSupportGradMP(3), FED, 2, rng=0, state=half.state)
-    np.testing.assert_array_equal(gone_on.x, whole.x)  # full batches, and rounds that the state counts
+    np.testing.assert_array_equal(
+        gone_on.x, whole.x
+    )  # full batches, and rounds that the state counts
 
 
 def test_a_client_draws_the_same_whoever_else_takes_part():
@@ -97,7 +115,9 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
     method, state = ALL[name], ALL[name].start(FED.shape)
     for exchange in [*method.exchanges(), *method.exchanges()]:
         message, form = exchange.message(state), exchange.update_spec(state)
-        answer = exchange.client_update(FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0))
+        answer = exchange.client_update(
+            FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0)
+        )
         again = from_wire(to_wire(answer), form.shape)
         assert form.validate(again) == form.validate(answer) == ""
         dense = [one.dense() if isinstance(one, SparseModel) else one for one in (answer, again)]
@@ -120,14 +140,21 @@ def test_the_objective_on_a_sample_of_clients():
     np.testing.assert_array_equal(result.objective_on, [1, 3])
     parts = [federation.clients[i].objective(result.x) for i in (1, 3)]
     assert result.history["objective"][-1] == pytest.approx((2 * parts[0] + 4 * parts[1]) / 6)
-    drawn = [fgmp.simulate(METHOD, federation, k, rng=0, history=fgmp.History(objective_on=2)) for k in (1, 2)]
+    drawn = [
+        fgmp.simulate(METHOD, federation, k, rng=0, history=fgmp.History(objective_on=2))
+        for k in (1, 2)
+    ]
     np.testing.assert_array_equal(*[run.objective_on for run in drawn])
     np.testing.assert_array_equal(fgmp.simulate(METHOD, federation, 3, rng=0).x, result.x)
-    with mock.patch.object(fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")):
+    with mock.patch.object(
+        fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")
+    ):
         silent = fgmp.simulate(METHOD, federation, 3, rng=0, history=fgmp.History(objective_on=0))
         np.testing.assert_array_equal(silent.best.x, result.x)
     assert "objective" not in silent.history
-    with pytest.raises(ValueError, match="with objective_on=0; expected one that recorded objectives"):
+    with pytest.raises(
+        ValueError, match="with objective_on=0; expected one that recorded objectives"
+    ):
         fgmp.polish(silent, federation)
 
 
@@ -142,7 +169,9 @@ def test_the_objective_on_a_sample_of_clients():
         ([np.nan] * 3, 2, 0.1, True),
     ],
 )
-def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(values, patience, improvement, stalled):
+def test_a_run_is_stalled_where_the_improvement_is_less_than_asked_for(
+    values, patience, improvement, stalled
+):
     class Seen:
         def column(self, name):
             return np.array(values)
@@ -155,14 +184,20 @@ def test_runs_stop_when_told():
     early = fgmp.simulate(fgmp.FedGradMP(3), exact, rounds=50, callbacks=fgmp.stop_at(1e-10))
     assert early.history["relative_error"][-1] <= 1e-10 and early.history["round"][-1] < 50
     assert (
-        fgmp.simulate(fgmp.FedGradMP(3), FED, rounds=50, callbacks=[fgmp.stop_when_stalled(3)]).history["round"][-1]
+        fgmp.simulate(
+            fgmp.FedGradMP(3), FED, rounds=50, callbacks=[fgmp.stop_when_stalled(3)]
+        ).history["round"][-1]
         < 50
     )
 
 
-@pytest.mark.parametrize("name", ["round", "objective", "relative_error", "seconds", "clients", "rejected", "epsilon"])
+@pytest.mark.parametrize(
+    "name", ["round", "objective", "relative_error", "seconds", "clients", "rejected", "epsilon"]
+)
 def test_a_metric_that_is_called_as_a_column_is_refused(name):
-    with pytest.raises(ValueError, match=f"metrics has '{name}', a column that runs have; expected another name"):
+    with pytest.raises(
+        ValueError, match=f"metrics has '{name}', a column that runs have; expected another name"
+    ):
         fgmp.History(metrics={name: np.linalg.norm})
 
 
@@ -187,5 +222,7 @@ def test_a_run_with_noise_takes_no_state():
     """Its epsilon would begin anew; from a checkpoint it goes on."""
     noise = fgmp.GaussianNoise(epsilon=5.0, clip=1.0)
     result = fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise)
-    with pytest.raises(ValueError, match="state is given to a run with noise, whose epsilon would begin anew"):
+    with pytest.raises(
+        ValueError, match="state is given to a run with noise, whose epsilon would begin anew"
+    ):
         fgmp.simulate(METHOD, FED, 2, rng=0, aggregator=noise, state=result.state)

@@ -14,7 +14,9 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 def table(n_classes=0):
     """Most entries are zero; one column is full and one constant at some groups."""
-    X, y, groups = classification(n_classes, n_features=25) if n_classes else regression(n_features=25)
+    X, y, groups = (
+        classification(n_classes, n_features=25) if n_classes else regression(n_features=25)
+    )
     X[:, :3] *= np.random.default_rng(0).random((len(X), 3)) < 0.5
     X[:, 4:] *= np.random.default_rng(1).random((len(X), 21)) < 0.3
     X[groups < 2, 5] = 0
@@ -31,7 +33,10 @@ CASES = [
     ("regressor", {"fit_intercept": False}),
     ("regressor", {"standardize": False, "method": "shared"}),
     ("regressor", {"method": "fedgradmp", "batch_size": 15, "cohort_size": 3}),
-    ("regressor", {"sparsity": "cv", "fit_intercept": "per_group", "sparsities": [2, 4, 6], "n_folds": 2}),
+    (
+        "regressor",
+        {"sparsity": "cv", "fit_intercept": "per_group", "sparsities": [2, 4, 6], "n_folds": 2},
+    ),
     ("classifier", {"sparsity": "cv", "sparsities": [2, 4, 6]}),
     ("classifier", {"fit_intercept": False, "method": "shared", "polish": False}),
     ("three", {"method": "shared", "C": 0.1}),
@@ -45,23 +50,40 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
     X, y, groups = table({"regressor": 0, "classifier": 2, "three": 3}[kind])
     weights = np.random.default_rng(1).integers(0, 4, len(y)) if weighted else None
     dense, thin = (
-        make(**({"sparsity": 4, "standardize": True, "random_state": 0} | options)).fit(rows, y, groups, weights)
+        make(**({"sparsity": 4, "standardize": True, "random_state": 0} | options)).fit(
+            rows, y, groups, weights
+        )
         for rows in (X, sparse.csr_array(X))
     )
     np.testing.assert_array_equal(thin.support_, dense.support_)
     np.testing.assert_allclose(parameters(thin), parameters(dense), rtol=1e-8, atol=1e-9)
-    assert (thin.method_, thin.sparsity_, thin.n_iter_) == (dense.method_, dense.sparsity_, dense.n_iter_)
+    assert (thin.method_, thin.sparsity_, thin.n_iter_) == (
+        dense.method_,
+        dense.sparsity_,
+        dense.n_iter_,
+    )
     for column in set(dense.history_) - {"seconds"}:
-        np.testing.assert_allclose(thin.history_[column], dense.history_[column], rtol=1e-8, err_msg=column)
+        np.testing.assert_allclose(
+            thin.history_[column], dense.history_[column], rtol=1e-8, err_msg=column
+        )
 
 
 def wide(n_rows=600, n_features=20_000, per_row=6):
     """Six groups; the nonzeros of a row fall among 3,000 of the features, and all over them at one in ten."""
     rng = np.random.default_rng(0)
-    columns = np.minimum(rng.integers(3000, size=n_rows * per_row) * rng.choice([1, 1, 1, 6], n_rows * per_row), 19_999)
+    columns = np.minimum(
+        rng.integers(3000, size=n_rows * per_row) * rng.choice([1, 1, 1, 6], n_rows * per_row),
+        19_999,
+    )
     ends = np.arange(0, n_rows * per_row + 1, per_row)
-    X = sparse.csr_array((rng.uniform(1, 2, n_rows * per_row), columns, ends), shape=(n_rows, n_features))
-    return X, X @ np.append(np.ones(5), np.zeros(n_features - 5)) + rng.standard_normal(n_rows), np.arange(n_rows) % 6
+    X = sparse.csr_array(
+        (rng.uniform(1, 2, n_rows * per_row), columns, ends), shape=(n_rows, n_features)
+    )
+    return (
+        X,
+        X @ np.append(np.ones(5), np.zeros(n_features - 5)) + rng.standard_normal(n_rows),
+        np.arange(n_rows) % 6,
+    )
 
 
 @pytest.mark.parametrize("fit_intercept", [True, "per_group"])
@@ -82,7 +104,10 @@ def test_words_that_count_are_found_among_fifty_thousand():
     rng, n_rows, n_words = np.random.default_rng(0), 2000, 50_000
     frequency = 1 / np.arange(1, n_words + 1)
     words = rng.choice(n_words, (n_rows, 100), p=frequency / frequency.sum())
-    X = sparse.csr_array((np.ones(words.size), words.reshape(-1), np.arange(0, words.size + 1, 100)), (n_rows, n_words))
+    X = sparse.csr_array(
+        (np.ones(words.size), words.reshape(-1), np.arange(0, words.size + 1, 100)),
+        (n_rows, n_words),
+    )
     X.sum_duplicates()
     X.data[:] = 1
     telling = rng.choice(np.arange(5, 200), 15, replace=False)

@@ -33,13 +33,24 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
         features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
     x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
     rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
-    pairs = [(features @ x, A @ x), (features @ X, A @ X), (w @ features, w @ A), (W @ features, W @ A)]
-    pairs += [(features.take(columns, axis=1), A[:, columns]), (features.take(rows, axis=0).toarray(), A[rows])]
+    pairs = [
+        (features @ x, A @ x),
+        (features @ X, A @ X),
+        (w @ features, w @ A),
+        (W @ features, W @ A),
+    ]
+    pairs += [
+        (features.take(columns, axis=1), A[:, columns]),
+        (features.take(rows, axis=0).toarray(), A[rows]),
+    ]
     for found, expected in [*pairs, (features.times_rows(w).toarray(), w[:, None] * A)]:
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     single = features.astype(np.float32)
     np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
-    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (m, n)
+    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (
+        m,
+        n,
+    )
 
 
 def some_data():
@@ -57,11 +68,16 @@ def unsorted(A):
 def in_parts(A):
     """Every entry in two parts, and a zero that is stored."""
     S = sparse.csr_array(A)
-    return sparse.csr_array((np.kron(S.data, [0.25, 0.75, 0.0]), np.repeat(S.indices, 3), 3 * S.indptr), A.shape)
+    return sparse.csr_array(
+        (np.kron(S.data, [0.25, 0.75, 0.0]), np.repeat(S.indices, 3), 3 * S.indptr), A.shape
+    )
 
 
 KINDS = "csr_array csc_array coo_array lil_array dia_array csr_matrix".split()
-FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {"unsorted": unsorted, "in parts": in_parts}
+FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
+    "unsorted": unsorted,
+    "in parts": in_parts,
+}
 
 
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
@@ -69,10 +85,18 @@ def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
     As, ys = some_data()
     method, those = fgmp.FedGradMP(3, batch_size=12), [convert(A) for A in As]
     names = ("data", "indices", "indptr", "row", "col", "offsets")
-    arrays = [getattr(A, name) for A in those for name in names if isinstance(getattr(A, name, None), np.ndarray)]
+    arrays = [
+        getattr(A, name)
+        for A in those
+        for name in names
+        if isinstance(getattr(A, name, None), np.ndarray)
+    ]
     for array in arrays:
         array.setflags(write=False)
-    found, expected = (fgmp.simulate(method, Federation.from_arrays(given, ys), 2, rng=0).x for given in (those, As))
+    found, expected = (
+        fgmp.simulate(method, Federation.from_arrays(given, ys), 2, rng=0).x
+        for given in (those, As)
+    )
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -90,26 +114,36 @@ def test_whole_numbers_become_floats_and_canonical_csr_is_not_copied():
 def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apart):
     As, ys = some_data()
     pairs = [(A, A.mean(axis=0) if apart else As[0].mean(axis=0)) for A in As]
-    thin = Federation.from_arrays([SparseFeatures(sparse.csr_array(A), np.ones(len(A)), c) for A, c in pairs], ys)
+    thin = Federation.from_arrays(
+        [SparseFeatures(sparse.csr_array(A), np.ones(len(A)), c) for A, c in pairs], ys
+    )
     expected = Federation.from_arrays([A - c for A, c in pairs], ys).objective(np.ones(30))
     assert thin.objective(np.ones(30)) == pytest.approx(expected, rel=1e-12)
     if apart:
-        with pytest.raises(ValueError, match="centred apart; expected them stored, and centred alike"):
+        with pytest.raises(
+            ValueError, match="centred apart; expected them stored, and centred alike"
+        ):
             thin.pooled()
     else:
         assert thin.pooled().objective(np.ones(30)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"])
+@pytest.mark.parametrize(
+    "method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"]
+)
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 def test_no_dense_matrix_is_made(loss, method):
     X, y, groups = wide()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)
-    federation = Federation.from_arrays(*([A[groups == g] for g in range(6)] for A in (X, labels)), loss)
+    federation = Federation.from_arrays(
+        *([A[groups == g] for g in range(6)] for A in (X, labels)), loss
+    )
     models = 8 * int(np.prod(federation.model_shape))
     fgmp.simulate(method, federation, 1, rng=0)
     tracemalloc.start()
     fgmp.simulate(method, federation, 1, rng=0)
     used = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]  # a few models, and far from the dense table
+    assert (
+        used < 16 * models < 0.5 * 8 * X.shape[0] * X.shape[1]
+    )  # a few models, and far from the dense table

@@ -30,11 +30,15 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
 def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weighted):
     X, y, groups = regression()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
-    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(X, y, groups, w)
+    model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(
+        X, y, groups, w
+    )
     of, errors = folds(X, y, groups, n_folds), np.empty(len(y))
     for fold in range(n_folds):
         out = of == fold
-        errors[out] = (LinearRegression().fit(X[~out], y[~out], w[~out]).predict(X[out]) - y[out]) ** 2 / 2
+        errors[out] = (
+            LinearRegression().fit(X[~out], y[~out], w[~out]).predict(X[out]) - y[out]
+        ) ** 2 / 2
     losses = np.array([np.average(errors[groups == g], weights=w[groups == g]) for g in range(6)])
     shares = np.bincount(groups, w) / w.sum()
     np.testing.assert_allclose(model.cv_.table["score"], shares @ losses, rtol=1e-6)
@@ -50,7 +54,9 @@ def test_of_two_classes_it_is_the_log_loss():
     for out in (of == 0, of == 1):
         theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z[~out], y[~out])
         loss += log_loss(y[out], theirs.predict_proba(Z[out])) * np.mean(out)
-    np.testing.assert_allclose(model.cv_.table["score"], [loss], rtol=2e-3)  # paths have a ridge of 1e-4 at least
+    np.testing.assert_allclose(
+        model.cv_.table["score"], [loss], rtol=2e-3
+    )  # paths have a ridge of 1e-4 at least
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])
@@ -67,7 +73,12 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
 def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
     score, errors = np.array([9, 3 + distance, 3, 3.1]), np.array([9.0, 9.0, 1.0, 9.0])
-    assert SparsityPath(dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)).chosen == tau
+    assert (
+        SparsityPath(
+            dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)
+        ).chosen
+        == tau
+    )
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
@@ -77,7 +88,9 @@ def test_three_features_are_three_and_the_path_can_be_seen(make):
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
     for support in (model.support_, one.support_):
         np.testing.assert_array_equal(support, [0, 3, 7])
-    assert (one.cv_.table["standard_error"][1:] > 0).all()  # without features every fold may have the same shares
+    assert (
+        one.cv_.table["standard_error"][1:] > 0
+    ).all()  # without features every fold may have the same shares
     assert model.cv_.plot().get_legend().get_texts()[0].get_text() == "chosen: 3"
     plt.close("all")
 
@@ -125,7 +138,13 @@ def test_the_fit_is_that_of_the_chosen_sparsity():
 def pairs(seed, n_pairs=60, n_features=8):
     rng = np.random.default_rng(seed)
     groups, X = np.repeat(np.arange(n_pairs), 2), rng.standard_normal((2 * n_pairs, n_features))
-    y = X[:, 0] - X[:, 1] + X[:, 2] + 3 * rng.standard_normal(n_pairs)[groups] + rng.standard_normal(2 * n_pairs)
+    y = (
+        X[:, 0]
+        - X[:, 1]
+        + X[:, 2]
+        + 3 * rng.standard_normal(n_pairs)[groups]
+        + rng.standard_normal(2 * n_pairs)
+    )
     return X, y, groups
 
 
@@ -135,7 +154,11 @@ OWN = dict(fit_intercept="per_group", min_rows=1)
 def test_with_own_intercepts_pairs_are_judged_as_their_differences():
     """Without a partner that trains, half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
-    score = fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN).fit(X, y, groups).cv_.table["score"]
+    score = (
+        fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN)
+        .fit(X, y, groups)
+        .cv_.table["score"]
+    )
     of, D, d, expected = (
         folds(X, y, groups, 5, least=1).reshape(-1, 2),
         X[::2] - X[1::2],

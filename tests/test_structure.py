@@ -24,15 +24,25 @@ def test_imports_go_one_way():
 
 
 def test_no_module_has_the_name_of_something_public():
-    modules = {name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")}
-    offered = names_of("fgmp").union(*(names_of(name) for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")))
+    modules = {
+        name.rsplit(".", 1)[1] for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp.")
+    }
+    offered = names_of("fgmp").union(
+        *(names_of(name) for _, name, _ in pkgutil.walk_packages([str(PACKAGE)], "fgmp."))
+    )
     assert not modules & offered
 
 
 def names_of(package):
     module = importlib.import_module(package)
-    own = [name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == package]
-    return {name for name in getattr(module, "__all__", own) if callable(getattr(module, name)) and name[0] != "_"}
+    own = [
+        name for name, thing in vars(module).items() if getattr(thing, "__module__", "") == package
+    ]
+    return {
+        name
+        for name in getattr(module, "__all__", own)
+        if callable(getattr(module, name)) and name[0] != "_"
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))

@@ -14,7 +14,9 @@ def test_moments_are_those_of_the_model_and_the_truth_is_sparse_on_the_unit_sphe
         np.testing.assert_allclose(client.features @ fed.truth, client.targets, atol=1e-12)
         assert client.features.var() == pytest.approx(i**-1.1, rel=0.02)
     means = [
-        c.features.mean() for s in range(60) for c in fgmp.make_sparse_regression(4, 5, 300, 2, 2.0, 1.1, rng=s).clients
+        c.features.mean()
+        for s in range(60)
+        for c in fgmp.make_sparse_regression(4, 5, 300, 2, 2.0, 1.1, rng=s).clients
     ]
     assert np.var(means) == pytest.approx(2.0, rel=0.3)
     assert abs(np.mean(means)) < 0.4
@@ -23,9 +25,15 @@ def test_moments_are_those_of_the_model_and_the_truth_is_sparse_on_the_unit_sphe
 def test_noise_has_the_variance_asked_for():
     sensed = make_sensing(np.ones(5), 3, 20_000, noise_variance=0.005, rng=0)
     other = make_conditioned_regression([1.5] * 3, 20_000, 5, 2, noise_variance=0.005, rng=0)
-    for fed in (fgmp.make_sparse_regression(3, 20_000, 5, 2, noise_variance=0.005, rng=0), sensed, other):
+    for fed in (
+        fgmp.make_sparse_regression(3, 20_000, 5, 2, noise_variance=0.005, rng=0),
+        sensed,
+        other,
+    ):
         noise = np.array([client.targets - client.features @ fed.truth for client in fed.clients])
-        np.testing.assert_allclose(np.cov(noise), 0.005 * np.eye(3), atol=0.0003)  # no two clients have the same
+        np.testing.assert_allclose(
+            np.cov(noise), 0.005 * np.eye(3), atol=0.0003
+        )  # no two clients have the same
 
 
 def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
@@ -54,6 +62,8 @@ def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their
     fed = make_conditioned_regression(conditions, n_samples=25, n_features=9, sparsity=3, rng=1)
     hessians = [client.features.T @ client.features / 25 for client in fed.clients]
     for hessian, condition in zip(hessians, conditions, strict=True):
-        np.testing.assert_allclose(np.linalg.eigvalsh(hessian), np.linspace(1, condition, 9), rtol=1e-12)
+        np.testing.assert_allclose(
+            np.linalg.eigvalsh(hessian), np.linspace(1, condition, 9), rtol=1e-12
+        )
     assert np.abs(hessians[2] - hessians[3]).max() > 1
     assert np.count_nonzero(fed.truth) == 3 and np.linalg.norm(fed.truth) == pytest.approx(1)

@@ -23,7 +23,12 @@ CLIENTS = [
     dict(lower=F(1500), upper=F(1500), squared=F(4), gradient=F(0), whole=F(0), variance=F(8)),
 ]
 WEIGHTS = [F(1, 2), F(1, 3), F(1, 6)]
-SETTINGS = [(F(1), F(1), F(1)), (F(5, 4), F(1), F(1)), (F(1), F(3, 2), F(1)), (F(5, 4), F(2), F(3, 2))]
+SETTINGS = [
+    (F(1), F(1), F(1)),
+    (F(5, 4), F(1), F(1)),
+    (F(1), F(3, 2), F(1)),
+    (F(5, 4), F(2), F(3, 2)),
+]
 THETA, K = F(1, 2), 3
 
 
@@ -85,11 +90,15 @@ def added_at_once(etas, weights=WEIGHTS, clients=CLIENTS, **options):
     added = [local_iteration(client, F(0), etas, **options) for client in clients]
     visits = [after_a_visit(client, F(0), etas, **options) for client in clients]
     series = sum(p * visit / nu for p, visit, nu in zip(weights, visits, added, strict=True) if nu)
-    return (2 * etas[2] ** 2 + 2) * sum(p * nu for p, nu in zip(weights, added, strict=True)) * series
+    return (
+        (2 * etas[2] ** 2 + 2) * sum(p * nu for p, nu in zip(weights, added, strict=True)) * series
+    )
 
 
 def options_of(etas, theta=THETA):
-    return TheoremParameters(theta=float(theta), eta_1=float(etas[0]), eta_2=float(etas[1]), eta_3=float(etas[2]))
+    return TheoremParameters(
+        theta=float(theta), eta_1=float(etas[0]), eta_2=float(etas[1]), eta_3=float(etas[2])
+    )
 
 
 def assert_bound(bound, kappa, residual):
@@ -101,7 +110,9 @@ def assert_bound(bound, kappa, residual):
 def assert_local_iterations(bound, etas, **options):
     nu = np.array([local_iteration(client, F(0), etas, **options) for client in CLIENTS])
     mu = np.array([local_iteration(client, F(1), etas, **options) for client in CLIENTS]) - nu
-    np.testing.assert_allclose(np.array([bound.mu, bound.nu]), np.array([mu, nu], float), rtol=1e-10)
+    np.testing.assert_allclose(
+        np.array([bound.mu, bound.nu]), np.array([mu, nu], float), rtol=1e-10
+    )
 
 
 @pytest.mark.parametrize("etas", SETTINGS)
@@ -131,7 +142,10 @@ def test_beta_2_of_the_appendix_is_its_proof(etas):
     for client in CLIENTS:
         variance = 3 * (client["squared"] + client["upper"] ** 2)
         ends = [
-            end_of_lemma_3(client, F(e), etas[0], F(1, 100), e * variance, 3 * e * client["squared"]) for e in (1, 0)
+            end_of_lemma_3(
+                client, F(e), etas[0], F(1, 100), e * variance, 3 * e * client["squared"]
+            )
+            for e in (1, 0)
         ]
         numbers = [float(client[name]) for name in ("lower", "upper", "squared")]
         found = theory.beta_2_unbounded_variance(*numbers, theta=0.01, eta_1=float(etas[0]))
@@ -140,7 +154,10 @@ def test_beta_2_of_the_appendix_is_its_proof(etas):
 
 def test_weights_order_and_clients_that_do_not_count():
     etas = SETTINGS[-1]
-    ends = [rate_and_residual(etas, weights=weights) for weights in ([F(1), F(0), F(0)], [F(0), F(1), F(0)])]
+    ends = [
+        rate_and_residual(etas, weights=weights)
+        for weights in ([F(1), F(0), F(0)], [F(0), F(1), F(0)])
+    ]
     for i, (kappa, residual) in enumerate(ends):
         assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, options_of(etas)), kappa, residual)
     hopeless = ClientConstants.of([1.0, 1.0], [1.0, 3.0], gradient=[0.0, 0.1], weights=[1.0, 0.0])
@@ -160,12 +177,16 @@ def test_the_bound_of_f_is_that_of_the_proof():
 def test_the_full_batch_takes_an_infinite_theta():
     """1/theta^2 is zero; theta^2 times no variance is zero, and times some is infinite: no bound then, and no nan."""
     etas, still = SETTINGS[1], [dict(client, variance=F(0)) for client in CLIENTS]
-    full = ClientConstants.of([1000, 2000], [1003, 2004], upper_squared=[2, 9], gradient=[3, 2], whole_gradient=[7, 4])
+    full = ClientConstants.of(
+        [1000, 2000], [1003, 2004], upper_squared=[2, 9], gradient=[3, 2], whole_gradient=[7, 4]
+    )
     far = F(10**30)  # stands for infinity
     kappa, residual = rate_and_residual(etas, weights=[F(1, 2)] * 2, clients=still[:2], theta=far)
     for theta in (np.inf, np.float32(np.inf), 1e200):
         bound = theory.theorem1(full, K, TheoremParameters(theta=theta, eta_1=1.25))
-        assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(float(residual))
+        assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(
+            float(residual)
+        )
     noisy = theory.theorem1(constants(), K)
     assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
 
@@ -173,16 +194,22 @@ def test_the_full_batch_takes_an_infinite_theta():
 def test_betas_by_hand():
     assert theory.beta_1(2.0, 3.0) == 3 and theory.beta_1(1.0, 2.0) == np.inf
     assert theory.beta_2(2.0, 3.0, theta=0.5) == 2 * (3 + 4 - 2) / 2
-    assert theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0) == pytest.approx(1 + 2 * 0.6 * 28 / 2)
+    assert theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0) == pytest.approx(
+        1 + 2 * 0.6 * 28 / 2
+    )
     several = theory.beta_2_unbounded_variance(2, 3, 9, theta=[0.5, 1.0])
     np.testing.assert_allclose(several, [5 + 6 * 0.25 * 18 / 2, 2 + 6 * 18 / 2])
-    np.testing.assert_array_equal(theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0), [1.0, np.inf, np.inf, np.inf])
+    np.testing.assert_array_equal(
+        theory.beta_2([2.0, 0.0, -1.0, 1e-320], 3.0), [1.0, np.inf, np.inf, np.inf]
+    )
     assert theory.beta_2(1.0, 1.0, theta=1e-200) == np.inf
 
 
 def test_a_void_lemma_is_never_a_guarantee():
     """A light client with rho^+ = 2.5 rho^-: without Lemma 2 nothing is known of it, whatever its weight."""
-    constants = ClientConstants.of([1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6])
+    constants = ClientConstants.of(
+        [1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6]
+    )
     bound = theory.theorem1(constants, 1)
     np.testing.assert_array_equal(bound.mu, [0, np.inf])
     assert np.isinf(bound.nu[1]) and np.isfinite(bound.nu[0])
@@ -196,7 +223,9 @@ def test_the_border_of_kappa():
         bound = theory.theorem1(client, 2, TheoremParameters(theta=4.0, eta_3=eta_3))
         assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
         assert not bound.guarantees and bound.residual == np.inf
-        drawn = theory.theorem_partial_participation(client, 2, 1, TheoremParameters(theta=4.0, eta_3=eta_3))
+        drawn = theory.theorem_partial_participation(
+            client, 2, 1, TheoremParameters(theta=4.0, eta_3=eta_3)
+        )
         assert drawn.kappa >= 1 and drawn.residual == np.inf
         assert np.isinf(bound.after([0, 5], 1.0)).all()
     enough = theory.theorem1(client, 3, TheoremParameters(theta=4.0))

@@ -32,7 +32,10 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
         ({"dictionary": D}, [Q.T @ B.T @ B @ Q for Q in bases]),
     ]
     for options, hessians in cases:
-        spectra, constants = np.linalg.eigvalsh(hessians) / 7, theory.restricted_constants(B, tau, **options)
+        spectra, constants = (
+            np.linalg.eigvalsh(hessians) / 7,
+            theory.restricted_constants(B, tau, **options),
+        )
         assert constants.lower == pytest.approx(np.min(spectra), abs=1e-10)
         assert constants.upper == pytest.approx(np.max(spectra), rel=1e-7)
         inner = theory.inner_restricted_constants(B, tau, n_supports=5, **options)
@@ -51,7 +54,10 @@ def test_the_greedy_search_nearly_reaches_the_constants():
     ratios = []
     for seed in range(10):
         B = np.random.default_rng(seed).standard_normal((30, 14))
-        exact, inner = theory.restricted_constants(B, 4), theory.inner_restricted_constants(B, 4, n_supports=1)
+        exact, inner = (
+            theory.restricted_constants(B, 4),
+            theory.inner_restricted_constants(B, 4, n_supports=1),
+        )
         ratios.append((inner.upper / exact.upper, exact.lower / inner.lower))
     assert np.median(ratios, axis=0).min() > 0.9
 
@@ -59,7 +65,9 @@ def test_the_greedy_search_nearly_reaches_the_constants():
 def test_known_matrices():
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
     np.testing.assert_allclose(theory.restricted_constants(6 * Q, 3), [4, 4])
-    assert theory.restricted_constants(np.column_stack([Q, Q[:, 0]]), 2).lower == pytest.approx(0, abs=1e-12)
+    assert theory.restricted_constants(np.column_stack([Q, Q[:, 0]]), 2).lower == pytest.approx(
+        0, abs=1e-12
+    )
     assert theory.stable_rank(Q) == pytest.approx(6)
     assert theory.stable_rank(np.ones((4, 5))) == pytest.approx(1)
     pair = np.array([[1.0, 0.3], [0.0, np.sqrt(1 - 0.3**2)]])
@@ -84,42 +92,66 @@ def squared(m=5, n=6, n_clients=2, averaged=True):
     rng = np.random.default_rng(0)
     As = [rng.standard_normal((m, n)) for _ in range(n_clients)]
     loss = fgmp.SquaredLoss(averaged=averaged)
-    return fgmp.Federation.from_arrays(As, [rng.standard_normal(m) for _ in As], loss, weights=[1, 3][:n_clients])
+    return fgmp.Federation.from_arrays(
+        As, [rng.standard_normal(m) for _ in As], loss, weights=[1, 3][:n_clients]
+    )
 
 
 def gradients_of_minibatches(client, x, batch_size):
     """A sum over the rows of the minibatch, or their mean, from the gradients of single rows."""
     one = [client.gradient(x, np.array([k])) for k in range(client.n_samples)]
     scale = 1 / batch_size if client.loss.averaged else 1
-    return [scale * sum(one[k] for k in batch) for batch in combinations(range(client.n_samples), batch_size)]
+    return [
+        scale * sum(one[k] for k in batch)
+        for batch in combinations(range(client.n_samples), batch_size)
+    ]
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_every_measured_constant_is_that_of_enumeration(batch_size):
     """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the whole gradient; ten minibatches at most."""
     fed, x = squared(), np.array([0, 1.0, 0, 0, 0, 0])
-    found = theory.measure_constants(fed, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5))
+    found = theory.measure_constants(
+        fed, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5)
+    )
     for i, client in enumerate(fed.clients):
-        batches = [np.arange(5)] if batch_size is None else [np.array(b) for b in combinations(range(5), batch_size)]
+        batches = (
+            [np.arange(5)]
+            if batch_size is None
+            else [np.array(b) for b in combinations(range(5), batch_size)]
+        )
         hessians = [client.features[rows].T @ client.features[rows] / len(rows) for rows in batches]
         whole = client.features.T @ client.features / 5
         lowest = min(np.linalg.eigvalsh(whole[np.ix_(S, S)])[0] for S in supports(6, 4))
-        curvatures = [max(np.linalg.norm(H[np.ix_(S, S)], 2) for S in supports(6, 4)) for H in hessians]
+        curvatures = [
+            max(np.linalg.norm(H[np.ix_(S, S)], 2) for S in supports(6, 4)) for H in hessians
+        ]
         lipschitz = [max(np.linalg.norm(H[:, S], 2) for S in supports(6, 2)) for H in hessians]
         gradient = client.features.T @ (client.features @ x - client.targets) / 5
-        deviations = [np.sum((g - gradient) ** 2) for g in gradients_of_minibatches(client, x, batch_size or 5)]
+        deviations = [
+            np.sum((g - gradient) ** 2)
+            for g in gradients_of_minibatches(client, x, batch_size or 5)
+        ]
         assert found.lower[i] == pytest.approx(lowest)
         assert found.upper[i] == pytest.approx(np.mean(curvatures))
         assert found.upper_squared[i] == pytest.approx(np.mean(np.square(lipschitz)))
-        assert found.gradient[i] == pytest.approx(max(np.sum(gradient[S] ** 2) for S in supports(6, 4)))
+        assert found.gradient[i] == pytest.approx(
+            max(np.sum(gradient[S] ** 2) for S in supports(6, 4))
+        )
         assert found.whole_gradient[i] == pytest.approx(gradient @ gradient)
         assert found.variance[i] == pytest.approx(np.mean(deviations), abs=1e-12)
     np.testing.assert_allclose(found.weights, [0.25, 0.75])
-    thin = fgmp.Federation.from_arrays([csr_array(c.features) for c in fed.clients], [c.targets for c in fed.clients])
-    sparse = theory.measure_constants(thin, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5))
+    thin = fgmp.Federation.from_arrays(
+        [csr_array(c.features) for c in fed.clients], [c.targets for c in fed.clients]
+    )
+    sparse = theory.measure_constants(
+        thin, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5)
+    )
     for name in ("lower", "upper", "upper_squared", "gradient", "variance"):
         np.testing.assert_allclose(getattr(sparse, name), getattr(found, name), atol=1e-12)
-    assert theory.heterogeneity(fed, x) == pytest.approx(np.sqrt(found.weights @ found.whole_gradient))
+    assert theory.heterogeneity(fed, x) == pytest.approx(
+        np.sqrt(found.weights @ found.whole_gradient)
+    )
 
 
 def test_a_mean_over_minibatches_is_never_below_the_whole():
@@ -135,11 +167,17 @@ def test_draws_are_near_the_mean_of_all():
     exact = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=comb(12, 6), **options)
     drawn = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=200, **options)
     for name in ("upper", "upper_squared"):
-        assert getattr(exact, name) != getattr(drawn, name) == pytest.approx(getattr(exact, name), rel=0.1)
+        assert (
+            getattr(exact, name)
+            != getattr(drawn, name)
+            == pytest.approx(getattr(exact, name), rel=0.1)
+        )
 
 
 def test_a_summed_loss_is_measured_in_its_own_unit():
-    one, other = (theory.measure_constants(squared(averaged=kind), np.ones(6), 1) for kind in (True, False))
+    one, other = (
+        theory.measure_constants(squared(averaged=kind), np.ones(6), 1) for kind in (True, False)
+    )
     powers = {"lower": 1, "upper": 1, "upper_squared": 2, "gradient": 2, "whole_gradient": 2}
     for name, power in powers.items():
         np.testing.assert_allclose(getattr(other, name), 5**power * getattr(one, name))
@@ -150,8 +188,13 @@ def test_a_summed_loss_is_measured_in_its_own_unit():
 def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, averaged):
     (client,) = squared(n_clients=1, averaged=averaged).clients
     x = np.random.default_rng(5).standard_normal(6)
-    deviations = [np.sum((g - client.gradient(x)) ** 2) for g in gradients_of_minibatches(client, x, batch_size)]
-    assert theory.minibatch_variance(client, x, batch_size) == pytest.approx(np.mean(deviations), rel=1e-12)
+    deviations = [
+        np.sum((g - client.gradient(x)) ** 2)
+        for g in gradients_of_minibatches(client, x, batch_size)
+    ]
+    assert theory.minibatch_variance(client, x, batch_size) == pytest.approx(
+        np.mean(deviations), rel=1e-12
+    )
     assert theory.minibatch_variance(client, x, None) == 0
 
 
@@ -162,17 +205,24 @@ def test_what_cannot_be_enumerated_is_not_known_and_too_few_rows_have_no_guarant
 
 
 def test_numbers_stand_for_all_clients():
-    constants = ClientConstants.of(1, [1.0, 2.0], weights=np.array([1, 3], np.int8), gradient=np.float32(0.5))
+    constants = ClientConstants.of(
+        1, [1.0, 2.0], weights=np.array([1, 3], np.int8), gradient=np.float32(0.5)
+    )
     np.testing.assert_array_equal(constants.lower, [1, 1])
     np.testing.assert_array_equal(constants.gradient, [0.5, 0.5])
     np.testing.assert_array_equal(constants.weights, [0.25, 0.75])
-    assert {getattr(constants, name).dtype for name in ("lower", "gradient", "weights")} == {np.dtype(float)}
+    assert {getattr(constants, name).dtype for name in ("lower", "gradient", "weights")} == {
+        np.dtype(float)
+    }
     assert np.isnan(constants.whole_gradient).all() and np.isnan(constants.upper_squared).all()
     np.testing.assert_array_equal(ClientConstants.of(1.0, 1.0).whole_gradient, [0.0])
 
 
 def slope(federation, x):
-    return sum(p * client.gradient(x) for p, client in zip(federation.weights, federation.clients, strict=True))
+    return sum(
+        p * client.gradient(x)
+        for p, client in zip(federation.weights, federation.clients, strict=True)
+    )
 
 
 def lowest_on(federation, support):
@@ -193,30 +243,49 @@ def test_no_other_support_is_better(averaged, weights, sparsity):
         rng = np.random.default_rng(seed)
         As = [rng.standard_normal((m, 6)) for m in (3, 8)]
         ys = [A @ rng.standard_normal(6) for A in As]
-        federation = fgmp.Federation.from_arrays(As, ys, fgmp.SquaredLoss(averaged=averaged), weights)
-        best = min((lowest_on(federation, S) for S in supports(6, sparsity)), key=federation.objective)
+        federation = fgmp.Federation.from_arrays(
+            As, ys, fgmp.SquaredLoss(averaged=averaged), weights
+        )
+        best = min(
+            (lowest_on(federation, S) for S in supports(6, sparsity)), key=federation.objective
+        )
         np.testing.assert_allclose(theory.sparse_minimiser(federation, sparsity), best, atol=1e-9)
 
 
 def test_of_equal_columns_the_first_is_taken():
     column = np.arange(1.0, 5.0)
-    federation = fgmp.Federation.from_arrays([np.column_stack([column, column, -column])], [2 * column])
+    federation = fgmp.Federation.from_arrays(
+        [np.column_stack([column, column, -column])], [2 * column]
+    )
     np.testing.assert_allclose(theory.sparse_minimiser(federation, 1), [2, 0, 0], atol=1e-12)
 
 
 FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
 LABELS = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
 MANY = fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)])
-PARTLY_KNOWN, INEXACT = ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0), TheoremParameters(eta_1=1.1)
+PARTLY_KNOWN, INEXACT = (
+    ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0),
+    TheoremParameters(eta_1=1.1),
+)
 REFUSED = {
     "whole_gradient is not known; expected": lambda: theory.theorem1(PARTLY_KNOWN, 1, INEXACT),
     "upper_squared is not known": lambda: theory.theorem1(ClientConstants.of(1.0, 1.1), 1, INEXACT),
-    "variance is -0.2 at least once": lambda: ClientConstants.of([1.0, 1.0], 1.0, variance=[0.1, -0.2]),
-    r"has about 10\^486.8 supports; expected at most": lambda: theory.restricted_constants(np.ones((3, 2000)), 500),
-    "3 linearly dependent atoms": lambda: theory.inner_restricted_constants(np.eye(2), 3, dictionary=FLAT),
+    "variance is -0.2 at least once": lambda: ClientConstants.of(
+        [1.0, 1.0], 1.0, variance=[0.1, -0.2]
+    ),
+    r"has about 10\^486.8 supports; expected at most": lambda: theory.restricted_constants(
+        np.ones((3, 2000)), 500
+    ),
+    "3 linearly dependent atoms": lambda: theory.inner_restricted_constants(
+        np.eye(2), 3, dictionary=FLAT
+    ),
     r"has the loss LogisticLoss\(": lambda: theory.sparse_minimiser(LABELS, 1),
-    "do not have the mean": lambda: theory.measure_constants(squared(averaged=False), np.ones(6), 1, batch_size=2),
-    "sparsity is 3, which has about 10\\^5.3 supports; expected at most": lambda: theory.sparse_minimiser(MANY, 3),
+    "do not have the mean": lambda: theory.measure_constants(
+        squared(averaged=False), np.ones(6), 1, batch_size=2
+    ),
+    "sparsity is 3, which has about 10\\^5.3 supports; expected at most": lambda: (
+        theory.sparse_minimiser(MANY, 3)
+    ),
 }
 
 

@@ -8,11 +8,15 @@ import fgmp
 
 @pytest.fixture(scope="module")
 def feds():
-    return [fgmp.make_sparse_regression(4, 20, 15, 3, 0.2, noise_variance=0.01, rng=s) for s in range(3)]
+    return [
+        fgmp.make_sparse_regression(4, 20, 15, 3, 0.2, noise_variance=0.01, rng=s) for s in range(3)
+    ]
 
 
 def make(learning_rate, local_iterations=2):
-    return fgmp.FedIterHT(sparsity=3, learning_rate=learning_rate, local_iterations=local_iterations)
+    return fgmp.FedIterHT(
+        sparsity=3, learning_rate=learning_rate, local_iterations=local_iterations
+    )
 
 
 GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
@@ -25,19 +29,29 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
     scores = {}
     for rate in GRID["learning_rate"]:
         for k in GRID["local_iterations"]:
-            ends = [fgmp.simulate(make(rate, k), fed, 15, rng=0).history["relative_error"][-1] for fed in feds]
+            ends = [
+                fgmp.simulate(make(rate, k), fed, 15, rng=0).history["relative_error"][-1]
+                for fed in feds
+            ]
             scores[rate, k] = np.median(ends)
     expected = min((s, key) for key, s in scores.items() if key[0] < 100)
     assert tuning.best.score == expected[0]
-    assert tuple(tuning.best.parameters[name] for name in ("learning_rate", "local_iterations")) == expected[1]
+    assert (
+        tuple(tuning.best.parameters[name] for name in ("learning_rate", "local_iterations"))
+        == expected[1]
+    )
     for trial in tuning.trials:
-        assert trial.diverged == (trial.parameters["learning_rate"] == 100) == (trial.score == np.inf)
+        assert (
+            trial.diverged == (trial.parameters["learning_rate"] == 100) == (trial.score == np.inf)
+        )
         assert [history["round"][-1] < 15 for history in trial.histories] == 3 * [trial.diverged]
 
 
 def test_workers_change_nothing(feds):
     one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
-    assert [(t.score, t.parameters) for t in one.trials] == [(t.score, t.parameters) for t in two.trials]
+    assert [(t.score, t.parameters) for t in one.trials] == [
+        (t.score, t.parameters) for t in two.trials
+    ]
 
 
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
@@ -50,16 +64,22 @@ def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
 def test_what_diverged_is_never_the_best(feds):
     tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
     assert tuning.best is None and all(trial.diverged for trial in tuning.trials)
-    tuning = fgmp.tune(make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5)  # so long a step that nobody answers
+    tuning = fgmp.tune(
+        make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5
+    )  # so long a step that nobody answers
     assert [trial.diverged for trial in tuning.trials] == [False, True]
     assert tuning.best.parameters == {"learning_rate": 0.05}
 
 
 def test_all_candidates_have_the_same_seed(feds):
     for seed in (None, np.random.default_rng(0)):
-        tuning = fgmp.tune(lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed)
+        tuning = fgmp.tune(
+            lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed
+        )
         assert type(tuning.trials[0].parameters["twin"]) is int
-        np.testing.assert_array_equal(*[trial.histories[0]["relative_error"] for trial in tuning.trials])
+        np.testing.assert_array_equal(
+            *[trial.histories[0]["relative_error"] for trial in tuning.trials]
+        )
 
 
 def test_clients_that_take_no_part_judge_as_a_metric(feds):

@@ -20,7 +20,9 @@ def test_in_the_clip_a_flower_moves_and_no_two_frames_are_the_same_but_those_to_
     np.testing.assert_array_equal(photo_clip(7), clip[:7])
     swept = np.ptp(clip, axis=0) > 0
     assert 0.3 < swept.mean() < 0.75
-    steps = np.linalg.norm(np.diff(clip, axis=0), axis=(1, 2)) / np.linalg.norm(clip[1:], axis=(1, 2))
+    steps = np.linalg.norm(np.diff(clip, axis=0), axis=(1, 2)) / np.linalg.norm(
+        clip[1:], axis=(1, 2)
+    )
     assert steps.min() > 0.02 and steps.max() < 0.2
     frames = clip.reshape(len(clip), -1)
     squares = np.sum(frames**2, axis=1)
@@ -71,11 +73,27 @@ def test_what_is_not_a_video_is_refused(tmp_path):
 def seen_by(matrix, film):
     """An mp4 whose track header has another matrix, from (x, y, 1) to what is seen, and what is read of it."""
     content = film.read_bytes()
-    place = content.index(b"tkhd") + 44  # after its name, flags, times, number, duration, layer and volume
-    assert struct.unpack(">9i", content[place : place + 36]) == (1 << 16, 0, 0, 0, 1 << 16, 0, 0, 0, 1 << 30)
+    place = (
+        content.index(b"tkhd") + 44
+    )  # after its name, flags, times, number, duration, layer and volume
+    assert struct.unpack(">9i", content[place : place + 36]) == (
+        1 << 16,
+        0,
+        0,
+        0,
+        1 << 16,
+        0,
+        0,
+        0,
+        1 << 30,
+    )
     a, b, c, d = (round(value * (1 << 16)) for value in matrix)
     turned = film.with_name("turned.mp4")
-    turned.write_bytes(content[:place] + struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30) + content[place + 36 :])
+    turned.write_bytes(
+        content[:place]
+        + struct.pack(">9i", a, b, 0, c, d, 0, 0, 0, 1 << 30)
+        + content[place + 36 :]
+    )
     return turned
 
 
@@ -84,7 +102,10 @@ def test_a_clip_is_turned_as_it_says(tmp_path):
     film = written(tmp_path / "film.mp4", clip, "gray", "yuv420p", "mpeg4")
     flat = load_video(film)
     for matrix, expected in (
-        ((0, 1, -1, 0), np.rot90(flat, -1, axes=(1, 2))),  # x goes down, and y to the left: by the clock
+        (
+            (0, 1, -1, 0),
+            np.rot90(flat, -1, axes=(1, 2)),
+        ),  # x goes down, and y to the left: by the clock
         ((0, -1, 1, 0), np.rot90(flat, 1, axes=(1, 2))),
         ((-1, 0, 0, -1), np.rot90(flat, 2, axes=(1, 2))),
         ((-1, 1e-4, 0, 1), flat[:, :, ::-1]),  # a mirror, but for rounding
@@ -102,7 +123,9 @@ def test_what_is_cut_short_or_changes_its_size_is_said_with_its_name(tmp_path):
     path = written(tmp_path / "clip.mkv", noise, "gray", "gray")
     assert len(load_video(path)) == 20  # without a word
     path.write_bytes(path.read_bytes()[: -noise[0].size // 2])
-    with pytest.warns(fgmp.AdviceWarning, match="clip.mkv.* end after 0.76 s of 0.8 s: it may have been cut short"):
+    with pytest.warns(
+        fgmp.AdviceWarning, match="clip.mkv.* end after 0.76 s of 0.8 s: it may have been cut short"
+    ):
         assert len(load_video(path)) == 19
     assert len(load_video(path, 5)) == 5  # as many as asked for
     film = written(tmp_path / "film.mp4", noise, "gray", "yuv420p", "mpeg4")
@@ -113,7 +136,10 @@ def test_what_is_cut_short_or_changes_its_size_is_said_with_its_name(tmp_path):
     for size in ((32, 64), (32, 64), (16, 32)):
         Image.fromarray(noise[0, : size[0], : size[1]]).save(photos, "jpeg")
     (tmp_path / "photos.mjpeg").write_bytes(photos.getvalue())
-    with pytest.raises(ValueError, match=r"photos.mjpeg.* frame 2 has shape \(16, 32\), .*\(32, 64\); expected height"):
+    with pytest.raises(
+        ValueError,
+        match=r"photos.mjpeg.* frame 2 has shape \(16, 32\), .*\(32, 64\); expected height",
+    ):
         load_video(tmp_path / "photos.mjpeg")
     assert load_video(tmp_path / "photos.mjpeg", height=8, width=8).shape == (3, 8, 8)
     for strange in (None, b"clip.mkv", 5):

@@ -37,14 +37,21 @@ def path(tmp_path):
 
 def run_to(path, rounds, method=SPARSE, fed=FED, **options):
     return fgmp.simulate(
-        method, fed, rounds, **{"cohort_size": 4, "rng": 0, "callbacks": fgmp.Checkpoint(path)} | options
+        method,
+        fed,
+        rounds,
+        **{"cohort_size": 4, "rng": 0, "callbacks": fgmp.Checkpoint(path)} | options,
     )
 
 
 def test_every_method_is_here():
     """A method that comes later has to be resumed here too."""
     public = {thing for name in fgmp.__all__ if inspect.isclass(thing := getattr(fgmp, name))}
-    methods = {thing for thing in public if issubclass(thing, Method) and not issubclass(thing, SupportSolver)}
+    methods = {
+        thing
+        for thing in public
+        if issubclass(thing, Method) and not issubclass(thing, SupportSolver)
+    }
     assert methods == {type(method) for method in ALL.values()}
 
 
@@ -67,16 +74,24 @@ def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):
 TURNED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 40)))[0])
 OTHERS = {
     "method.sparsity is 4, not 3": {"method": fgmp.FedGradMP(4, batch_size=10)},
-    "method.dictionary is Dictionary .*, not StandardBasis": {"method": fgmp.FedGradMP(3, 3, 10, TURNED)},
+    "method.dictionary is Dictionary .*, not StandardBasis": {
+        "method": fgmp.FedGradMP(3, 3, 10, TURNED)
+    },
     "seed is 1, not 0": {"rng": 1},
     "cohort_size is 5, not 4": {"cohort_size": 5},
     "every is 2, not 1": {"history": fgmp.History(every=2)},
     "metrics.0 is 'size', not absent": {"history": fgmp.History(metrics={"size": np.linalg.norm})},
     "aggregator is Median, not Mean": {"aggregator": fgmp.Median()},
-    "faults.0.probability is 0.1, not absent": {"fed": fgmp.Faulty(FED, fgmp.DropOut(probability=0.1))},
-    "weights is .*, not ": {"fed": fgmp.Federation.from_clients(FED.clients, np.arange(1.0, 7), truth=FED.truth)},
+    "faults.0.probability is 0.1, not absent": {
+        "fed": fgmp.Faulty(FED, fgmp.DropOut(probability=0.1))
+    },
+    "weights is .*, not ": {
+        "fed": fgmp.Federation.from_clients(FED.clients, np.arange(1.0, 7), truth=FED.truth)
+    },
     "client_ids is .*, not ": {"fed": FED.subset(np.arange(5))},
-    "data.* is .*, not ": {"fed": fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.02, rng=0)},
+    "data.* is .*, not ": {
+        "fed": fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.02, rng=0)
+    },
 }
 
 
@@ -98,7 +113,9 @@ def test_the_same_run_in_other_objects_is_the_same_and_no_seed_is_that_of_the_fi
 
 def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
     run_to(path, 4)
-    with pytest.raises(ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"):
+    with pytest.raises(
+        ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"
+    ):
         run_to(path, 3)
     assert number_in(path) == 4
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
@@ -138,9 +155,13 @@ def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
     with pytest.raises(KeyboardInterrupt) as caught:
         run_to(path, 9, method, callbacks=[fgmp.Checkpoint(path), stop], cohort_size=None)
     result = caught.value.result
-    assert result.interrupted and result.history["round"].tolist() == [0, 1] and number_in(path) == 1
+    assert (
+        result.interrupted and result.history["round"].tolist() == [0, 1] and number_in(path) == 1
+    )
     assert "ended after 1 of 9 rounds" in caught.value.__notes__[0]
-    np.testing.assert_allclose(result.x, fgmp.simulate(fgmp.FedGradMP(3), FED, 1, rng=0).x, atol=1e-12)
+    np.testing.assert_allclose(
+        result.x, fgmp.simulate(fgmp.FedGradMP(3), FED, 1, rng=0).x, atol=1e-12
+    )
 
 
 def test_one_ctrl_c_ends_the_callers_loop():
@@ -186,7 +207,9 @@ def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(pat
     callback.end = ended.append
     with pytest.raises(RuntimeError, match="first") as caught:
         fgmp.simulate(SPARSE, FED, 3, 4, 0, callbacks=[callback, Broken(path), callback])
-    assert caught.value.__notes__ == ["At the end of the run Broken failed too: OSError(28, 'No space left on device')"]
+    assert caught.value.__notes__ == [
+        "At the end of the run Broken failed too: OSError(28, 'No space left on device')"
+    ]
     assert len(ended) == 2
 
 
@@ -212,11 +235,17 @@ def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
             self.tell("ends")
 
     with pytest.raises(ValueError, match="two ends"):
-        fgmp.simulate(SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "ends"), Named("three")])
-    assert told == [f"{name} {what}" for what in ("begins", "ends") for name in ("one", "two", "three")]
+        fgmp.simulate(
+            SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "ends"), Named("three")]
+        )
+    assert told == [
+        f"{name} {what}" for what in ("begins", "ends") for name in ("one", "two", "three")
+    ]
     told.clear()
     with pytest.raises(ValueError, match="two begins"):
-        fgmp.simulate(SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "begins"), Named("three")])
+        fgmp.simulate(
+            SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "begins"), Named("three")]
+        )
     assert told == ["one begins", "two begins", "one ends", "two ends"]
 
 
@@ -233,7 +262,9 @@ def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch
         spoilt.append(bytes(one))
     for content in spoilt:
         path.write_bytes(content)
-        with pytest.raises(ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"):
+        with pytest.raises(
+            ValueError, match="run.fgmp' cannot be read .*; expected a file that this version wrote"
+        ):
             callbacks._read(f"checkpoint {str(path)!r}", path)
     for content in spoilt[::500]:
         path.write_bytes(content)
@@ -244,7 +275,9 @@ def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch
 
 def test_what_an_older_version_wrote_is_refused_as_such(path):
     path.write_bytes(pickle.dumps(({}, 0, b"", (None, [], None))))
-    with pytest.raises(ValueError, match=r"run.fgmp' cannot be read \(is of another version of fgmp\)"):
+    with pytest.raises(
+        ValueError, match=r"run.fgmp' cannot be read \(is of another version of fgmp\)"
+    ):
         run_to(path, 3)
     path.write_bytes(b"fgmp checkpoint 1 and so on")
     with pytest.raises(ValueError, match="is of another version"):
@@ -264,7 +297,9 @@ def test_a_checkpoint_is_its_owners_alone_from_the_start(path, monkeypatch):
     beside.write_text("left")
     beside.chmod(0o644)
     modes, replace = [], os.replace
-    monkeypatch.setattr(os, "replace", lambda old, new: modes.append(mode_of(Path(old))) or replace(old, new))
+    monkeypatch.setattr(
+        os, "replace", lambda old, new: modes.append(mode_of(Path(old))) or replace(old, new)
+    )
     run_to(path, 2)
     assert set(modes) == {0o600} and mode_of(path) == 0o600
     assert sorted(path.parent.iterdir()) == [path]
@@ -300,7 +335,9 @@ def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
     def second(run):
         if run.step.round == 2:
             for other in (fgmp.Checkpoint(path), checkpoint):
-                with pytest.raises(BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp") as caught:
+                with pytest.raises(
+                    BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp"
+                ) as caught:
                     run_to(path, 9, callbacks=other)
                 refused.append(caught.value)
 
@@ -337,7 +374,11 @@ def test_a_method_that_is_no_dataclass_goes_on(path):
     method = Plain()
     run_to(path, 2, method)
     resumed = run_to(path, 3, method)
-    assert bits(resumed) == bits(fgmp.simulate(Plain(), FED, 3, 4, 0)) == bits(run_to(path, 3, Plain()))
+    assert (
+        bits(resumed)
+        == bits(fgmp.simulate(Plain(), FED, 3, 4, 0))
+        == bits(run_to(path, 3, Plain()))
+    )
     with pytest.raises(ValueError, match="method.inner.sparsity is 4, not 3"):
         run_to(path, 4, Plain(4))
 
@@ -353,7 +394,12 @@ def test_another_function_makes_another_run(path):
 
     run_to(path, 2, fed=faulty(times(2.0)))
     run_to(path, 3, fed=faulty(times(2.0)))
-    others = [times(3.0), lambda answer, client: answer, lambda answer, client: None, partial(times(2.0))]
+    others = [
+        times(3.0),
+        lambda answer, client: answer,
+        lambda answer, client: None,
+        partial(times(2.0)),
+    ]
     for other in others:
         with pytest.raises(ValueError, match="is of another run: .*faults.0.change"):
             run_to(path, 4, fed=faulty(other))
@@ -388,7 +434,9 @@ def test_a_run_that_is_killed_goes_on(path):
 def test_a_run_that_is_terminated_writes_first(name, path):
     """With the default pauses of a minute between two checkpoints, of which none comes in time."""
     number = getattr(signal, name)
-    default = signal.signal(number, signal.SIG_DFL)  # whoever runs the tests may ignore it, and a child would
+    default = signal.signal(
+        number, signal.SIG_DFL
+    )  # whoever runs the tests may ignore it, and a child would
     try:
         started = process(path, 100_000, every="None")
     finally:
@@ -406,10 +454,18 @@ def test_signals_are_left_as_they_were(path):
     seen, number = [], signal.SIGTERM
     before = signal.signal(number, signal.SIG_DFL)
     try:
-        run_to(path, 1, callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        run_to(
+            path,
+            1,
+            callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))],
+        )
         assert callable(seen[0]) and signal.getsignal(number) == signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN)
-        run_to(path, 2, callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))])
+        run_to(
+            path,
+            2,
+            callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))],
+        )
         assert seen[-1] == signal.getsignal(number) == signal.SIG_IGN
     finally:
         signal.signal(number, before)

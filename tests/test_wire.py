@@ -19,10 +19,19 @@ SOLVERS = [fgmp.GradientDescent(steps=5), fgmp.Exact(), fgmp.Newton(2)]
 THINGS = [
     fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(0.5, 3, 2), 4.5, fgmp.PerAtom((0, 3))),
     *(fgmp.FedGradMP(2, solver=solver) for solver in SOLVERS),
-    fgmp.SharedSupportGradMP(2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3),
+    fgmp.SharedSupportGradMP(
+        2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3
+    ),
     *ALL.values(),
     *(fgmp.SquaredLoss(averaged=False), fgmp.LogisticLoss(margin=2.0), fgmp.SoftmaxLoss(3)),
-    *(StandardBasis(), DICTIONARY, fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.1), fgmp.SecureSum()),
+    *(
+        StandardBasis(),
+        DICTIONARY,
+        fgmp.Mean(),
+        fgmp.Median(),
+        fgmp.TrimmedMean(0.1),
+        fgmp.SecureSum(),
+    ),
 ]
 
 
@@ -31,12 +40,23 @@ def test_what_is_written_comes_back(thing):
     """With the numbers of arrays, and their order in memory, under whose checksum they are named."""
     text, arrays = to_json(thing)
     again = from_json(text, arrays)
-    assert (to_json(again)[0], repr(again).split(" object at")[0]) == (text, repr(thing).split(" object at")[0])
+    assert (to_json(again)[0], repr(again).split(" object at")[0]) == (
+        text,
+        repr(thing).split(" object at")[0],
+    )
 
 
 def test_every_public_method_and_part_is_tried():
     texts = "".join(to_json(thing)[0] for thing in THINGS)
-    elsewhere = {"Corrupted", "DropOut", "Faulty", "Federation", "GaussianNoise", "History", "Result"}
+    elsewhere = {
+        "Corrupted",
+        "DropOut",
+        "Faulty",
+        "Federation",
+        "GaussianNoise",
+        "History",
+        "Result",
+    }
     public = {name for name in fgmp.__all__ if is_dataclass(vars(fgmp).get(name))} - elsewhere
     assert {name for name in public if f':{name}"' not in texts} == set()
 
@@ -44,7 +64,9 @@ def test_every_public_method_and_part_is_tried():
 def changed(**fields):
     """The JSON of a method, with other fields."""
     tree = json.loads(to_json(fgmp.FedGradMP(2))[0])
-    return json.dumps(tree | {"fields": {name: x for name, x in (tree["fields"] | fields).items() if x != "gone"}})
+    return json.dumps(
+        tree | {"fields": {name: x for name, x in (tree["fields"] | fields).items() if x != "gone"}}
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +76,16 @@ def changed(**fields):
         (changed(sparsity="gone"), "expected the JSON of a method of this fgmp .*sparsity"),
         (changed(sparsity=[1]), r"sparsity is \(1,\); expected"),
         (changed(dictionary={"array": "0"}), "dictionary is array '0'; expected it among arrays"),
-        *((text, ".") for text in (changed(dictionary={"array": ["0"]}), '{"kind": 3}', "", "[" * 100_000, None)),
+        *(
+            (text, ".")
+            for text in (
+                changed(dictionary={"array": ["0"]}),
+                '{"kind": 3}',
+                "",
+                "[" * 100_000,
+                None,
+            )
+        ),
     ],
 )
 def test_what_is_not_known_is_named(text, words):
@@ -73,8 +104,13 @@ fgmp.cli:main test_wire:Mine Mine
 @pytest.mark.parametrize("name", NO_PARTS.split())
 def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name, monkeypatch):
     monkeypatch.delitem(sys.modules, "fgmp.cli", raising=False)
-    for text in (json.dumps({"kind": name, "fields": {}}), changed(solver={"kind": name, "fields": {}})):
-        with pytest.raises(ValueError, match=f"is of kind '{name}'; expected one of fgmp here, or one of kinds"):
+    for text in (
+        json.dumps({"kind": name, "fields": {}}),
+        changed(solver={"kind": name, "fields": {}}),
+    ):
+        with pytest.raises(
+            ValueError, match=f"is of kind '{name}'; expected one of fgmp here, or one of kinds"
+        ):
             from_json(text)
     assert "fgmp.cli" not in sys.modules
 
@@ -82,7 +118,12 @@ def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name,
 def test_an_array_with_other_numbers_is_refused():
     text, arrays = to_json(DICTIONARY)
     (name,) = arrays
-    for other in (arrays[name] + 1e-16 * 8, arrays[name].astype(np.float32), np.ascontiguousarray(arrays[name]), None):
+    for other in (
+        arrays[name] + 1e-16 * 8,
+        arrays[name].astype(np.float32),
+        np.ascontiguousarray(arrays[name]),
+        None,
+    ):
         with pytest.raises(ValueError, match="expected it among arrays, as it was"):
             from_json(text, {name: other})
 

@@ -18,7 +18,9 @@ def test_actions_are_pinned_by_a_commit_and_jobs_may_do_no_more_than_they_need(p
         publishes = {"pages": "write", "id-token": "write"}
         assert job["permissions"] == (publishes if name == "publish" else {"contents": "read"})
         for step in job["steps"]:
-            assert "uses" not in step or re.fullmatch(r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]), step
+            assert "uses" not in step or re.fullmatch(
+                r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]
+            ), step
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False
     pins = re.findall(r"uses: .*", path.read_text())
@@ -27,7 +29,9 @@ def test_actions_are_pinned_by_a_commit_and_jobs_may_do_no_more_than_they_need(p
 
 def test_what_runs_every_night_is_what_make_offers():
     nightly = yaml.safe_load((ROOT / ".github" / "workflows" / "nightly.yml").read_text())
-    commands = [step["run"] for job in nightly["jobs"].values() for step in job["steps"] if "run" in step]
+    commands = [
+        step["run"] for job in nightly["jobs"].values() for step in job["steps"] if "run" in step
+    ]
     assert commands == ["make mutants", "make plays", "make audit"]
     recipes = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
     assert {command.split()[1] for command in commands} <= set(recipes)

@@ -46,20 +46,35 @@ def faults(figure: Figure) -> list[str]:
             found += [] if bar else [f"{where}: the colour bar has no label"]
             continue
         for line in ax.get_lines():
-            alpha = 1.0 if line.get_linestyle() == "None" else line.get_alpha() or 1.0  # points may overlap
-            if line.get_visible() and (contrast := contrast_to_white(line.get_color(), alpha)) < PALEST:
-                found.append(f"{where}: the line {line.get_label()!r} has a contrast of {contrast:.2g}")
+            alpha = (
+                1.0 if line.get_linestyle() == "None" else line.get_alpha() or 1.0
+            )  # points may overlap
+            if (
+                line.get_visible()
+                and (contrast := contrast_to_white(line.get_color(), alpha)) < PALEST
+            ):
+                found.append(
+                    f"{where}: the line {line.get_label()!r} has a contrast of {contrast:.2g}"
+                )
         for name, shared in (("x", ax.get_shared_x_axes()), ("y", ax.get_shared_y_axes())):
             several, axis = shared.get_siblings(ax), getattr(ax, f"{name}axis")
             labels = [getattr(other, f"get_{name}label")() for other in several]
             labels.append(getattr(figure, f"get_sup{name}label")())
-            ticks = [tick.get_text() for one in several for tick in getattr(one, f"{name}axis").get_ticklabels()]
+            ticks = [
+                tick.get_text()
+                for one in several
+                for tick in getattr(one, f"{name}axis").get_ticklabels()
+            ]
             named = any(ticks) and all(re.search("[^\\W\\d_]", text) for text in ticks if text)
             if axis.get_visible() and len(axis.get_ticklocs()) and not any(labels) and not named:
                 found.append(f"{where}: the {name} axis has no label")
     scale = min(1.0, PAGE / figure.get_figwidth())
-    texts = [text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()]
+    texts = [
+        text for text in figure.findobj(Text) if text.get_visible() and text.get_text().strip()
+    ]
     sizes = {round(text.get_fontsize() * scale, 1): text.get_text() for text in texts}
     if sizes and min(sizes) < SMALLEST:
-        found.append(f"text {sizes[min(sizes)]!r} has {min(sizes)} points on a page; expected {SMALLEST}")
+        found.append(
+            f"text {sizes[min(sizes)]!r} has {min(sizes)} points on a page; expected {SMALLEST}"
+        )
     return found

@@ -35,7 +35,11 @@ def oldest_environment() -> str:
     python = ROOT / ".venv" / "oldest" / "bin" / "python"
     if not python.exists():
         lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-        pins = [re.sub(r">=([\d.]+).*", r"==\1", line) for line in lines if re.match(r"(numpy|scipy)\b", line)]
+        pins = [
+            re.sub(r">=([\d.]+).*", r"==\1", line)
+            for line in lines
+            if re.match(r"(numpy|scipy)\b", line)
+        ]
         subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
         extras = f"{ROOT}[notebooks,fast,video,femnist,secure,privacy,test]"
         subprocess.run([python, "-m", "pip", "install", "--quiet", *pins, "-e", extras], check=True)
@@ -58,11 +62,30 @@ def compare(name: str) -> bool:
     elif name != "oldest":
         environment["OPENBLAS_CORETYPE"] = name
     nbval = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "notebooks/sanitize.cfg"]
-    books = [str(path) for path in sorted(ROOT.glob("notebooks/[0-9]*.ipynb")) if "flower" not in path.name]
-    command = [python, "-m", "pytest", "-q", "--tb=no", "-n", "2", "--dist", "loadscope", *nbval, *books]
+    books = [
+        str(path)
+        for path in sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
+        if "flower" not in path.name
+    ]
+    command = [
+        python,
+        "-m",
+        "pytest",
+        "-q",
+        "--tb=no",
+        "-n",
+        "2",
+        "--dist",
+        "loadscope",
+        *nbval,
+        *books,
+    ]
     done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
     print(
-        f"{name}:", *done.stdout.splitlines()[-1:], *re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M), sep="\n  "
+        f"{name}:",
+        *done.stdout.splitlines()[-1:],
+        *re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M),
+        sep="\n  ",
     )
     return done.returncode == 0
 

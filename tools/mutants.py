@@ -17,7 +17,11 @@ def main(root: Path = ROOT) -> int:
     asked = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["fgmp"]["mutants"]
     survivors, poor = [], []
     for path in sorted((root / "mutants").rglob("*.py.meta")):
-        tried = {k: code for k, code in json.loads(path.read_text())["exit_code_by_key"].items() if code is not None}
+        tried = {
+            k: code
+            for k, code in json.loads(path.read_text())["exit_code_by_key"].items()
+            if code is not None
+        }
         left = [key for key, code in tried.items() if code in SURVIVED]
         if tried:
             score, name = 1 - len(left) / len(tried), path.name.removesuffix(".py.meta")
@@ -28,7 +32,8 @@ def main(root: Path = ROOT) -> int:
     (root / "build" / "mutants.txt").write_text("\n".join(survivors) + "\n")
     if poor:
         print(
-            f"below {asked:.0%}: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt lists", file=sys.stderr
+            f"below {asked:.0%}: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt lists",
+            file=sys.stderr,
         )
     return bool(poor)
 

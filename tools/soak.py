@@ -20,7 +20,10 @@ METHODS = {
     "FedAvg": fgmp.FedAvg(learning_rate=1e-3, batch_size=20),
     "SharedSupportGradMP": fgmp.SharedSupportGradMP(sparsity=4),
 }
-MOST_MEMORY, MOST_SECONDS = 1.05, 1.25  # above what a busy machine adds, below what grows with the rounds
+MOST_MEMORY, MOST_SECONDS = (
+    1.05,
+    1.25,
+)  # above what a busy machine adds, below what grows with the rounds
 
 
 def report(run) -> None:
@@ -36,18 +39,31 @@ def long_run(name: str) -> None:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings(action="ignore"):
         callbacks = [fgmp.Checkpoint(Path(folder) / "run.fgmp", every=100), report]
         faulty = fgmp.Faulty(federation, fgmp.DropOut(probability=0.1), fgmp.DropOut(clients=[1]))
-        fgmp.simulate(METHODS[name], faulty, ROUNDS, rng=0, history=fgmp.History(every=100), callbacks=callbacks)
+        fgmp.simulate(
+            METHODS[name],
+            faulty,
+            ROUNDS,
+            rng=0,
+            history=fgmp.History(every=100),
+            callbacks=callbacks,
+        )
 
 
 def main() -> int:
     """Print for each method by how much memory and seconds of a round grew."""
     grown = 0
     for name in METHODS:
-        done = subprocess.run([sys.executable, __file__, name], capture_output=True, text=True, check=True)
-        number, memory, seconds = np.array([line.split() for line in done.stdout.splitlines()], float).T
+        done = subprocess.run(
+            [sys.executable, __file__, name], capture_output=True, text=True, check=True
+        )
+        number, memory, seconds = np.array(
+            [line.split() for line in done.stdout.splitlines()], float
+        ).T
         each = np.diff(seconds) / np.diff(number)
         ratios = memory.max() / memory[3], np.median(each[-10:]) / np.median(each[3:13])
-        print(f"{name:<20} {len(number)} records, memory {ratios[0]:.3f}, seconds of a round {ratios[1]:.3f}")
+        print(
+            f"{name:<20} {len(number)} records, memory {ratios[0]:.3f}, seconds of a round {ratios[1]:.3f}"
+        )
         grown += number[-1] != ROUNDS or ratios[0] > MOST_MEMORY or ratios[1] > MOST_SECONDS
     return int(grown > 0)
 

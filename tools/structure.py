@@ -56,7 +56,9 @@ def closure(files: list[str]) -> set[str]:
 def packed_assignments(tree: ast.AST) -> int:
     """Count assignments of several unrelated values: a tuple of expressions on either side."""
     return sum(
-        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple) and isinstance(node.value, ast.Tuple)
+        isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Tuple)
+        and isinstance(node.value, ast.Tuple)
         for node in ast.walk(tree)
     )
 

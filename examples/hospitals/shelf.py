@@ -19,7 +19,9 @@ class Shelf(BaseHTTPRequestHandler):
 
     def do_POST(self):
         (app,) = folder.glob("*.fab")
-        signed = [json.loads(path.read_text()) for path in sorted(folder.glob(f"{app.name}.*.json"))]
+        signed = [
+            json.loads(path.read_text()) for path in sorted(folder.glob(f"{app.name}.*.json"))
+        ]
         where = {"fab_url": f"http://127.0.0.1:{port}/{app.name}", "verifications": signed}
         self.send(json.dumps(where).encode(), "application/json")
 

@@ -17,7 +17,8 @@ from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 app, key, name = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 signed_at = int(time())
 signature = load_ssh_private_key(key.read_bytes(), None).sign(
-    signed_at.to_bytes(8, "big") + sha256(app.read_bytes()).digest()  # what a node of Flower verifies
+    signed_at.to_bytes(8, "big")
+    + sha256(app.read_bytes()).digest()  # what a node of Flower verifies
 )
 text = urlsafe_b64encode(signature).rstrip(b"=").decode()
 record = {"public_key_id": name, "signature": text, "signed_at": signed_at}

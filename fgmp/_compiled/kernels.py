@@ -15,7 +15,10 @@ from .._support.warnings import warn_user
 
 Array = np.ndarray[Any, Any]
 _HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
-_FACTORS = np.uint64(0xD2E7470EE14C6C93), np.uint64(0xCA5A826395121157)  # of Philox4x64-10, and what its key gains
+_FACTORS = (
+    np.uint64(0xD2E7470EE14C6C93),
+    np.uint64(0xCA5A826395121157),
+)  # of Philox4x64-10, and what its key gains
 _GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
 
 _LONG = 2.0  # seconds of compiling until somebody who waits is told
@@ -53,7 +56,9 @@ class _Loop:
         if kinds in self._ready:
             return
         with self._lock:
-            if hasattr(self.compiled, "compile"):  # with NUMBA_DISABLE_JIT it is the function itself
+            if hasattr(
+                self.compiled, "compile"
+            ):  # with NUMBA_DISABLE_JIT it is the function itself
                 with _said_where_it_takes_long():
                     self._compile(tuple(map(numba.typeof, given)))
         self._ready.add(kinds)
@@ -99,7 +104,10 @@ def _said_where_it_takes_long() -> Iterator[None]:
     """A line for whoever sits at a terminal and waits, where nothing was on disk."""
 
     def say() -> None:
-        print("fgmp: compiling its loops, which takes some seconds, once on this machine", file=sys.stderr)
+        print(
+            "fgmp: compiling its loops, which takes some seconds, once on this machine",
+            file=sys.stderr,
+        )
 
     timer = threading.Timer(_LONG, say)
     timer.daemon = True
@@ -124,10 +132,20 @@ def keyed_words(stream: Any, client: int, count: int) -> Array:
     """The first `count` words of a client and up to three more, by its key; `fgmp.rounds.Streams` keeps 53 bits."""
     (key, purpose, index, number), words = stream, np.empty(((count + 3) // 4, 4), np.uint64)
     for block in range(len(words)):
-        a, b, c, d = np.uint64(block + 1), np.uint64(purpose << 32 | index), np.uint64(client), np.uint64(number)
+        a, b, c, d = (
+            np.uint64(block + 1),
+            np.uint64(purpose << 32 | index),
+            np.uint64(client),
+            np.uint64(number),
+        )
         p, q = key[0], key[1]
         for _ in range(10):
-            a, b, c, d = _high(_FACTORS[1], c) ^ b ^ p, _FACTORS[1] * c, _high(_FACTORS[0], a) ^ d ^ q, _FACTORS[0] * a
+            a, b, c, d = (
+                _high(_FACTORS[1], c) ^ b ^ p,
+                _FACTORS[1] * c,
+                _high(_FACTORS[0], a) ^ d ^ q,
+                _FACTORS[0] * a,
+            )
             p, q = p + _GAINS[0], q + _GAINS[1]
         words[block, 0], words[block, 1], words[block, 2], words[block, 3] = a, b, c, d
     return words.reshape(-1)
@@ -152,11 +170,22 @@ def _largest(vector: Array, indices: Array) -> bool:
 @_jit
 def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) -> Array:
     """As `fgmp.federation.Client.minibatches`: the rows of each step, shape (steps, batch)."""
-    rows, numbers = np.zeros((steps, batch), np.int64) + np.arange(batch), np.arange(n_rows).astype(np.uint64)
-    drawn, mask = steps if batch < n_rows else 0, np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1)
+    rows, numbers = (
+        np.zeros((steps, batch), np.int64) + np.arange(batch),
+        np.arange(n_rows).astype(np.uint64),
+    )
+    drawn, mask = (
+        steps if batch < n_rows else 0,
+        np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1),
+    )
     words = keyed_words(stream, client, drawn * n_rows)
     for k in range(drawn):  # a row's number fills the 11 bits that a draw has not, or more
-        draws, low, high, index = words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers, 0, n_rows, 0
+        draws, low, high, index = (
+            words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers,
+            0,
+            n_rows,
+            0,
+        )
         while index != batch:  # partitions by the last of those from low to high
             pivot, index = draws[high - 1], low
             for i in range(low, high):
@@ -210,8 +239,18 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
 
     False where A A' is not definite beyond rounding, or a few refinements do not reach the precision.
     """
-    count, wide, eps, rows = len(A), len(x) > len(A), float(np.finfo(A.dtype).eps), np.arange(len(A))
-    factor, squares, z, error = np.empty((count, count), A.dtype), np.empty(count), np.empty(count, A.dtype), y.copy()
+    count, wide, eps, rows = (
+        len(A),
+        len(x) > len(A),
+        float(np.finfo(A.dtype).eps),
+        np.arange(len(A)),
+    )
+    factor, squares, z, error = (
+        np.empty((count, count), A.dtype),
+        np.empty(count),
+        np.empty(count, A.dtype),
+        y.copy(),
+    )
     products, smallest, shares = np.empty((count, count), A.dtype), eps**0.75, 1.0
     for i in range(count):
         for j in range(i):
@@ -230,7 +269,9 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
     x[:], moved = 0, np.zeros(4)
     for turn in range(4):
         for i in range(count):
-            z[i] = ((error[i] if wide else _dot(A[i], error)) - _dot(factor[i, :i], z[:i])) * factor[i, i]
+            z[i] = (
+                (error[i] if wide else _dot(A[i], error)) - _dot(factor[i, :i], z[:i])
+            ) * factor[i, i]
         for i in range(count - 1, -1, -1):
             z[i] *= factor[i, i]
             for j in range(i):
@@ -244,7 +285,9 @@ def _least_squares(A: Array, y: Array, x: Array) -> bool:
         else:
             x += z
             _combine(error.reshape(1, -1), A, rows, -x.reshape(-1, 1))
-        fraction = math.sqrt(moved[1] / moved[0]) if moved[0] > 0 else 0.0  # that a correction leaves of the error
+        fraction = (
+            math.sqrt(moved[1] / moved[0]) if moved[0] > 0 else 0.0
+        )  # that a correction leaves of the error
         if turn > 0 and fraction ** (turn + 1) <= eps:
             return True
     return False
@@ -262,7 +305,12 @@ def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, an
     tau, gamma = indices.shape[1], np.empty(min(2 * indices.shape[1], n), np.int64)
     for i in range(first, last):
         begin, end, batch, client = cohort[:, i]
-        A, y, (support, x), weights = A_[begin:end], y_[begin:end], model, np.empty((batch, 1), A_.dtype)
+        A, y, (support, x), weights = (
+            A_[begin:end],
+            y_[begin:end],
+            model,
+            np.empty((batch, 1), A_.dtype),
+        )
         for rows in _minibatches(stream, client, steps, end - begin, batch):
             known = A[:, support]
             for t in range(batch):
@@ -288,7 +336,9 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
     """The predictions of a row, shape (C,), become the derivative of its loss, times a weight."""
     if len(scores) > 1:
         top, total = scores[0], scores.dtype.type(0)
-        lowest = scores.dtype.type(0.7 * math.log(np.finfo(scores.dtype).tiny))  # as in `fgmp.losses`
+        lowest = scores.dtype.type(
+            0.7 * math.log(np.finfo(scores.dtype).tiny)
+        )  # as in `fgmp.losses`
         for c in range(1, len(scores)):
             top = max(top, scores[c])
         for c in range(len(scores)):
@@ -304,14 +354,21 @@ def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
 
 
 @_Loop
-def cohort_descent(first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array) -> None:
+def cohort_descent(
+    first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array
+) -> None:
     """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client, `asked` as in `cohort_pursuit`.
 
     `how` is the margin of the logistic loss, else 0, eta, whether the loss is a mean, and what H keeps of each output
     (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i
     A_i' of all clients, and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
     """
-    (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = asked, how, ends.shape[1], len(products) > 0
+    (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = (
+        asked,
+        how,
+        ends.shape[1],
+        len(products) > 0,
+    )
     chosen, scores = np.empty(keep, np.int64), np.empty((4, C), A.dtype)
     for i in range(first, last):
         begin, end, batch, client = cohort[:, i]

@@ -60,7 +60,9 @@ def _is_definite(matrix: Array, factor: Array) -> bool:
         return False
     less = matrix.copy()
     np.fill_diagonal(less, (1 - smallest) * diagonal)
-    _, failed = _FACTOR[matrix.dtype](less.T, clean=False, overwrite_a=True)  # a view that LAPACK need not copy
+    _, failed = _FACTOR[matrix.dtype](
+        less.T, clean=False, overwrite_a=True
+    )  # a view that LAPACK need not copy
     return not failed
 
 
@@ -119,7 +121,9 @@ def _rounding(matrix: Array) -> float:
     return roundings * _PRECISION[matrix.dtype]
 
 
-def regularize_null_directions(hessian: Array, gradient: Array, shifts: Array) -> tuple[Array, Array]:
+def regularize_null_directions(
+    hessian: Array, gradient: Array, shifts: Array
+) -> tuple[Array, Array]:
     """Hessian and gradient of a function that does not change along orthonormal `shifts` (k, s), definite there.
 
     What rounding left along a shift is taken out of both, and the Hessian gets the mean curvature of the shift's own
@@ -163,14 +167,18 @@ def _by_products(columns: Array, targets: Array) -> Array | None:
         correction = columns.T @ found if wide else found
         solution = solution + correction
         if refinement == 0:
-            left = fraction = float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
+            left = fraction = (
+                float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
+            )
         left *= fraction
         if left <= _PRECISION[columns.dtype]:
             return solution
     return None
 
 
-def _shortest(directions: Array, shadow: Array, scale: Array, metric: Array | None, noise: float) -> Array:
+def _shortest(
+    directions: Array, shadow: Array, scale: Array, metric: Array | None, noise: float
+) -> Array:
     """The shortest x with directions' (scale x) = shadow, for orthonormal `directions` (k, r), in x'x or x'metric x.
 
     `noise` is the error of an entry of the directions.
@@ -185,7 +193,9 @@ def _shortest(directions: Array, shadow: Array, scale: Array, metric: Array | No
         seen = frame.T @ (scale[:, None] * directions)
         coordinates, n_seen = _of_least_norm(seen, shadow, _SMALLEST[_DOUBLE])
         signal: Array = frame @ coordinates
-        if n_seen < rank:  # the metric takes atoms for dependent, and the data do not: what the signal leaves over
+        if (
+            n_seen < rank
+        ):  # the metric takes atoms for dependent, and the data do not: what the signal leaves over
             signal += directions @ (shadow - directions.T @ (scale * signal)) / scale
         return signal
     # A column that takes part in no dependency has a coefficient of its own. Rounding would tie it to the others, and

@@ -24,7 +24,11 @@ Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 def to_wire(message: Message) -> dict[str, Array]:
     """A message as arrays: a dense array goes as indices and values where that is shorter."""
     if isinstance(message, tuple):
-        return {f"{i}.{name}": array for i, part in enumerate(message) for name, array in to_wire(part).items()}
+        return {
+            f"{i}.{name}": array
+            for i, part in enumerate(message)
+            for name, array in to_wire(part).items()
+        }
     if isinstance(message, SparseModel):
         return {"support": message.support.astype(np.int32), "values": message.values}
     array = np.asarray(message, np.int32 if isinstance(message, int) else None)
@@ -40,7 +44,9 @@ def n_bytes(message: Message) -> int:
     return sum(array.nbytes for array in to_wire(message).values())
 
 
-def from_wire(arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool = False) -> Message:
+def from_wire(
+    arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool = False
+) -> Message:
     """The inverse of `to_wire` for models of a shape; a ValueError where the arrays are no message.
 
     With `only` it is one array or sparse model of that shape: where a stranger says another, nothing is made.
@@ -55,7 +61,9 @@ def from_wire(arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool
         at, values = _indices(arrays[first]), arrays["values"]
         whole = np.zeros([int(size) for size in first[3:].split("x")], values.dtype)
         if at.shape != values.shape or (at.size and not 0 <= at.min() <= at.max() < whole.size):
-            raise ValueError(f"{first!r} names other places than the {whole.size} it has, or not one for each value")
+            raise ValueError(
+                f"{first!r} names other places than the {whole.size} it has, or not one for each value"
+            )
         whole.reshape(-1)[at] = values
         return whole
     parts: dict[str, dict[str, Array]] = {}
@@ -77,7 +85,9 @@ def _places(shape: tuple[int, ...]) -> str:
 
 def _indices(array: Array) -> Array:
     if array.dtype != np.int32 or array.ndim != 1:
-        raise ValueError(f"indices have dtype {array.dtype} and shape {array.shape}; expected a vector of int32")
+        raise ValueError(
+            f"indices have dtype {array.dtype} and shape {array.shape}; expected a vector of int32"
+        )
     return array.astype(np.intp)
 
 
@@ -113,12 +123,17 @@ def to_json(thing: Any, kinds: Iterable[type] = ()) -> tuple[str, dict[str, Arra
                 f"{where} is {short_repr(part)}; expected a method or a part of one of fgmp, numbers, text, tuples or "
                 "arrays (name dataclasses of your own in kinds)"
             )
-        return {"kind": name, "fields": {n: tree_of(getattr(part, n), n) for n in inspect.signature(kind).parameters}}
+        return {
+            "kind": name,
+            "fields": {n: tree_of(getattr(part, n), n) for n in inspect.signature(kind).parameters},
+        }
 
     return json.dumps(tree_of(thing, "thing")), arrays
 
 
-def from_json(text: str, arrays: Mapping[str, Array] | None = None, kinds: Iterable[type] = ()) -> Any:
+def from_json(
+    text: str, arrays: Mapping[str, Array] | None = None, kinds: Iterable[type] = ()
+) -> Any:
     """The inverse of `to_json`: of a class that it writes an object is made of its fields, and nothing else is called.
 
     A ValueError where the text is no such JSON, or names a class, a field or an array that is not known here, an array
@@ -133,7 +148,9 @@ def from_json(text: str, arrays: Mapping[str, Array] | None = None, kinds: Itera
             return tree
         if "array" in tree:
             if (array := given.get(tree["array"])) is None or _checksum(array) != tree["array"]:
-                raise ValueError(f"{where} is array {short_repr(tree['array'])}; expected it among arrays, as it was")
+                raise ValueError(
+                    f"{where} is array {short_repr(tree['array'])}; expected it among arrays, as it was"
+                )
             return array
         if (kind := _class_named(tree["kind"], own)) is None:
             raise ValueError(
@@ -144,7 +161,9 @@ def from_json(text: str, arrays: Mapping[str, Array] | None = None, kinds: Itera
     try:
         return made(json.loads(text), "text")
     except (TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise ValueError(f"text is {short_repr(text)}; expected the JSON of a method of this fgmp ({error})") from None
+        raise ValueError(
+            f"text is {short_repr(text)}; expected the JSON of a method of this fgmp ({error})"
+        ) from None
 
 
 def _class_named(name: str, kinds: tuple[type, ...]) -> Any:
@@ -156,7 +175,9 @@ def _class_named(name: str, kinds: tuple[type, ...]) -> Any:
     if module.startswith("fgmp.") and module in sys.modules:
         kind = vars(sys.modules[module]).get(own)
         fits = isinstance(kind, type) and kind.__module__ == module
-        return kind if fits and (is_dataclass(kind) or kind in (Dictionary, StandardBasis)) else None
+        return (
+            kind if fits and (is_dataclass(kind) or kind in (Dictionary, StandardBasis)) else None
+        )
     return next((kind for kind in kinds if kind.__name__ == name), None)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
-from ..sparse_model import Array, Support
+from ..sparse_model import Array, IndexArray
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +34,11 @@ class SparseFeatures:
     __array_ufunc__ = None  # so that `ndarray @ features` comes here
 
     def __post_init__(self) -> None:
-        stored = self.stored if isinstance(self.stored, sparse.csr_array) else sparse.csr_array(self.stored)
+        stored = (
+            self.stored
+            if isinstance(self.stored, sparse.csr_array)
+            else sparse.csr_array(self.stored)
+        )
         if not stored.has_canonical_format:
             stored = stored.copy()
             stored.sum_duplicates()
@@ -61,7 +65,9 @@ class SparseFeatures:
         S = self.stored
         first, last = S.indptr[[begin, end]]
         parts = S.data[first:last], S.indices[first:last], S.indptr[begin : end + 1] - first
-        return self._of_rows(sparse.csr_array(parts, shape=(end - begin, S.shape[1])), lambda u: u[begin:end])
+        return self._of_rows(
+            sparse.csr_array(parts, shape=(end - begin, S.shape[1])), lambda u: u[begin:end]
+        )
 
     def __matmul__(self, x: Array) -> Array:
         """A x, shape (n_samples,), or (n_samples, n_outputs) with one contiguous column for each output."""
@@ -77,12 +83,16 @@ class SparseFeatures:
         product: Array = self.stored.T @ w
         return product if self.left is None else product - (w @ self.left) * self.centre
 
-    def take(self, indices: Support, axis: int) -> Any:
+    def take(self, indices: IndexArray, axis: int) -> Any:
         """Some columns (axis 1), dense and contiguous, or some rows (axis 0), as sparse as they are."""
         if axis == 0:
             return self._of_rows(self.stored[indices], lambda u: u[indices])
         columns = self._by_column[:, indices].toarray()
-        return columns if self.left is None else columns - np.multiply.outer(self.centre[indices], self.left).T
+        return (
+            columns
+            if self.left is None
+            else columns - np.multiply.outer(self.centre[indices], self.left).T
+        )
 
     @cached_property
     def _by_column(self) -> Any:
@@ -96,13 +106,17 @@ class SparseFeatures:
         """Each row times its factor."""
         S = self.stored
         data = S.data * np.repeat(factors, np.diff(S.indptr))
-        return self._of_rows(sparse.csr_array((data, S.indices, S.indptr), shape=S.shape), lambda u: u * factors)
+        return self._of_rows(
+            sparse.csr_array((data, S.indices, S.indptr), shape=S.shape), lambda u: u * factors
+        )
 
     def astype(self, dtype: Any, copy: bool = False) -> SparseFeatures:
         """In another precision; itself where it is in that one."""
         if self.dtype == dtype:
             return self
-        left, centre = (None if part is None else part.astype(dtype) for part in (self.left, self.centre))
+        left, centre = (
+            None if part is None else part.astype(dtype) for part in (self.left, self.centre)
+        )
         return SparseFeatures(self.stored.astype(dtype), left, centre)
 
     def _of_rows(self, stored: Any, change: Callable[[Array], Array]) -> SparseFeatures:
@@ -112,11 +126,16 @@ class SparseFeatures:
 
 def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures | tuple[SparseFeatures, ...]:
     """The rows of all parts as one; a dense part becomes sparse. Parts with centres of their own stay apart."""
-    several = [part if isinstance(part, SparseFeatures) else SparseFeatures(sparse.csr_array(part)) for part in parts]
+    several = [
+        part if isinstance(part, SparseFeatures) else SparseFeatures(sparse.csr_array(part))
+        for part in parts
+    ]
     first = several[0]
     if len(several) == 1:
         return first
     if not all(np.array_equal(part.centre, first.centre) for part in several):
         return tuple(several)
     left = None if first.left is None else np.concatenate([part.left for part in several])
-    return replace(first, stored=sparse.vstack([part.stored for part in several], format="csr"), left=left)
+    return replace(
+        first, stored=sparse.vstack([part.stored for part in several], format="csr"), left=left
+    )

@@ -37,27 +37,44 @@ def validate_client_data(
     Parameters and errors are those of `Federation.from_arrays`.
     """
     if sparse.issparse(As):
-        raise ValueError("As is one sparse matrix; expected a sequence of matrices, one for each client")
+        raise ValueError(
+            "As is one sparse matrix; expected a sequence of matrices, one for each client"
+        )
     if _is_one_matrix(As):
-        raise ValueError("As is one matrix; expected a sequence of matrices, one for each client ([A] for one)")
+        raise ValueError(
+            "As is one matrix; expected a sequence of matrices, one for each client ([A] for one)"
+        )
     given = check_sequence("As", As, "a sequence of matrices, one for each client")
     ys = check_sequence("ys", ys, "a sequence of vectors, one for each client")
     if len(given) != len(ys):
-        raise ValueError(f"ys has {len(ys)} entries; expected one for each of the {len(given)} matrices of As")
+        raise ValueError(
+            f"ys has {len(ys)} entries; expected one for each of the {len(given)} matrices of As"
+        )
     if not given:
         raise ValueError("As is empty; expected at least one client")
     ys, kept = _coded(loss, ys, labels)
     targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(ys)]
     loss = _loss_named(loss, targets)
     table = _in_one_piece(As)
-    matrices = [_features(f"As[{i}]", A) for i, A in enumerate(given)] if table is None else list(table)
+    matrices = (
+        [_features(f"As[{i}]", A) for i, A in enumerate(given)] if table is None else list(table)
+    )
     for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
         if A.shape[1] != matrices[0].shape[1]:
-            raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]")
+            raise ValueError(
+                f"As[{i}] has {A.shape[1]} features; expected {matrices[0].shape[1]}, as As[0]"
+            )
         if len(y) != A.shape[0]:
-            raise ValueError(f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]")
+            raise ValueError(
+                f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, the number of rows of As[{i}]"
+            )
     targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
-    return concatenate_rows(matrices) if table is None else table.reshape(-1, table.shape[2]), targets, loss, kept
+    return (
+        concatenate_rows(matrices) if table is None else table.reshape(-1, table.shape[2]),
+        targets,
+        loss,
+        kept,
+    )
 
 
 def _is_one_matrix(As: Any) -> bool:
@@ -74,13 +91,17 @@ def concatenate_rows(matrices: Sequence[Any]) -> Any:
     if any(issubclass(kind, LinearOperator) for kind in kinds):
         for i, A in enumerate(matrices):
             if A.dtype != precision:
-                raise ValueError(f"As[{i}] is streamed in {A.dtype}; expected {precision}, as other clients have")
+                raise ValueError(
+                    f"As[{i}] is streamed in {A.dtype}; expected {precision}, as other clients have"
+                )
         return tuple(matrices)
     if SparseFeatures in kinds:
         return stacked([A.astype(precision, copy=False) for A in matrices])
     if len(matrices) == 1:
         return np.ascontiguousarray(matrices[0])
-    table = np.empty((sum(map(len, matrices)), matrices[0].shape[1]), precision)  # by rows, however they came
+    table = np.empty(
+        (sum(map(len, matrices)), matrices[0].shape[1]), precision
+    )  # by rows, however they came
     return np.concatenate(matrices, out=table)
 
 
@@ -88,19 +109,30 @@ def normalized_weights(weights: Any, n_clients: int) -> Array:
     """Weights p_i that sum to one: none negative, and one positive at least, or a ValueError says what is wrong."""
     found = check_array("weights", weights, ndim=1).astype(np.float64)
     if len(found) != n_clients:
-        raise ValueError(f"weights has {len(found)} entries; expected one for each of {n_clients} clients")
+        raise ValueError(
+            f"weights has {len(found)} entries; expected one for each of {n_clients} clients"
+        )
     if found.min() < 0:
-        raise ValueError(f"weights[{found.argmin()}] is {found.min():g}; expected no negative weight")
+        raise ValueError(
+            f"weights[{found.argmin()}] is {found.min():g}; expected no negative weight"
+        )
     with np.errstate(over="ignore"):
         if not 0 < found.sum() < np.inf:
-            raise ValueError(f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum")
+            raise ValueError(
+                f"weights sum to {found.sum():g}; expected at least one positive, and a finite sum"
+            )
     total = math.fsum(found)
     return found if abs(total - 1) <= 4 * np.finfo(float).eps else found / total
 
 
 def _in_one_piece(block: Any) -> Array | None:
     """One array of all matrices, checked in one pass and not copied; None where it is something else."""
-    if type(block) is not np.ndarray or block.ndim != 3 or not block.size or block.dtype.kind not in "fiub":
+    if (
+        type(block) is not np.ndarray
+        or block.ndim != 3
+        or not block.size
+        or block.dtype.kind not in "fiub"
+    ):
         return None
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(block.sum())
@@ -118,7 +150,9 @@ def _features(name: str, features: Any) -> Any:
     elif not isinstance(features, SparseFeatures):
         features = check_array(name, features, ndim=2)
     if 0 in features.shape:
-        raise ValueError(f"{name} has shape {features.shape}; expected at least one sample and one feature")
+        raise ValueError(
+            f"{name} has shape {features.shape}; expected at least one sample and one feature"
+        )
     return features
 
 
@@ -134,10 +168,14 @@ def _loss_named(loss: str | Loss, targets: list[Array]) -> Loss:
     if loss == "softmax":
         largest = max((float(y.max()) for y in targets if y.size), default=0.0)
         if largest >= _MOST_CLASSES:
-            raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}")
+            raise ValueError(
+                f"ys hold a larger number; expected integers from 0 to {_MOST_CLASSES - 1}"
+            )
         return SoftmaxLoss(max(int(largest) + 1, 2))
     if loss not in known:
-        raise ValueError(f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object")
+        raise ValueError(
+            f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object"
+        )
     return known[loss]()
 
 
@@ -146,7 +184,9 @@ def _takes_labels(loss: Any) -> bool:
     return isinstance(loss, LogisticLoss) or (isinstance(loss, str) and loss == "logistic")
 
 
-def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) -> tuple[Sequence[Any], Labels | None]:
+def _coded(
+    loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None
+) -> tuple[Sequence[Any], Labels | None]:
     """The targets of all clients as the loss knows them, and the two values behind -1 and +1; None for other losses.
 
     `labels` names what becomes -1, then what becomes +1: by default the two that occur, in increasing order. Where only
@@ -162,13 +202,25 @@ def _coded(loss: str | Loss, ys: Sequence[Any], labels: Sequence[Any] | None) ->
     try:
         values = sorted(set().union(*found))
     except TypeError:
-        raise ValueError("ys hold labels of several kinds, such as numbers and text; expected one kind") from None
-    chosen = _known_pair(values) if labels is None else tuple(check_sequence("labels", labels, "two different values"))
+        raise ValueError(
+            "ys hold labels of several kinds, such as numbers and text; expected one kind"
+        ) from None
+    chosen = (
+        _known_pair(values)
+        if labels is None
+        else tuple(check_sequence("labels", labels, "two different values"))
+    )
     if len(chosen) != 2 or any(map(is_missing, chosen)) or chosen[0] == chosen[1]:
-        raise ValueError(f"labels is {short_repr(labels)}; expected two different values, the negative first")
+        raise ValueError(
+            f"labels is {short_repr(labels)}; expected two different values, the negative first"
+        )
     if any(value not in chosen for value in values):
-        i, j = next((i, j) for i, y in enumerate(found) for j, value in enumerate(y) if value not in chosen)
-        raise ValueError(f"ys[{i}][{j}] is no label; expected one of {chosen[0]!r} and {chosen[1]!r}, the labels")
+        i, j = next(
+            (i, j) for i, y in enumerate(found) for j, value in enumerate(y) if value not in chosen
+        )
+        raise ValueError(
+            f"ys[{i}][{j}] is no label; expected one of {chosen[0]!r} and {chosen[1]!r}, the labels"
+        )
     return [np.array([1.0 if value == chosen[1] else -1.0 for value in y]) for y in found], chosen
 
 
@@ -183,7 +235,9 @@ def _entries(name: str, y: Any) -> list[Any]:
     for i, value in enumerate(values):
         if not isinstance(value, _LABELS) or value != value:
             what = "nan" if isinstance(value, _LABELS) else f"a {type(value).__name__}"
-            raise ValueError(f"{name}[{i}] is {what}; expected a label in every row: a number, or text")
+            raise ValueError(
+                f"{name}[{i}] is {what}; expected a label in every row: a number, or text"
+            )
     return values
 
 
@@ -193,7 +247,9 @@ def _known_pair(values: list[Any]) -> Labels:
         if set(values) <= set(usual):
             return (False, True) if bool in map(type, values) else usual
     if len(values) != 2:
-        raise ValueError(f"ys hold {len(values)} different labels; expected two for the logistic loss")
+        raise ValueError(
+            f"ys hold {len(values)} different labels; expected two for the logistic loss"
+        )
     return values[0], values[1]
 
 
@@ -203,17 +259,33 @@ def split_by_client(
     """The As, the ys, what columns and sites are called, by sorted site; parameters as `Federation.from_frame`."""
     frame = _table_of("df", df)
     if frame is None:
-        raise TypeError(f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame")
+        raise TypeError(
+            f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame"
+        )
     if not len(frame):
         raise ValueError("df has no rows; expected at least one")
-    given = check_sequence("features", [] if features is None else features, "a sequence of names of columns")
-    for argument, name in [("site", site), ("target", target), *(("features", name) for name in given)]:
+    given = check_sequence(
+        "features", [] if features is None else features, "a sequence of names of columns"
+    )
+    for argument, name in [
+        ("site", site),
+        ("target", target),
+        *(("features", name) for name in given),
+    ]:
         if not isinstance(name, Hashable) or name not in frame.columns:
             known = ", ".join(map(repr, frame.columns))
-            raise ValueError(f"{argument}: {short_repr(name)} is not a column; expected one of {known}")
-    names = [name for name in frame.columns if name not in (site, target)] if features is None else given
+            raise ValueError(
+                f"{argument}: {short_repr(name)} is not a column; expected one of {known}"
+            )
+    names = (
+        [name for name in frame.columns if name not in (site, target)]
+        if features is None
+        else given
+    )
     if not names:
-        raise ValueError(f"features is empty, or df has only {site!r} and {target!r}; expected at least one feature")
+        raise ValueError(
+            f"features is empty, or df has only {site!r} and {target!r}; expected at least one feature"
+        )
     if len({site, target, *names}) < 2 + len(names):
         raise ValueError(
             f"features is {short_repr(names)}, site {site!r} and target {target!r}, which overlap; "
@@ -232,7 +304,12 @@ def split_by_client(
         _refuse_missing(target, wanted, "a label")
     y = np.asarray(wanted.to_numpy()) if _takes_labels(loss) else _numbers(target, wanted)
     rows = [np.flatnonzero(codes == code) for code in range(len(sites))]
-    return [A[own] for own in rows], [y[own] for own in rows], tuple(map(str, names)), tuple(sites.tolist())
+    return (
+        [A[own] for own in rows],
+        [y[own] for own in rows],
+        tuple(map(str, names)),
+        tuple(sites.tolist()),
+    )
 
 
 def _table_of(argument: str, value: Any) -> Any:
@@ -245,13 +322,17 @@ def _table_of(argument: str, value: Any) -> Any:
     try:
         frame = nw.from_native(value, pass_through=True)
         if isinstance(frame, nw.LazyFrame):
-            raise ValueError(f"{argument} is a {type(value).__name__}; expected its rows, as .collect() gives them")
+            raise ValueError(
+                f"{argument} is a {type(value).__name__}; expected its rows, as .collect() gives them"
+            )
         names = frame.columns if isinstance(frame, nw.DataFrame) else []
     except nw.exceptions.DuplicateError:
         names = list(value.columns)
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        raise ValueError(f"{argument} has more than one column {twice[0]!r}; expected every name once")
+        raise ValueError(
+            f"{argument} has more than one column {twice[0]!r}; expected every name once"
+        )
     return frame if isinstance(frame, nw.DataFrame) else None
 
 
@@ -264,7 +345,9 @@ def check_features(X: Any) -> Any:
         raise ValueError("X is None; expected a matrix or a table")
     if sparse.issparse(X):
         if X.dtype.kind == "c":
-            raise ValueError(f"Complex data not supported: X has dtype {X.dtype}; expected real numbers")
+            raise ValueError(
+                f"Complex data not supported: X has dtype {X.dtype}; expected real numbers"
+            )
         return X
     frame = _table_of("X", X)
     if frame is not None:
@@ -330,6 +413,12 @@ def _numbers(name: Hashable, column: Any) -> Array:
 
 def _refuse_missing(name: Hashable, column: Any, expected: str) -> None:
     """Raise a ValueError where values are null, or not a number."""
-    missing = (column.is_null() | column.is_nan()).sum() if column.dtype.is_float() else column.null_count()
+    missing = (
+        (column.is_null() | column.is_nan()).sum()
+        if column.dtype.is_float()
+        else column.null_count()
+    )
     if missing:
-        raise ValueError(f"column {name!r} has {missing} missing values; expected {expected} in every row")
+        raise ValueError(
+            f"column {name!r} has {missing} missing values; expected {expected} in every row"
+        )

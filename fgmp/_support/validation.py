@@ -26,7 +26,11 @@ def short_repr(value: Any) -> str:
     """A value as one line of at most some 200 letters; a size of arrays, tables, lists of lists, which may be data."""
     if shape := _shape_of(value):
         return f"a {type(value).__name__} of shape {shape}, {getattr(value, 'dtype', 'a table')}"
-    parts = list(value.values() if isinstance(value, dict) else value) if isinstance(value, _SEVERAL) else []
+    parts = (
+        list(value.values() if isinstance(value, dict) else value)
+        if isinstance(value, _SEVERAL)
+        else []
+    )
     if any(isinstance(part, _SEVERAL) or _shape_of(part) for part in parts):
         return f"a {type(value).__name__} of {len(parts)}"
     text = " ".join(repr(value).split())
@@ -39,36 +43,58 @@ def _shape_of(value: Any) -> tuple[int, ...]:
     return shape if isinstance(shape, tuple) else ()
 
 
-def check_integer(name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = "") -> int:
+def check_integer(
+    name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = ""
+) -> int:
     """Return `value` as an int within the bounds; `why` says what they are: ``"the number of clients"``."""
     bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
     whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
     if not whole or value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(f"{name} is {short_repr(value)}; expected an integer {bounds}{f' ({why})' if why else ''}")
+        raise ValueError(
+            f"{name} is {short_repr(value)}; expected an integer {bounds}{f' ({why})' if why else ''}"
+        )
     return int(value)
 
 
 def check_number(
-    name: str, value: Any, *, above: float | None = None, at_least: float | None = None, at_most: float | None = None
+    name: str,
+    value: Any,
+    *,
+    above: float | None = None,
+    at_least: float | None = None,
+    at_most: float | None = None,
 ) -> float:
     """Return `value` as a finite float within the bounds, or raise a ValueError that names it."""
     limits = {"above": above, "at least": at_least, "at most": at_most}
     words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, (bool, np.timedelta64))
+    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
+        value, (bool, np.timedelta64)
+    )
     try:
         number = float(value) if real else math.nan
     except OverflowError:  # an int that no float holds
         number = math.inf
-    low, high = -math.inf if at_least is None else at_least, math.inf if at_most is None else at_most
-    if not math.isfinite(number) or not low <= number <= high or (above is not None and number <= above):
-        raise ValueError(f"{name} is {short_repr(value)}; expected a finite number {words}".rstrip())
+    low, high = (
+        -math.inf if at_least is None else at_least,
+        math.inf if at_most is None else at_most,
+    )
+    if (
+        not math.isfinite(number)
+        or not low <= number <= high
+        or (above is not None and number <= above)
+    ):
+        raise ValueError(
+            f"{name} is {short_repr(value)}; expected a finite number {words}".rstrip()
+        )
     return number
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     """Return `value` if it is one of `options`, or raise a ValueError that lists them."""
     if not isinstance(value, str) or value not in options:
-        raise ValueError(f"{name} is {short_repr(value)}; expected one of {', '.join(map(repr, options))}")
+        raise ValueError(
+            f"{name} is {short_repr(value)}; expected one of {', '.join(map(repr, options))}"
+        )
     return str(value)
 
 
@@ -92,7 +118,9 @@ def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: s
 
 def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: str) -> Any:
     """Return an object that has all these methods, or raise a ValueError; a class is no object of it."""
-    if isinstance(value, type) or not all(callable(getattr(value, method, None)) for method in methods):
+    if isinstance(value, type) or not all(
+        callable(getattr(value, method, None)) for method in methods
+    ):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
@@ -115,7 +143,9 @@ def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDAr
         with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
             array = array.astype(precision)
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}")
+        raise ValueError(
+            f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}"
+        )
     with np.errstate(over="ignore", invalid="ignore"):
         total = array.sum()  # one pass where all is well
     if not np.isfinite(total) and not (finite := np.isfinite(array)).all():
@@ -136,7 +166,9 @@ def as_array(name: str, value: Any) -> NDArray[Any]:
     if sparse.issparse(value):
         raise ValueError(f"{name} is a sparse matrix; expected a dense array")
     parts = value if isinstance(value, (list, tuple)) else (value,)
-    masked = sum(int(np.sum(np.ma.getmask(part))) for part in parts if isinstance(part, np.ma.MaskedArray))
+    masked = sum(
+        int(np.sum(np.ma.getmask(part))) for part in parts if isinstance(part, np.ma.MaskedArray)
+    )
     if masked:
         raise ValueError(f"{name} has {masked} masked values; expected numbers everywhere")
     try:
@@ -174,7 +206,9 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
     if array.dtype.kind in "fiub":
         return array
     if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected real numbers")
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {array.dtype}; expected real numbers"
+        )
     is_object = array.dtype.kind == "O"
     has_times = is_object and any(isinstance(entry, _TIMES) for entry in array.flat)
     if array.dtype.kind in "mM" or has_times:
@@ -199,15 +233,21 @@ def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
     """
     array = as_array(name, value)
     if array.dtype.kind == "c":
-        raise ValueError(f"Complex data not supported: {name} has dtype {array.dtype}; expected {expected}")
+        raise ValueError(
+            f"Complex data not supported: {name} has dtype {array.dtype}; expected {expected}"
+        )
     if array.dtype.kind in "mM":
-        raise ValueError(f"{name} holds dates or durations, dtype {array.dtype}; expected numbers or text")
+        raise ValueError(
+            f"{name} holds dates or durations, dtype {array.dtype}; expected numbers or text"
+        )
     if array.dtype.kind != "O":
         return array
     refuse_missing(name, array, expected)
     kinds = sorted({_kind_of(entry) for entry in array.flat})
     if len(kinds) > 1:
-        raise ValueError(f"{name} holds several kinds, {' and '.join(kinds)}; expected {expected}, all of a kind")
+        raise ValueError(
+            f"{name} holds several kinds, {' and '.join(kinds)}; expected {expected}, all of a kind"
+        )
     if kinds and kinds[0] not in ("numbers", "text"):
         raise ValueError(f"{name} holds values of the type {kinds[0]}; expected numbers or text")
     return np.array(array.tolist()) if kinds == ["numbers"] else array
@@ -230,7 +270,9 @@ def _kind_of(value: Any) -> str:
     return "text" if isinstance(value, (str, bytes)) else type(value).__name__
 
 
-def distinct(name: str, values: NDArray[Any], expected: str) -> tuple[NDArray[Any], NDArray[np.intp]]:
+def distinct(
+    name: str, values: NDArray[Any], expected: str
+) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """The distinct values of a vector, sorted, and the place of each entry; none may be missing."""
     if values.dtype.kind == "O":
         refuse_missing(name, values, expected)
@@ -238,7 +280,9 @@ def distinct(name: str, values: NDArray[Any], expected: str) -> tuple[NDArray[An
         found, codes = np.unique(values, return_inverse=True)
     except TypeError:
         kinds = " and ".join(sorted({_kind_of(entry) for entry in values.flat}))
-        raise ValueError(f"{name} holds several kinds, {kinds}; expected {expected}, all of a kind") from None
+        raise ValueError(
+            f"{name} holds several kinds, {kinds}; expected {expected}, all of a kind"
+        ) from None
     if not np.array_equal(found, found):  # what is missing equals nothing
         missing = int(np.sum(values != values))
         raise ValueError(f"{name} has {missing} missing values; expected {expected} in every row")
@@ -251,11 +295,15 @@ def check_sparse(name: str, value: Any) -> Any:
     if len(value.shape) != 2:
         raise ValueError(f"{name} has shape {value.shape}; expected 2 dimensions")
     with np.errstate(over="ignore"):  # as in `check_array`
-        matrix = sparse.csr_array(value).astype(precision, copy=False)  # its own container, even of the same arrays
+        matrix = sparse.csr_array(value).astype(
+            precision, copy=False
+        )  # its own container, even of the same arrays
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
-        raise ValueError(f"{name} is no valid sparse matrix: {error}; expected indices within its shape") from None
+        raise ValueError(
+            f"{name} is no valid sparse matrix: {error}; expected indices within its shape"
+        ) from None
     if not np.isfinite(matrix.data).all():
         entries = matrix.tocoo()
         bad = np.flatnonzero(~np.isfinite(entries.data))
@@ -286,11 +334,16 @@ def check_seed(name: str, value: Seed) -> int:
     return check_integer(name, value, at_least=0)
 
 
-def _settle(check: Callable[..., Any], parameters: Any, name: str, *, optional: bool = False, **bounds: Any) -> None:
+def _settle(
+    check: Callable[..., Any], parameters: Any, name: str, *, optional: bool = False, **bounds: Any
+) -> None:
     """Check a field of a frozen dataclass and keep its plain type: a NumPy scalar may overflow. None if `optional`."""
     value = getattr(parameters, name)
     if value is not None or not optional:
         object.__setattr__(parameters, name, check(name, value, **bounds))
 
 
-validate_integer_field, validate_number_field = partial(_settle, check_integer), partial(_settle, check_number)
+validate_integer_field, validate_number_field = (
+    partial(_settle, check_integer),
+    partial(_settle, check_number),
+)

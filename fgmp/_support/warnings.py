@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..losses import misclassified
-from ..sparse_model import Array, Support
+from ..sparse_model import Array, IndexArray
 from .validation import check_integer
 
 # Of the package, whose frames a warning passes over.
@@ -30,7 +30,9 @@ class AdviceWarning(UserWarning):
     """What a run tells whoever started it."""
 
 
-def warn_user(message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False) -> None:
+def warn_user(
+    message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False
+) -> None:
     """Warn whoever called the module, however deep inside of it; not in a worker process.
 
     Nor inside `quiet`, but for what is wrong with the machine: that is nobody else's to say.
@@ -117,7 +119,12 @@ def warn_on_outcome(run: Any, objective: Array, coefficients: Array) -> None:
         return
     if run.aggregator.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
         return
-    first, last, low, name = objective[0], objective[-1], np.nanmin(objective), type(run.method).__name__
+    first, last, low, name = (
+        objective[0],
+        objective[-1],
+        np.nanmin(objective),
+        type(run.method).__name__,
+    )
     solver = getattr(run.method, "solver", None)
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
     gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
@@ -148,7 +155,7 @@ def say_that_nobody_answered(what: str, rounds: int, rejected: Any) -> None:
     )
 
 
-def _objective_of_zero(transport: Any, indices: Support) -> float:
+def _objective_of_zero(transport: Any, indices: IndexArray) -> float:
     """The mean objective of the zero model at some clients, from targets at hand; 0 where there are none at hand."""
     targets, offsets = getattr(transport, "targets", None), getattr(transport, "offsets", None)
     if targets is None or offsets is None:

@@ -44,11 +44,17 @@ class FedDualAvg(L1Penalised):
         twin = descent_twin(self, "dual_client_update")
         return (
             Exchange(
-                tuple, self.dual_client_update, self.dual_server_update, lambda state: self.update_spec(state.z), twin
+                tuple,
+                self.dual_client_update,
+                self.dual_server_update,
+                lambda state: self.update_spec(state.z),
+                twin,
             ),
         )
 
-    def dual_client_update(self, client: Client, message: tuple[Array, int], rng: np.random.Generator) -> Array:
+    def dual_client_update(
+        self, client: Client, message: tuple[Array, int], rng: np.random.Generator
+    ) -> Array:
         """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
         z, rounds = message
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
@@ -112,13 +118,22 @@ class FastFedDualAvg(L1Penalised):
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
         update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
-        return (Exchange(self.message, self.sums_client_update, update, lambda state: self.update_spec(state.z)),)
+        return (
+            Exchange(
+                self.message,
+                self.sums_client_update,
+                update,
+                lambda state: self.update_spec(state.z),
+            ),
+        )
 
     def message(self, state: Dual) -> tuple[Any, ...]:
         """G, X, w and the number of the round."""
         return (*state.z, self.model(state.z, state.rounds * self.local_iterations), state.rounds)
 
-    def sums_client_update(self, client: Client, message: tuple[Any, ...], rng: np.random.Generator) -> Array:
+    def sums_client_update(
+        self, client: Client, message: tuple[Any, ...], rng: np.random.Generator
+    ) -> Array:
         """K times G <- G + g(w), X <- X + w, and the model that these give."""
         G, X, w, rounds = message
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)

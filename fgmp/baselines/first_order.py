@@ -62,7 +62,15 @@ class FirstOrder(Method):
 
     def exchanges(self) -> Sequence[Exchange]:
         """One exchange a round: w goes out, what K steps make of it comes back."""
-        return (Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec, descent_twin(self)),)
+        return (
+            Exchange(
+                lambda w: w,
+                self.client_update,
+                self.server_update,
+                self.update_spec,
+                descent_twin(self),
+            ),
+        )
 
     def update_spec(self, w: Array) -> UpdateSpec:
         """A client answers with a model near w."""

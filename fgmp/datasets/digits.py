@@ -78,13 +78,24 @@ def digits_by_writer(
         Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
     """
     sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
-    given = zip(("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True)
-    n_train, n_test, n_samples = (check_integer(name, size if own is None else own) for name, own, size in given)
-    seed, concentration = check_seed("rng", rng), check_number("concentration", concentration, above=0)
+    given = zip(
+        ("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True
+    )
+    n_train, n_test, n_samples = (
+        check_integer(name, size if own is None else own) for name, own, size in given
+    )
+    seed, concentration = (
+        check_seed("rng", rng),
+        check_number("concentration", concentration, above=0),
+    )
     if dataset == "digits":
         hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed), (8, 8)
     else:
-        writers = mnist_writers(*locate(dataset)) if dataset == "mnist-writers" else femnist_writers(locate(dataset))
+        writers = (
+            mnist_writers(*locate(dataset))
+            if dataset == "mnist-writers"
+            else femnist_writers(locate(dataset))
+        )
         hands, image_shape = _drawn(writers, n_train, n_test, n_samples, seed), writers.image_shape
     names, (images, labels) = tuple(hands), zip(*hands.values(), strict=True)
     train = Federation.from_arrays(images[n_test:], labels[n_test:], loss=SoftmaxLoss(10))
@@ -92,7 +103,9 @@ def digits_by_writer(
     return DigitsByWriter(train, test, names[n_test:], names[:n_test], image_shape)
 
 
-def _dealt(n_train: int, n_test: int, n_samples: int, concentration: float, seed: int) -> dict[str, Hand]:
+def _dealt(
+    n_train: int, n_test: int, n_samples: int, concentration: float, seed: int
+) -> dict[str, Hand]:
     """The embedded digits, dealt with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
 
     The clients take turns, in a new order each time, and draw a digit of the class that their shares choose among those
@@ -130,12 +143,18 @@ class Writers(NamedTuple):
     digits: Callable[[str], Hand]
 
 
-def _drawn(writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int) -> dict[str, Hand]:
+def _drawn(
+    writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int
+) -> dict[str, Hand]:
     """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
     able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
     if n_train + n_test > len(able):
-        asked = f"{n_train=} and {n_test=} ask for {n_train + n_test} writers of {n_samples=} digits"
-        raise ValueError(f"{asked}; expected at most {len(able)}, of the {len(writers.counts)} writers there are")
+        asked = (
+            f"{n_train=} and {n_test=} ask for {n_train + n_test} writers of {n_samples=} digits"
+        )
+        raise ValueError(
+            f"{asked}; expected at most {len(able)}, of the {len(writers.counts)} writers there are"
+        )
     hands = {}
     for i in seeded(seed, 0).permutation(len(able))[: n_test + n_train]:
         pixels, labels = writers.digits(able[i])
@@ -148,12 +167,16 @@ def mnist_writers(images: Path, labels: Path) -> Writers:
     """MNIST's images (IDX, bytes, 255 is ink) by NIST writer: QMNIST's labels (IDX) have digit 0th and writer 2nd."""
     inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
     if len(table) != len(inks):
-        raise ValueError(f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images")
+        raise ValueError(
+            f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images"
+        )
     names, counts = np.unique(table[:, 2], return_counts=True)
 
     def of(writer: str) -> Hand:
         rows = np.flatnonzero(table[:, 2] == int(writer))
-        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, table[rows, 0].astype(np.intp)
+        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, table[rows, 0].astype(
+            np.intp
+        )
 
     return Writers(inks.shape[1:], dict(zip(map(str, names), counts.tolist(), strict=True)), of)
 
@@ -171,14 +194,18 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
     counts: Counter[str] = Counter()
     for path in paths:
         with _damage_named(path), File(path, "r") as file:
-            counts.update({writer: len(digits["pixels"]) for writer, digits in file["examples"].items()})
+            counts.update(
+                {writer: len(digits["pixels"]) for writer, digits in file["examples"].items()}
+            )
 
     def of(writer: str) -> Hand:
         pixels, labels = [], []
         for path in paths:
             with _damage_named(path), File(path, "r") as file:
                 if writer in (examples := file["examples"]):
-                    pixels.append(1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32))
+                    pixels.append(
+                        1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32)
+                    )
                     labels.append(examples[writer]["label"][()].reshape(-1).astype(np.intp))
         return np.concatenate(pixels), np.concatenate(labels)
 
@@ -190,7 +217,9 @@ def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
     with _damage_named(path):
         content = gzip.decompress(path.read_bytes())
         if content[:4] != bytes((0, 0, {">u1": 0x08, ">i4": 0x0C}[dtype], ndim)):
-            raise ValueError(f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected")
+            raise ValueError(
+                f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected"
+            )
         shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
         return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)
 
@@ -201,4 +230,6 @@ def _damage_named(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, zlib.error) as error:
-        raise ValueError(f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`") from error
+        raise ValueError(
+            f"{path} is damaged or cut short ({error}); remove it and run `fgmp data fetch`"
+        ) from error

@@ -104,15 +104,23 @@ def fetch(name: str, progress: bool = True) -> Path:
         if file.state(place) == "there":
             continue
         try:
-            pooch.retrieve(file.address, f"sha256:{file.sha256}", file.name, place, progressbar=progress)
+            pooch.retrieve(
+                file.address, f"sha256:{file.sha256}", file.name, place, progressbar=progress
+            )
         except OSError as error:
-            by_hand = f"run the same again, or get {file.address} by other means and put it into {place}"
-            raise OSError(f"could not download {file.name} into {place}: {error}; {by_hand}") from error
+            by_hand = (
+                f"run the same again, or get {file.address} by other means and put it into {place}"
+            )
+            raise OSError(
+                f"could not download {file.name} into {place}: {error}; {by_hand}"
+            ) from error
         if file.members:
             try:
                 _unpack(file, place)
             except OSError as error:
-                raise OSError(f"could not unpack {file.name} in {place}: {error}; run the same again") from error
+                raise OSError(
+                    f"could not unpack {file.name} in {place}: {error}; run the same again"
+                ) from error
     return place
 
 
@@ -136,11 +144,17 @@ def _unpack(file: DataFile, folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=folder) as beside:
         lines = []
         with tarfile.open(folder / file.name) as archive:
-            entries = {entry.name.removeprefix("./"): entry for entry in archive.getmembers() if entry.isfile()}
+            entries = {
+                entry.name.removeprefix("./"): entry
+                for entry in archive.getmembers()
+                if entry.isfile()
+            }
             for name in file.members:
                 source = archive.extractfile(entries[name]) if name in entries else None
                 if source is None:
-                    raise ValueError(f"{file.name} has no member {name}; expected {' and '.join(file.members)}")
+                    raise ValueError(
+                        f"{file.name} has no member {name}; expected {' and '.join(file.members)}"
+                    )
                 with source, open(Path(beside) / name, "wb") as target:
                     shutil.copyfileobj(source, target)
                     target.flush()

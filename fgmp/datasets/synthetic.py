@@ -7,7 +7,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from .._support.validation import Seed, check_array, check_integer, check_number, check_seed, short_repr
+from .._support.validation import (
+    Seed,
+    check_array,
+    check_integer,
+    check_number,
+    check_seed,
+    short_repr,
+)
 from ..federation import Federation
 from ..sparse_model import Array
 
@@ -96,7 +103,9 @@ def make_conditioned_regression(
     """
     chosen = check_array("conditions", conditions, ndim=1)
     if not chosen.size or chosen.min() < 1:
-        raise ValueError(f"conditions is {short_repr(conditions)}; expected one number or more, each of at least 1")
+        raise ValueError(
+            f"conditions is {short_repr(conditions)}; expected one number or more, each of at least 1"
+        )
     n_features = check_integer("n_features", n_features)
     n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
     generator = np.random.default_rng(check_seed("rng", rng))
@@ -105,11 +114,17 @@ def make_conditioned_regression(
     for condition in chosen:
         columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
         directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
-        As += [np.sqrt(n_samples) * (columns * np.sqrt(np.linspace(1, condition, n_features))) @ directions.T]
+        As += [
+            np.sqrt(n_samples)
+            * (columns * np.sqrt(np.linspace(1, condition, n_features)))
+            @ directions.T
+        ]
     return _observed(As, truth, noise_variance, lambda i: generator)
 
 
-def _observed(As: Any, truth: Array, noise_variance: float, generator: Callable[[int], Any]) -> Federation:
+def _observed(
+    As: Any, truth: Array, noise_variance: float, generator: Callable[[int], Any]
+) -> Federation:
     """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
     noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
     ys = [A @ truth + noise * generator(i).standard_normal(A.shape[0]) for i, A in enumerate(As)]
@@ -129,7 +144,9 @@ def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -
 class _GaussianRows(LinearOperator):  # type: ignore[misc]
     """A_i of the paper's model, with entries N(mean, scale^2): for each product drawn anew, eight rows at a time."""
 
-    def __init__(self, shape: tuple[int, int], mean: float, scale: float, seed: int, key: int) -> None:
+    def __init__(
+        self, shape: tuple[int, int], mean: float, scale: float, seed: int, key: int
+    ) -> None:
         super().__init__(np.dtype(np.float64), shape)
         self.mean, self.scale, self.seed, self.key = mean, scale, seed, key
 
@@ -145,17 +162,29 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
         return np.vstack([block @ X for block in self.blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
-        return sum((block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self.blocks())), np.zeros(()))
+        return sum(
+            (block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self.blocks())), np.zeros(())
+        )
 
 
 def _gaussian_rows(
-    n_clients: int, n_samples: int, n_features: int, heterogeneity: float, variance_decay: float, seed: int
+    n_clients: int,
+    n_samples: int,
+    n_features: int,
+    heterogeneity: float,
+    variance_decay: float,
+    seed: int,
 ) -> list[_GaussianRows]:
     shape = check_integer("n_samples", n_samples), n_features
     spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
-    decay, count = check_number("variance_decay", variance_decay), check_integer("n_clients", n_clients)
+    decay, count = (
+        check_number("variance_decay", variance_decay),
+        check_integer("n_clients", n_clients),
+    )
     means = [spread * seeded(seed, 1, i).standard_normal() for i in range(count)]
-    return [_GaussianRows(shape, mean, (i + 1) ** (-decay / 2), seed, i) for i, mean in enumerate(means)]
+    return [
+        _GaussianRows(shape, mean, (i + 1) ** (-decay / 2), seed, i) for i, mean in enumerate(means)
+    ]
 
 
 def seeded(seed: int, *key: int) -> np.random.Generator:

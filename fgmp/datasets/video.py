@@ -14,7 +14,9 @@ from .._support.warnings import warn_user
 Grey = NDArray[np.float64]
 
 _LUMA = np.array([0.299, 0.587, 0.114])  # Rec. 601, as Pillow and FFmpeg have it
-_PERIOD = 10 * np.pi  # of which no multiple is a whole number of frames, so no two frames are the same
+_PERIOD = (
+    10 * np.pi
+)  # of which no multiple is a whole number of frames, so no two frames are the same
 
 
 def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey:
@@ -30,7 +32,10 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     from sklearn.datasets import load_sample_image
 
     n_frames = check_integer("n_frames", n_frames)
-    height, width = check_integer("height", height, at_least=16), check_integer("width", width, at_least=16)
+    height, width = (
+        check_integer("height", height, at_least=16),
+        check_integer("width", width, at_least=16),
+    )
     china = _image(load_sample_image("china.jpg") / 255 @ _LUMA)
     background = _pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
     cut = _flower(load_sample_image("flower.jpg") / 255)
@@ -49,7 +54,10 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
 
 
 def load_video(
-    path: str | os.PathLike[str], n_frames: int | None = None, height: int | None = None, width: int | None = None
+    path: str | os.PathLike[str],
+    n_frames: int | None = None,
+    height: int | None = None,
+    width: int | None = None,
 ) -> Grey:
     """Read the frames of a video file in grey with PyAV (FFmpeg): the first `n_frames`, or all, scaled to a size.
 
@@ -75,7 +83,9 @@ def load_video(
             stream = container.streams.video[0]
             for frame in container.decode(stream):
                 if frame.is_corrupt:
-                    raise ValueError(f"path is {str(path)!r}, which is damaged at frame {len(frames)}")
+                    raise ValueError(
+                        f"path is {str(path)!r}, which is damaged at frame {len(frames)}"
+                    )
                 frames.append(_upright(frame, height, width, str(path)))
                 if frames[-1].shape != frames[0].shape:
                     raise ValueError(
@@ -89,9 +99,13 @@ def load_video(
     except (av.error.FFmpegError, IndexError) as error:
         raise ValueError(f"path is {str(path)!r}; expected a video file ({error})") from error
     if not frames:
-        raise ValueError(f"path is {str(path)!r}, of which no frame can be read; expected a whole video file")
+        raise ValueError(
+            f"path is {str(path)!r}, of which no frame can be read; expected a whole video file"
+        )
     if n_frames is not None and len(frames) < n_frames:
-        raise ValueError(f"n_frames is {n_frames}; expected at most {len(frames)}, the frames of {str(path)!r}")
+        raise ValueError(
+            f"n_frames is {n_frames}; expected at most {len(frames)}, the frames of {str(path)!r}"
+        )
     return np.stack(frames) / 255
 
 
@@ -105,7 +119,9 @@ def _upright(frame: Any, height: int | None, width: int | None, path: str) -> ND
     turns = np.where(is_rounding, 0, np.sign(matrix))
     is_turned = not turns[0, 0]
     if np.count_nonzero(turns) != 2 or bool(turns[1, 1]) == is_turned:
-        raise ValueError(f"path is {path!r}, a video to be turned by other angles than quarter turns; expected those")
+        raise ValueError(
+            f"path is {path!r}, a video to be turned by other angles than quarter turns; expected those"
+        )
     if is_turned:
         height, width = width, height
     luma: NDArray[Any] = frame.reformat(width=width, height=height, format="gray").to_ndarray()
@@ -130,7 +146,9 @@ def _say_if_cut_short(stream: Any, last: Any, path: str) -> None:
     each = 1 / float(stream.average_rate)
     end = last.time + max(each, float((last.duration or 0) * last.time_base))
     if told is not None and told - end > each / 2:
-        warn_user(f"path is {path!r}, whose frames end after {end:.3g} s of {told:.3g} s: it may have been cut short")
+        warn_user(
+            f"path is {path!r}, whose frames end after {end:.3g} s of {told:.3g} s: it may have been cut short"
+        )
 
 
 def _flower(photo: Grey) -> tuple[Grey, Grey]:

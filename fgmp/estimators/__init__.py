@@ -9,7 +9,13 @@ if TYPE_CHECKING:
     from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath
     from .model_files import model_from_json
 
-__all__ = ["Bootstrap", "FedGradMPClassifier", "FedGradMPRegressor", "SparsityPath", "model_from_json"]
+__all__ = [
+    "Bootstrap",
+    "FedGradMPClassifier",
+    "FedGradMPRegressor",
+    "SparsityPath",
+    "model_from_json",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -44,8 +44,14 @@ class CsvTable:
             for column, position in enumerate(positions):
                 value = _number(row[position])
                 if value is None:
-                    found = "is missing" if row[position].strip().lower() in _MISSING else "is not finite, or no number"
-                    raise ValueError(f"{self._where(number, names[column])} {found}; expected a number, True or False")
+                    found = (
+                        "is missing"
+                        if row[position].strip().lower() in _MISSING
+                        else "is not finite, or no number"
+                    )
+                    raise ValueError(
+                        f"{self._where(number, names[column])} {found}; expected a number, True or False"
+                    )
                 numbers[number, column] = value
         return numbers
 
@@ -54,14 +60,18 @@ class CsvTable:
         if name not in self.names:
             raise ValueError(f"the table has no column {name!r}; {self._came()}")
         if self.names.count(name) > 1:
-            raise ValueError(f"the table has {self.names.count(name)} columns {name!r}; expected one")
+            raise ValueError(
+                f"the table has {self.names.count(name)} columns {name!r}; expected one"
+            )
         return self.names.index(name)
 
     def _came(self) -> str:
         """Return the names of the columns in words; not those of a first line that holds data."""
         if all(_number(name) is not None for name in self.names):
             return "its first line has numbers; expected the names of the columns"
-        short_repr = ", ".join(map(repr, self.names[:_SHOWN_NAMES])) + ", ..." * (len(self.names) > _SHOWN_NAMES)
+        short_repr = ", ".join(map(repr, self.names[:_SHOWN_NAMES])) + ", ..." * (
+            len(self.names) > _SHOWN_NAMES
+        )
         alone = "; expected commas between the columns" if len(self.names) == 1 else ""
         return f"its columns are {short_repr}{alone}"
 
@@ -96,9 +106,13 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
             rows.append(tuple(row))
             lines.append(reader.line_num)
     except csv.Error as error:
-        raise ValueError(f"the table cannot be read as CSV near line {reader.line_num}: {error}") from error
+        raise ValueError(
+            f"the table cannot be read as CSV near line {reader.line_num}: {error}"
+        ) from error
     except UnicodeDecodeError as error:
-        raise ValueError(f"the table is no text in {error.encoding.upper()} near line {reader.line_num + 1}") from error
+        raise ValueError(
+            f"the table is no text in {error.encoding.upper()} near line {reader.line_num + 1}"
+        ) from error
     while rows and not rows[-1]:  # empty lines at the end
         rows.pop()
         lines.pop()
@@ -107,7 +121,9 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
     width = len(rows[0])
     for line, cells in zip(lines, rows, strict=True):
         if len(cells) != width:
-            raise ValueError(f"line {line} of the table has {len(cells)} cells; expected {width}, as the first line")
+            raise ValueError(
+                f"line {line} of the table has {len(cells)} cells; expected {width}, as the first line"
+            )
     if not header:
         return CsvTable(tuple(map(str, range(width))), tuple(rows), tuple(lines))
     return CsvTable(tuple(name.strip() for name in rows[0]), tuple(rows[1:]), tuple(lines[1:]))
@@ -120,7 +136,11 @@ def is_number(text: str) -> bool:
 
 def inert(value: object) -> object:
     """Return a value as a cell that a spreadsheet shows and does not run: text that is a formula begins with ``'``."""
-    if not isinstance(value, str) or is_number(value) or not value.lstrip(" ").startswith(_FORMULA_STARTS):
+    if (
+        not isinstance(value, str)
+        or is_number(value)
+        or not value.lstrip(" ").startswith(_FORMULA_STARTS)
+    ):
         return value
     return f"'{value}"
 

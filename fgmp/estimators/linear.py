@@ -37,7 +37,13 @@ from .._support.validation import (
     refuse_missing,
     short_repr,
 )
-from .._support.warnings import advise_once, suppress_advice, warn_of_few_rows, warn_of_small_batches, warn_user
+from .._support.warnings import (
+    advise_once,
+    suppress_advice,
+    warn_of_few_rows,
+    warn_of_small_batches,
+    warn_user,
+)
 from ..aggregation import Aggregator
 from ..callbacks import History, Run, stop_when_stalled
 from ..federation import check_cohort
@@ -59,7 +65,10 @@ _SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
 _PASSES, _STEPS, _GAIN = 12, 4, 0.01
 _ONES = 64.0  # the column of the intercept, so that the ridge weighs 1/4096 on it
-_FORWARD_RIDGE, _LEAST_RIDGE = 4, 1e-4  # while features are sought: merged supports are separable more often
+_FORWARD_RIDGE, _LEAST_RIDGE = (
+    4,
+    1e-4,
+)  # while features are sought: merged supports are separable more often
 _BEYOND = 20  # a path begins at so many features
 # Least squares of m noisy rows on k columns have an excess error of k / (m - k - 1) times the noise, if features are
 # Gaussian: without bound at m = k, where they interpolate, and no more than the noise itself where m > 2 k.
@@ -142,7 +151,11 @@ class Bootstrap:
         import matplotlib.pyplot as plt
 
         most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
-        ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * most), layout="constrained")[1] if ax is None else ax
+        ax = (
+            plt.subplots(figsize=(6.4, 1.2 + 0.22 * most), layout="constrained")[1]
+            if ax is None
+            else ax
+        )
         order = np.argsort(-self.inclusion, kind="stable")[:most][::-1]
         colors = np.where(np.any(self.estimate != 0, axis=0)[order], "#0072B2", "white")
         ax.barh(np.arange(len(order)), self.inclusion[order], color=colors, edgecolor="#0072B2")
@@ -161,23 +174,41 @@ class Fit:
     """
 
     def __init__(
-        self, given: Any, sites: Any, seed: int, aggregator: Aggregator | None, say: Callable[..., Any]
+        self,
+        given: Any,
+        sites: Any,
+        seed: int,
+        aggregator: Aggregator | None,
+        say: Callable[..., Any],
     ) -> None:
-        self.estimator, self.sites, self.seed, self.aggregator, self.say = given, sites, seed, aggregator, say
+        self.estimator, self.sites, self.seed, self.aggregator, self.say = (
+            given,
+            sites,
+            seed,
+            aggregator,
+            say,
+        )
         self.shape, self.loss, self.spent = sites.shape, sites.shape.loss, Counter[str]()
-        self.squared, self.n_outputs = isinstance(self.loss, SquaredLoss), prod(self.loss.model_shape(1)[1:])
+        self.squared, self.n_outputs = (
+            isinstance(self.loss, SquaredLoss),
+            prod(self.loss.model_shape(1)[1:]),
+        )
         self.own, self.steps = isinstance(given.fit_intercept, str), 1 if self.squared else _STEPS
         self.first = int(bool(given.fit_intercept) and not self.own)
         always_include = (0,) * self.first  # which does not count
         self.selection: Selection = (
-            PerAtom(always_include) if isinstance(self.loss, SoftmaxLoss) else PerOutput(always_include)
+            PerAtom(always_include)
+            if isinstance(self.loss, SoftmaxLoss)
+            else PerOutput(always_include)
         )
         self.ridge = float(1 / (given.C * sites.weight))
         self.forward_ridge = max(_FORWARD_RIDGE * self.ridge, 0 if self.squared else _LEAST_RIDGE)
 
     def run(self, method: Method, transport: Any, rounds: int = 1, **options: Any) -> Result:
         """Every exchange with the sites: in silence, for the fit says itself what there is to say."""
-        result = simulate_part(method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options)
+        result = simulate_part(
+            method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
+        )
         self.spent.update({name: result.history[name][-1] for name in _TOTALS})
         if result.history["round"][-1] and not result.history["clients"][-1]:
             rejected = dict(result.rejected)
@@ -187,7 +218,9 @@ class Fit:
                     f"{gone} left in the middle of a fit under masks ({rejected}): a sum without it, beside those of "
                     "before, would be its own; fit again once all are there"
                 )
-            raise RuntimeError(f"no site answered {type(method).__name__}: {rejected}; see their logs")
+            raise RuntimeError(
+                f"no site answered {type(method).__name__}: {rejected}; see their logs"
+            )
         return result
 
     def told(self, method: Method, transport: Any, state: Any = ()) -> Any:
@@ -209,7 +242,9 @@ class Fit:
             most, method = how = (sparsity, "fedgradmp") if private else self.beyond(grid)
             model, result = self.forward(units, None, how, given.rounds)
             n_rounds = int(result.history["round"][-1])
-            history = result.history | {name: result.history[name] + before[name] for name in _TOTALS}
+            history = result.history | {
+                name: result.history[name] + before[name] for name in _TOTALS
+            }
             models = {most: model} if private else self.path(units, None, model)
             if given.sparsity == "cv":
                 given.cv_ = self.by_cross_validation(grid, how, units["unit"])
@@ -217,13 +252,24 @@ class Fit:
             model = models[min(sparsity, max(models))]
         if not private:
             closed = self.closed(units, model, given.polish or method == "all")
-            model, history = closed.state.model, history or {name: row[:1] for name, row in closed.history.items()}
+            model, history = (
+                closed.state.model,
+                history or {name: row[:1] for name, row in closed.history.items()},
+            )
             last = closed.history | {name: [float(self.spent[name])] for name in _TOTALS}
             history = {name: np.append(column, last[name][-1]) for name, column in history.items()}
             history["objective"] = objective = history["objective"] * units["unit"] ** 2
-            if objective[0] - objective[-1] <= 4 * float(np.finfo(self.shape.dtype).eps) * objective[0]:
+            if (
+                objective[0] - objective[-1]
+                <= 4 * float(np.finfo(self.shape.dtype).eps) * objective[0]
+            ):
                 model = self.base(units)  # what lowers the objective by rounding only
-        given.method_, given.sparsity_, given.n_iter_, given.history_ = method, sparsity, n_rounds, history
+        given.method_, given.sparsity_, given.n_iter_, given.history_ = (
+            method,
+            sparsity,
+            n_rounds,
+            history,
+        )
         table = self.in_the_table(units, model)
         if self.own:
             intercepts = self.intercepts(common, table)
@@ -231,12 +277,19 @@ class Fit:
                 table[0] = intercepts[0]
             else:
                 table[0] = self.shape.weights @ intercepts
-                given.intercepts_ = dict(zip(given.groups_.tolist(), intercepts.tolist(), strict=True))
+                given.intercepts_ = dict(
+                    zip(given.groups_.tolist(), intercepts.tolist(), strict=True)
+                )
         return table, common.constant
 
     def beyond(self, grid: Sequence[int]) -> tuple[int, str]:
         """At how many features the path begins, and the method: one for the path, the folds and the fit."""
-        p, weight, method, largest = self.shape.n_features, self.sites.weight, self.estimator.method, grid[-1]
+        p, weight, method, largest = (
+            self.shape.n_features,
+            self.sites.weight,
+            self.estimator.method,
+            grid[-1],
+        )
         least = round(weight * min(self.shape.weights))  # a row of weight 2 counts as two rows
         most = max(min(p, max(_BEYOND, ceil(2.5 * largest)), round(weight) // 3), largest, 1)
         if p > weight:  # then 3 T features may interpolate what trains
@@ -263,24 +316,43 @@ class Fit:
         unit, mean, square = np.outer([1.0, 0.0, 1.0], np.ones(size))
         if given.private is None:
             question = Sums("moments", (size,), (about, given.secure))
-            unit, mean, square = question.moments(self.told(question, self.sites.transport(fold=fold)))
+            unit, mean, square = question.moments(
+                self.told(question, self.sites.transport(fold=fold))
+            )
         rounding = (sum(shape.rows) * np.finfo(np.float64).eps) ** 2
         constant = square <= rounding * (square + mean**2 * (about != "zero"))
-        is_flat = self.squared and bool(constant[p])  # targets whose deviations are rounding have nothing to find
+        is_flat = self.squared and bool(
+            constant[p]
+        )  # targets whose deviations are rounding have nothing to find
         constant = constant[:p]
         standardised = not self.sites.sparse if given.standardize == "auto" else given.standardize
-        scales = np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if standardised else np.ones(p)
-        means, spread = mean * unit, float((abs(mean[p]) if is_flat else np.sqrt(square[p])) * unit[p])
-        logs = np.log(np.maximum(means[p:], 1 / (2 * sum(shape.rows))))  # no row of a class is half a row
-        factors, centre = self.as_subtracted(np.where(constant, 0, 1 / scales), means[:p] * self.first)
+        scales = (
+            np.where(constant, 1, np.sqrt(square[:p])) * unit[:p] if standardised else np.ones(p)
+        )
+        means, spread = (
+            mean * unit,
+            float((abs(mean[p]) if is_flat else np.sqrt(square[p])) * unit[p]),
+        )
+        logs = np.log(
+            np.maximum(means[p:], 1 / (2 * sum(shape.rows)))
+        )  # no row of a class is half a row
+        factors, centre = self.as_subtracted(
+            np.where(constant, 0, 1 / scales), means[:p] * self.first
+        )
         units = {
             "factors": factors * (not is_flat),
             "centre": centre,
             "level": float(means[p]) if self.squared and self.first else 0.0,
-            "unit": 2.0 ** round(np.log2(spread)) if self.squared and spread else 1.0,  # so that no sum is large
+            "unit": 2.0 ** round(np.log2(spread))
+            if self.squared and spread
+            else 1.0,  # so that no sum is large
             "own": self.own,
             "ones": _ONES * self.first,
-            "start": np.zeros(1) if self.squared else logs - logs.mean() if self.n_outputs > 1 else np.diff(logs),
+            "start": np.zeros(1)
+            if self.squared
+            else logs - logs.mean()
+            if self.n_outputs > 1
+            else np.diff(logs),
         }
         return Common(units, constant, means)
 
@@ -290,20 +362,32 @@ class Fit:
         factors = factors.astype(precision).astype(np.float64)
         if not self.sites.sparse:
             return factors, centre.astype(precision).astype(np.float64)
-        shift = (centre * factors).astype(precision).astype(np.float64)  # is what leaves every row of a sparse table
+        shift = (
+            (centre * factors).astype(precision).astype(np.float64)
+        )  # is what leaves every row of a sparse table
         return factors, np.divide(shift, factors, out=centre.copy(), where=factors != 0)
 
     def base(self, units: Units) -> SparseModel:
         """The model without features: zero, or the intercept that gives every class its share of the rows."""
-        values = (units["start"] / (units["ones"] or 1))[: self.first * self.n_outputs].astype(self.shape.dtype)
-        return SparseModel(np.arange(len(values)), values, self.loss.model_shape(self.first + self.shape.n_features))
+        values = (units["start"] / (units["ones"] or 1))[: self.first * self.n_outputs].astype(
+            self.shape.dtype
+        )
+        return SparseModel(
+            np.arange(len(values)),
+            values,
+            self.loss.model_shape(self.first + self.shape.n_features),
+        )
 
-    def forward(self, units: Units, fold: Any, how: tuple[int, str], rounds: int) -> tuple[SparseModel, Result]:
+    def forward(
+        self, units: Units, fold: Any, how: tuple[int, str], rounds: int
+    ) -> tuple[SparseModel, Result]:
         """The rounds of the method, from the model without features: the best model on record."""
         given, ones, most = self.estimator, units["ones"], how[0]
         if how[1] == "fedgradmp":
             units = units | {"ones": float(self.first)}
-            method: Method = FedGradMP(most, given.local_iterations, given.batch_size, selection=self.selection)
+            method: Method = FedGradMP(
+                most, given.local_iterations, given.batch_size, selection=self.selection
+            )
             # With noise no state is taken, and the model without features is the method's own start.
             state: Any = self.base(units) if given.private is None else None
         else:
@@ -311,14 +395,18 @@ class Fit:
             # sketch hides those that are sought.
             gradient = CountSketch(rows=1, columns=max(self.first + self.shape.n_features, 2))
             solver = OneStep(ridge=self.forward_ridge)
-            method = SharedSupportGradMP(most, gradient, solver, selection=self.selection, pruning="largest")
+            method = SharedSupportGradMP(
+                most, gradient, solver, selection=self.selection, pruning="largest"
+            )
             state = SharedState(self.base(units))
         transport = self.sites.transport(units, fold)
         cohort = given.cohort_size and min(given.cohort_size, len(transport.weights))
         where = "all rows" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}"
         callbacks: list[Any] = [lambda run: self.say(where, run, units["unit"] ** 2)]
         callbacks += [stop_when_stalled(3, improvement=given.tol)] if given.private is None else []
-        result = self.run(method, transport, rounds, cohort_size=cohort, state=state, callbacks=callbacks)
+        result = self.run(
+            method, transport, rounds, cohort_size=cohort, state=state, callbacks=callbacks
+        )
         # The start may be the best on record, but the path is to have features, and a closing exchange lowers the loss.
         goes_on = result.best.round == 0 and np.isfinite(result.coefficients).all()
         found = np.array(result.coefficients if goes_on else result.best.coefficients)
@@ -327,7 +415,9 @@ class Fit:
 
     def point(self, model: SparseModel) -> SupportState:
         """A model with all outputs of its atoms, and the intercept."""
-        positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(-1)
+        positions = np.add.outer(model.atoms * self.n_outputs, np.arange(self.n_outputs)).reshape(
+            -1
+        )
         support = self.selection.add_always_included(positions, model.shape)
         return SupportState(SparseModel(support, model.on(support), model.shape))
 
@@ -340,28 +430,42 @@ class Fit:
             b, curvature = end.model, end.curvature.astype(np.float64)
             models[len(b.atoms) - self.first] = b
             for left, positions, values in backwards(b, curvature, self.selection):
-                models[left] = SparseModel(b.support[positions], values.astype(b.values.dtype), b.shape)
+                models[left] = SparseModel(
+                    b.support[positions], values.astype(b.values.dtype), b.shape
+                )
         return models
 
     def closed(self, units: Units, model: SparseModel, polish: bool) -> Result:
         """A run to the minimiser on the features of a model; of no round, where it is to stay as it is."""
         rounds = (1 if self.squared else _PASSES) if polish and len(model.atoms) > self.first else 0
-        solve, stalled = NewtonOnSupport(self.steps, self.ridge), stop_when_stalled(1, improvement=_GAIN)
+        solve, stalled = (
+            NewtonOnSupport(self.steps, self.ridge),
+            stop_when_stalled(1, improvement=_GAIN),
+        )
 
         def converged(run: Run) -> bool:
             return stalled(run) and run.step.state.moved <= SETTLED
 
-        result = self.run(solve, self.sites.transport(units), rounds, state=self.point(model), callbacks=converged)
+        result = self.run(
+            solve, self.sites.transport(units), rounds, state=self.point(model), callbacks=converged
+        )
         if result.state.moved > SETTLED:
             did = f"did not converge in {_PASSES * _STEPS} Newton steps on {len(model.atoms) - self.first} features"
-            warn_user(f"the closing exchanges {did}; a smaller C, or fewer features, makes them", ConvergenceWarning)
+            warn_user(
+                f"the closing exchanges {did}; a smaller C, or fewer features, makes them",
+                ConvergenceWarning,
+            )
         return result
 
     def in_the_table(self, units: Units, model: SparseModel) -> Array:
         """Intercept and coefficients in the units of the table, shape (1 + n_features, ...), in float64."""
         standard, unit, first = model.dense().astype(np.float64), units["unit"], self.first
         coef = (standard[first:].T * units["factors"]).T * unit
-        lead = standard[:first].sum(axis=0) * units["ones"] * unit + units["level"] - units["centre"] @ coef
+        lead = (
+            standard[:first].sum(axis=0) * units["ones"] * unit
+            + units["level"]
+            - units["centre"] @ coef
+        )
         return np.concatenate([np.reshape(lead, (1, *coef.shape[1:])), coef])
 
     def intercepts(self, common: Common, table: Array) -> Array:
@@ -377,7 +481,9 @@ class Fit:
         found = np.where(said > 0, sums / np.where(said > 0, said, 1), sums.sum() / said.sum())
         return np.asarray(level + unit * found)
 
-    def by_cross_validation(self, grid: Sequence[int], how: tuple[int, str], unit: float) -> SparsityPath:
+    def by_cross_validation(
+        self, grid: Sequence[int], how: tuple[int, str], unit: float
+    ) -> SparsityPath:
         """Each site holds out a fold of its rows at a time; the others choose units, features and models afresh."""
         n_folds, tables, learnt = self.estimator.n_folds, [], 0
         least = self.sites.least
@@ -385,7 +491,9 @@ class Fit:
         judges = folds > 0
         if not judges.any():
             few = f"n_folds is {n_folds}, and no group has rows for two folds of min_rows={least}"
-            raise ValueError(f"{few}; expected larger groups, a smaller min_rows, or a sparsity that is a number")
+            raise ValueError(
+                f"{few}; expected larger groups, a smaller min_rows, or a sparsity that is a number"
+            )
         if len(folds) > 1 and folds.min() < n_folds:
             warn_user(
                 f"{np.count_nonzero(folds < n_folds)} of {len(folds)} groups have fewer than n_folds * min_rows = "
@@ -403,8 +511,13 @@ class Fit:
                 along = self.path(units, fold, found)
             tables += [self.in_the_table(units, along[min(tau, max(along))]) for tau in grid]
         if not learnt:
-            raise ValueError(f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either")
-        known = np.array([table[0].reshape(-1) for table in tables]), *(SparseModel.of(table[1:]) for table in tables)
+            raise ValueError(
+                f"n_folds is {n_folds}, and no fold leaves rows to learn from; expected more of either"
+            )
+        known = (
+            np.array([table[0].reshape(-1) for table in tables]),
+            *(SparseModel.of(table[1:]) for table in tables),
+        )
         question = Sums("held_out", (2 + n_folds, len(grid)), (self.seed, least, self.own, unit**2))
         # Who holds out nothing says zero, and the means are over the others.
         judged = float(self.shape.weights[judges].sum())
@@ -412,9 +525,16 @@ class Fit:
         shares = self.shape.weights[judges] / judged
         spread = n_folds * np.var(by_fold, axis=0, ddof=1)  # of one site: over its folds
         if len(shares) > 1:
-            spread = np.maximum(squares - score**2, 0) * (shares @ shares) * len(shares) / (len(shares) - 1)
+            spread = (
+                np.maximum(squares - score**2, 0)
+                * (shares @ shares)
+                * len(shares)
+                / (len(shares) - 1)
+            )
         errors = np.sqrt(spread) * unit**2
-        return SparsityPath({"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors})
+        return SparsityPath(
+            {"sparsity": np.array(grid), "score": score * unit**2, "standard_error": errors}
+        )
 
 
 def _random_state(given: Any) -> Any:
@@ -443,7 +563,9 @@ def refuse_squares_beyond(X: Any, y: Array | None, named: Callable[..., str]) ->
         squares = X.multiply(X).sum(axis=0) if issparse(X) else np.einsum("ij,ij->j", X, X)
     beyond = ~np.isfinite(np.asarray(squares).reshape(-1))
     if beyond.any():
-        raise ValueError(f"X holds in the columns {named(beyond, 10)} numbers so large that {expected}")
+        raise ValueError(
+            f"X holds in the columns {named(beyond, 10)} numbers so large that {expected}"
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -532,7 +654,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if not isinstance(y, str):
             options["y_numeric"] = not is_classifier(self)
         try:
-            return validate_data(self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options)
+            return validate_data(
+                self, X, y, accept_sparse="csr", dtype=[np.float64, np.float32], **options
+            )
         except ValueError as error:
             if "X contains NaN" not in str(error) and "X contains infinity" not in str(error):
                 raise
@@ -541,7 +665,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if issparse(found):
                 bad = type(found)((bad, found.indices, found.indptr), shape=found.shape)
             where = self._named(np.asarray(bad.sum(axis=0)).reshape(-1) > 0, 10)
-            raise ValueError(f"{error}\nIt is in the columns {where}; expected numbers there.") from None
+            raise ValueError(
+                f"{error}\nIt is in the columns {where}; expected numbers there."
+            ) from None
 
     def _validated_targets(self, y: Any) -> Any:
         """Numbers, or labels of one kind, none of them missing; scikit-learn refuses None."""
@@ -554,11 +680,15 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             refuse_missing("y", array, "a number")
         return as_numbers("y", array)
 
-    def fit_sites(self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]) -> Self:
+    def fit_sites(
+        self, sites: Any, groups: Any, names: Any, classes: Any, say: Callable[..., Any]
+    ) -> Self:
         """Fit to sites whose rows are elsewhere; `fgmp.flower.fit_over` calls it."""
         self._check()
         if getattr(self, "class_weight", None) is not None:
-            raise ValueError(f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere")
+            raise ValueError(
+                f"class_weight is {self.class_weight!r}; expected None where rows are elsewhere"
+            )
         self.groups_ = np.asarray(groups)
         self.n_features_in_, self.feature_names_in_ = len(names), np.asarray(names, object)
         if classes is not None:
@@ -571,11 +701,19 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         check_cohort(self.cohort_size, len(rows))
         if self.secure and (self.cohort_size or len(rows)) < len(rows):
             found = f"cohort_size is {self.cohort_size} of {len(rows)} groups with secure=True"
-            raise ValueError(f"{found}; expected None: sums of other cohorts subtract to single groups")
+            raise ValueError(
+                f"{found}; expected None: sums of other cohorts subtract to single groups"
+            )
         grid = self._grid(shape.n_features, sum(rows))
         for of_the_last_fit in ("cv_", "intercepts_"):
             self.__dict__.pop(of_the_last_fit, None)
-        fit = Fit(self, sites, int(_random_state(self.random_state).randint(2**31 - 1)), self._reducer(), say)
+        fit = Fit(
+            self,
+            sites,
+            int(_random_state(self.random_state).randint(2**31 - 1)),
+            self._reducer(),
+            say,
+        )
         try:
             table, constant = fit.fit(grid)
         except Separated as error:
@@ -586,7 +724,11 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"{why}; a finite C gives them one.") from None
         except BeyondRange as error:
             is_beyond = np.isin(np.arange(shape.n_features), error.columns)
-            where = f"X has columns {self._named(is_beyond, 10)}" if is_beyond.any() else "y has numbers"
+            where = (
+                f"X has columns {self._named(is_beyond, 10)}"
+                if is_beyond.any()
+                else "y has numbers"
+            )
             found = f"{where} that one site counts in units too far from those of the others for sums under masks"
             raise ValueError(f"{found}; expected the same units at all sites") from None
         except TooLarge as error:
@@ -604,7 +746,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if error.size == (fit.first + n_features) * fit.n_outputs:
             at = np.unique(error.indices // fit.n_outputs) - fit.first
             is_beyond = np.isin(np.arange(n_features), at)
-            where = f"X has in the columns {self._named(is_beyond, 10)}" if is_beyond.any() else where
+            where = (
+                f"X has in the columns {self._named(is_beyond, 10)}" if is_beyond.any() else where
+            )
         found = f"{where} units in which {error}"
         return f"{found}; standardize=True and the same units at all sites bring them there"
 
@@ -612,19 +756,26 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Say which columns have no part, whether rounds ran out or no feature was taken, and which sites are small."""
         if constant.any():
             found = "constant, or so small that their squares are zero"
-            warn_user(f"Features {self._named(constant, 20)} are {found}: their coefficients are zero.")
+            warn_user(
+                f"Features {self._named(constant, 20)} are {found}: their coefficients are zero."
+            )
         objective = self.history_.get("objective", np.zeros(1))[: self.n_iter_ + 1]
         enough = self.tol * (objective[0] - objective[-1])
         if self.n_iter_ == self.rounds > 1 and (-np.diff(objective)[-1:] > enough).any():
             did = f"the last of {self.rounds} did more than tol={self.tol:g} of what all did to the objective"
-            warn_user(f"the rounds ran out: {did}; with more rounds the features may be better", ConvergenceWarning)
+            warn_user(
+                f"the rounds ran out: {did}; with more rounds the features may be better",
+                ConvergenceWarning,
+            )
         if not len(self.support_) and self.sparsity == "cv" and self.sparsity_ == 0:
             warn_user(
                 "no feature is in the model: rows that were held out are predicted as well without, see cv_.table"
             )
         elif not len(self.support_):
             warn_user("no feature is in the model: none that was tried lowers the loss on all rows")
-        if self.method_ == "fedgradmp" and self.private is None:  # of which numbers of rows are data
+        if (
+            self.method_ == "fedgradmp" and self.private is None
+        ):  # of which numbers of rows are data
             warn_of_small_batches(self.batch_size, rows)
             if not is_classifier(self):
                 warn_of_few_rows(columns, rows, _ENOUGH * columns)
@@ -637,9 +788,14 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         """Who adds up: plainly, under masks, or with noise, of which nothing may be exact beside it."""
         if self.private is None:
             return SecureSum(ledger=Ledger()) if self.secure else None
-        exact = {name: getattr(self, name) for name in ("standardize", "fit_intercept", "polish", "secure")}
+        exact = {
+            name: getattr(self, name)
+            for name in ("standardize", "fit_intercept", "polish", "secure")
+        }
         exact |= {"sparsity": isinstance(self.sparsity, str), "method": self.method == "shared"}
-        if wrong := ", ".join(f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given):
+        if wrong := ", ".join(
+            f"{name}={getattr(self, name)!r}" for name, given in exact.items() if given
+        ):
             found = f"private is given with {wrong}: units, paths, masks and closing exchanges have no noise"
             expected = "integer sparsity, no method 'shared', and standardize, fit_intercept, polish and secure False"
             raise ValueError(f"{found}; expected an {expected}")
@@ -647,14 +803,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _grid(self, n_features: int, n_rows: int) -> list[int]:
         """The sparsities to try, increasing; one, where it is given."""
-        about, word = "the number of features", self.sparsity if isinstance(self.sparsity, str) else None
+        about, word = (
+            "the number of features",
+            self.sparsity if isinstance(self.sparsity, str) else None,
+        )
         if word == "all" and n_features > _DENSE:
-            raise ValueError(f'X has {n_features} features; expected at most {_DENSE} with sparsity="all"')
+            raise ValueError(
+                f'X has {n_features} features; expected at most {_DENSE} with sparsity="all"'
+            )
         if self.sparsity is None or word == "all":
             return [min(10, n_features) if word is None else n_features]
         if word != "cv":
             about += "; or 'all', 'cv', None"
-            return [check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=about)]
+            return [
+                check_integer("sparsity", self.sparsity, at_least=0, at_most=n_features, why=about)
+            ]
         if self.sparsities is None:
             most = max(n_rows // 2, 1)
             if n_features > n_rows:
@@ -662,14 +825,21 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             return [tau for tau in _SIZES if tau <= min(n_features, most)]
         given = check_sequence("sparsities", self.sparsities, "a sequence of integers, or None")
         check_integer("the number of sparsities", len(given))
-        return sorted({check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about) for tau in given})
+        return sorted(
+            {
+                check_integer("sparsities", tau, at_least=0, at_most=n_features, why=about)
+                for tau in given
+            }
+        )
 
     def _reach(self, n_rows: int) -> int:
         """The most features where these outnumber the rows: a merged support has three times as many."""
         share = 1 - 1 / self.n_folds if self.sparsity == "cv" else 1.0
         return max(int(n_rows * share) // (3 * _ENOUGH), 1)
 
-    def bootstrap(self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None) -> Bootstrap:
+    def bootstrap(
+        self, n_resamples: int = 200, over: str = "groups", *, random_state: Any = None
+    ) -> Bootstrap:
         """How often each feature is found again, and between which bounds its coefficient lies.
 
         The sparsity is the one that the fit has settled on, and every resample starts afresh from the model without
@@ -696,7 +866,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             )
         check_option("over", over, ("groups", "rows"))
         if over == "groups" and len(self.groups_) < 2:
-            raise ValueError("groups has one group; expected at least two for over='groups' (or over='rows')")
+            raise ValueError(
+                "groups has one group; expected at least two for over='groups' (or over='rows')"
+            )
         if self.private is not None:
             raise ValueError(
                 "private is given, and every resample would spend its epsilon again; expected private=None. Resample "
@@ -709,13 +881,18 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
             if self.cohort_size is not None:
                 again.cohort_size = min(self.cohort_size, len(np.unique(codes[drawn > 0])))
             with suppress_advice():  # the fit has spoken
-                fits.append(np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=drawn).coef_))
+                fits.append(
+                    np.atleast_2d(again.fit(X, y, groups=groups, sample_weight=drawn).coef_)
+                )
         names = getattr(self, "feature_names_in_", [f"x{j}" for j in range(self.n_features_in_)])
         return Bootstrap(np.array(fits), np.atleast_2d(self.coef_), tuple(map(str, names)))
 
     def _drawn(self, y: Array, codes: Array, over: str, rng: Any) -> Array:
         """How often each row was drawn, alone or with its group; a draw that misses a class is drawn again."""
-        groups, counts = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])], np.zeros(len(codes))
+        groups, counts = (
+            [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])],
+            np.zeros(len(codes)),
+        )
         for _ in range(_TRIES):
             sizes = [len(groups)] if over == "groups" else map(len, groups)
             draws = [rng.multinomial(size, np.full(size, 1 / size)) for size in sizes]
@@ -723,7 +900,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
                 counts[rows] = times
             if np.isin(getattr(self, "classes_", []), y[counts > 0]).all():
                 return counts
-        raise ValueError(f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')")
+        raise ValueError(
+            f"{_TRIES} draws in a row missed a class; expected classes in more groups (or over='rows')"
+        )
 
     def to_json(self) -> str:
         """Return the fitted model as JSON, which `fgmp.estimators.model_from_json` reads: numbers and names, no pickle.
@@ -836,7 +1015,9 @@ class FedGradMPRegressor(RegressorMixin, SparseLinear):  # type: ignore[misc]
         strange = {name for name in names if name not in self.intercepts_}
         if strange:
             known = some_of(sorted(strange, key=lambda name: (type(name).__name__, str(name))), 5)
-            warn_user(f"groups [{known}] took no part in the fit: their rows get the mean intercept")
+            warn_user(
+                f"groups [{known}] took no part in the fit: their rows get the mean intercept"
+            )
         own = [self.intercepts_.get(name, self.intercept_) for name in names]
         return np.asarray(linear - self.intercept_ + own)
 
@@ -901,21 +1082,31 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
     def predict_log_proba(self, X: Any) -> Array:
         """Logarithms of `predict_proba`."""
         z = self.decision_function(X)
-        return np.asarray(log_softmax(z if z.ndim > 1 else np.column_stack([np.zeros_like(z), z]), axis=1))
+        return np.asarray(
+            log_softmax(z if z.ndim > 1 else np.column_stack([np.zeros_like(z), z]), axis=1)
+        )
 
     def _targets(self, y: Array, weights: Array) -> tuple[Array, Loss, Array]:
         """Signs, or codes from 0 for several classes; the loss; and what rows weigh with their classes."""
         check_classification_targets(y)
         positive = weights > 0
-        self.classes_ = np.unique(y[positive])  # a class of which every row has weight zero is not there
+        self.classes_ = np.unique(
+            y[positive]
+        )  # a class of which every row has weight zero is not there
         n_classes = len(self.classes_)
         if n_classes < 2:
             found = f"the data contains only one class: {self.classes_[0]!r}"
-            raise ValueError(f"This solver needs samples of at least 2 classes in the data, but {found}")
+            raise ValueError(
+                f"This solver needs samples of at least 2 classes in the data, but {found}"
+            )
         codes = np.searchsorted(self.classes_, y).clip(max=n_classes - 1)
         if self.class_weight is not None:
             weights = self._times_classes(weights, codes)
-        return (codes, SoftmaxLoss(n_classes), weights) if n_classes > 2 else (2.0 * codes - 1, LogisticLoss(), weights)
+        return (
+            (codes, SoftmaxLoss(n_classes), weights)
+            if n_classes > 2
+            else (2.0 * codes - 1, LogisticLoss(), weights)
+        )
 
     def _times_classes(self, weights: Array, codes: Array) -> Array:
         """Weights of rows times those of their classes, all of which count: above zero, and finite."""
@@ -923,11 +1114,15 @@ class FedGradMPClassifier(LinearClassifierMixin, SparseLinear):  # type: ignore[
             totals = np.bincount(codes, weights)
             by_class = weights.sum(dtype=np.float64) / (len(totals) * totals)
         else:
-            by_class = compute_class_weight(self.class_weight, classes=self.classes_, y=self.classes_)
+            by_class = compute_class_weight(
+                self.class_weight, classes=self.classes_, y=self.classes_
+            )
         for label, weight in zip(self.classes_.tolist(), by_class.tolist(), strict=True):
             if not 0 < weight < np.inf:
                 expected = "a finite number above 0 (rows with a sample_weight of 0 are left out)"
-                raise ValueError(f"class_weight is {weight!r} for the class {label!r}; expected {expected}")
+                raise ValueError(
+                    f"class_weight is {weight!r} for the class {label!r}; expected {expected}"
+                )
         with np.errstate(over="ignore", under="ignore"):
             weighed = weights * by_class[codes]
         if not np.isfinite(weighed).all() or (weighed[weights > 0] == 0).any():

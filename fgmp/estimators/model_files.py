@@ -11,7 +11,16 @@ from ..sparse_model import Array
 
 _FORMAT = "fgmp model 1"
 # What a user set, as far as numbers, words and truths say it. The rest says how a fit ran, not what the model is.
-_PARAMETERS = ("sparsity", "method", "fit_intercept", "standardize", "polish", "C", "secure", "min_rows")
+_PARAMETERS = (
+    "sparsity",
+    "method",
+    "fit_intercept",
+    "standardize",
+    "polish",
+    "C",
+    "secure",
+    "min_rows",
+)
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
 _PLAIN = (str, int, float, bool)
@@ -33,7 +42,9 @@ def model_to_json(model: Any) -> str:
         "estimator": type(model).__name__,
         "parameters": {name: _parameter(getattr(model, name)) for name in _PARAMETERS},
         "attributes": {name: _parameter(getattr(model, name)) for name in _ATTRIBUTES},
-        "lists": {name: _plain(name, getattr(model, name)) for name in _LISTS if hasattr(model, name)},
+        "lists": {
+            name: _plain(name, getattr(model, name)) for name in _LISTS if hasattr(model, name)
+        },
         "coefficients": [
             {
                 "column": int(j),
@@ -46,11 +57,15 @@ def model_to_json(model: Any) -> str:
     }
     if hasattr(model, "intercepts_"):
         groups = _plain("intercepts_", list(model.intercepts_))
-        content["intercepts"] = [list(pair) for pair in zip(groups, model.intercepts_.values(), strict=True)]
+        content["intercepts"] = [
+            list(pair) for pair in zip(groups, model.intercepts_.values(), strict=True)
+        ]
     try:
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"the model holds what JSON does not ({error}); expected finite numbers and text") from None
+        raise ValueError(
+            f"the model holds what JSON does not ({error}); expected finite numbers and text"
+        ) from None
 
 
 def model_from_json(text: str) -> Any:
@@ -80,17 +95,27 @@ def model_from_json(text: str) -> Any:
         if content["format"] != _FORMAT:
             raise ValueError(f"its format is {short_repr(content['format'])}; expected {_FORMAT!r}")
         model = kinds[content["estimator"]]()
-        model.set_params(**{name: _parameter_of(content["parameters"][name]) for name in _PARAMETERS})
+        model.set_params(
+            **{name: _parameter_of(content["parameters"][name]) for name in _PARAMETERS}
+        )
         for name in _ATTRIBUTES:
             setattr(model, name, content["attributes"][name])
         for name, values in content["lists"].items():
             if name not in _LISTS:
                 raise KeyError(name)
-            setattr(model, name, np.asarray(values, object if name == "feature_names_in_" else None))
+            setattr(
+                model, name, np.asarray(values, object if name == "feature_names_in_" else None)
+            )
         _set_coefficients(model, content)
     except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
-        found = f"{type(error).__name__}: {error}" if isinstance(error, (KeyError, IndexError)) else error
-        raise ValueError(f"text is no model of fgmp ({found}); expected what to_json of an estimator wrote") from None
+        found = (
+            f"{type(error).__name__}: {error}"
+            if isinstance(error, (KeyError, IndexError))
+            else error
+        )
+        raise ValueError(
+            f"text is no model of fgmp ({found}); expected what to_json of an estimator wrote"
+        ) from None
     return model
 
 
@@ -131,7 +156,9 @@ def _plain(name: str, values: Any) -> list[Any]:
     strange = [value for value in plain if not isinstance(value, _PLAIN)]
     if strange:
         kind = type(strange[0]).__name__
-        raise ValueError(f"{name} holds a value of type {kind}; expected text, numbers or truths, which JSON has")
+        raise ValueError(
+            f"{name} holds a value of type {kind}; expected text, numbers or truths, which JSON has"
+        )
     return plain
 
 

@@ -21,17 +21,21 @@ from ..federation import Client, Federation, ProblemInfo
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Exchange, Method
 from ..shared_support.newton import NewtonOnSupport
-from ..sparse_model import Array, SparseModel, Support
+from ..sparse_model import Array, IndexArray, SparseModel
 
 
-def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Array, Support, Array]:
+def groups_of(
+    n_rows: int, groups: Any, weights: Array, least: int
+) -> tuple[Array, IndexArray, Array]:
     """The distinct groups, sorted, the place of each row's group among them, and the weights of those that take part.
 
     Groups with fewer than `least` rows that weigh get weight zero, and a warning names them; where there are no groups,
     all rows are of one, of any size.
     """
     if not weights.any():
-        raise ValueError("sample_weight is zero for every row; expected at least one positive weight.")
+        raise ValueError(
+            "sample_weight is zero for every row; expected at least one positive weight."
+        )
     if groups is None:
         return np.zeros(1, np.intp), np.zeros(n_rows, np.intp), weights
     values = group_of_each(n_rows, groups)
@@ -47,8 +51,12 @@ def groups_of(n_rows: int, groups: Any, weights: Array, least: int) -> tuple[Arr
         which = f"{small.sum()} of {np.count_nonzero(counts)} groups have fewer than min_rows={least} rows "
         which += f"({some_of(labels[small].tolist(), 5)})"
         if not (counts >= least).any():
-            raise ValueError(f"{which}, and none is left to fit; larger groups, or a smaller min_rows, are needed")
-        advise_once("min_rows", f"{which}: they send nothing and take no part; a smaller min_rows lets them")
+            raise ValueError(
+                f"{which}, and none is left to fit; larger groups, or a smaller min_rows, are needed"
+            )
+        advise_once(
+            "min_rows", f"{which}: they send nothing and take no part; a smaller min_rows lets them"
+        )
     return labels, codes, np.where(small[codes], 0, weights)
 
 
@@ -64,7 +72,9 @@ def group_of_each(n_rows: int, groups: Any) -> Array:
             f"groups is {short_repr(groups)}; expected one group for each of {n_rows} rows, no name of a column"
         )
     if values.shape not in ((n_rows,), (n_rows, 1)):
-        raise ValueError(f"groups has shape {values.shape}; expected one group for each of {n_rows} rows")
+        raise ValueError(
+            f"groups has shape {values.shape}; expected one group for each of {n_rows} rows"
+        )
     values = values.reshape(-1)
     if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
         coarser = values.astype(f"{values.dtype.kind}8[us]")
@@ -87,7 +97,9 @@ def _with_zones(groups: Any) -> Any:
 
 def some_of(names: Sequence[Any], most: int) -> str:
     """The first of some names, and how many more there are."""
-    return ", ".join(map(repr, names[:most])) + f" and {len(names) - most} more" * (len(names) > most)
+    return ", ".join(map(repr, names[:most])) + f" and {len(names) - most} more" * (
+        len(names) > most
+    )
 
 
 def folds_at(n_rows: int, n_folds: int, least: int) -> int:
@@ -101,7 +113,7 @@ def folds_at(n_rows: int, n_folds: int, least: int) -> int:
     return count if count > 1 else 0
 
 
-def folds_of(targets: Array, index: int, n_folds: int, seed: int, least: int = 1) -> Support:
+def folds_of(targets: Array, index: int, n_folds: int, seed: int, least: int = 1) -> IndexArray:
     """The fold of each row of a site, dealt at random, class by class where targets repeat, evenly.
 
     -1 where the site has too few rows to hold any out: then all of them train for every fold.
@@ -133,7 +145,9 @@ class SiteRows:
         if fold is None:
             return self
         train = folds_of(self.targets, self.index, *fold[1:]) != fold[0]
-        return SiteRows(self.features[train], self.targets[train], self.weights[train], self.index, self.uneven)
+        return SiteRows(
+            self.features[train], self.targets[train], self.weights[train], self.index, self.uneven
+        )
 
 
 def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[Any, Array, Any]:
@@ -146,7 +160,11 @@ def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[A
     """
     X, y, w = rows.features, rows.targets, rows.weights / rows.weights.mean()
     if units is None:
-        made = SparseFeatures(X.astype(float, copy=False)) if sparse.issparse(X) else X.astype(float, copy=False)
+        made = (
+            SparseFeatures(X.astype(float, copy=False))
+            if sparse.issparse(X)
+            else X.astype(float, copy=False)
+        )
     else:
         centre, level = np.asarray(units["centre"]), units["level"]
         if units["own"]:
@@ -156,7 +174,11 @@ def seen(rows: SiteRows, units: Mapping[str, Any] | None, loss: Loss) -> tuple[A
             y = ((y - level) / units["unit"]).astype(X.dtype)
         if rows.uneven and isinstance(loss, SquaredLoss):
             roots = np.sqrt(w).astype(X.dtype)
-            return made.times_rows(roots) if sparse.issparse(X) else made * roots[:, None], y * roots, loss
+            return (
+                made.times_rows(roots) if sparse.issparse(X) else made * roots[:, None],
+                y * roots,
+                loss,
+            )
     return (made, np.column_stack([y, w]), WeightedLoss(loss)) if rows.uneven else (made, y, loss)
 
 
@@ -170,7 +192,9 @@ def _in_units(X: Any, factors: Array, centre: Array, ones: float) -> Any:
         return made
     data = X.data * factors.astype(precision)[X.indices]
     lead = sparse.csr_array(np.full((X.shape[0], first), ones, precision))
-    stored = sparse.hstack([lead, sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)], format="csr")
+    stored = sparse.hstack(
+        [lead, sparse.csr_array((data, X.indices, X.indptr), shape=X.shape)], format="csr"
+    )
     shift = np.append(np.zeros(first), centre * factors).astype(precision)
     return SparseFeatures(stored, np.ones(X.shape[0], precision), shift)
 
@@ -184,18 +208,37 @@ class Table:
     """
 
     def __init__(
-        self, features: Any, targets: Array, weights: Array, groups: Support, loss: Loss, least: int = 1
+        self,
+        features: Any,
+        targets: Array,
+        weights: Array,
+        groups: IndexArray,
+        loss: Loss,
+        least: int = 1,
     ) -> None:
         self.sparse, self.least = sparse.issparse(features), least
-        X, w = SparseFeatures(features).stored if self.sparse else features, weights.astype(np.float64)
+        X, w = (
+            SparseFeatures(features).stored if self.sparse else features,
+            weights.astype(np.float64),
+        )
         kept = np.flatnonzero(w > 0)
         kept = kept[np.argsort(groups[kept], kind="stable")]
-        parts, uneven = np.split(kept, np.flatnonzero(np.diff(groups[kept])) + 1), bool(np.ptp(w[kept]))
-        self.sites = [SiteRows(X[rows], targets[rows], w[rows], k, uneven) for k, rows in enumerate(parts)]
+        parts, uneven = (
+            np.split(kept, np.flatnonzero(np.diff(groups[kept])) + 1),
+            bool(np.ptp(w[kept])),
+        )
+        self.sites = [
+            SiteRows(X[rows], targets[rows], w[rows], k, uneven) for k, rows in enumerate(parts)
+        ]
         totals = np.array([site.weights.sum() for site in self.sites])
         self.weight = float(totals.sum())
         self.shape = ProblemInfo(
-            X.shape[1], loss, list(map(len, parts)), range(len(parts)), totals / self.weight, X.dtype
+            X.shape[1],
+            loss,
+            list(map(len, parts)),
+            range(len(parts)),
+            totals / self.weight,
+            X.dtype,
         )
 
     @property
@@ -203,7 +246,9 @@ class Table:
         """The names of sites that do not answer: none, for all are at hand."""
         return []
 
-    def transport(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> Federation:
+    def transport(
+        self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None
+    ) -> Federation:
         """The federation of the sites in a view, by default as they are; one without rows has no part."""
         training = [part for site in self.sites if len((part := site.training(fold)).targets)]
         clients = [Client(*seen(part, units, self.shape.loss), part.index) for part in training]
@@ -213,7 +258,9 @@ class Table:
 def _weighted(name: str) -> Any:
     """A function of a loss, row by row, times the weights of the rows."""
 
-    def function(self: WeightedLoss, predictions: Array, targets: Array, *direction: Array) -> Array:
+    def function(
+        self: WeightedLoss, predictions: Array, targets: Array, *direction: Array
+    ) -> Array:
         y, weights = targets.T
         y = y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y
         return np.asarray((weights * getattr(self.loss, name)(predictions, y, *direction).T).T)
@@ -228,7 +275,13 @@ class WeightedLoss:
     loss: Any
 
     def __post_init__(self) -> None:
-        for name in ("shift_invariant", "local_solver", "row_weight", "model_shape", "check_targets"):
+        for name in (
+            "shift_invariant",
+            "local_solver",
+            "row_weight",
+            "model_shape",
+            "check_targets",
+        ):
             object.__setattr__(self, name, getattr(self.loss, name))
         object.__setattr__(self, "self_concordance", getattr(self.loss, "self_concordance", 0.0))
 
@@ -241,7 +294,9 @@ class WeightedLoss:
 
         def of_labels(predictions: Array, targets: Array) -> Array:
             y = targets[:, 0]
-            return np.asarray(leads(predictions, y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y))
+            return np.asarray(
+                leads(predictions, y.astype(np.intp) if isinstance(self.loss, SoftmaxLoss) else y)
+            )
 
         return of_labels
 
@@ -278,7 +333,11 @@ class Sums(Method):
 
     def update_spec(self, known: Any) -> UpdateSpec:
         """What an answer looks like: of numbers in digits so many rows."""
-        digits = {1: (_OF_MEANS,), 3: (_OF_MEANS + _OF_SQUARES,)}.get(len(known or ()), ()) if self.masked else ()
+        digits = (
+            {1: (_OF_MEANS,), 3: (_OF_MEANS + _OF_SQUARES,)}.get(len(known or ()), ())
+            if self.masked
+            else ()
+        )
         return UpdateSpec((*digits, *self.size))
 
     def answer(self, client: Client, known: Any, rng: np.random.Generator) -> Array:
@@ -354,13 +413,17 @@ def moments(client: Client, known: Any, size: tuple[int, ...], about: str, maske
     (y, w, loss), X = _parts(client), client.features
     X = (X.stored if isinstance(X, SparseFeatures) else X).astype(np.float64, copy=False)
     labels = np.arange(loss.n_classes) if isinstance(loss, SoftmaxLoss) else np.array([-1, 1])
-    targets = y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
+    targets = (
+        y[:, None] if isinstance(loss, SquaredLoss) else (y[:, None] == labels).astype(np.float64)
+    )
     if not known:
         return _logarithms(np.append(_mean(X**2, w), _mean(targets**2, w)))
     unit, mean = known[0], np.append(_mean(X, w), _mean(targets, w))
     if len(known) == 1:
         return split_digits(mean / unit, _OF_MEANS) if masked else np.asarray(mean / unit)
-    centre, rest = np.split(mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]])
+    centre, rest = np.split(
+        mean if about == "own" else known[1] * unit * (about == "mean"), [X.shape[1]]
+    )
     if sparse.issparse(X):
         from sklearn.utils.sparsefuncs import mean_variance_axis
 
@@ -376,7 +439,9 @@ def moments(client: Client, known: Any, size: tuple[int, ...], about: str, maske
     # Of a dense table the mean of the differences, which loses nothing where the mean is large.
     off = mean[: X.shape[1]] - centre if sparse.issparse(X) else _mean(X - centre, w)
     unit, off = known[2], np.append(off, _mean(targets - rest, w))
-    return np.vstack([split_digits(off / unit, _OF_MEANS), split_digits(squares / unit**2, _OF_SQUARES)])
+    return np.vstack(
+        [split_digits(off / unit, _OF_MEANS), split_digits(squares / unit**2, _OF_SQUARES)]
+    )
 
 
 def _logarithms(squares: Array) -> Array:
@@ -384,7 +449,9 @@ def _logarithms(squares: Array) -> Array:
     return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)
 
 
-def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, least: int, own: bool, unit: float) -> Array:
+def held_out(
+    client: Client, known: Any, size: tuple[int, ...], seed: int, least: int, own: bool, unit: float
+) -> Array:
     """The mean loss l on rows that this site held out, of models in the units of the table; l^2, and l by fold.
 
     Known are intercepts and models, of each fold as many, one after another. A site with an intercept of its `own`
@@ -402,7 +469,9 @@ def held_out(client: Client, known: Any, size: tuple[int, ...], seed: int, least
     return np.stack([mean, mean**2, *total])
 
 
-def intercepts(client: Client, known: Any, size: tuple[int, ...], level: float, unit: float) -> Array:
+def intercepts(
+    client: Client, known: Any, size: tuple[int, ...], level: float, unit: float
+) -> Array:
     """At the place of the site the mean of what a model leaves of its targets, and a one, which tells its share.
 
     The mean is less a level and in a unit. Where there is one place for all, under masks, the sums tell the mean over

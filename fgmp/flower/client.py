@@ -56,7 +56,9 @@ class Sayable(ValueError):
     """An error whose words may go to the server: they quote nothing but what it said itself."""
 
 
-def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()) -> Any:
+def client_app(
+    load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()
+) -> Any:
     """The client's half, a ClientApp: it knows its rows, and learns the rest from the server.
 
     Flower finds an app that is assigned at the top of a module, alone. What goes wrong may quote rows: the server is
@@ -78,15 +80,21 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
     except ImportError:
-        raise ImportError('federation on Flower needs flwr: pip install "flwr[simulation]>=1.41,<1.42"') from None
+        raise ImportError(
+            'federation on Flower needs flwr: pip install "flwr[simulation]>=1.41,<1.42"'
+        ) from None
     app, kinds = ClientApp(mods=list(mods)), tuple(kinds)
 
     def reply(message: Any, context: Any) -> Any:
         try:
-            return FlowerMessage(_reply_to(message.content, context, load, masked_only, kinds), reply_to=message)
+            return FlowerMessage(
+                _reply_to(message.content, context, load, masked_only, kinds), reply_to=message
+            )
         except Exception as error:
             logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
-            words = f"{error}; its log says more" if isinstance(error, Sayable) else "its log says more"
+            words = (
+                f"{error}; its log says more" if isinstance(error, Sayable) else "its log says more"
+            )
             raised = f"{type(error).__name__} at the client; {words}"
         raise RuntimeError(raised)  # here, so that it has no context
 
@@ -95,7 +103,9 @@ def client_app(load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (
     return app
 
 
-def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: Iterable[type]) -> Any:
+def _reply_to(
+    content: Any, context: Any, load: Load, masked_only: bool, kinds: Iterable[type]
+) -> Any:
     """The content of the reply to a question: ``who``, ``answer``, ``objective``, or a ``trip`` of a secure sum."""
     asked: Mapping[str, Any] = said_in(content)
     if asked["ask"] == "who":
@@ -115,10 +125,16 @@ def _reply_to(content: Any, context: Any, load: Load, masked_only: bool, kinds: 
         """The answer, and of how many rows it is."""
         method, mine = _serving(load, context, int(asked["key"]), kinds)
         received = from_wire(arrays_of(content["message"]), mine.model_shape)
-        with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; the server leaves its answer out
+        with np.errstate(
+            over="ignore", invalid="ignore"
+        ):  # a method may diverge; the server leaves its answer out
             if asked["ask"] == "objective":
                 return mine.objectives(received)[1], mine.shape.rows[0]
-            index, streams, form = int(asked["exchange"]), Streams(int(asked["seed"])), None  # which a server knows
+            index, streams, form = (
+                int(asked["exchange"]),
+                Streams(int(asked["seed"])),
+                None,
+            )  # which a server knows
             call = Call(method.exchanges()[index], form, index, int(asked["round"]), streams)  # type: ignore[arg-type]
             return mine.run_clients(call, received, np.array([0]))[0], mine.shape.rows[0]
 
@@ -144,7 +160,9 @@ def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], tuple[Any, int
     if trip == "split":
         size, least = len(set(told["places"])), int(told["threshold"])
         if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:
-            raise ValueError(f"threshold is {least} of {told['places']}; expected more than half, of two at least")
+            raise ValueError(
+                f"threshold is {least} of {told['places']}; expected more than half, of two at least"
+            )
     if trip == "masked":
         secure, (found, n_rows) = SecureSum(float(asked["resolution"])), answer()
         weight = _own_weight(asked, n_rows, len(told["split"]))
@@ -169,7 +187,9 @@ def _own_weight(asked: Mapping[str, Any], n_rows: int, n_clients: int) -> float:
     weight, total = float(asked["weight"]), int(asked["total"])
     own = {"rows": n_rows, "equal": 1}[asked["by"]]
     if total < own + n_clients - 1 or not abs(weight * total - own) <= _ROUNDING * own:
-        raise ValueError(f"weight is {weight:g}; expected {own} of a total of {total}, and one at least of each other")
+        raise ValueError(
+            f"weight is {weight:g}; expected {own} of a total of {total}, and one at least of each other"
+        )
     return weight
 
 
@@ -178,13 +198,22 @@ def about(by: str, total: int) -> bytes:
     return b" %s %d" % (by.encode(), total)
 
 
-def _serving(load: Load, context: Any, key: int, kinds: Iterable[type]) -> tuple[Method, Federation]:
+def _serving(
+    load: Load, context: Any, key: int, kinds: Iterable[type]
+) -> tuple[Method, Federation]:
     """The method of the run, and a federation of this one client in its precision and the method's coordinates."""
     told: Mapping[str, Any] = said_in(context.state)
     method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
     rows, dtype = _rows(load, context, told, kinds), told["dtype"]
-    targets = rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
-    mine = replace(rows, features=rows.features.astype(dtype, copy=False), targets=targets, client_ids=np.array([key]))
+    targets = (
+        rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
+    )
+    mine = replace(
+        rows,
+        features=rows.features.astype(dtype, copy=False),
+        targets=targets,
+        client_ids=np.array([key]),
+    )
     return method, mine.prepare(method)
 
 

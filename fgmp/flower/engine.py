@@ -9,7 +9,10 @@ from typing import Any
 
 from .._support.validation import check_integer
 
-_BUSY = ("RAY_gcs_server_request_timeout_seconds", "RAY_raylet_start_wait_time_s")  # which a machine may be
+_BUSY = (
+    "RAY_gcs_server_request_timeout_seconds",
+    "RAY_raylet_start_wait_time_s",
+)  # which a machine may be
 _OFF = "0"
 _ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": _OFF,
@@ -31,13 +34,18 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
     n_clients, processes : int
         Nodes, of which each gets a ``partition-id``; and the processes that share them, 2 by default.
     """
-    n_clients, processes = check_integer("n_clients", n_clients), check_integer("processes", processes)
+    n_clients, processes = (
+        check_integer("n_clients", n_clients),
+        check_integer("processes", processes),
+    )
     ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
     config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
     outcome: Future[Any] = Future()
     with ExitStack() as during, _environment(_ENVIRONMENT):
         during.callback(logging.disable, logging.root.manager.disable)
-        logging.disable(logging.WARNING)  # Ray says in notebooks which packages it would like to have
+        logging.disable(
+            logging.WARNING
+        )  # Ray says in notebooks which packages it would like to have
         from flwr.serverapp import ServerApp
         from flwr.simulation import run_simulation
 

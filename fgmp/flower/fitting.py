@@ -34,7 +34,9 @@ def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: 
         X, y = _read(read, context, settings["features"])
         classes = settings["classes"]
         if len(y) < settings["min_rows"]:
-            raise ValueError(f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part")
+            raise ValueError(
+                f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part"
+            )
         if classes and not np.isin(y, classes).all():
             raise ValueError(f"a target is none of the classes {classes}")
         X = _in_precision(X)
@@ -65,7 +67,9 @@ def _in_precision(X: Any) -> Any:
     """A table as an estimator takes it in one process: float32 stays, whatever else is a number becomes float64."""
     from sklearn.utils import check_array
 
-    return check_array(X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X")
+    return check_array(
+        X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"
+    )
 
 
 def fit_over(
@@ -104,25 +108,43 @@ def fit_over(
     """
     from sklearn.base import clone, is_classifier
 
-    check_protocol("estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor")
+    check_protocol(
+        "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
+    )
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
-    if is_classifier(estimator) != (classes is not None) or (classes is not None and len(set(classes)) < 2):
+    if is_classifier(estimator) != (classes is not None) or (
+        classes is not None and len(set(classes)) < 2
+    ):
         expected = "at least two labels for a classifier, and None for a regressor"
-        raise ValueError(f"classes is {classes!r}, and the estimator {type(estimator).__name__}; expected {expected}")
+        raise ValueError(
+            f"classes is {classes!r}, and the estimator {type(estimator).__name__}; expected {expected}"
+        )
     labels = None if classes is None else np.unique(np.asarray(classes)).tolist()
     min_rows = estimator.min_rows if estimator.private is None else 1
-    settings = {"features": names, "classes": labels, "min_rows": min_rows, "units": None, "fold": None}
+    settings = {
+        "features": names,
+        "classes": labels,
+        "min_rows": min_rows,
+        "units": None,
+        "fold": None,
+    }
     settings |= {"dtype": None}
     sites = _Sites(grid, _loss_of(labels), n_clients, settings=settings, **options)
     sites.sparse, sites.weight, sites.least = sparse, float(sum(sites.shape.rows)), min_rows
     sites.report = report
     if sites.shape.n_features != len(names):
-        raise ValueError(f"features has {len(names)} names; the sites have {sites.shape.n_features} columns")
+        raise ValueError(
+            f"features has {len(names)} names; the sites have {sites.shape.n_features} columns"
+        )
 
     def say(words: str, run: Run, unit: float) -> None:
         gone = sites.absent
         there = len(sites.names) - len(gone)
-        where = f"rows of {there} of {len(sites.names)} sites" if gone and words == "all rows" else words
+        where = (
+            f"rows of {there} of {len(sites.names)} sites"
+            if gone and words == "all rows"
+            else words
+        )
         found = f"{where}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
         report(found + f"; missing: {', '.join(gone)}" * bool(gone))
 
@@ -144,26 +166,44 @@ class _Sites(OverFlower):
     @property
     def absent(self) -> list[str]:
         """The names of those that had no answer when last asked."""
-        return [name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing]
+        return [
+            name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing
+        ]
 
     def prepare(self, method: Method) -> OverFlower:
         """The transport for a method; what it is about is told first, where no rounds are told."""
         if about := _about(method):
             fold = json.loads(self.settings)["fold"]
-            self.report(about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}")
+            self.report(
+                about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}"
+            )
         return super().prepare(method)
 
-    def transport(self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None) -> OverFlower:
+    def transport(
+        self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None
+    ) -> OverFlower:
         """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
         rows = self.shape.rows
         if fold is not None:
-            rows = [int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum()) for k, m in enumerate(rows)]
-        n_features, weights = self.shape.n_features + bool(units and units["ones"]), np.array(rows) / sum(rows)
+            rows = [
+                int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum())
+                for k, m in enumerate(rows)
+            ]
+        n_features, weights = (
+            self.shape.n_features + bool(units and units["ones"]),
+            np.array(rows) / sum(rows),
+        )
         # As they are, rows are summed in float64, in units in the precision of the table.
         dtype = np.dtype(np.float64) if units is None else self.shape.dtype
-        settings = json.loads(self.settings) | {"units": units, "fold": fold, "dtype": self.shape.dtype.name}
+        settings = json.loads(self.settings) | {
+            "units": units,
+            "fold": fold,
+            "dtype": self.shape.dtype.name,
+        }
         at_least_one = [max(m, 1) for m in rows]
-        other = self.with_settings(settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype)
+        other = self.with_settings(
+            settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype
+        )
         other.by, other.counts = "rows", np.array(rows)
         return other
 
@@ -172,7 +212,11 @@ def _about(method: Method) -> str:
     """What a method asks the sites for, in words; "" where each of its rounds is told."""
     if isinstance(method, Sums):
         return _QUESTIONS[method.question]
-    return "Newton steps on the features that were found" if isinstance(method, NewtonOnSupport) else ""
+    return (
+        "Newton steps on the features that were found"
+        if isinstance(method, NewtonOnSupport)
+        else ""
+    )
 
 
 _QUESTIONS = {

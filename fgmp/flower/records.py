@@ -115,9 +115,17 @@ def _bytes_in(content: Any) -> int:
     size = 0
     for record in content.array_records.values():
         for name, carried in record.items():
-            size += len(name) + len(carried.dtype) + len(carried.stype) + 8 * len(carried.shape) + len(carried.data)
+            size += (
+                len(name)
+                + len(carried.dtype)
+                + len(carried.stype)
+                + 8 * len(carried.shape)
+                + len(carried.data)
+            )
     for record in (*content.config_records.values(), *content.metric_records.values()):
         for name, value in record.items():
             parts = value if isinstance(value, list) else [value]
-            size += len(name) + sum(len(part) if isinstance(part, (str, bytes)) else 8 for part in parts)
+            size += len(name) + sum(
+                len(part) if isinstance(part, (str, bytes)) else 8 for part in parts
+            )
     return size

@@ -26,11 +26,14 @@ from ..losses import Loss, check_loss
 from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Message, Method
-from ..sparse_model import Array, SparseModel, Support
+from ..sparse_model import Array, IndexArray, SparseModel
 from .client import about
 from .records import Reply, content_of, printable, reply_in, taken, unreadable
 
-_SHORTEST, _LONGEST = 0.01, 0.25  # seconds between two looks for a reply, longer where clients take long anyway
+_SHORTEST, _LONGEST = (
+    0.01,
+    0.25,
+)  # seconds between two looks for a reply, longer where clients take long anyway
 _KINDS = {"who": "query", "answer": "train", "objective": "evaluate"}
 
 # What a reply may have in bytes beside the numbers that were asked for: names, words, and the letter of a secure sum
@@ -88,9 +91,15 @@ class OverFlower:
         most_rows: int = 10_000_000,
         kinds: Iterable[type] = (),
     ) -> None:
-        self.loss, self.settings = check_loss("loss", loss), _json({} if settings is None else settings)
+        self.loss, self.settings = (
+            check_loss("loss", loss),
+            _json({} if settings is None else settings),
+        )
         self.deadline, self.kinds = check_number("deadline", deadline, above=0), tuple(kinds)
-        n_clients, most_rows = check_integer("n_clients", n_clients), check_integer("most_rows", most_rows)
+        n_clients, most_rows = (
+            check_integer("n_clients", n_clients),
+            check_integer("most_rows", most_rows),
+        )
         check_option("weights", weights, ("rows", "equal"))
         self.grid, self._told, self._run, self._arrays = grid, set(), {}, {}  # type: ignore[var-annotated]
         self.missing, self.silent = set(), set()  # type: ignore[var-annotated]
@@ -98,7 +107,9 @@ class OverFlower:
         ends = time.monotonic() + check_number("wait_for", wait_for, at_least=0)
         while len(nodes := sorted(self.grid.get_node_ids())) < n_clients:
             if time.monotonic() >= ends:
-                raise TimeoutError(f"{len(nodes)} clients came in {wait_for:g} seconds; expected {n_clients}")
+                raise TimeoutError(
+                    f"{len(nodes)} clients came in {wait_for:g} seconds; expected {n_clients}"
+                )
             time.sleep(_LONGEST)
         asked = {"ask": "who", "loss": to_json(self.loss, self.kinds)[0], "settings": self.settings}
         questions = dict.fromkeys(nodes, content_of(asked))
@@ -106,22 +117,41 @@ class OverFlower:
         said = {node: reply.said for node, reply in replies.items()}
 
         def fits(who: Mapping[str, Any]) -> bool:
-            whole = all(type(who.get(name)) is int and who[name] >= 1 for name in ("rows", "features"))
+            whole = all(
+                type(who.get(name)) is int and who[name] >= 1 for name in ("rows", "features")
+            )
             return whole and who["rows"] <= most_rows and who.get("dtype") in ("float32", "float64")
 
         features = [who["features"] for who in said.values() if fits(who)]
         usual = max(sorted(set(features)), key=features.count, default=0)
-        keys = {node: who.get("key") for node, who in said.items() if fits(who) and who["features"] == usual}
-        self.refused = {node: short_repr(who.get("words", dict(who))) for node, who in said.items() if node not in keys}
+        keys = {
+            node: who.get("key")
+            for node, who in said.items()
+            if fits(who) and who["features"] == usual
+        }
+        self.refused = {
+            node: short_repr(who.get("words", dict(who)))
+            for node, who in said.items()
+            if node not in keys
+        }
         if self.refused:
             found = f"clients turned away, and what they said: {self.refused}"
-            warn_user(f"{found}; expected 1 to {most_rows} rows, and {usual} features as others have")
+            warn_user(
+                f"{found}; expected 1 to {most_rows} rows, and {usual} features as others have"
+            )
         if len(keys) < n_clients:
-            raise TimeoutError(f"{len(keys)} clients said who they are; expected {n_clients}: {self.refused}")
-        self.nodes = sorted(keys, key=lambda node: (keys[node] if type(keys[node]) is int else 2**63, node))
+            raise TimeoutError(
+                f"{len(keys)} clients said who they are; expected {n_clients}: {self.refused}"
+            )
+        self.nodes = sorted(
+            keys, key=lambda node: (keys[node] if type(keys[node]) is int else 2**63, node)
+        )
         each = [said[node] for node in self.nodes]
         self.names = _names([who.get("name", "") for who in each])
-        rows, dtype = tuple(who["rows"] for who in each), np.result_type(*(who["dtype"] for who in each))
+        rows, dtype = (
+            tuple(who["rows"] for who in each),
+            np.result_type(*(who["dtype"] for who in each)),
+        )
         self.by, self.counts = weights, np.array(rows if weights == "rows" else [1] * len(rows))
         p = self.counts / self.counts.sum()
         self.shape = ProblemInfo(usual, self.loss, rows, tuple(range(len(rows))), p, dtype)
@@ -141,19 +171,26 @@ class OverFlower:
         run["dtype"] = self.shape.dtype.name
         run["run"] = hashlib.sha256(json.dumps(run).encode()).hexdigest()[:16]
         other._run, other._arrays, other._told = run, arrays, set()
-        other.shape = replace(self.shape, n_features=method.dictionary.n_atoms(self.shape.n_features))
+        other.shape = replace(
+            self.shape, n_features=method.dictionary.n_atoms(self.shape.n_features)
+        )
         return other
 
     def identity(self) -> dict[str, Any]:
         """The shape and the settings: a server knows no data."""
         return {"shape": self.shape, "settings": self.settings}
 
-    def run_clients(self, call: Call, message: Message, cohort: Support) -> list[Any]:
+    def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> list[Any]:
         """What comes back of a cohort."""
-        replies, shape = self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})), call.update_spec.shape
+        replies, shape = (
+            self.ask_each(call, message, dict.fromkeys(cohort.tolist(), {})),
+            call.update_spec.shape,
+        )
         return [taken(x, lambda x: from_wire(x.arrays, shape, only=True)) for x in replies.values()]
 
-    def objectives(self, x: Array | SparseModel, indices: Support | None = None) -> tuple[Support, Array]:
+    def objectives(
+        self, x: Array | SparseModel, indices: IndexArray | None = None
+    ) -> tuple[IndexArray, Array]:
         """Who says its objective, a number that a loss can have, and these; infinite or nan where everybody's is."""
         asked = np.arange(len(self.nodes)) if indices is None else indices
         replies = self.ask_each(None, x, dict.fromkeys(asked.tolist(), {}))
@@ -167,11 +204,11 @@ class OverFlower:
         self,
         call: Call | None,
         message: Message,
-        cohort: Support,
+        cohort: IndexArray,
         weights: Array,
         secure: SecureSum,
         arriving: Callable[[int, Any], Any] = lambda position, upload: upload,
-    ) -> tuple[Array | None, Support, int, int, Counter[str]]:
+    ) -> tuple[Array | None, IndexArray, int, int, Counter[str]]:
         """The sum of answers, or of objectives, each times its client's weight, under masks: what `SecureSum` asks for.
 
         The total, or None where fewer than the threshold stay to the end, or where the sum may not be opened; whose
@@ -189,16 +226,24 @@ class OverFlower:
             split = len(told) if name == "masked" else split
             each = {"trip": name, "session": session, "resolution": secure.resolution}
             each |= {"by": self.by, "total": total_count}
-            more = {int(cohort[i]): {**each, "place": i, "weight": float(weights[i]), **told[i]} for i in told}
+            more = {
+                int(cohort[i]): {**each, "place": i, "weight": float(weights[i]), **told[i]}
+                for i in told
+            }
             replies = self.ask_each(call, message if name == "masked" else None, more)
             count = 2 if name == "public" else split or len(told)
-            found = {i: taken(replies[int(cohort[i])], lambda x: _told_in(x, name, count, size)) for i in told}
+            found = {
+                i: taken(replies[int(cohort[i])], lambda x: _told_in(x, name, count, size))
+                for i in told
+            }
             if name == "masked":
                 found = {i: _arrived_as(what, i, arriving, size) for i, what in found.items()}
-            reasons.update({i: what.reason for i, what in found.items() if isinstance(what, Rejected)})
+            reasons.update(
+                {i: what.reason for i, what in found.items() if isinstance(what, Rejected)}
+            )
             return {i: what for i, what in found.items() if i not in reasons}
 
-        def releasable(there: Support) -> Support:
+        def releasable(there: IndexArray) -> IndexArray:
             chosen = secure.releasable(self, cohort, weights, there, is_objective=call is None)
             reasons.update(dict.fromkeys(set(there.tolist()) - set(chosen.tolist()), "withheld"))
             return chosen
@@ -212,12 +257,19 @@ class OverFlower:
         total, uploaded, up, down, _, liars = found
         reasons.update(dict.fromkeys(liars, "malformed"))
         # Rounding adds half a unit for each; somebody lied about its shares, or uploaded noise, where it is more.
-        if np.abs(secure.decoded(total)).max(initial=0) > secure.range + len(cohort) * secure.resolution:
+        if (
+            np.abs(secure.decoded(total)).max(initial=0)
+            > secure.range + len(cohort) * secure.resolution
+        ):
             return None, np.arange(0), up, down, Counter(malformed=len(cohort))
-        rejected = Counter(reason for i, reason in reasons.items() if i not in uploaded)  # who left later is in it
+        rejected = Counter(
+            reason for i, reason in reasons.items() if i not in uploaded
+        )  # who left later is in it
         return total, uploaded, up, down, rejected
 
-    def ask_each(self, call: Call | None, message: Message, more: Mapping[int, Mapping[str, Any]]) -> dict[int, Reply]:
+    def ask_each(
+        self, call: Call | None, message: Message, more: Mapping[int, Mapping[str, Any]]
+    ) -> dict[int, Reply]:
         """What clients, by place, reply to a question with more for each: of an exchange, or for the objective."""
         question: dict[str, Any] = {"ask": "objective", "run": self._run["run"]}
         if call is not None:
@@ -245,13 +297,19 @@ class OverFlower:
             self._told = (self._told | set(more)) - set(left)
         return found
 
-    def _exchange(self, ask: str, contents: Mapping[int, Any], deadline: float, most_bytes: int) -> dict[int, Reply]:
+    def _exchange(
+        self, ask: str, contents: Mapping[int, Any], deadline: float, most_bytes: int
+    ) -> dict[int, Reply]:
         """What the nodes reply until the deadline, or refused; who is known to be silent is not waited for."""
         from flwr.app import Message as FlowerMessage
 
         self._arrived()  # what came too late
-        asked: dict[int, Future[Reply]] = {node: Future() for node in contents if node not in self._open}
-        messages = [FlowerMessage(contents[node], node, _KINDS[ask], ttl=3 * deadline) for node in asked]
+        asked: dict[int, Future[Reply]] = {
+            node: Future() for node in contents if node not in self._open
+        }
+        messages = [
+            FlowerMessage(contents[node], node, _KINDS[ask], ttl=3 * deadline) for node in asked
+        ]
         self.grid.push_messages(messages)
         for message, reply in zip(messages, asked.values(), strict=True):
             looked_for = message.metadata.message_id, reply, most_bytes
@@ -334,7 +392,9 @@ def _told_in(reply: Reply, trip: str, count: int, size: int) -> Any:
     if not fits:
         raise ValueError("what came is of another kind")
     for key in found if trip == "public" else ():
-        agreed(bytes(SECRET), key, b"")  # a ValueError where it is none: nobody could agree on anything with it
+        agreed(
+            bytes(SECRET), key, b""
+        )  # a ValueError where it is none: nobody could agree on anything with it
     return found
 
 
@@ -342,4 +402,6 @@ def _json(settings: Any) -> str:
     try:
         return json.dumps(dict(settings), default=lambda array: array.tolist())
     except (TypeError, ValueError, AttributeError):
-        raise ValueError(f"settings is {short_repr(settings)}; expected a mapping that JSON holds") from None
+        raise ValueError(
+            f"settings is {short_repr(settings)}; expected a mapping that JSON holds"
+        ) from None

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..sparse_model import Array, Support
+from ..sparse_model import Array, IndexArray
 
 SECRET = 16  # bytes of a seed, which stands for a private key: Shamir's scheme is in GF(2^128)
 
@@ -39,7 +39,7 @@ class Unmasked(NamedTuple):
     """
 
     total: Array
-    uploaded: Support
+    uploaded: IndexArray
     bytes_up: int
     bytes_down: int
     masked: dict[int, Array]
@@ -67,7 +67,7 @@ def sum_under_masks(
     trip: Callable[[str, Told], dict[int, Any]],
     n_clients: int,
     threshold: int,
-    releasable: Callable[[Support], Support] = lambda uploaded: uploaded,
+    releasable: Callable[[IndexArray], IndexArray] = lambda uploaded: uploaded,
     about: bytes = b"",
 ) -> Unmasked:
     """The server's part, whoever carries the messages; `TooFewClients` where fewer clients than the threshold are left.
@@ -97,7 +97,7 @@ def _one_session(
     asked: list[int],
     n_clients: int,
     threshold: int,
-    releasable: Callable[[Support], Support],
+    releasable: Callable[[IndexArray], IndexArray],
     about: bytes,
 ) -> Unmasked:
     """Four trips with the clients asked; three, and no sum, where these find liars."""
@@ -115,7 +115,9 @@ def _one_session(
     public = left("public", {i: {} for i in asked})
     there = sorted(public)
     keys = [key for place in there for key in public[place]]
-    letters = left("split", dict.fromkeys(there, {"places": there, "keys": keys, "threshold": threshold}))
+    letters = left(
+        "split", dict.fromkeys(there, {"places": there, "keys": keys, "threshold": threshold})
+    )
     split = sorted(letters)
     received = {i: [letters[sender][there.index(i)] for sender in split] for i in split}
     sent = left("masked", {i: {"split": split, "received": received[i]} for i in split})
@@ -123,8 +125,12 @@ def _one_session(
     up = size(public) + size(letters) + sum(vector.nbytes for vector in masked.values())
     down = len(there) * size(public) + size(letters)
 
-    complaints = Counter(sender for _, unopened in sent.values() for sender in set(unopened) & set(split))
-    liars = frozenset(sender for sender, times in complaints.items() if len(sent) - times < threshold)
+    complaints = Counter(
+        sender for _, unopened in sent.values() for sender in set(unopened) & set(split)
+    )
+    liars = frozenset(
+        sender for sender, times in complaints.items() if len(sent) - times < threshold
+    )
     if liars:
         return Unmasked(np.zeros(0, np.uint64), np.arange(0), up, down, masked, liars)
 
@@ -164,7 +170,11 @@ class SecAggClient:
     """
 
     def __init__(
-        self, place: int, vector: Any = None, kept: Mapping[str, Any] | None = None, about: bytes = b""
+        self,
+        place: int,
+        vector: Any = None,
+        kept: Mapping[str, Any] | None = None,
+        about: bytes = b"",
     ) -> None:
         self.place, self.vector, self.about = place, vector, about
         self.kept = {"secrets": [secrets.token_bytes(SECRET) for _ in range(3)], **(kept or {})}
@@ -180,13 +190,19 @@ class SecAggClient:
 
         if "share" in self.kept or self.place not in places:
             raise ValueError(f"places is {places}; expected this client among them, and once")
-        parts = (Shamir.split(threshold, len(places), secret, False) for secret in (self.seed, self.own))
-        shares = [bytes(of_seed) + bytes(of_own) for (_, of_seed), (_, of_own) in zip(*parts, strict=True)]
+        parts = (
+            Shamir.split(threshold, len(places), secret, False) for secret in (self.seed, self.own)
+        )
+        shares = [
+            bytes(of_seed) + bytes(of_own) for (_, of_seed), (_, of_own) in zip(*parts, strict=True)
+        ]
         self.kept |= {"places": places, "keys": keys, "threshold": threshold}
         self.kept["share"] = shares[places.index(self.place)]
         # Each key seals one letter, so that its nonce may be zero.
         return [
-            b"" if to == self.place else self._cipher(to, self.place, to).encrypt(bytes(12), share, None)
+            b""
+            if to == self.place
+            else self._cipher(to, self.place, to).encrypt(bytes(12), share, None)
             for to, share in zip(places, shares, strict=True)
         ]
 
@@ -213,7 +229,9 @@ class SecAggClient:
         An empty one of whom the letter could not be opened.
         """
         if "split" not in self.kept or "opened" in self.kept:
-            raise ValueError(f"uploaded is {uploaded}; expected shares to be opened once, after an upload")
+            raise ValueError(
+                f"uploaded is {uploaded}; expected shares to be opened once, after an upload"
+            )
         self._check("uploaded", uploaded, self.kept["split"])
         self.kept["opened"] = True
         shares = []
@@ -237,7 +255,9 @@ class SecAggClient:
 
     def _check(self, name: str, places: list[int], of: list[int]) -> None:
         if not set(places) <= set(of) or len(set(places)) < self.kept["threshold"]:
-            raise ValueError(f"{name} is {places}; expected at least {self.kept['threshold']} of {of}")
+            raise ValueError(
+                f"{name} is {places}; expected at least {self.kept['threshold']} of {of}"
+            )
 
     def _key_of(self, place: int, which: int) -> bytes:
         return bytes(self.kept["keys"][2 * self.kept["places"].index(place) + which])
@@ -279,5 +299,9 @@ def _stream(seed: bytes, like: Array) -> Array:
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 
     key = seed if len(seed) == 32 else _derived(seed, b"own mask")
-    numbers = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(like.nbytes))
+    numbers = (
+        Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None)
+        .encryptor()
+        .update(bytes(like.nbytes))
+    )
     return np.frombuffer(numbers, like.dtype).copy()

@@ -24,7 +24,7 @@ from .._support.warnings import warn_user
 from ..aggregation import Aggregated, Aggregator, Mean
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
-from ..sparse_model import Array, SparseModel, Support
+from ..sparse_model import Array, IndexArray, SparseModel
 from .secure_sums import SecureSum
 
 
@@ -102,7 +102,9 @@ class GaussianNoise(Aggregator):
     def prepare(self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
         """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
         if importlib.util.find_spec("dp_accounting") is None:
-            raise ImportError('differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"')
+            raise ImportError(
+                'differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"'
+            )
         n_clients, clips = len(shape.client_ids), tuple(self.clip)  # type: ignore[arg-type]
         if self.delta > 1 / n_clients:
             expected = f"expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
@@ -114,7 +116,10 @@ class GaussianNoise(Aggregator):
 
         def is_enough(z: float) -> bool:  # the bound without sampling first, which takes no time
             sizes = n_clients, cohort_size
-            return any(spent(z, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon for size in sizes)
+            return any(
+                spent(z, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon
+                for size in sizes
+            )
 
         low, high = 0.0, 1.0
         while not is_enough(high):
@@ -126,7 +131,9 @@ class GaussianNoise(Aggregator):
         if self.insecure_seed is not None:
             secret = hashlib.sha256(f"rehearsal {self.insecure_seed}".encode()).digest()
             found = f"insecure_seed is {self.insecure_seed}: who guesses it takes the noise off"
-            warn_user(f"{found}, and this run protects nobody; leave it out where data need protection")
+            warn_user(
+                f"{found}, and this run protects nobody; leave it out where data need protection"
+            )
         return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
 
 
@@ -141,16 +148,24 @@ class Fitted(Aggregator):
 
     def visible_info(self, shape: ProblemInfo) -> ProblemInfo:
         """Nobody's number of rows, and nobody's weight."""
-        return replace(shape, rows=(sys.maxsize,) * len(shape.client_ids), weights=np.ones(len(shape.client_ids)))
+        return replace(
+            shape,
+            rows=(sys.maxsize,) * len(shape.client_ids),
+            weights=np.ones(len(shape.client_ids)),
+        )
 
-    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> Support:
+    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> IndexArray:
         """Drawn from the secret."""
         return np.sort(np.argsort(self._words(n_clients, "cohort", number), kind="stable")[:size])
 
-    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
+    def aggregate(
+        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
+    ) -> Aggregated:
         """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
         if isinstance(self.noise.then, SecureSum) and hasattr(transport, "masked"):
-            raise ValueError("aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two")
+            raise ValueError(
+                "aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two"
+            )
         form, L = call.update_spec, len(cohort)
         replies = transport.run_clients(call, message, cohort)
         answers = form.stack(replies, np.ones(L))
@@ -164,15 +179,21 @@ class Fitted(Aggregator):
         clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
         added = clipped.mean(axis=0)
         if isinstance(self.noise.then, SecureSum):
-            total, _, up, down, *_ = self.noise.then.masked(clipped, np.arange(L), np.full(L, 1 / L))
+            total, _, up, down, *_ = self.noise.then.masked(
+                clipped, np.arange(L), np.full(L, 1 / L)
+            )
             added = self.noise.then.decoded(total)
-        question = b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
+        question = (
+            b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
+        )
         # With the sum in its key, noise is the same for the same release only: another sum has other noise, and two
         # releases do not subtract to the change of one client.
-        noise = self.noise_on_sum(len(added), L, call.round, call.exchange_index, question + added.tobytes())
+        noise = self.noise_on_sum(
+            len(added), L, call.round, call.exchange_index, question + added.tobytes()
+        )
         return Aggregated(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
-    def objective(self, transport: Transport, x: Array | SparseModel, indices: Support) -> None:
+    def objective(self, transport: Transport, x: Array | SparseModel, indices: IndexArray) -> None:
         """None: nothing is computed of the data without noise."""
 
     def extra_metrics(self, number: int) -> dict[str, float]:
@@ -186,7 +207,9 @@ class Fitted(Aggregator):
             return np.zeros_like(answer)
         return answer * (limit / norm) if norm > limit else answer
 
-    def noise_on_sum(self, length: int, n_members: int, number: int, exchange: int, what: bytes = b"") -> Array:
+    def noise_on_sum(
+        self, length: int, n_members: int, number: int, exchange: int, what: bytes = b""
+    ) -> Array:
         """The noise of an exchange of a round; another for another `what`: question, who answered, and their sum.
 
         Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
@@ -207,7 +230,9 @@ class Fitted(Aggregator):
 
 
 @lru_cache(maxsize=4096)
-def spent(multiplier: float, n_clients: int, cohort_size: int, exchanges: int, rounds: int, delta: float) -> float:
+def spent(
+    multiplier: float, n_clients: int, cohort_size: int, exchanges: int, rounds: int, delta: float
+) -> float:
     """The epsilon of so many rounds: the bound for sampled cohorts, or the one without sampling where that is less."""
     if rounds == 0:
         return 0.0

@@ -10,12 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from .._support.validation import check_integer, check_kind, validate_integer_field, validate_number_field
+from .._support.validation import (
+    check_integer,
+    check_kind,
+    validate_integer_field,
+    validate_number_field,
+)
 from .._support.warnings import warn_user
 from ..aggregation import Aggregated, Aggregator
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Transport
-from ..sparse_model import Array, SparseModel, Support
+from ..sparse_model import Array, IndexArray, SparseModel
 from .ledger import Ledger
 from .masking import TooFewClients, Unmasked, masked_sum
 
@@ -26,7 +31,7 @@ _FINEST, _COARSEST = 2.0**-126, 2.0**64
 class TooLarge(ValueError):
     """Numbers of an answer beyond the range of a secure sum, and at which places of how many they stand."""
 
-    def __init__(self, message: str, indices: Support, size: int) -> None:
+    def __init__(self, message: str, indices: IndexArray, size: int) -> None:
         super().__init__(message)
         self.indices, self.size = indices, size
 
@@ -95,20 +100,32 @@ class SecureSum(Aggregator):
         check_integer("cohort_size", n_clients, at_least=2, why="of a secure sum")
         if self.threshold is None:
             return _two_thirds(n_clients)
-        return check_integer("threshold", self.threshold, at_least=2, at_most=n_clients, why="the clients of a cohort")
+        return check_integer(
+            "threshold",
+            self.threshold,
+            at_least=2,
+            at_most=n_clients,
+            why="the clients of a cohort",
+        )
 
-    def prepare(self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int) -> SecureSum:
+    def prepare(
+        self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int
+    ) -> SecureSum:
         """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
         for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
             if importlib.util.find_spec(module) is None:
-                raise ImportError(f"secure sums need {package}: pip install cryptography pycryptodome")
+                raise ImportError(
+                    f"secure sums need {package}: pip install cryptography pycryptodome"
+                )
         self.needed(cohort_size)
         return replace(self, ledger=Ledger()) if self.ledger is None else self
 
     def check_method(self, method: Any, shape: ProblemInfo, cohort_size: int) -> None:
         """Refuse cohorts where sums do not depend on the model: each round would add equations for the same numbers."""
         if method.sends_objectives() and self.ledger is not None and not self.ledger.settle():
-            raise ValueError("ledger has an objective and answers of other clients; expected a new one for this method")
+            raise ValueError(
+                "ledger has an objective and answers of other clients; expected a new one for this method"
+            )
         n_clients = len(shape.client_ids)
         if cohort_size < n_clients and method.repeats_itself(shape.loss):
             raise ValueError(
@@ -116,7 +133,9 @@ class SecureSum(Aggregator):
                 "every round for the same Hessians; expected None: sums of other cohorts subtract to single clients"
             )
 
-    def aggregate(self, transport: Transport, call: Call, message: Message, cohort: Support) -> Aggregated:
+    def aggregate(
+        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
+    ) -> Aggregated:
         """The sum of a cohort's answers, over their weight: the transport's own sum under masks, where it has one."""
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         if hasattr(transport, "masked"):
@@ -140,8 +159,13 @@ class SecureSum(Aggregator):
         return Aggregated(self.decoded(total) / weight, here, up, down, Counter(rejected))
 
     def releasable(
-        self, transport: Transport, cohort: Support, shares: Array, there: Support, is_objective: bool = False
-    ) -> Support:
+        self,
+        transport: Transport,
+        cohort: IndexArray,
+        shares: Array,
+        there: IndexArray,
+        is_objective: bool = False,
+    ) -> IndexArray:
         """Of the positions of a cohort that are there those whose sum may be opened, none where no sum may be.
 
         The ledger has those alone who weigh: a client of weight zero hides nobody.
@@ -160,10 +184,10 @@ class SecureSum(Aggregator):
                 "would tell of a single client; until those of before are back, rounds are lost"
             )
         stays = np.isin(keys[there], chosen) | (shares[there] == 0)
-        found: Support = there[stays & bool(chosen)]
+        found: IndexArray = there[stays & bool(chosen)]
         return found
 
-    def masked(self, rows: Array, here: Support, shares: Array) -> Unmasked:
+    def masked(self, rows: Array, here: IndexArray, shares: Array) -> Unmasked:
         """Every message of the protocol, on this machine: the rows of those who are here, and everybody's shares."""
         vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
         for row, index in zip(rows, here.tolist(), strict=True):
@@ -171,7 +195,7 @@ class SecureSum(Aggregator):
         lost = dict.fromkeys(set(range(len(shares))) - set(here.tolist()), "masked")
         return masked_sum(vectors, self.needed(len(vectors)), lost)
 
-    def objective(self, transport: Transport, x: Array | SparseModel, indices: Support) -> float:
+    def objective(self, transport: Transport, x: Array | SparseModel, indices: IndexArray) -> float:
         """The mean objective, of which the server sees the sum; nan where too few say one that is in the range."""
         weights = transport.weights[indices] / transport.weights[indices].sum()
         least = self.threshold or _two_thirds(int(np.count_nonzero(weights)))
@@ -198,7 +222,9 @@ class SecureSum(Aggregator):
     def encoded(self, values: Array, weight: Any = 1.0) -> Array:
         """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""
         if not np.all((np.asarray(weight) >= 0) & (np.asarray(weight) <= 1)):
-            raise ValueError(f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around")
+            raise ValueError(
+                f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around"
+            )
         too_large = np.flatnonzero(~(np.abs(values) <= self.range))
         if too_large.size:
             expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"

@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from .._support.validation import check_kind, check_option, validate_integer_field, validate_number_field
+from .._support.validation import (
+    check_kind,
+    check_option,
+    validate_integer_field,
+    validate_number_field,
+)
 from .._support.warnings import warn_user
 from ..aggregation import UpdateSpec
 from ..dictionaries import StandardBasis
@@ -60,9 +65,13 @@ class LargestEntries:
     def check(self, sparsity: int, shape: tuple[int, ...], n_rows: int) -> None:
         """Any count fits."""
 
-    def update_spec(self, question: SketchContext, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
+    def update_spec(
+        self, question: SketchContext, shape: tuple[int, ...], dtype: Any
+    ) -> UpdateSpec:
         """At most so many entries of a gradient."""
-        return UpdateSpec(shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection)
+        return UpdateSpec(
+            shape, dtype, self.count or 4 * question.sparsity, None, question.atoms.selection
+        )
 
     def answer(self, gradient: Array, question: SketchContext) -> SparseModel:
         """The largest entries, measured in inner products with normalised atoms."""
@@ -129,17 +138,23 @@ class CountSketch:
         if self.rows * columns >= n_atoms:
             return
         if columns < 2 * sparsity:
-            raise ValueError(f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart")
+            raise ValueError(
+                f"columns is {columns}; expected at least {2 * sparsity}, 2 tau atoms to be told apart"
+            )
         if 2 * columns * n_rows < sparsity * n_atoms:
             warn_user(
                 f"columns is {columns}, and {n_rows} rows have {n_atoms} atoms: what shares a bucket hides atoms of "
                 f"the {sparsity} sought; CountSketch({self.rows}, {-(-n_atoms // self.rows)}) sends the gradient itself"
             )
 
-    def update_spec(self, question: SketchContext, shape: tuple[int, ...], dtype: Any) -> UpdateSpec:
+    def update_spec(
+        self, question: SketchContext, shape: tuple[int, ...], dtype: Any
+    ) -> UpdateSpec:
         """An array of the shape of a sketch, or of the gradient."""
         columns = self._columns(question.sparsity, shape[0])
-        return UpdateSpec(shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype)
+        return UpdateSpec(
+            shape if self.rows * columns >= shape[0] else (self.rows, columns, *shape[1:]), dtype
+        )
 
     def answer(self, gradient: Array, question: SketchContext) -> Array:
         """The sketch, of each output with the same hashes, or the gradient where that is no longer."""
@@ -154,17 +169,25 @@ class CountSketch:
         estimates = [matrix.T @ row for matrix, row in zip(hashes, mean, strict=True)]
         return np.asarray(np.median(estimates, axis=0), mean.dtype)
 
-    def _hashes(self, question: SketchContext, n_atoms: int, dtype: np.dtype[Any]) -> tuple[Any, ...]:
+    def _hashes(
+        self, question: SketchContext, n_atoms: int, dtype: np.dtype[Any]
+    ) -> tuple[Any, ...]:
         """Those of a round; none where the gradient itself is sent."""
         columns, key = self._columns(question.sparsity, n_atoms), (question.seed, question.number)
-        return hashes(*key, self.rows, columns, n_atoms, dtype.char) if self.rows * columns < n_atoms else ()
+        return (
+            hashes(*key, self.rows, columns, n_atoms, dtype.char)
+            if self.rows * columns < n_atoms
+            else ()
+        )
 
     def _columns(self, sparsity: int, n_atoms: int) -> int:
         return max(14 * sparsity, 70, -(-n_atoms // 8)) if self.columns is None else self.columns
 
 
 @lru_cache(maxsize=4)
-def hashes(seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: str) -> tuple[Any, ...]:
+def hashes(
+    seed: int, number: int, rows: int, columns: int, n_atoms: int, dtype: str
+) -> tuple[Any, ...]:
     """Which bucket each atom goes to in a round, with which sign: for each row a sparse matrix (columns, n_atoms).
 
     Of a permutation of the atoms the k-th goes to bucket k modulo `columns`.
@@ -294,14 +317,18 @@ class SharedSupportGradMP(Method):
         """x_t, and the number of the round, on which hashes depend."""
         return state.model, state.rounds
 
-    def client_update(self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator) -> Any:
+    def client_update(
+        self, client: Client, message: tuple[SparseModel, int], rng: np.random.Generator
+    ) -> Any:
         """What `screening` sends of grad f_i(x_t)."""
         x, rounds = message
         return self.screening.answer(client.gradient(x), self.question(rounds))
 
     def update_spec(self, state: SharedState) -> UpdateSpec:
         """What that looks like."""
-        return self.screening.update_spec(self.question(state.rounds), state.model.shape, state.model.values.dtype)
+        return self.screening.update_spec(
+            self.question(state.rounds), state.model.shape, state.model.values.dtype
+        )
 
     def question(self, rounds: int) -> SketchContext:
         """What clients and server know alike after so many rounds."""
@@ -312,17 +339,25 @@ class SharedSupportGradMP(Method):
         x = state.model
         r = self.screening.decode(mean, self.question(state.rounds), x.shape)
         gamma = self.atoms.approximate(r, 2 * self.sparsity)
-        gamma = gamma[r.reshape(-1)[gamma] != 0]  # where few entries were sent, the rest of Gamma is arbitrary
+        gamma = gamma[
+            r.reshape(-1)[gamma] != 0
+        ]  # where few entries were sent, the rest of Gamma is arbitrary
         merged = self.selection.add_always_included(union(gamma, x.support, r.size), r.shape)
-        return SharedState(SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x)
+        return SharedState(
+            SparseModel(merged, x.on(merged), x.shape), rounds=state.rounds, before=x
+        )
 
     def last_step(self, state: SharedState, mean: Array) -> SharedState:
         """x_{t+1}: the minimiser on tau of the atoms of b, in the ball."""
         end = self.on_support.server_update(state, mean)
         if self.pruning == "elimination" and end.curvature is not None:
-            kept = eliminated(end.model, end.curvature, state.before.support, self.sparsity, self.selection)
+            kept = eliminated(
+                end.model, end.curvature, state.before.support, self.sparsity, self.selection
+            )
         else:
-            kept = self.atoms.project(end.model, self.atoms.approximate_model(end.model, self.sparsity))
+            kept = self.atoms.project(
+                end.model, self.atoms.approximate_model(end.model, self.sparsity)
+            )
         return SharedState(self.atoms.into_ball(kept, self.radius), rounds=state.rounds + 1)
 
     def coefficients(self, state: SharedState) -> SparseModel:

@@ -22,12 +22,16 @@ from ..losses import SquaredLoss, misclassified
 from ..rounds import Exchange, Method
 from ..selection import Selection
 from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
-from ..sparse_model import Array, SparseModel, Support
+from ..sparse_model import Array, IndexArray, SparseModel
 
 _MOST = 100_000  # each is an exchange
-SETTLED = 1e-4  # of a coefficient: what is left after a Newton step that moves no further is squared
+SETTLED = (
+    1e-4  # of a coefficient: what is left after a Newton step that moves no further is squared
+)
 _AHEAD = 0.1  # a Newton step towards infinity takes separated rows about 1 ahead, in log-odds
-_RIDGE = 1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
+_RIDGE = (
+    1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +79,9 @@ class SupportSolver(Method):
 
     def update_spec(self, point: Any) -> UpdateSpec:
         """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
-        return UpdateSpec(point.model.values.shape, point.model.values.dtype, near=point.model.values)
+        return UpdateSpec(
+            point.model.values.shape, point.model.values.dtype, near=point.model.values
+        )
 
     def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
         """What a client sends: one vector."""
@@ -83,7 +89,9 @@ class SupportSolver(Method):
 
     def server_update(self, point: Any, mean: Array) -> Any:
         """What the server makes of the mean: by default the point with these coefficients, in the ball."""
-        return replace(point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius))
+        return replace(
+            point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius)
+        )
 
     def coefficients(self, state: SupportState) -> SparseModel:
         """The model of the point, in the ball: one that a run started from need not be."""
@@ -95,10 +103,18 @@ def solver_in(dictionary: StandardBasis, radius: float | None, solver: Any) -> A
     expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
     check_kind("solver", solver, SupportSolver, expected)
     own = solver.dictionary
-    if type(own) is not StandardBasis and own is not dictionary and not _have_the_same_atoms(own, dictionary):
-        raise ValueError(f"solver has the dictionary {own!r}; expected none, or {dictionary!r}, that of the method")
+    if (
+        type(own) is not StandardBasis
+        and own is not dictionary
+        and not _have_the_same_atoms(own, dictionary)
+    ):
+        raise ValueError(
+            f"solver has the dictionary {own!r}; expected none, or {dictionary!r}, that of the method"
+        )
     if solver.radius not in (None, radius):
-        raise ValueError(f"solver has the radius {solver.radius!r}; expected none, or {radius!r}, that of the method")
+        raise ValueError(
+            f"solver has the radius {solver.radius!r}; expected none, or {radius!r}, that of the method"
+        )
     return replace(solver, dictionary=dictionary, radius=radius)
 
 
@@ -197,7 +213,8 @@ class NewtonOnSupport(SupportSolver):
         """The upper half of H and g, and with several steps f_i and the share; at the end these two, or three."""
         k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
         return UpdateSpec(
-            (values if point.done == self.steps else k * (k + 3) // 2 + values,), point.model.values.dtype
+            (values if point.done == self.steps else k * (k + 3) // 2 + values,),
+            point.model.values.dtype,
         )
 
     def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
@@ -212,7 +229,11 @@ class NewtonOnSupport(SupportSolver):
             parts = [hessian[np.triu_indices(len(gradient))], gradient]
         if self.steps > 1:
             wrong_rows = misclassified(client.loss)
-            wrong = 1.0 if wrong_rows is None else float(np.mean(wrong_rows(predictions, client.targets)))
+            wrong = (
+                1.0
+                if wrong_rows is None
+                else float(np.mean(wrong_rows(predictions, client.targets)))
+            )
             told = _shares_moved(problem, *direction) if direction else (wrong,)
             parts.append(np.array([problem.value(predictions), *told], predictions.dtype))
         return np.concatenate(parts)
@@ -251,11 +272,15 @@ class NewtonOnSupport(SupportSolver):
             if several:
                 moved = inf if is_lost else _moved(x, step, hessian, value)
             step = np.zeros_like(x) if is_lost else step
-            point = replace(point, best=point.model, value=value, step=step, curvature=hessian, moved=moved)
+            point = replace(
+                point, best=point.model, value=value, step=step, curvature=hessian, moved=moved
+            )
         elif tried_zero:
             point = replace(point, step=point.step / 2)
         values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
-        return super().server_update(replace(point, done=point.done + several, tried_zero=tried_zero), values)
+        return super().server_update(
+            replace(point, done=point.done + several, tried_zero=tried_zero), values
+        )
 
     def _newton(self, model: SparseModel, mean: Array) -> tuple[Array, Array]:
         """The Hessian, and the step to the minimiser of the quadratic model: the only one to that of minimum norm."""
@@ -268,7 +293,9 @@ class NewtonOnSupport(SupportSolver):
             return hessian, -solved[1]
         if self.steps > 1:
             return hessian, -solve_semidefinite(hessian, gradient)
-        metric = None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
+        metric = (
+            None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
+        )
         return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
 
 
@@ -320,12 +347,18 @@ class LocalSteps(SupportSolver):
         super().__post_init__()
         check_solver(self.solver)
 
-    def client_update(self, client: Client, message: SparseModel, rng: np.random.Generator) -> Array:
+    def client_update(
+        self, client: Client, message: SparseModel, rng: np.random.Generator
+    ) -> Array:
         """Where the client's own steps end."""
-        return minimise_on(message.support, client, self.dictionary, self.solver, message, rng).values
+        return minimise_on(
+            message.support, client, self.dictionary, self.solver, message, rng
+        ).values
 
 
-def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int, selection: Selection) -> SparseModel:
+def eliminated(
+    b: SparseModel, curvature: Array, before: IndexArray, sparsity: int, selection: Selection
+) -> SparseModel:
     """The minimiser on tau of the atoms of b by backward elimination in (x - b)' H (x - b), H the `curvature`.
 
     One atom after another goes whose loss raises the quadratic least, b_j^2 / (H^-1)_jj; b and H^-1 follow. Units of
@@ -349,7 +382,7 @@ def eliminated(b: SparseModel, curvature: Array, before: Support, sparsity: int,
 
 def backwards(
     b: SparseModel, hessian: Array, selection: Selection, least: int = 1
-) -> Iterator[tuple[int, Support, Array]]:
+) -> Iterator[tuple[int, IndexArray, Array]]:
     """The whole path: how many atoms are left, which positions of b these are, and the minimiser on them.
 
     It begins with one atom less than b has, or with `least`, and ends there.
@@ -370,9 +403,11 @@ def backwards(
         yield count, left, values / scale[left]
 
 
-def _on(kept: Support, b: SparseModel, hessian: Array) -> tuple[float, Array]:
+def _on(kept: IndexArray, b: SparseModel, hessian: Array) -> tuple[float, Array]:
     """How far the minimiser on some positions of b lies above the minimum, and its values, a correction of b's."""
     move = -b.values.astype(np.float64)
     dropped = np.setdiff1d(np.arange(len(move)), kept)
-    move[kept] = -solve_semidefinite(hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped])
+    move[kept] = -solve_semidefinite(
+        hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped]
+    )
     return float(move @ hessian @ move), b.values[kept] + move[kept]

@@ -85,11 +85,15 @@ def polish(
     check_federation("federation", federation)
     if "objective" not in result.history:
         found = "result is of a run with noise, or with objective_on=0"
-        raise ValueError(f"{found}; expected one that recorded objectives, for polish adds exact sums")
+        raise ValueError(
+            f"{found}; expected one that recorded objectives, for polish adds exact sums"
+        )
     objective, start = result.history["objective"], SparseModel.of(result.coefficients)
     if not objective[-1] <= objective[0]:
         lowest = SparseModel.of(result.best.coefficients)
-        start = lowest if lowest.support.size else replace(start, values=np.zeros_like(start.values))
+        start = (
+            lowest if lowest.support.size else replace(start, values=np.zeros_like(start.values))
+        )
     method = result.method
     shape = federation.loss.model_shape(method.dictionary.n_atoms(federation.n_features))
     if start.shape != shape:
@@ -103,7 +107,9 @@ def polish(
     own = solver.radius if isinstance(solver, SupportSolver) else None
     radius = own if method.radius is None else method.radius
     closing = solver_in(method.dictionary, radius, solver)
-    recorded = History(metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist())
+    recorded = History(
+        metrics=history.metrics if history else {}, objective_on=result.objective_on.tolist()
+    )
     # In silence: the run itself has said what there was to say.
     options = {"aggregator": aggregator, "history": recorded, "state": SupportState(start)}
     closed = simulate_part(closing, federation, 1, cohort_size, rng, **options)
@@ -122,9 +128,17 @@ def polish(
             ConvergenceWarning,
             stacklevel=2,
         )
-    ends = {name: closed.history[name][-1] if name in closed.history else np.nan for name in result.history}
+    ends = {
+        name: closed.history[name][-1] if name in closed.history else np.nan
+        for name in result.history
+    }
     ends |= {name: result.history[name][-1] + closed.history[name][-1] for name in _TOTALS}
-    joined, best = {name: np.append(column, ends[name]) for name, column in result.history.items()}, result.best
+    joined, best = (
+        {name: np.append(column, ends[name]) for name, column in result.history.items()},
+        result.best,
+    )
     if after < best.value or np.isnan(best.value):
-        best = Estimate(closed.x, closed.support, closed.coefficients, int(joined["round"][-1]), float(after))
+        best = Estimate(
+            closed.x, closed.support, closed.coefficients, int(joined["round"][-1]), float(after)
+        )
     return replace(closed, history=joined, seed=result.seed, best=best)

@@ -19,7 +19,7 @@ from ..dictionaries import Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
 from ..selection import largest
-from ..sparse_model import Array, Support, length_of
+from ..sparse_model import Array, IndexArray, length_of
 from .theorems import ClientConstants
 
 MOST_SUPPORTS = 200_000
@@ -39,7 +39,11 @@ class RestrictedConstants(NamedTuple):
 
 
 def restricted_constants(
-    B: ArrayLike, sparsity: int, *, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
+    B: ArrayLike,
+    sparsity: int,
+    *,
+    weights: ArrayLike | None = None,
+    dictionary: StandardBasis | None = None,
 ) -> RestrictedConstants:
     """Exact restricted constants: ``lower`` = min over S of lambda_min(B_S'B_S / m), ``upper`` = max of lambda_max.
 
@@ -81,10 +85,16 @@ def inner_restricted_constants(
     hessian, gram, sparsity = _problem(B, sparsity, **options)
     generator, count = np.random.default_rng(0), check_integer("n_supports", n_supports)
     drawn = [np.sort(generator.permutation(len(hessian))[:sparsity]) for _ in range(count)]
-    scaled = hessian if gram is None else hessian / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
+    scaled = (
+        hessian if gram is None else hessian / np.sqrt(np.outer(gram.diagonal(), gram.diagonal()))
+    )
     mirrored = np.linalg.eigvalsh(scaled)[-1] * np.eye(len(scaled)) - scaled
     starts = generator.permutation(len(hessian))[:20]
-    drawn += [_greedy_support(matrix, sparsity, start) for matrix in (scaled, mirrored) for start in starts]
+    drawn += [
+        _greedy_support(matrix, sparsity, start)
+        for matrix in (scaled, mirrored)
+        for start in starts
+    ]
     ends = _ends(hessian, gram, iter(drawn))
     low = -_raised(-hessian, gram, drawn[int(ends[:, 0].argmin())])
     return RestrictedConstants(low, _raised(hessian, gram, drawn[int(ends[:, 1].argmax())]))
@@ -148,7 +158,7 @@ class Approximation(NamedTuple):
         error / best_error, at least 1: the eta of the paper's approximate projection; 1 where the error is rounding.
     """
 
-    support: Support
+    support: IndexArray
     error: float
     best_error: float
     eta: float
@@ -175,12 +185,16 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
         support = dictionary.approximate(w, sparsity)
         error = float(np.linalg.norm(np.delete(w, support)))
         return Approximation(support, error, error, 1.0)
-    supports = iter(()) if dictionary.orthonormal else _all_supports(n_atoms, sparsity, most=5_000_000)
+    supports = (
+        iter(()) if dictionary.orthonormal else _all_supports(n_atoms, sparsity, most=5_000_000)
+    )
     atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
-    gram = atoms.T @ atoms + 1e-12 * np.eye(n_atoms)  # so that dependent atoms are no singular system
+    gram = atoms.T @ atoms + 1e-12 * np.eye(
+        n_atoms
+    )  # so that dependent atoms are no singular system
     cosines = (atoms.T @ w)[:, None]
 
-    def distance(support: Support) -> float:
+    def distance(support: IndexArray) -> float:
         columns = atoms[:, support]
         return float(np.linalg.norm(w - columns @ np.linalg.lstsq(columns, w, rcond=None)[0]))
 
@@ -188,7 +202,9 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
     best, error, most = support, distance(support), -np.inf
     for batch in _batches(supports):
         solved = np.linalg.solve(gram[batch[:, :, None], batch[:, None]], cosines[batch])
-        explained = np.sum(cosines[batch] * solved, axis=(1, 2))  # c' G^-1 c, the square of the projection's length
+        explained = np.sum(
+            cosines[batch] * solved, axis=(1, 2)
+        )  # c' G^-1 c, the square of the projection's length
         if explained.max() > most:
             best, most = batch[explained.argmax()], explained.max()
     smallest = min(error, distance(best))
@@ -197,7 +213,12 @@ def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> A
 
 
 def measure_constants(
-    federation: Federation, x_star: ArrayLike, sparsity: int, *, batch_size: int | None = None, n_minibatches: int = 20
+    federation: Federation,
+    x_star: ArrayLike,
+    sparsity: int,
+    *,
+    batch_size: int | None = None,
+    n_minibatches: int = 20,
 ) -> ClientConstants:
     """The constants of least-squares clients in the standard basis, exact at sparsity min(4 tau, n).
 
@@ -222,7 +243,9 @@ def measure_constants(
     n_minibatches = check_integer("n_minibatches", n_minibatches)
     if batch_size is not None:
         smallest = int(federation.rows.min())
-        check_integer("batch_size", batch_size, at_most=smallest, why="the rows of the smallest client")
+        check_integer(
+            "batch_size", batch_size, at_most=smallest, why="the rows of the smallest client"
+        )
     loss, enough = federation.loss, batch_size is None or (federation.rows == batch_size).all()
     if not (loss.averaged or enough):  # type: ignore[attr-defined]
         given = f"federation has the loss {loss!r}, with which minibatches do not have the mean f_i"
@@ -231,14 +254,34 @@ def measure_constants(
     for client, weight in zip(federation.clients, federation.weights, strict=True):
         A, m, b = _stored(client), client.n_samples, batch_size or client.n_samples
         few = comb(m, b) <= n_minibatches
-        batches: Any = combinations(range(m), b) if few else client.minibatches(generator, b, n_minibatches)
+        batches: Any = (
+            combinations(range(m), b) if few else client.minibatches(generator, b, n_minibatches)
+        )
         parts = [A[list(batch)] for batch in batches]
-        whole, uppers = restricted_constants(A, order), [restricted_constants(part, order).upper for part in parts]
+        whole, uppers = (
+            restricted_constants(A, order),
+            [restricted_constants(part, order).upper for part in parts],
+        )
         unit, squares = loss.row_weight(m) * m, client.gradient(x) ** 2
-        upper = max(float(np.mean(uppers)), whole.upper)  # over all minibatches it is at least that of f_i
+        upper = max(
+            float(np.mean(uppers)), whole.upper
+        )  # over all minibatches it is at least that of f_i
         smooth = np.mean([_smoothness_squared(part, min(2 * sparsity, n)) for part in parts])
-        gradient, variance = squares[largest(squares, order)].sum(), minibatch_variance(client, x, batch_size)
-        found.append((unit * whole.lower, unit * upper, unit**2 * smooth, gradient, squares.sum(), variance, weight))
+        gradient, variance = (
+            squares[largest(squares, order)].sum(),
+            minibatch_variance(client, x, batch_size),
+        )
+        found.append(
+            (
+                unit * whole.lower,
+                unit * upper,
+                unit**2 * smooth,
+                gradient,
+                squares.sum(),
+                variance,
+                weight,
+            )
+        )
     return ClientConstants(*np.array(found).T)
 
 
@@ -258,14 +301,23 @@ def minibatch_variance(client: Client, x: ArrayLike, batch_size: int | None) -> 
     """
     check_kind("client", client, Client, "a Client, such as one of federation.clients")
     x, A, m = check_shape("x", x, client.model_shape), _stored(client), client.n_samples
-    b = m if batch_size is None else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
+    b = (
+        m
+        if batch_size is None
+        else check_integer("batch_size", batch_size, at_most=m, why="the rows of the client")
+    )
     if b == m:
         return 0.0
     derivative = client.loss.derivative(client.predictions(x), client.targets).reshape(m, -1)
     mean = A.T @ derivative / m
-    spread = sum(np.sum((A * column[:, None] - d) ** 2) for column, d in zip(derivative.T, mean.T, strict=True))
+    spread = sum(
+        np.sum((A * column[:, None] - d) ** 2)
+        for column, d in zip(derivative.T, mean.T, strict=True)
+    )
     batch, whole = client.loss.row_weight(b) * b, client.loss.row_weight(m) * m
-    return float(batch**2 * (1 / b - 1 / m) * spread / (m - 1) + (batch - whole) ** 2 * np.sum(mean**2))
+    return float(
+        batch**2 * (1 / b - 1 / m) * spread / (m - 1) + (batch - whole) ** 2 * np.sum(mean**2)
+    )
 
 
 def heterogeneity(federation: Federation, x_star: ArrayLike) -> float:
@@ -283,7 +335,9 @@ def gaussian_width(n_features: int, sparsity: int) -> tuple[float, float]:
     n_features = check_integer("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     squares = np.random.default_rng(0).standard_normal((2000, n_features)) ** 2
-    widths = np.sqrt(np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1))
+    widths = np.sqrt(
+        np.partition(squares, n_features - sparsity, axis=1)[:, n_features - sparsity :].sum(1)
+    )
     return float(widths.mean()), float(widths.std(ddof=1) / np.sqrt(len(widths)))
 
 
@@ -294,20 +348,30 @@ def _least_squares(federation: Federation) -> Federation:
 
 
 def _problem(
-    B: ArrayLike, sparsity: int, weights: ArrayLike | None = None, dictionary: StandardBasis | None = None
+    B: ArrayLike,
+    sparsity: int,
+    weights: ArrayLike | None = None,
+    dictionary: StandardBasis | None = None,
 ) -> tuple[Array, Array | None, int]:
     """The Hessian in the coordinates of the atoms, and their Gram matrix, None where it is the identity."""
     inside, gram = check_array("B", B, ndim=2), None
     if 0 in inside.shape:
         raise ValueError(f"B has shape {inside.shape}; expected at least one row and one column")
-    check_kind("dictionary", dictionary, (StandardBasis, type(None)), "a Dictionary, a StandardBasis or None")
+    check_kind(
+        "dictionary",
+        dictionary,
+        (StandardBasis, type(None)),
+        "a Dictionary, a StandardBasis or None",
+    )
     if isinstance(dictionary, Dictionary):
         dictionary.n_atoms(inside.shape[1])  # a ValueError where the atoms are of another dimension
         inside, gram = inside @ dictionary.atoms, dictionary.gram
     m, n = inside.shape
     w = np.ones(m) if weights is None else check_shape("weights", weights, (m,))
     if w.min() < 0:
-        raise ValueError(f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B")
+        raise ValueError(
+            f"weights is {w.min():g} at least once; expected one of at least 0 for each row of B"
+        )
     sparsity = check_integer("sparsity", sparsity, at_most=n, why="the number of columns")
     return inside.T @ (inside * w[:, None]) / m, gram, sparsity
 
@@ -327,7 +391,9 @@ def _batches(supports: Iterator[Any]) -> Iterator[Array]:
 
 def _ends(hessian: Array, gram: Array | None, supports: Iterator[Any]) -> Array:
     """The smallest and the largest eigenvalue over each support."""
-    return np.concatenate([_spectra(hessian, gram, batch)[:, [0, -1]] for batch in _batches(supports)])
+    return np.concatenate(
+        [_spectra(hessian, gram, batch)[:, [0, -1]] for batch in _batches(supports)]
+    )
 
 
 def _spectra(hessian: Array, gram: Array | None, supports: Array) -> Array:
@@ -341,7 +407,9 @@ def _spectra(hessian: Array, gram: Array | None, supports: Array) -> Array:
             factors = np.zeros_like(blocks)
         pivots = np.diagonal(factors, axis1=1, axis2=2) ** 2
         if (pivots.min(axis=1) <= 8 * size * np.finfo(gram.dtype).eps * pivots.max(axis=1)).any():
-            raise ValueError(f"dictionary has {size} linearly dependent atoms; expected a smaller sparsity than {size}")
+            raise ValueError(
+                f"dictionary has {size} linearly dependent atoms; expected a smaller sparsity than {size}"
+            )
         back = np.linalg.inv(factors)
         blocks = back @ blocks @ np.swapaxes(back, 1, 2)
     return np.asarray(np.linalg.eigvalsh(blocks))
@@ -353,7 +421,9 @@ def _raised(hessian: Array, gram: Array | None, support: Array) -> float:
     while 0 < size * (len(hessian) - size) <= _AT_ONCE:
         outside = np.setdiff1d(np.arange(len(hessian)), support)
         trials = np.tile(support, (size * len(outside), 1))
-        trials[np.arange(len(trials)), np.repeat(np.arange(size), len(outside))] = np.tile(outside, size)
+        trials[np.arange(len(trials)), np.repeat(np.arange(size), len(outside))] = np.tile(
+            outside, size
+        )
         values = _spectra(hessian, gram, trials)[:, -1]
         if values.max() <= best + 1e-12 * abs(best):
             break
@@ -361,7 +431,7 @@ def _raised(hessian: Array, gram: Array | None, support: Array) -> float:
     return best
 
 
-def _greedy_support(matrix: Array, sparsity: int, start: int) -> Support:
+def _greedy_support(matrix: Array, sparsity: int, start: int) -> IndexArray:
     """Support of a truncated power iteration from one coordinate: it climbs towards the largest sparse eigenvalue."""
     vector, support = matrix[start], np.empty(0, np.intp)
     for _ in range(31):
@@ -369,7 +439,9 @@ def _greedy_support(matrix: Array, sparsity: int, start: int) -> Support:
         if np.array_equal(renewed, support):
             break
         support, kept = renewed, vector[renewed]
-        vector = matrix[:, support] @ (kept / max(float(np.linalg.norm(kept)), float(np.finfo(float).tiny)))
+        vector = matrix[:, support] @ (
+            kept / max(float(np.linalg.norm(kept)), float(np.finfo(float).tiny))
+        )
     return support
 
 
@@ -383,4 +455,8 @@ def _smoothness_squared(rows: Array, sparsity: int) -> float:
     """L^2, with ||H v|| <= L ||v|| for all sparse v and the Hessian H: the restricted upper constant of H'H."""
     n = rows.shape[1]
     possible = comb(n, sparsity) <= MOST_SUPPORTS
-    return restricted_constants(rows.T @ rows / len(rows) * sqrt(n), sparsity).upper if possible else float("nan")
+    return (
+        restricted_constants(rows.T @ rows / len(rows) * sqrt(n), sparsity).upper
+        if possible
+        else float("nan")
+    )

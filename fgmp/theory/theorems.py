@@ -87,17 +87,36 @@ class ClientConstants:
         None is not known, but a `whole_gradient` where `gradient` is zero: it is zero then. Weights are scaled to sum
         one; None is equal weights.
         """
-        given = {"lower": lower, "upper": upper, "upper_squared": upper_squared, "gradient": gradient}
-        given |= {"whole_gradient": whole_gradient, "variance": variance, "weights": 1 if weights is None else weights}
-        parts = [np.nan if value is None else _nonnegative(name, value) for name, value in given.items()]
+        given = {
+            "lower": lower,
+            "upper": upper,
+            "upper_squared": upper_squared,
+            "gradient": gradient,
+        }
+        given |= {
+            "whole_gradient": whole_gradient,
+            "variance": variance,
+            "weights": 1 if weights is None else weights,
+        }
+        parts = [
+            np.nan if value is None else _nonnegative(name, value) for name, value in given.items()
+        ]
         own = cls(*np.atleast_1d(*np.broadcast_arrays(*parts)))
         if own.lower.ndim > 1:
-            raise ValueError(f"constants have shape {own.lower.shape}; expected one number for each client")
+            raise ValueError(
+                f"constants have shape {own.lower.shape}; expected one number for each client"
+            )
         if (own.lower <= 0).any() or (own.upper < own.lower * (1 - 1e-12)).any():
-            raise ValueError("lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client")
+            raise ValueError(
+                "lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client"
+            )
         if not own.weights.any():
             raise ValueError("weights are all 0; expected a positive one")
-        whole = np.where(own.gradient == 0, 0.0, np.nan) if whole_gradient is None else own.whole_gradient
+        whole = (
+            np.where(own.gradient == 0, 0.0, np.nan)
+            if whole_gradient is None
+            else own.whole_gradient
+        )
         return replace(own, whole_gradient=whole, weights=own.weights / own.weights.sum())
 
 
@@ -164,7 +183,9 @@ def beta_2(
     """
     s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
     if s > 0 and upper_squared is None:
-        raise ValueError(f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1")
+        raise ValueError(
+            f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
+        )
     squared = 0.0 if upper_squared is None else _floats("upper_squared", upper_squared)
     with np.errstate(all="ignore"):
         rise = upper - lower + 1 / _theta(theta) ** 2 + s * (3 * squared + 1)
@@ -172,7 +193,12 @@ def beta_2(
 
 
 def beta_2_unbounded_variance(
-    lower: ArrayLike, upper: ArrayLike, upper_squared: ArrayLike, *, theta: ArrayLike, eta_1: float = 1.0
+    lower: ArrayLike,
+    upper: ArrayLike,
+    upper_squared: ArrayLike,
+    *,
+    theta: ArrayLike,
+    eta_1: float = 1.0,
 ) -> Array:
     """The lemma of the appendix: beta_2 of Lemma 3 plus 6 theta^2 (E rho^{+2} + rho^{+2}) / rho^-, for any variance.
 
@@ -183,7 +209,9 @@ def beta_2_unbounded_variance(
     plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
     with np.errstate(all="ignore"):
         spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
-    return np.asarray(plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower)))
+    return np.asarray(
+        plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -213,7 +241,9 @@ class ConvergenceBound:
     def after(self, rounds: ArrayLike, initial: float) -> Array:
         """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
         t, initial = _nonnegative("rounds", rounds), check_number("initial", initial, at_least=0)
-        return np.asarray(self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf))
+        return np.asarray(
+            self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf)
+        )
 
 
 def theorem1(
@@ -250,18 +280,29 @@ def theorem1(
     False
     """
     check_kind("constants", constants, ClientConstants, "ClientConstants")
-    check_kind("parameters", parameters, TheoremParameters, "TheoremParameters, with theta and eta_1 to eta_3")
+    check_kind(
+        "parameters",
+        parameters,
+        TheoremParameters,
+        "TheoremParameters, with theta and eta_1 to eta_3",
+    )
     p, squared, missed = parameters, None, np.zeros(len(constants.lower))
     if p.eta_1 > 1:
         for name in ("upper_squared", "whole_gradient"):
             if np.isnan(getattr(constants, name)).any():
-                raise ValueError(f"{name} is not known; expected it for each client where eta_1 is above 1")
+                raise ValueError(
+                    f"{name} is not known; expected it for each client where eta_1 is above 1"
+                )
         squared, missed = constants.upper_squared, constants.variance + constants.whole_gradient
     first = beta_1(constants.lower, constants.upper)
-    second = beta_2(constants.lower, constants.upper, theta=p.theta, eta_1=p.eta_1, upper_squared=squared)
+    second = beta_2(
+        constants.lower, constants.upper, theta=p.theta, eta_1=p.eta_1, upper_squared=squared
+    )
     spread = _times_theta_squared(2 * constants.variance, p.theta) + 6 * _slack(p.eta_1) * missed
     xi_1 = 4 * _quotient(constants.gradient + constants.variance, constants.upper**2)
-    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(spread, constants.lower)
+    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(
+        spread, constants.lower
+    )
     void = np.isinf(first)
     factor = p.pruning * np.where(void, 1.0, first)
     mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
@@ -270,7 +311,10 @@ def theorem1(
 
 
 def theorem_inexact(
-    constants: ClientConstants, local_iterations: int, accuracy: float, parameters: TheoremParameters = _EXACT
+    constants: ClientConstants,
+    local_iterations: int,
+    accuracy: float,
+    parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
     """Inexact FedGradMP, restricted problems solved to ||b - b_opt|| <= delta (paper, the theorem on inexact solvers).
 
@@ -280,11 +324,16 @@ def theorem_inexact(
     delta = check_number("accuracy", accuracy, at_least=0)
     exact = theorem1(constants, local_iterations, parameters)
     nu = 2 * exact.nu + 2 * parameters.pruning * delta**2
-    return _with_rate(replace(exact, mu=2 * exact.mu, nu=nu), constants.weights, local_iterations, parameters)
+    return _with_rate(
+        replace(exact, mu=2 * exact.mu, nu=nu), constants.weights, local_iterations, parameters
+    )
 
 
 def theorem_partial_participation(
-    constants: ClientConstants, local_iterations: int, cohort_size: int, parameters: TheoremParameters = _EXACT
+    constants: ClientConstants,
+    local_iterations: int,
+    cohort_size: int,
+    parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
     """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
 
@@ -293,15 +342,25 @@ def theorem_partial_participation(
     weights over all clients, the mean over random cohorts; the paper bounds its variance part by N/L times as much.
     """
     bound = theorem1(constants, local_iterations, parameters)
-    size = check_integer("cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients")
+    size = check_integer(
+        "cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients"
+    )
     powers, series = _powers(bound.mu, local_iterations)
     kappa = parameters.server * float(np.sort(powers)[-size:].mean())
-    residual = parameters.server * float(np.mean(bound.nu * series)) / (1 - kappa) if kappa < 1 else np.inf
+    residual = (
+        parameters.server * float(np.mean(bound.nu * series)) / (1 - kappa) if kappa < 1 else np.inf
+    )
     return replace(bound, kappa=kappa, residual=residual)
 
 
 def objective_bound(
-    bound: ConvergenceBound, rounds: ArrayLike, initial: float, *, objective: float, gradient: float, smoothness: float
+    bound: ConvergenceBound,
+    rounds: ArrayLike,
+    initial: float,
+    *,
+    objective: float,
+    gradient: float,
+    smoothness: float,
 ) -> Array:
     """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
 
@@ -315,7 +374,9 @@ def objective_bound(
     return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
 
 
-def _with_rate(bound: ConvergenceBound, weights: Array, K: int, parameters: TheoremParameters) -> ConvergenceBound:
+def _with_rate(
+    bound: ConvergenceBound, weights: Array, K: int, parameters: TheoremParameters
+) -> ConvergenceBound:
     """The bound with the rate and the residual of its mu and nu; clients of weight zero do not count."""
     counted = weights > 0
     p, nu, (powers, series) = weights[counted], bound.nu[counted], _powers(bound.mu[counted], K)

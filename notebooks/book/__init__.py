@@ -11,4 +11,6 @@ from .figures import use_style
 
 use_style()
 warnings.simplefilter("ignore", AdviceWarning)
-warnings.filterwarnings("ignore", message="A worker stopped")  # one that grew is replaced, and no job is lost
+warnings.filterwarnings(
+    "ignore", message="A worker stopped"
+)  # one that grew is replaced, and no job is lost

@@ -13,8 +13,12 @@ from .claims import totals
 
 BUILD = pairs.NOTEBOOKS.parent / "build"
 PATH = click.Path(path_type=Path)
-jobs = click.option("--jobs", type=click.IntRange(1), default=min(cpu_count(), 8), help="Notebooks at a time.")
-given = click.option("-p", "given", multiple=True, metavar="NAME=VALUE", help="A parameter, as YAML: alpha=[0, 1].")
+jobs = click.option(
+    "--jobs", type=click.IntRange(1), default=min(cpu_count(), 8), help="Notebooks at a time."
+)
+given = click.option(
+    "-p", "given", multiple=True, metavar="NAME=VALUE", help="A parameter, as YAML: alpha=[0, 1]."
+)
 
 
 @click.group()
@@ -25,26 +29,45 @@ def main() -> None:
 @main.command()
 @click.argument("names", nargs=-1)
 @given
-@click.option("--parameters", type=PATH, help="A file of YAML: notebook, its parameters, their values.")
-@click.option("--in-place", is_flag=True, help="Write the committed pairs, and all that is made of them, anew.")
+@click.option(
+    "--parameters", type=PATH, help="A file of YAML: notebook, its parameters, their values."
+)
+@click.option(
+    "--in-place",
+    is_flag=True,
+    help="Write the committed pairs, and all that is made of them, anew.",
+)
 @jobs
 def run(names, given, parameters, in_place, jobs) -> None:
     """Run notebooks, all or by number or name, into build/notebooks, and list their claims."""
     file = running.read_parameters(parameters) if parameters else {}
-    sources = [pairs.find(name) for name in names or file or sorted(p.stem for p in pairs.NOTEBOOKS.glob("[0-9]*.py"))]
+    sources = [
+        pairs.find(name)
+        for name in names or file or sorted(p.stem for p in pairs.NOTEBOOKS.glob("[0-9]*.py"))
+    ]
     if missing := [source.stem for source in sources if parameters and source.stem not in file]:
-        raise ValueError(f"{parameters} has no parameters of {', '.join(missing)}; expected an entry for each notebook")
+        raise ValueError(
+            f"{parameters} has no parameters of {', '.join(missing)}; expected an entry for each notebook"
+        )
     for source in [path for path in sources if "flower" in path.stem and not find_spec("ray")]:
         sources.remove(source)
-        click.echo(f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine")
+        click.echo(
+            f"skipped {source.stem}  it needs Flower's engine; this installs it: make .venv/engine"
+        )
     folder = BUILD / (parameters.stem if parameters else "notebooks")
     point = running.values_of(given, "-p")
-    tasks = [(path, folder / f"{path.stem}.ipynb", file.get(path.stem, {}) | point) for path in sources]
+    tasks = [
+        (path, folder / f"{path.stem}.ipynb", file.get(path.stem, {}) | point) for path in sources
+    ]
     if in_place and (file or point):
-        raise ValueError("committed notebooks show the default parameters; expected --in-place without others")
+        raise ValueError(
+            "committed notebooks show the default parameters; expected --in-place without others"
+        )
     for source, _, values in tasks:
         running.check_names(source, values)
-    shutil.copytree(pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True)  # what titles link to
+    shutil.copytree(
+        pairs.NOTEBOOKS / "pictures", folder / "pictures", dirs_exist_ok=True
+    )  # what titles link to
     found, failed = [], 0
     for (source, output, _), stopped in zip(tasks, running.run_all(tasks, jobs), strict=True):
         click.echo(f"{'FAILED' if stopped else 'done':7} {source.stem}  {stopped}".rstrip())
@@ -57,17 +80,27 @@ def run(names, given, parameters, in_place, jobs) -> None:
         ledger.main()
     for one in found:
         click.echo(f"[{one['verdict']}] {one['id']}: {one['shown']}")
-    click.echo(f"claims: {totals(found)}\n{len(tasks) - failed} of {len(tasks)} notebooks ran through, see {folder}")
+    click.echo(
+        f"claims: {totals(found)}\n{len(tasks) - failed} of {len(tasks)} notebooks ran through, see {folder}"
+    )
     sys.exit(bool(failed))
 
 
 @main.command()
 @click.argument("name")
-@click.option("-g", "grid", multiple=True, metavar="NAME=VALUES", help="Values of a parameter: alpha=0.5,1,2.5.")
+@click.option(
+    "-g",
+    "grid",
+    multiple=True,
+    metavar="NAME=VALUES",
+    help="Values of a parameter: alpha=0.5,1,2.5.",
+)
 @given
 @click.option("--out", type=PATH, help="Folder of the results; default: build/sweeps/NAME.")
 @jobs
-@click.option("--dask", metavar="ADDRESS", help="Run on the cluster of this scheduler: tcp://host:8786.")
+@click.option(
+    "--dask", metavar="ADDRESS", help="Run on the cluster of this scheduler: tcp://host:8786."
+)
 def sweep(name, grid, given, out, jobs, dask) -> None:
     """Run a notebook at every point of a grid, and gather its claims in sweep.csv.
 
@@ -92,22 +125,35 @@ def run_plays(names, number, jobs) -> None:
     sources = [pairs.find(name) for name in names] or sorted(pairs.NOTEBOOKS.glob("[0-9]*.py"))
     if not find_spec("ray"):
         sources = [source for source in sources if "flower" not in source.stem]
-    found = [one for source in sources for one in plays.plays_of(source) if number in (None, one.number)]
+    found = [
+        one for source in sources for one in plays.plays_of(source) if number in (None, one.number)
+    ]
     for play in found:
         running.check_names(play.source, play.parameters)
-    tasks = [(play.source, BUILD / "plays" / f"{play.name}.ipynb", play.parameters) for play in found]
+    tasks = [
+        (play.source, BUILD / "plays" / f"{play.name}.ipynb", play.parameters) for play in found
+    ]
     failed = 0
-    for play, (_, output, _), stopped in zip(found, tasks, running.run_all(tasks, jobs), strict=True):
+    for play, (_, output, _), stopped in zip(
+        found, tasks, running.run_all(tasks, jobs), strict=True
+    ):
         problem = stopped or plays.difference(play, pairs.read(output))
         failed += bool(problem)
         click.echo(f"{'FAILED' if problem else 'done':7} {play.name}  {problem}".rstrip())
-    click.echo(f"{len(found) - failed} of {len(found)} plays say what their runs print, see {BUILD / 'plays'}")
+    click.echo(
+        f"{len(found) - failed} of {len(found)} plays say what their runs print, see {BUILD / 'plays'}"
+    )
     sys.exit(bool(failed))
 
 
 @main.command()
 @click.argument("names", nargs=-1, required=True)
-@click.option("--parameters", type=PATH, default=pairs.NOTEBOOKS / "paper.yaml", help="What they were run with.")
+@click.option(
+    "--parameters",
+    type=PATH,
+    default=pairs.NOTEBOOKS / "paper.yaml",
+    help="What they were run with.",
+)
 def keep(names, parameters) -> None:
     """Keep runs with another file of parameters in notebooks/results: what differs from the committed notebooks."""
     for name in names:

@@ -25,7 +25,11 @@ def is_of(value, kind) -> bool:
     if isinstance(kind, types.UnionType):
         return any(is_of(value, one) for one in get_args(kind))
     if get_origin(kind) is list:
-        return isinstance(value, list) and len(value) > 0 and all(is_of(one, *get_args(kind)) for one in value)
+        return (
+            isinstance(value, list)
+            and len(value) > 0
+            and all(is_of(one, *get_args(kind)) for one in value)
+        )
     if isinstance(value, bool):
         return kind is bool
     if kind is float:

@@ -11,19 +11,49 @@ from IPython import get_ipython
 from IPython.display import publish_display_data
 from joblib import Parallel, cpu_count, delayed
 
-__all__ = ["as_list", "claim", "each", "falls", "listed", "outwards", "passes_half", "pooled_error", "with_interval"]
+__all__ = [
+    "as_list",
+    "claim",
+    "each",
+    "falls",
+    "listed",
+    "outwards",
+    "passes_half",
+    "pooled_error",
+    "with_interval",
+]
 
 # Wholly, at least half, less than half; then what has to be named.
 WORDS = {
     "paper": ("reproduced", "reproduced in part", "not reproduced", "undecided"),
-    "errata": ("as printed", "as printed in part", "not as printed", "misprint", "gap in the proof", "statement false"),
+    "errata": (
+        "as printed",
+        "as printed in part",
+        "not as printed",
+        "misprint",
+        "gap in the proof",
+        "statement false",
+    ),
     "ours": ("holds", "holds in part", "does not hold", "undecided"),
 }
 WORDS["check"] = WORDS["ours"]
 VERDICTS = tuple(dict.fromkeys(word for words in WORDS.values() for word in words))
 
 
-def claim(id, words, measured, holds, *, source, expected, unit="", digits=3, floor=None, within=None, keep=None):
+def claim(
+    id,
+    words,
+    measured,
+    holds,
+    *,
+    source,
+    expected,
+    unit="",
+    digits=3,
+    floor=None,
+    within=None,
+    keep=None,
+):
     """Show one line with the verdict; the whole record travels with it, as metadata of the output.
 
     `words` say what is claimed, in one line. `source` is "paper, " and the place of a finding that the authors state,
@@ -40,17 +70,32 @@ def claim(id, words, measured, holds, *, source, expected, unit="", digits=3, fl
     if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", id):
         raise ValueError(f"id is {id!r}; expected lower-case letters, digits, '.', '_' and '-'")
     if not re.fullmatch(r"(paper|errata), .+|(ours|check)(, .+)?", source):
-        raise ValueError(f"source of {id} is {source!r}; expected 'paper, ' or 'errata, ' + place, 'ours' or 'check'")
+        raise ValueError(
+            f"source of {id} is {source!r}; expected 'paper, ' or 'errata, ' + place, 'ours' or 'check'"
+        )
     measured = plain(measured)
     verdict = verdict_of(holds, WORDS[source.partition(",")[0]])
     parts = measured.values() if isinstance(measured, dict) else [measured]
     numbers = np.hstack([np.ravel(part) for part in parts])
     unknown = numbers.dtype.kind == "f" and np.isnan(numbers).any()
     if not numbers.size or (unknown and verdict in ("reproduced", "holds")):
-        raise ValueError(f"measured of {id} is {measured!r}; expected numbers, or another verdict than {verdict!r}")
+        raise ValueError(
+            f"measured of {id} is {measured!r}; expected numbers, or another verdict than {verdict!r}"
+        )
     look = {"unit": f" {unit}" * bool(unit), "digits": digits, "floor": floor, "within": within}
-    record = {"id": id, "statement": words, "source": source, "expected": expected, "verdict": verdict}
-    record |= {"shown": shown(measured, **look), "measured": measured, "unit": unit, "parameters": plain(keep or {})}
+    record = {
+        "id": id,
+        "statement": words,
+        "source": source,
+        "expected": expected,
+        "verdict": verdict,
+    }
+    record |= {
+        "shown": shown(measured, **look),
+        "measured": measured,
+        "unit": unit,
+        "parameters": plain(keep or {}),
+    }
     line = f"[{verdict}] {id}: {shown(measured, **look, brief=True)}"
     if get_ipython() is None:
         print(line)
@@ -64,7 +109,9 @@ def verdict_of(holds, words) -> str:
         return holds
     answers = np.ravel(np.asarray(holds))
     if answers.dtype != bool or not answers.size:
-        raise ValueError(f"holds is {holds!r}; expected True, False, a sequence of these, or one of {words[3:]}")
+        raise ValueError(
+            f"holds is {holds!r}; expected True, False, a sequence of these, or one of {words[3:]}"
+        )
     return words[0 if answers.all() else 1 if 2 * answers.sum() >= answers.size else 2]
 
 
@@ -74,7 +121,11 @@ def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> 
     def show(value) -> str:
         if isinstance(value, int):
             return str(value)
-        return f"below {floor:g}" if floor is not None and abs(value) < floor else f"{value + 0.0:.{digits}g}"
+        return (
+            f"below {floor:g}"
+            if floor is not None and abs(value) < floor
+            else f"{value + 0.0:.{digits}g}"
+        )
 
     def in_words(values, unit, seeds=True, brief=False) -> str:
         if not isinstance(values, list):
@@ -92,7 +143,10 @@ def shown(measured, unit="", digits=3, floor=None, within=None, brief=False) -> 
     if not isinstance(measured, dict):
         return in_words(measured, unit)
     counts = {_seeds(values) for values in measured.values() if isinstance(values, list)}
-    parts = [f"{name} {in_words(values, '', len(counts) > 1, brief)}" for name, values in measured.items()]
+    parts = [
+        f"{name} {in_words(values, '', len(counts) > 1, brief)}"
+        for name, values in measured.items()
+    ]
     return ", ".join(parts) + unit + "".join(f"; {count}" for count in counts if len(counts) == 1)
 
 
@@ -126,7 +180,10 @@ def plain(value):
 
 def written(value, digits: int = 17):
     """The value as JSON has it: numbers to so many significant digits, and those that are not finite as words."""
-    look = {"parse_float": lambda text: float(f"{float(text):.{digits}g}"), "parse_constant": lambda t: str(float(t))}
+    look = {
+        "parse_float": lambda text: float(f"{float(text):.{digits}g}"),
+        "parse_constant": lambda t: str(float(t)),
+    }
     return json.loads(json.dumps(value), **look)
 
 
@@ -134,8 +191,14 @@ def totals(claims: Iterable[dict]) -> str:
     """How often each verdict was reached, in words."""
     counts = Counter(one["verdict"] for one in claims)
     several = {"holds": "hold", "holds in part": "hold in part", "does not hold": "do not hold"}
-    words = {verdict: several.get(verdict, verdict) if counts[verdict] > 1 else verdict for verdict in VERDICTS}
-    return ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict]) or "none"
+    words = {
+        verdict: several.get(verdict, verdict) if counts[verdict] > 1 else verdict
+        for verdict in VERDICTS
+    }
+    return (
+        ", ".join(f"{counts[verdict]} {word}" for verdict, word in words.items() if counts[verdict])
+        or "none"
+    )
 
 
 def each(function, jobs) -> list:
@@ -149,7 +212,9 @@ def with_interval(values, per_doubling_of=None):
         values = np.polyfit(np.log2(per_doubling_of), values.T, 1)[0]
     draws = np.random.default_rng(0).integers(len(values), size=(9999, len(values)))
     ends = np.percentile(values[draws].mean(axis=1), (2.5, 97.5), axis=0)
-    return np.round([values.mean(axis=0), *ends], 9)  # a mean of zero is zero, without rounding errors
+    return np.round(
+        [values.mean(axis=0), *ends], 9
+    )  # a mean of zero is zero, without rounding errors
 
 
 def falls(mean, low, high):  # whether what has this interval is below zero

@@ -11,8 +11,28 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import to_rgb
 
-__all__ = ["BLUE", "FOREST", "GREEN", "METHODS", "PURPLE", "VERMILLION", "WINE", "BoundBesideError", "curve", "dots"]
-__all__ += ["draw_sphere", "floor", "gradation", "images", "ink", "name_lines", "panels", "use_style"]
+__all__ = [
+    "BLUE",
+    "FOREST",
+    "GREEN",
+    "METHODS",
+    "PURPLE",
+    "VERMILLION",
+    "WINE",
+    "BoundBesideError",
+    "curve",
+    "dots",
+]
+__all__ += [
+    "draw_sphere",
+    "floor",
+    "gradation",
+    "images",
+    "ink",
+    "name_lines",
+    "panels",
+    "use_style",
+]
 
 BLUE, GREEN, VERMILLION, PURPLE = "#0072B2", "#009E73", "#D55E00", "#CC79A7"
 # Of Okabe and Ito's, yellow, orange and sky blue are too pale for a line on white.
@@ -20,7 +40,13 @@ WINE, INDIGO, BROWN, FOREST = "#882255", "#332288", "#8C510A", "#117733"
 
 METHODS = {
     "FedGradMP": {"color": VERMILLION, "marker": "o", "linewidth": 2.4, "zorder": 5},
-    "SharedSupportGradMP": {"color": WINE, "marker": "*", "markersize": 8, "linewidth": 2.4, "zorder": 6},
+    "SharedSupportGradMP": {
+        "color": WINE,
+        "marker": "*",
+        "markersize": 8,
+        "linewidth": 2.4,
+        "zorder": 6,
+    },
     "FedIterHT": {"color": BLUE, "marker": "s"},
     "FedHT": {"color": INDIGO, "marker": "D"},
     "FedAvg": {"color": "#000000", "marker": "^"},
@@ -29,8 +55,18 @@ METHODS = {
     "FastFedDualAvg": {"color": BROWN, "marker": "X"},
 }
 
-STYLE = {"figure.dpi": 90, "figure.constrained_layout.use": True, "font.size": 10, "axes.titlesize": 11}
-STYLE |= {"axes.spines.top": False, "axes.spines.right": False, "axes.grid": True, "axes.axisbelow": True}
+STYLE = {
+    "figure.dpi": 90,
+    "figure.constrained_layout.use": True,
+    "font.size": 10,
+    "axes.titlesize": 11,
+}
+STYLE |= {
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+}
 STYLE |= {"grid.color": "0.9", "grid.linewidth": 0.6, "lines.linewidth": 1.6, "lines.markersize": 5}
 STYLE |= {"legend.frameon": False, "legend.fontsize": 9, "image.cmap": "gray"}
 
@@ -47,7 +83,10 @@ def panels(columns=1, rows=1, *, width=4.6, height=3.6, **options):
 def gradation(count: int) -> list[dict]:
     """Colours from light to dark with distinct markers, for the values of one ordered parameter."""
     shades, markers = plt.get_cmap("viridis_r")(np.linspace(0.4, 1.0, count)), "osD^vPX<>*"
-    return [{"color": tuple(shade), "marker": markers[i % len(markers)]} for i, shade in enumerate(shades)]
+    return [
+        {"color": tuple(shade), "marker": markers[i % len(markers)]}
+        for i, shade in enumerate(shades)
+    ]
 
 
 def curve(ax, x, runs, label: str, *, band=(0, 100), **style):
@@ -69,9 +108,24 @@ def floor(ax, value: float, label: str, *, inside="", **style) -> None:
     ax.axhline(value, label=f"_{label}" if inside else label, **look)
     if inside:
         end, _, side = inside.partition(" ")
-        place, offset = (float(end != "left"), value), (-2 if end == "right" else 2, -2 if side else 1)
-        words = dict(ha=end, va="top" if side else "bottom", fontsize=plt.rcParams["legend.fontsize"], color="0.25")
-        ax.annotate(label, place, offset, xycoords=ax.get_yaxis_transform(), textcoords="offset points", **words)
+        place, offset = (
+            (float(end != "left"), value),
+            (-2 if end == "right" else 2, -2 if side else 1),
+        )
+        words = dict(
+            ha=end,
+            va="top" if side else "bottom",
+            fontsize=plt.rcParams["legend.fontsize"],
+            color="0.25",
+        )
+        ax.annotate(
+            label,
+            place,
+            offset,
+            xycoords=ax.get_yaxis_transform(),
+            textcoords="offset points",
+            **words,
+        )
 
 
 def dots(ax, runs, styles=METHODS, *, digits=0) -> None:
@@ -83,7 +137,13 @@ def dots(ax, runs, styles=METHODS, *, digits=0) -> None:
         ax.plot(np.median(ends), row, **style | {"linestyle": "none"})
         if digits:
             words = dict(va="center", fontsize=STYLE["legend.fontsize"], color=ink(style["color"]))
-            ax.text(1.01, row, f"{np.median(ends):.{digits}g}", transform=ax.get_yaxis_transform(), **words)
+            ax.text(
+                1.01,
+                row,
+                f"{np.median(ends):.{digits}g}",
+                transform=ax.get_yaxis_transform(),
+                **words,
+            )
     ax.set_yticks(range(len(runs)), list(map(str, runs)))
     ax.set_ylim(len(runs) - 0.5, -0.5)
 
@@ -101,18 +161,24 @@ def name_lines(ax) -> None:
     lines = [line for line in ax.get_lines() if not str(line.get_label()).startswith("_")]
     ends = [_right_end(ax, line) for line in lines]
     size = STYLE["legend.fontsize"]
-    tall = [1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines]
+    tall = [
+        1.3 * size * ax.figure.dpi / 72 * (1 + str(line.get_label()).count("\n")) for line in lines
+    ]
     words = dict(xycoords="axes fraction", textcoords="offset points", fontsize=size, va="center")
     for line, (x, _), y in zip(lines, ends, _spread_out([y for _, y in ends], tall), strict=True):
         place, colour = ax.transAxes.inverted().transform((x, y)), ink(line.get_color())
-        ax.annotate(line.get_label(), tuple(place), (6, 0), color=colour, annotation_clip=False, **words)
+        ax.annotate(
+            line.get_label(), tuple(place), (6, 0), color=colour, annotation_clip=False, **words
+        )
 
 
 def _right_end(ax, line) -> tuple[float, float]:
     """Where a line ends on the right, or leaves the axes, in pixels."""
     ax.get_xlim(), ax.get_ylim()  # settles the limits
     with np.errstate(divide="ignore", invalid="ignore"):
-        points = line.get_transform().transform(np.column_stack([np.asarray(v, float) for v in line.get_data()]))
+        points = line.get_transform().transform(
+            np.column_stack([np.asarray(v, float) for v in line.get_data()])
+        )
     inside = [point for point in points if ax.bbox.padded(1e-3).contains(*point)]
     return tuple([*points, *inside][-1])
 
@@ -136,7 +202,9 @@ def images(pictures, titles, *, columns=None, width=3.4, rows=(), **options):
     columns = columns or len(pictures)
     high, wide = np.shape(pictures[0])
     height = width * high / wide + (0.05 if rows else 0.3)
-    figure, axes = panels(columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False)
+    figure, axes = panels(
+        columns, -(-len(pictures) // columns), width=width, height=height, squeeze=False
+    )
     for number, (ax, picture, title) in enumerate(zip(axes.flat, pictures, titles, strict=True)):
         ax.imshow(picture, **options)
         ax.axis("off")
@@ -151,15 +219,23 @@ def draw_sphere(ax, rows, title) -> None:
     u, v = np.meshgrid(np.linspace(0, 2 * np.pi, 60), np.linspace(0, np.pi, 30))
     sphere = np.array([np.cos(u) * np.sin(v), np.sin(u) * np.sin(v), np.cos(v)])
     bend, flat = np.sum(np.tensordot(rows, sphere, 1) ** 2, axis=0), np.linalg.svd(rows)[2][-1]
-    ax.plot_surface(*sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1)
-    up, around, turn = np.arcsin(flat[2]) + 0.2, np.arctan2(flat[1], flat[0]) + 0.4, np.linspace(0, 2 * np.pi, 60)
+    ax.plot_surface(
+        *sphere, facecolors=plt.cm.Greys_r(bend / bend.max()), shade=False, rstride=1, cstride=1
+    )
+    up, around, turn = (
+        np.arcsin(flat[2]) + 0.2,
+        np.arctan2(flat[1], flat[0]) + 0.4,
+        np.linspace(0, 2 * np.pi, 60),
+    )
     eye = [np.cos(up) * np.cos(around), np.cos(up) * np.sin(around), np.sin(up)]
     for k, colour in enumerate((BLUE, VERMILLION, GREEN)):
         circle = np.insert(1.02 * np.array([np.cos(turn), np.sin(turn)]), k, 0, axis=0)
         ax.plot(*np.where(eye @ circle > 0, circle, np.nan), color=colour, zorder=10)
     ax.plot(*(1.04 * flat[:, None]), "ko", markerfacecolor="white", markersize=9, zorder=11)
     ax.view_init(np.degrees(up), np.degrees(around))
-    ax.set(title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$")
+    ax.set(
+        title=title, xticks=[], yticks=[], zticks=[], xlabel="$d_1$", ylabel="$d_2$", zlabel="$d_3$"
+    )
 
 
 @dataclass(frozen=True, eq=False)

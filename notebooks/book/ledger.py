@@ -24,8 +24,15 @@ MARK = "<!-- totals of the claims, written by make refresh -->"
 def write(name: str, executed, **about) -> None:
     """Write the records of one executed notebook; parameters that all its claims share stand at the top, once."""
     rows, given = pairs.claims(executed), pairs.parameters(executed)
-    text = {"notebook": name.partition("-")[0], **about, "parameters": given, "claims": written(rows, 6)}
-    (RESULTS / f"{name}.json").write_text(json.dumps(text, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    text = {
+        "notebook": name.partition("-")[0],
+        **about,
+        "parameters": given,
+        "claims": written(rows, 6),
+    }
+    (RESULTS / f"{name}.json").write_text(
+        json.dumps(text, indent=1, allow_nan=False) + "\n", encoding="utf-8"
+    )
 
 
 def records(folder: Path = RESULTS) -> list[dict]:
@@ -37,15 +44,22 @@ def records(folder: Path = RESULTS) -> list[dict]:
     for path in sorted(folder.glob("*.json"), key=lambda path: path.stem):
         run = json.loads(path.read_text(encoding="utf-8"))
         label = path.stem.removeprefix(run["notebook"]).removeprefix("-")
-        found += [one | {"notebook": run["notebook"], "run": path.stem, "kept": label} for one in run["claims"]]
-    more = {(one["notebook"], one["id"]): one for one in found if one["kept"].startswith("more-seeds")}
+        found += [
+            one | {"notebook": run["notebook"], "run": path.stem, "kept": label}
+            for one in run["claims"]
+        ]
+    more = {
+        (one["notebook"], one["id"]): one for one in found if one["kept"].startswith("more-seeds")
+    }
     for one in found:
         other = more.get((one["notebook"], one["id"]))
         if other and not one["kept"] and other["verdict"] != one["verdict"]:
             one["verdict"] = other["verdict"] = "undecided"
     said = ("id", "verdict", "source", "statement", "expected", "shown")
     usual = {tuple(str(one[key]) for key in said) for one in found if not one["kept"]}
-    return [one for one in found if not one["kept"] or tuple(str(one[key]) for key in said) not in usual]
+    return [
+        one for one in found if not one["kept"] or tuple(str(one[key]) for key in said) not in usual
+    ]
 
 
 def link(one: dict) -> str:
@@ -71,7 +85,11 @@ def summary(claims: list[dict]) -> str:
     for kind, what in KINDS.items():
         text += f"- {what}:"
         for words, kept in (("", False), ("; kept runs", True)):
-            found = [one for one in claims if bool(one["kept"]) == kept and one["source"].startswith(kind)]
+            found = [
+                one
+                for one in claims
+                if bool(one["kept"]) == kept and one["source"].startswith(kind)
+            ]
             text += f"{words} {len(found)}, of which {totals(found)}" if found else ""
         text += ".\n"
     return text
@@ -81,11 +99,17 @@ def index(claims: list[dict]) -> str:
     """The first page: totals, then a row for each notebook and kept run with the names under each verdict."""
     text, runs_of = summary(claims), {}
     text += "\n| | reproduced, holds | in part | not | undecided | printed otherwise |\n|---|---|---|---|---|---|\n"
-    columns = [{words[at] for words in WORDS.values()} for at in range(3)] + [{"undecided"}, {*WORDS["errata"][3:]}]
+    columns = [{words[at] for words in WORDS.values()} for at in range(3)] + [
+        {"undecided"},
+        {*WORDS["errata"][3:]},
+    ]
     for one in claims:
         runs_of.setdefault(link(one), []).append(one)
     for where, members in runs_of.items():
-        cells = (", ".join(one["id"] for one in members if one["verdict"] in verdicts) for verdicts in columns)
+        cells = (
+            ", ".join(one["id"] for one in members if one["verdict"] in verdicts)
+            for verdicts in columns
+        )
         text += f"| {where} | {' | '.join(cells)} |\n"
     return text
 
@@ -93,7 +117,13 @@ def index(claims: list[dict]) -> str:
 def row(one: dict) -> str:
     who, _, where = one["source"].partition(", ")
     where = where.removeprefix(group(one)).removeprefix(", ")
-    cells = [one["id"], f"{who}, {where}" if where else who, one["statement"], str(one["expected"]), one["shown"]]
+    cells = [
+        one["id"],
+        f"{who}, {where}" if where else who,
+        one["statement"],
+        str(one["expected"]),
+        one["shown"],
+    ]
     escaped = [cell.replace("|", r"\|").replace("<", "&lt;") for cell in cells]
     return f"| {' | '.join([*escaped, one['verdict'], link(one)])} |\n"
 
@@ -109,7 +139,9 @@ def page(claims: list[dict]) -> str:
         groups.setdefault(group(one), []).append(one)
     for title, members in sorted(groups.items(), key=lambda item: (place(item[1]), item[0])):
         text += f"\n## {title}\n\n| claim | whose | statement | expected | measured | verdict | notebook |\n"
-        ordered = sorted(members, key=lambda one: (not one["source"].startswith("paper"), one["notebook"]))
+        ordered = sorted(
+            members, key=lambda one: (not one["source"].startswith("paper"), one["notebook"])
+        )
         text += "|---|---|---|---|---|---|---|\n" + "".join(map(row, ordered))
     return text
 

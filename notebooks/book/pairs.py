@@ -29,7 +29,9 @@ def read(path: Path) -> NotebookNode:
 
 def normalise(notebook: NotebookNode) -> NotebookNode:
     """Take away, in place, what differs from run to run: all metadata but kernel and tags, and where print was cut."""
-    notebook.metadata = NotebookNode(kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python"))
+    notebook.metadata = NotebookNode(
+        kernelspec=NotebookNode(KERNEL), language_info=NotebookNode(name="python")
+    )
     notebook.nbformat, notebook.nbformat_minor = 4, 5
     for number, cell in enumerate(notebook.cells):
         cell.id = f"cell-{number:03d}"
@@ -58,7 +60,9 @@ def commit(executed: Path) -> None:
     notebook = normalise(read(executed))
     pair = NOTEBOOKS / executed.name
     nbformat.write(notebook, pair)
-    jupytext.write(notebook, pair.with_suffix(".py"), fmt="py:percent", config=load_jupytext_config(str(pair)))
+    jupytext.write(
+        notebook, pair.with_suffix(".py"), fmt="py:percent", config=load_jupytext_config(str(pair))
+    )
     for tag, target in pictures(pair.stem).items():
         target.write_bytes(picture(notebook, tag))
 
@@ -66,19 +70,27 @@ def commit(executed: Path) -> None:
 def pictures(stem: str) -> dict[str, Path]:
     """The tags of the cells whose pictures stand elsewhere too, and where."""
     found = {"headline": NOTEBOOKS / "pictures" / f"{stem}.png"}
-    return found | ({"readme": NOTEBOOKS.parent / "docs" / "recovery.png"} if stem == "00_start_here" else {})
+    return found | (
+        {"readme": NOTEBOOKS.parent / "docs" / "recovery.png"} if stem == "00_start_here" else {}
+    )
 
 
 def picture(notebook: NotebookNode, tag: str) -> bytes:
     """The first PNG picture of the cell with a tag."""
-    outputs = [o for cell in notebook.cells if tag in cell.metadata.get("tags", []) for o in cell.outputs]
-    return base64.b64decode(next(o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {})))
+    outputs = [
+        o for cell in notebook.cells if tag in cell.metadata.get("tags", []) for o in cell.outputs
+    ]
+    return base64.b64decode(
+        next(o["data"]["image/png"] for o in outputs if "image/png" in o.get("data", {}))
+    )
 
 
 def claims(notebook: NotebookNode) -> list[dict]:
     """The records of the claims of an executed notebook, in their order."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
-    return [output["metadata"]["claim"] for output in outputs if "claim" in output.get("metadata", {})]
+    return [
+        output["metadata"]["claim"] for output in outputs if "claim" in output.get("metadata", {})
+    ]
 
 
 def parameters(notebook: NotebookNode) -> dict:

@@ -46,11 +46,15 @@ def plays_of(source: Path) -> list[Play]:
     for position, item in enumerate(items, start=1):
         head, folded = ITEM.match(item), FOLDED.search(item)
         if head is None or folded is None:
-            raise ValueError(f"play {position} of {source.stem} has no bold parameters or no folded answer")
+            raise ValueError(
+                f"play {position} of {source.stem} has no bold parameters or no folded answer"
+            )
         quoted = QUOTED.search(folded[1])
         lines = [line.strip() for line in quoted[1].splitlines()] if quoted else []
         answer = QUOTED.sub("", folded[1]).strip()
-        found.append(Play(source, position, shared | settings(head[1]), answer, tuple(filter(None, lines))))
+        found.append(
+            Play(source, position, shared | settings(head[1]), answer, tuple(filter(None, lines)))
+        )
     return found
 
 
@@ -98,7 +102,9 @@ def agrees(quoted: str, printed: str) -> bool:
     In the quoted line "..." stands for anything.
     """
     number_in_words = f"({DECIMAL.pattern})"
-    parts = (number_in_words.join(map(re.escape, DECIMAL.split(part))) for part in quoted.split("..."))
+    parts = (
+        number_in_words.join(map(re.escape, DECIMAL.split(part))) for part in quoted.split("...")
+    )
     found = re.fullmatch(".*".join(parts), printed)
     return found is not None and all(map(is_near, DECIMAL.findall(quoted), found.groups()))
 
@@ -121,7 +127,9 @@ def last_digit(number: str) -> float:
 
 def closest(line: str, found: list[str]) -> str:
     """The printed line with the same beginning, up to the first number."""
-    start = line.partition("]")[2].partition(":")[0] if line.startswith("[") else DECIMAL.split(line)[0]
+    start = (
+        line.partition("]")[2].partition(":")[0] if line.startswith("[") else DECIMAL.split(line)[0]
+    )
     return next((one for one in found if start.strip() and start in one), "")
 
 
@@ -132,9 +140,13 @@ def unsupported(play: Play, committed: list[str]) -> list[str]:
     """
     prose = re.sub(r"\$[^$]*\$|`[^`]*`|\]\([^)]*\)|\[\d\d_\w+\]|Figure \d+", " ", play.answer)
     known = DECIMAL.findall("\n".join([*play.lines, *committed, str(play.parameters)]))
-    return [one for one in DECIMAL.findall(prose) if not any(is_rounded(one, other) for other in known)]
+    return [
+        one for one in DECIMAL.findall(prose) if not any(is_rounded(one, other) for other in known)
+    ]
 
 
 def is_rounded(short: str, exact: str) -> bool:
     """Whether a number is another one, or that with fewer digits."""
-    return short == exact or abs(abs(float(short)) - abs(float(exact))) <= 0.5001 * last_digit(short)
+    return short == exact or abs(abs(float(short)) - abs(float(exact))) <= 0.5001 * last_digit(
+        short
+    )

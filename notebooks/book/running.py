@@ -29,10 +29,14 @@ def check_names(source: Path, names) -> None:
     """Stop where a notebook has no parameter of a name."""
     known = papermill.inspect_notebook(source.with_suffix(".ipynb"))
     if unknown := [name for name in names if name not in known]:
-        raise ValueError(f"{source.stem} has no parameter {', '.join(unknown)}; it has: {', '.join(known)}")
+        raise ValueError(
+            f"{source.stem} has no parameter {', '.join(unknown)}; it has: {', '.join(known)}"
+        )
 
 
-def command(source: Path, output: Path, parameters: dict, alone: bool, start: Path | None = None) -> list[str]:
+def command(
+    source: Path, output: Path, parameters: dict, alone: bool, start: Path | None = None
+) -> list[str]:
     """Write what is to be executed, and say how: it runs in the folder of the source, on one thread unless told.
 
     It is written to `start`, in place of the output, so that the output is there once the run has begun.
@@ -47,7 +51,13 @@ def command(source: Path, output: Path, parameters: dict, alone: bool, start: Pa
         variables["FGMP_DATA"] = os.path.abspath(os.environ["FGMP_DATA"])
     if not alone:  # other notebooks use the other cores
         variables["JOBLIB_MULTIPROCESSING"] = "0"
-    call = ["env", *(f"{name}={value}" for name, value in variables.items()), sys.executable, "-m", "papermill"]
+    call = [
+        "env",
+        *(f"{name}={value}" for name, value in variables.items()),
+        sys.executable,
+        "-m",
+        "papermill",
+    ]
     options = ["--cwd", str(source.parent), "--kernel", "python3", "--no-progress-bar"]
     options += ["--parameters_yaml", yaml.safe_dump(parameters)] if parameters else []
     return [*call, str(start), str(output), *options]
@@ -61,18 +71,28 @@ def run_all(tasks, jobs: int = 1, address: str | None = None) -> Iterator[str]:
     """
     alone = len(tasks) <= jobs and address is None
     starts = [output.parent / STARTS / output.name for _, output, _ in tasks]
-    calls = [command(*task, alone=alone, start=start) for task, start in zip(tasks, starts, strict=True)]
+    calls = [
+        command(*task, alone=alone, start=start) for task, start in zip(tasks, starts, strict=True)
+    ]
     for _, output, _ in tasks:
         output.unlink(missing_ok=True)
     if address:
         from distributed import Client
-    dask, threads = {"backend": "dask", "wait_for_workers_timeout": 60}, {"backend": "threading", "n_jobs": jobs}
+    dask, threads = (
+        {"backend": "dask", "wait_for_workers_timeout": 60},
+        {"backend": "threading", "n_jobs": jobs},
+    )
     try:
-        with Client(address) if address else nullcontext(), parallel_config(**(dask if address else threads)):
+        with (
+            Client(address) if address else nullcontext(),
+            parallel_config(**(dask if address else threads)),
+        ):
             runs = (delayed(subprocess.run)(call, capture_output=True, text=True) for call in calls)
             done = Parallel(batch_size=1, return_as="generator")(runs)
             for (_, output, _), call, result in zip(tasks, calls, done, strict=True):
-                for _ in range(2):  # kernels that start at one moment may be given one port: the later dies at once
+                for _ in range(
+                    2
+                ):  # kernels that start at one moment may be given one port: the later dies at once
                     if "Kernel died before replying" in result.stderr:
                         result = subprocess.run(call, capture_output=True, text=True)
                 yield stopped_by(output, result)
@@ -86,12 +106,18 @@ def stopped_by(output: Path, result: subprocess.CompletedProcess) -> str:
     if not result.returncode:
         return ""
     error = problem(read(output)) if output.exists() else ""
-    return error or result.stderr.strip().rpartition("\n")[2] or f"papermill ended with {result.returncode}"
+    return (
+        error
+        or result.stderr.strip().rpartition("\n")[2]
+        or f"papermill ended with {result.returncode}"
+    )
 
 
 def problem(notebook) -> str:
     """The error that stopped a notebook, in one line."""
-    errors = [o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"]
+    errors = [
+        o for cell in notebook.cells for o in cell.get("outputs", []) if o.output_type == "error"
+    ]
     return "".join(" ".join(f"{one.ename}: {one.evalue}".split()) for one in errors[:1])
 
 
@@ -126,7 +152,10 @@ def write_table(points, files, problems, path: Path) -> None:
     """CSV with a row for each claim of each point, or for each part of one that measures several things."""
     rows = []
     for point, file in zip(points, files, strict=True):
-        about = {name: value if isinstance(value, str) else json.dumps(value) for name, value in point.items()}
+        about = {
+            name: value if isinstance(value, str) else json.dumps(value)
+            for name, value in point.items()
+        }
         about |= {"result": file.name if file.exists() else "", "problem": problems.get(file, "")}
         found = claims(read(file)) if file.exists() else []
         rows += [about | row for one in found for row in numbers(one)] or [about]
@@ -140,7 +169,12 @@ def numbers(claim: dict) -> Iterator[dict]:
     """The rows of one claim: verdict, median and range over the seeds, and all values."""
     parts = claim["measured"] if isinstance(claim["measured"], dict) else {"": claim["measured"]}
     for part, values in parts.items():
-        row = {"claim": claim["id"], "part": part, "verdict": claim["verdict"], "unit": claim["unit"]}
+        row = {
+            "claim": claim["id"],
+            "part": part,
+            "verdict": claim["verdict"],
+            "unit": claim["unit"],
+        }
         if not isinstance(values, str):
             values = values if isinstance(values, list) else [values]
             ends = np.quantile(np.array(values, float), [0, 0.5, 1]).tolist()
@@ -155,7 +189,9 @@ def grid(options: Iterable[str]) -> list[dict]:
     for name, text in split_options(options, "-g"):
         values = loaded(f"[{text}]", f"-g {name}")
         if not values:
-            raise ValueError(f"-g {name} has no values; expected NAME=VALUE,VALUE, such as alpha=0.5,1")
+            raise ValueError(
+                f"-g {name} has no values; expected NAME=VALUE,VALUE, such as alpha=0.5,1"
+            )
         if twice := [one for place, one in enumerate(values) if one in values[:place]]:
             raise ValueError(f"-g {name} has {twice[0]!r} twice; expected different values")
         named[name] = values
@@ -173,7 +209,9 @@ def split_options(options: Iterable[str], flag: str) -> list[tuple[str, str]]:
     for one in options:
         name, equals, text = one.partition("=")
         if not name or not equals or not text.strip():
-            raise ValueError(f"{flag} {one} has no name or no value; expected NAME=VALUE, such as alpha=0.5")
+            raise ValueError(
+                f"{flag} {one} has no name or no value; expected NAME=VALUE, such as alpha=0.5"
+            )
         if name in found:
             raise ValueError(f"{flag} {name} is given twice; expected each parameter once")
         found[name] = text
@@ -184,14 +222,18 @@ def read_parameters(path: Path) -> dict[str, dict]:
     """The parameters in a file of YAML, by the full name of the notebook, which may stand there as its number."""
     file = loaded(path.read_text(encoding="utf-8"), str(path))
     if not isinstance(file, dict) or not file:
-        raise ValueError(f"{path} holds no parameters; expected notebooks, each with names and values of its own")
+        raise ValueError(
+            f"{path} holds no parameters; expected notebooks, each with names and values of its own"
+        )
     found = {}
     for name, values in file.items():
         stem = find(f"{name:02d}" if isinstance(name, int) else str(name)).stem
         if stem in found:
             raise ValueError(f"{path} has {stem} twice; expected each notebook once")
         if not isinstance(values, dict):
-            raise ValueError(f"{path} has no names and values of parameters under {name}; expected NAME: VALUE")
+            raise ValueError(
+                f"{path} has no names and values of parameters under {name}; expected NAME: VALUE"
+            )
         found[stem] = values
     return found
 
@@ -224,7 +266,9 @@ def number(value, where: str = "the value"):
     if isinstance(value, dict):
         return {name: number(one, f"{where}, {name}") for name, one in value.items()}
     if value is not None and not isinstance(value, (bool, int, float, str)):
-        raise ValueError(f"{where} is a {type(value).__name__}, {value}; expected a number, a text or a list of them")
+        raise ValueError(
+            f"{where} is a {type(value).__name__}, {value}; expected a number, a text or a list of them"
+        )
     if not isinstance(value, str):
         return value
     try:

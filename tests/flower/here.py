@@ -7,7 +7,12 @@ from uuid import uuid4
 import numpy as np
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import SUPERLINK_NODE_ID
-from flwr.common.serde import context_from_proto, context_to_proto, message_from_proto, message_to_proto
+from flwr.common.serde import (
+    context_from_proto,
+    context_to_proto,
+    message_from_proto,
+    message_to_proto,
+)
 from flwr.proto.message_pb2 import Message as ProtoMessage
 from flwr.supercore.task_identity import TaskIdentity
 
@@ -24,14 +29,28 @@ class Here:
     """
 
     def __init__(self, apps, fresh=False):
-        self.apps, self.fresh, self.gone, self.restarted, self.asked = list(apps), fresh, set(), set(), []
+        self.apps, self.fresh, self.gone, self.restarted, self.asked = (
+            list(apps),
+            fresh,
+            set(),
+            set(),
+            [],
+        )
         self.run, self.wire, self.replies = next(RUNS), [], {}
         self.contexts = [self.context(place) for place in range(len(self.apps))]
-        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, self.run, SUPERLINK_NODE_ID
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = (
+            1,
+            self.run,
+            SUPERLINK_NODE_ID,
+        )
 
     def context(self, place):
         return Context(
-            self.run, 100 + place, {"partition-id": place, "num-partitions": len(self.apps)}, RecordDict(), {}
+            self.run,
+            100 + place,
+            {"partition-id": place, "num-partitions": len(self.apps)},
+            RecordDict(),
+            {},
         )
 
     def get_node_ids(self):
@@ -44,7 +63,10 @@ class Here:
             self.asked.append((place, message.content.config_records["fgmp"]))
             over, gone = Message(Error(1, "its time is over"), reply_to=message), place in self.gone
             reply = over if gone else self.reply(place, self.carried(place, message))
-            self.replies[message.metadata.message_id] = time.monotonic() + gone * message.metadata.ttl, reply
+            self.replies[message.metadata.message_id] = (
+                time.monotonic() + gone * message.metadata.ttl,
+                reply,
+            )
         return [message.metadata.message_id for message in messages]
 
     def carried(self, place, message, asked=None):
@@ -83,10 +105,14 @@ def grid_of(federation, mods=None, fresh=False, kind=Here, masked_only=False):
     """A grid of the clients of a federation, some with mods of their own."""
     mods, load = mods or {}, loader(federation)
     clients = range(federation.n_clients)
-    return kind([client_app(load, masked_only=masked_only, mods=mods.get(i, ())) for i in clients], fresh)
+    return kind(
+        [client_app(load, masked_only=masked_only, mods=mods.get(i, ())) for i in clients], fresh
+    )
 
 
-def over(federation, mods=None, fresh=False, kind=Here, masked_only=False, n_clients=None, **options):
+def over(
+    federation, mods=None, fresh=False, kind=Here, masked_only=False, n_clients=None, **options
+):
     grid = grid_of(federation, mods, fresh, kind, masked_only)
     return OverFlower(grid, federation.loss, n_clients or federation.n_clients, **options)
 
@@ -114,4 +140,6 @@ def assert_same_run(there, here):
         np.testing.assert_array_equal(there.history[name], here.history[name], err_msg=name)
     if "objective" in here.history:
         start, eps = np.nan_to_num(here.history["objective"][0]), np.finfo(here.x.dtype).eps
-        np.testing.assert_allclose(there.history["objective"], here.history["objective"], 0, 16 * eps * start)
+        np.testing.assert_allclose(
+            there.history["objective"], here.history["objective"], 0, 16 * eps * start
+        )

@@ -26,7 +26,11 @@ CASES = [
     (fgmp.FedGradMPRegressor("cv", secure=True, random_state=0), DIABETES[0], 1e5 * DIABETES[1]),
     (fgmp.FedGradMPRegressor("cv", fit_intercept="per_group", random_state=2), *DIABETES),
     (fgmp.FedGradMPRegressor(3, secure=True), 1e6 + DIABETES[0], DIABETES[1]),
-    (fgmp.FedGradMPRegressor(3, secure=True, fit_intercept="per_group"), DIABETES[0], 1e8 + DIABETES[1]),
+    (
+        fgmp.FedGradMPRegressor(3, secure=True, fit_intercept="per_group"),
+        DIABETES[0],
+        1e8 + DIABETES[1],
+    ),
     (fgmp.FedGradMPClassifier(2, C=np.inf), *CANCER),
     (fgmp.FedGradMPClassifier(2, C=1e6), CANCER[0], CANCER[0][:, 0] > np.median(CANCER[0][:, 0])),
     (fgmp.FedGradMPRegressor(4, standardize=False, polish=False, C=10.0), *DIABETES),
@@ -45,23 +49,38 @@ def sites_of(X, y, groups, **options):
 
 
 @quiet
-@pytest.mark.parametrize("estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else "")
+@pytest.mark.parametrize(
+    "estimator, X, y", CASES, ids=lambda one: repr(one)[:60] if hasattr(one, "fit") else ""
+)
 def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
     groups, told = np.random.default_rng(0).permutation(len(y)) % 4, []
     classes = np.unique(y).tolist() if isinstance(estimator, fgmp.FedGradMPClassifier) else None
     grid = sites_of(X, y, groups, masked_only=estimator.secure)
-    there = fit_over(estimator, grid, 4, [f"x{j}" for j in range(X.shape[1])], classes=classes, report=told.append)
+    there = fit_over(
+        estimator,
+        grid,
+        4,
+        [f"x{j}" for j in range(X.shape[1])],
+        classes=classes,
+        report=told.append,
+    )
     here = estimator.fit(X, y, groups=groups)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     np.testing.assert_array_equal(there.intercept_, here.intercept_)
-    assert (there.sparsity_, there.method_, there.n_iter_) == (here.sparsity_, here.method_, here.n_iter_)
+    assert (there.sparsity_, there.method_, there.n_iter_) == (
+        here.sparsity_,
+        here.method_,
+        here.n_iter_,
+    )
     for name in ("round", "bytes_up", "bytes_down"):
         np.testing.assert_array_equal(there.history_[name], here.history_[name], err_msg=name)
     if hasattr(here, "cv_"):
         np.testing.assert_array_equal(there.cv_.table["score"], here.cv_.table["score"])
     if hasattr(here, "intercepts_"):
         assert list(there.intercepts_.values()) == list(here.intercepts_.values())
-    assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [f"client {k}" for k in range(4)]
+    assert there.feature_names_in_[0] == "x0" and there.groups_.tolist() == [
+        f"client {k}" for k in range(4)
+    ]
     rounds = [line for line in told if "round" in line]
     assert len(rounds) >= here.n_iter_ and bool(rounds) == (estimator.sparsity != "all")
     assert told[0] == "sums for common units" and not there.missing_.size
@@ -77,7 +96,14 @@ def test_a_process_of_a_site_knows_the_methods_of_a_fit():
 def test_a_sparse_table_stays_sparse():
     X, y = sparse.random_array((120, 300), density=0.05, rng=0, format="csr"), np.arange(120) % 2
     groups = np.arange(120) % 3
-    there = fit_over(fgmp.FedGradMPClassifier(4), sites_of(X, y, groups), 3, range(300), classes=[0, 1], sparse=True)
+    there = fit_over(
+        fgmp.FedGradMPClassifier(4),
+        sites_of(X, y, groups),
+        3,
+        range(300),
+        classes=[0, 1],
+        sparse=True,
+    )
     np.testing.assert_array_equal(there.coef_, fgmp.FedGradMPClassifier(4).fit(X, y, groups).coef_)
 
 
@@ -93,28 +119,47 @@ def test_who_is_missing_is_said_by_name():
         told.append(line)
         grid.gone |= {2} if "round 1:" in line else set()
 
-    model = fit_over(fgmp.FedGradMPClassifier(3), grid, 3, range(30), classes=[0, 1], report=report, deadline=0.3)
+    model = fit_over(
+        fgmp.FedGradMPClassifier(3), grid, 3, range(30), classes=[0, 1], report=report, deadline=0.3
+    )
     assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
     rounds = [line for line in told if ", round " in line]
     assert "missing" not in rounds[1] and rounds[1].startswith("all rows, round 1: loss 0.")
-    assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.") and rounds[2].endswith("; missing: valley")
-    assert told[0] == "sums for common units" and "Newton steps on the features that were found" in told
+    assert rounds[2].startswith("rows of 2 of 3 sites, round 2: loss 0.") and rounds[2].endswith(
+        "; missing: valley"
+    )
+    assert (
+        told[0] == "sums for common units"
+        and "Newton steps on the features that were found" in told
+    )
     assert model.history_["rejected"][-1] > 0
 
 
 def test_what_does_not_fit_is_said():
     X, y = CANCER
-    groups, names, some = np.arange(len(y)) % 3, [f"x{j}" for j in range(30)], fgmp.FedGradMPClassifier(3)
+    groups, names, some = (
+        np.arange(len(y)) % 3,
+        [f"x{j}" for j in range(30)],
+        fgmp.FedGradMPClassifier(3),
+    )
     for estimator, features, classes, words in (
         (some, names, None, "expected at least two labels for a classifier"),
         (fgmp.FedGradMPRegressor(3), names, [0, 1], "and None for a regressor"),
         (fgmp.FedGradMP(3), names, None, "expected a FedGradMPClassifier or FedGradMPRegressor"),
         (some, names[1:], [0, 1], "features has 29 names; the sites have 30 columns"),
-        (fgmp.FedGradMPClassifier(3, class_weight="balanced"), names, [0, 1], "class_weight is 'balanced'"),
+        (
+            fgmp.FedGradMPClassifier(3, class_weight="balanced"),
+            names,
+            [0, 1],
+            "class_weight is 'balanced'",
+        ),
     ):
         with pytest.raises(ValueError, match=words):
             fit_over(estimator, sites_of(X, y, groups), 3, features, classes=classes)
-    for classes, sites in (([1, 2], groups), ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2))):
+    for classes, sites in (
+        ([1, 2], groups),
+        ([0, 1], np.where(np.arange(len(y)) < 3, 2, np.arange(len(y)) % 2)),
+    ):
         with pytest.raises(TimeoutError), pytest.warns(fgmp.AdviceWarning, match="turned away"):
             fit_over(some, sites_of(X, y, sites), 3, names, classes=classes, wait_for=0.1)
 
@@ -137,7 +182,9 @@ def test_a_table_of_any_kind_of_number_has_the_bits_of_one_process(kind, kind_of
     """What float32 holds stays float32, everything else that is a number becomes float64, and so it does here."""
     X, y, groups = TABLES[kind], TARGETS.astype(kind_of_targets), np.arange(90) % 3
     some, names = fgmp.FedGradMPRegressor(3, rounds=3), [f"x{j}" for j in range(6)]
-    there = fit_over(some, sites_of(X, y, groups), 3, names, sparse=sparse.issparse(X), report=lambda line: None)
+    there = fit_over(
+        some, sites_of(X, y, groups), 3, names, sparse=sparse.issparse(X), report=lambda line: None
+    )
     here = fgmp.FedGradMPRegressor(3, rounds=3).fit(X, y, groups)
     np.testing.assert_array_equal(there.coef_, here.coef_)
     assert there.intercept_ == here.intercept_
@@ -159,7 +206,9 @@ def test_sites_of_different_precision_have_the_bits_of_one_table():
 
 
 @quiet
-@pytest.mark.parametrize("error", [KeyError("x3"), KeyError("['x3'] not in index"), KeyError("7345.25 Smith")])
+@pytest.mark.parametrize(
+    "error", [KeyError("x3"), KeyError("['x3'] not in index"), KeyError("7345.25 Smith")]
+)
 def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error):
     """And nothing else of an error is: words of a site may be its data."""
 
@@ -169,7 +218,10 @@ def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error)
         return NUMBERS.astype(float), TARGETS
 
     grid = Here([table_app(read) for _ in range(3)])
-    with pytest.warns(fgmp.AdviceWarning, match="clients turned away") as caught, pytest.raises(TimeoutError):
+    with (
+        pytest.warns(fgmp.AdviceWarning, match="clients turned away") as caught,
+        pytest.raises(TimeoutError),
+    ):
         fit_over(fgmp.FedGradMPRegressor(3), grid, 3, [f"x{j}" for j in range(6)], wait_for=0.1)
     said = " ".join(str(each.message) for each in caught)
     named = "columns missing at the site" in said and "x3" in said

@@ -38,7 +38,10 @@ class Machine:
     def __init__(self, folder):
         self.folder, self.started = folder, {}
         shutil.copytree(EXAMPLE, folder, dirs_exist_ok=True)
-        for name, words in (("server", ", secure=True"), ("client", ", masked_only=True")):  # four times as fast
+        for name, words in (
+            ("server", ", secure=True"),
+            ("client", ", masked_only=True"),
+        ):  # four times as fast
             path = folder / "hospitals" / f"{name}.py"
             assert words in path.read_text()
             path.write_text(path.read_text().replace(words, ""))
@@ -58,10 +61,15 @@ class Machine:
 
     def start(self, name, line):
         """A line that does not end by itself."""
-        command, there = ["bash", "-c", f"exec {line}"], {"cwd": self.folder, "env": self.environment}
+        command, there = (
+            ["bash", "-c", f"exec {line}"],
+            {"cwd": self.folder, "env": self.environment},
+        )
         with open(self.folder / f"{name}.log", "w") as log:
             streams = {"stdout": log, "stderr": subprocess.STDOUT}
-            self.started[name] = subprocess.Popen(command, **there, **streams, start_new_session=True)
+            self.started[name] = subprocess.Popen(
+                command, **there, **streams, start_new_session=True
+            )
         return self.started[name]
 
     def log(self, name):
@@ -70,14 +78,18 @@ class Machine:
     def wait_for(self, what, seconds=1800):  # each message starts a process, which waits for a core
         ends = time.monotonic() + seconds
         while not what():
-            assert time.monotonic() < ends, "\n".join(f"--- {name}\n{self.log(name)[-3000:]}" for name in self.started)
+            assert time.monotonic() < ends, "\n".join(
+                f"--- {name}\n{self.log(name)[-3000:]}" for name in self.started
+            )
             time.sleep(0.1)
 
     def trained(self):
         """The model that a run has written."""
         written = self.folder / "model.json"
         self.wait_for(written.exists)
-        self.wait_for(lambda: "worst_" in self.log([*self.started][-1]))  # printed once it is written
+        self.wait_for(
+            lambda: "worst_" in self.log([*self.started][-1])
+        )  # printed once it is written
         return model_from_json(written.read_text())
 
     def tables(self):
@@ -96,7 +108,9 @@ class Machine:
                 leader = psutil.Process(process.pid)
                 family |= {leader, *leader.children(recursive=True)}
         for each in (signal.SIGTERM, signal.SIGKILL):
-            for process in self.started.values():  # those whose parent was killed are still of its group
+            for (
+                process
+            ) in self.started.values():  # those whose parent was killed are still of its group
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, each)
             for member in family:
@@ -104,7 +118,11 @@ class Machine:
                     member.send_signal(each)
             psutil.wait_procs(family, 3)
         assert all(process.wait(3) is not None for process in self.started.values())
-        assert not [member for member in family if member.is_running() and member.status() != psutil.STATUS_ZOMBIE]
+        assert not [
+            member
+            for member in family
+            if member.is_running() and member.status() != psutil.STATUS_ZOMBIE
+        ]
 
 
 @pytest.fixture
@@ -158,8 +176,12 @@ def assert_that_no_row_is_stolen(machine, run, name):
     assert stolen.read_text().split("|") == ["The FAB could not be verified."] * 3
 
 
-def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_trains_again(machine):
-    assert not [port for port in (8443, 8444, 9101, 9102, 9103, 9104) if is_open(port)], "something listens there"
+def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_trains_again(
+    machine,
+):
+    assert not [port for port in (8443, 8444, 9101, 9102, 9103, 9104) if is_open(port)], (
+        "something listens there"
+    )
     for words in ("make_data.py", "openssl", "-t ecdsa", "flwr build", "sign.py"):
         machine.run(block(words))
     machine.run(block("-t ecdsa"))  # again, which leaves the keys as they are
@@ -170,7 +192,13 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     machine.wait_for(lambda: is_open(8443))
     machine.run(block("supernode register"))
 
-    lines = dict(zip(("north", "coast", "valley"), block("flower-supernode").strip().splitlines(), strict=True))
+    lines = dict(
+        zip(
+            ("north", "coast", "valley"),
+            block("flower-supernode").strip().splitlines(),
+            strict=True,
+        )
+    )
     for name, line in lines.items():
         machine.start(name, line)
     stranger = lines["north"].replace("private-key keys/north", "private-key keys/stranger")
@@ -185,7 +213,9 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     assert_that_no_row_is_stolen(machine, unsigned, "unsigned")
     (signed,) = (machine.folder / "shelf").glob("*.fab")
     kept = signed.read_bytes()
-    machine.run(f"flwr build --app {thieves} && mv hospitals.*.fab {signed}")  # under the signatures of another app
+    machine.run(
+        f"flwr build --app {thieves} && mv hospitals.*.fab {signed}"
+    )  # under the signatures of another app
     assert_that_no_row_is_stolen(machine, line, "falsely_signed")
     signed.write_bytes(kept)
 
@@ -198,7 +228,10 @@ def test_the_readme_trains_with_one_hospital_killed_and_a_stranger_refused_and_t
     assert model.groups_.tolist() == ["north", "coast"] and model.missing_.tolist() == ["valley"]
 
     predicted = machine.run(block("fgmp predict")).splitlines()
-    assert predicted[0] == "prediction,probability of benign,probability of malignant" and len(predicted) == 11
+    assert (
+        predicted[0] == "prediction,probability of benign,probability of malignant"
+        and len(predicted) == 11
+    )
     table, own = load_breast_cancer(), np.random.default_rng(0).permutation(569)[-10:]
     names = table.target_names[table.target[own]]
     assert sum(line.startswith(name) for line, name in zip(predicted[1:], names, strict=True)) >= 9

@@ -54,7 +54,9 @@ def raw(**carried):
 
 def said(**words):
     """What says something else."""
-    return lambda reply: reply.content.update({"fgmp": ConfigRecord({**reply.content.get("fgmp", {}), **words})})
+    return lambda reply: reply.content.update(
+        {"fgmp": ConfigRecord({**reply.content.get("fgmp", {}), **words})}
+    )
 
 
 def without(reply):
@@ -73,17 +75,32 @@ WIRE = {
     "no values": (raw(support=SUPPORT), "malformed"),
     "objects": (raw(support=SUPPORT, values=f8(b"\x80\x04", (3,), "O")), "malformed"),
     "fewer bytes than it says": (raw(support=SUPPORT, values=f8(b"12345678")), "malformed"),
-    "a shape of more than there is": (raw(support=SUPPORT, values=f8(bytes(24), (10**9,))), "malformed"),
-    "a pickle of NumPy": (raw(support=SUPPORT, values=f8(bytes(24), stype="numpy.ndarray")), "malformed"),
+    "a shape of more than there is": (
+        raw(support=SUPPORT, values=f8(bytes(24), (10**9,))),
+        "malformed",
+    ),
+    "a pickle of NumPy": (
+        raw(support=SUPPORT, values=f8(bytes(24), stype="numpy.ndarray")),
+        "malformed",
+    ),
     "complex numbers": (raw(support=SUPPORT, values=f8(bytes(48), dtype="<c16")), "malformed"),
     "places that are no integers": (raw(support=f8(bytes(24)), values=f8(bytes(24))), "malformed"),
-    "a table of places": (raw(support=f8(bytes(12), (3, 1), "<i4"), values=f8(bytes(24), (3, 1))), "malformed"),
-    "an array of the size of a continent": (raw(at__99999999x99999999=SUPPORT, values=f8(bytes(24))), "malformed"),
+    "a table of places": (
+        raw(support=f8(bytes(12), (3, 1), "<i4"), values=f8(bytes(24), (3, 1))),
+        "malformed",
+    ),
+    "an array of the size of a continent": (
+        raw(at__99999999x99999999=SUPPORT, values=f8(bytes(24))),
+        "malformed",
+    ),
     "parts within parts": (raw(**{"0." * 2000 + "dense": f8(bytes(24))}), "malformed"),
     "a whole number": (raw(dense=f8(bytes(4), (1,), "<i4")), "malformed"),
     "a type that is Python": (raw(dense=f8(bytes(24), dtype="(1,2")), "malformed"),
     "a type that is half a type": (raw(dense=f8(bytes(24), dtype="i4,(")), "malformed"),
-    "a type of two gigabytes": (raw(at__30=f8(b"", (0,), "<i4"), values=f8(b"", (0,), "V2147483647")), "malformed"),
+    "a type of two gigabytes": (
+        raw(at__30=f8(b"", (0,), "<i4"), values=f8(b"", (0,), "V2147483647")),
+        "malformed",
+    ),
     "dates": (raw(dense=f8(bytes(240), (30,), "<M8[s]")), "malformed"),
     "a shape of a hundred axes": (raw(dense=f8(bytes(8), (1,) * 100)), "malformed"),
     "more numbers than were asked for": (raw(dense=f8(bytes(8 * 10**6), (10**6,))), "malformed"),
@@ -113,12 +130,16 @@ def test_a_weight_or_a_shape_that_no_client_has_is_turned_away(words):
     assert list(transport.refused) == [100 + LIAR]
     rest = [FED.clients[i] for i in range(6) if i != LIAR]
     rest = fgmp.Federation.from_arrays([c.features for c in rest], [c.targets for c in rest])
-    assert_same_run(fgmp.simulate(METHOD, transport, 3, rng=0), fgmp.simulate(METHOD, rest, 3, rng=0))
+    assert_same_run(
+        fgmp.simulate(METHOD, transport, 3, rng=0), fgmp.simulate(METHOD, rest, 3, rng=0)
+    )
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -1.0, "low", 3])
 def test_an_objective_that_no_loss_has_is_left_out(value):
-    there = fgmp.simulate(METHOD, over(FED, {LIAR: [spoiling(said(objective=value), "objective")]}), 2, rng=0)
+    there = fgmp.simulate(
+        METHOD, over(FED, {LIAR: [spoiling(said(objective=value), "objective")]}), 2, rng=0
+    )
     rest = [c.objective(np.zeros(30)) for c in FED.clients if c.client_id != LIAR]
     np.testing.assert_allclose(there.history["objective"][0], np.mean(rest), rtol=1e-12)
     everybody = over(FED, dict.fromkeys(range(6), [spoiling(said(objective=np.inf), "objective")]))
@@ -131,7 +152,9 @@ def test_who_is_silent_is_late_and_waited_for_once():
     there = fgmp.simulate(METHOD, transport, 4, rng=0)
     assert_left_out(there, "late", 4)
     assert transport.silent == {100 + LIAR} and there.history["seconds"][-1] < 3 * 3.0
-    assert [place for place, _ in transport.grid.asked].count(LIAR) == 2  # who it is, and the one open question
+    assert [place for place, _ in transport.grid.asked].count(
+        LIAR
+    ) == 2  # who it is, and the one open question
     later = over(FED, deadline=3.0)
     later.grid.gone, later.silent = {LIAR}, {100 + LIAR}  # and its open question has expired
     assert fgmp.simulate(METHOD, later, 1, rng=0, history=UNHEARD).history["seconds"][-1] < 3.0
@@ -188,7 +211,9 @@ def test_whatever_goes_wrong_while_one_reply_is_read_is_that_clients(error, aggr
                 raise error
             return super().pull_messages(ids)
 
-    there = fgmp.simulate(METHOD, over(FED, kind=Broken), 2, rng=0, aggregator=aggregator, history=UNHEARD)
+    there = fgmp.simulate(
+        METHOD, over(FED, kind=Broken), 2, rng=0, aggregator=aggregator, history=UNHEARD
+    )
     here = fgmp.simulate(METHOD, SILENT, 2, rng=0, aggregator=aggregator, history=UNHEARD)
     assert there.rejected == {"malformed": 2}
     np.testing.assert_array_equal(there.x, here.x)
@@ -206,17 +231,36 @@ def test_a_connection_that_fails_is_an_error_of_the_run(error):
 
 def test_names_have_nothing_that_a_terminal_acts_on_and_are_told_apart():
     grid = grid_of(FED, {5: [spoiling(said(rows=0, words="\x1b]0;x\x07 fine"), "who")]})
-    for place, name in enumerate(["\x1b[2J\x1b]0;x\x07 all is well", "north", "north", "a\u202eb\nc", ""]):
+    for place, name in enumerate(
+        ["\x1b[2J\x1b]0;x\x07 all is well", "north", "north", "a\u202eb\nc", ""]
+    ):
         grid.contexts[place].node_config["name"] = name
     with pytest.warns(fgmp.AdviceWarning, match="turned away") as caught:
         transport = OverFlower(grid, FED.loss, 5)
     assert transport.names == ["[2J ]0;x all is well", "north", "north (2)", "a b c", "client 4"]
     assert all(
-        letter.isprintable() for text in (str(caught[0].message), *transport.refused.values()) for letter in text
+        letter.isprintable()
+        for text in (str(caught[0].message), *transport.refused.values())
+        for letter in text
     )
 
 
-TYPES = ("<f8", "<f4", "<i4", "<u8", ">f8", "|u1", "(1,2", "i4,(", "V2147483647", "O", "<U9999999", "|b1", "<c16", "")
+TYPES = (
+    "<f8",
+    "<f4",
+    "<i4",
+    "<u8",
+    ">f8",
+    "|u1",
+    "(1,2",
+    "i4,(",
+    "V2147483647",
+    "O",
+    "<U9999999",
+    "|b1",
+    "<c16",
+    "",
+)
 WORDS = (
     0,
     -1,
@@ -256,7 +300,16 @@ def mutated_array(array, rng):
         case 0:
             dtype = str(rng.choice(TYPES))
         case 1:
-            shape = [(-1,), (2**62,), (0,), (*shape, 1), (1,) * 40, (*shape[:-1], 3), (0, 2**62), ()][rng.integers(8)]
+            shape = [
+                (-1,),
+                (2**62,),
+                (0,),
+                (*shape, 1),
+                (1,) * 40,
+                (*shape[:-1], 3),
+                (0, 2**62),
+                (),
+            ][rng.integers(8)]
         case 2:
             stype = str(rng.choice(["fgmp.F", "numpy.ndarray", ""]))
         case 3:
@@ -268,7 +321,9 @@ def mutated_array(array, rng):
         case 6:  # whole entries fewer, and a shape that fits
             data, shape = data[: 8 * (size // 16)], (size // 16,)
         case 7:
-            data = np.full(size // 8 + 1, rng.choice([np.nan, np.inf, 1e308, -1e308])).tobytes()[:size]
+            data = np.full(size // 8 + 1, rng.choice([np.nan, np.inf, 1e308, -1e308])).tobytes()[
+                :size
+            ]
         case 8:  # each entry for two
             data, shape = data * 2, (2 * shape[0], *shape[1:]) if shape else shape
     return Array(dtype, shape, stype, data)
@@ -326,7 +381,9 @@ KINDS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:a secure sum of", "ignore:no update arrived")  # where clients are left out
+@pytest.mark.filterwarnings(
+    "ignore:a secure sum of", "ignore:no update arrived"
+)  # where clients are left out
 @pytest.mark.parametrize("kind", KINDS)
 def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     """Each is taken for what it says, or left out and counted, and the others have their answers in every round."""
@@ -339,7 +396,11 @@ def test_replies_of_this_protocol_with_one_thing_changed_never_end_a_run(kind):
     assert np.isfinite(there.x).all()
     assert sum(there.rejected.values()) > 0 or ask in ("objective", "opened")
     contents = [content for *_, content in transport.grid.wire if content is not None]
-    sent = {name.split(" ")[0] for content in contents for name in content.array_records.get("message", {})}
+    sent = {
+        name.split(" ")[0]
+        for content in contents
+        for name in content.array_records.get("message", {})
+    }
     assert kind not in ("dense", "places", "support") or {"places": "at"}.get(kind, kind) in sent
 
 
@@ -358,11 +419,17 @@ class Slow(Here):
 
     def pull_messages(self, ids):
         passed = time.monotonic() - self.began.setdefault(ids[0], time.monotonic())
-        return super().pull_messages(ids) if passed > (1.3 if is_answer_of_liar(self, ids[0]) else 0.6) else []
+        return (
+            super().pull_messages(ids)
+            if passed > (1.3 if is_answer_of_liar(self, ids[0]) else 0.6)
+            else []
+        )
 
 
 def test_what_comes_too_late_is_thrown_away():
-    assert_left_out(fgmp.simulate(METHOD, over(FED, kind=Slow, deadline=1.0), 3, rng=0, history=UNHEARD), "late")
+    assert_left_out(
+        fgmp.simulate(METHOD, over(FED, kind=Slow, deadline=1.0), 3, rng=0, history=UNHEARD), "late"
+    )
 
 
 class Halting(Here):

@@ -32,10 +32,14 @@ SILENT = fgmp.Faulty(FED, fgmp.DropOut(clients=[LOST]))
 def test_the_bits_and_the_bytes_of_one_process(method, cohort_size, secure):
     """Masks cancel exactly, and the trips are the same; the state of the run is enough for a process for each."""
     if cohort_size and isinstance(method, fgmp.SharedSupportGradMP):
-        with pytest.raises(ValueError, match="cohort_size is 3 of 5 with secure sums of SharedSupportGradMP"):
+        with pytest.raises(
+            ValueError, match="cohort_size is 3 of 5 with secure sums of SharedSupportGradMP"
+        ):
             fgmp.simulate(method, over(FED), 2, cohort_size, rng=4, aggregator=secure)
         return
-    there = fgmp.simulate(method, over(FED, fresh=secure is SECURE), 2, cohort_size, rng=4, aggregator=secure)
+    there = fgmp.simulate(
+        method, over(FED, fresh=secure is SECURE), 2, cohort_size, rng=4, aggregator=secure
+    )
     here = fgmp.simulate(method, FED, 2, cohort_size, rng=4, aggregator=secure)
     assert_same_run(there, here)
     np.testing.assert_array_equal(there.history["objective"], here.history["objective"])
@@ -49,7 +53,9 @@ class Killing(Here):
     at, places = "", {}
 
     def push_messages(self, messages):
-        if any(message.content.config_records["fgmp"].get("trip") == self.at for message in messages):
+        if any(
+            message.content.config_records["fgmp"].get("trip") == self.at for message in messages
+        ):
             self.gone |= self.places
         return super().push_messages(messages)
 
@@ -62,7 +68,9 @@ def test_clients_killed_between_the_trips(trip, lost):
     transport.grid.at, transport.grid.places = trip, lost
     there = fgmp.simulate(SPARSE, transport, 1, rng=4, aggregator=SECURE, history=UNHEARD)
     is_in = trip == "opened" and len(lost) == 1
-    here = fgmp.simulate(SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE)
+    here = fgmp.simulate(
+        SPARSE, FED if is_in else SILENT, int(len(lost) == 1), rng=4, aggregator=SECURE
+    )
     np.testing.assert_array_equal(there.x, here.x)
     assert there.rejected == ({} if is_in else {"late": len(lost)})
     assert {asked["ask"] for _, asked in transport.grid.asked} == {"who", "answer"}
@@ -96,9 +104,13 @@ def test_a_server_that_wants_more_than_the_sum_gets_nothing(trip, changes, caplo
             answers.append(super().reply(place, message))
             return found
 
-    there = fgmp.simulate(SPARSE, over(FED, kind=Asking), 1, rng=4, aggregator=SECURE, history=UNHEARD)
+    there = fgmp.simulate(
+        SPARSE, over(FED, kind=Asking), 1, rng=4, aggregator=SECURE, history=UNHEARD
+    )
     assert_same_run(there, fgmp.simulate(SPARSE, FED, 1, rng=4, aggregator=SECURE, history=UNHEARD))
-    assert len(answers) == 2 and all("ValueError at the client" in answer.error.reason for answer in answers)
+    assert len(answers) == 2 and all(
+        "ValueError at the client" in answer.error.reason for answer in answers
+    )
     assert caplog.text.count("no reply to a question of the server") == 2
 
 
@@ -115,7 +127,9 @@ def test_a_client_that_answers_under_masks_only(aggregator):
 
 def uploading(change):
     vector = lambda reply: arrays_of(reply.content.array_records["message"])["masked"]  # noqa: E731
-    return lambda reply: reply.content.update({"message": record_of({"masked": change(vector(reply))})})
+    return lambda reply: reply.content.update(
+        {"message": record_of({"masked": change(vector(reply))})}
+    )
 
 
 def saying(change):
@@ -128,7 +142,11 @@ HOSTILE = [
     ("masked", uploading(lambda vector: np.append(vector, np.uint64(7))), 1),
     ("masked", uploading(lambda vector: vector.astype(np.int64)), 1),
     ("public", saying(lambda texts: [texts[0], b""]), 1),
-    ("public", saying(lambda texts: [texts[0], bytes(32)]), 1),  # with which nobody agrees on anything
+    (
+        "public",
+        saying(lambda texts: [texts[0], bytes(32)]),
+        1,
+    ),  # with which nobody agrees on anything
     ("public", saying(lambda texts: 3), 1),
     ("split", saying(lambda texts: texts[:-1]), 1),
     ("opened", saying(lambda texts: [text[:-1] for text in texts]), 0),
@@ -139,13 +157,17 @@ HOSTILE = [
 
 def garbled(*places):
     """Letters of client 0 that these cannot open."""
-    return saying(lambda texts: [bytes(48) if place in places else text for place, text in enumerate(texts)])
+    return saying(
+        lambda texts: [bytes(48) if place in places else text for place, text in enumerate(texts)]
+    )
 
 
 def falsely_accusing(*places):
     def accuse(reply):
         vector = reply.content.array_records["message"]
-        return reply.content.update({"message": vector, "fgmp": ConfigRecord({"unopened": list(places)})})
+        return reply.content.update(
+            {"message": vector, "fgmp": ConfigRecord({"unopened": list(places)})}
+        )
 
     return accuse
 
@@ -194,7 +216,9 @@ def test_a_client_that_diverged_or_is_out_of_range_says_so_itself():
 @pytest.mark.parametrize("method", [SPARSE, DENSE], ids=["sparse", "dense"])
 def test_faults_around_machines_strike_under_masks(method, fault):
     """As in one process: the client is not in the sum, and it is counted."""
-    there = fgmp.simulate(method, fgmp.Faulty(over(FED), fault), 2, rng=4, aggregator=SECURE, history=UNHEARD)
+    there = fgmp.simulate(
+        method, fgmp.Faulty(over(FED), fault), 2, rng=4, aggregator=SECURE, history=UNHEARD
+    )
     here = fgmp.simulate(method, SILENT, 2, rng=4, aggregator=SECURE, history=UNHEARD)
     np.testing.assert_array_equal(there.x, here.x)
     np.testing.assert_array_equal(there.history["clients"], [0, 4, 4])
@@ -204,7 +228,9 @@ def test_faults_around_machines_strike_under_masks(method, fault):
 def test_a_fault_that_changes_numbers_under_masks_makes_noise():
     """Whose total is out of range: the round is lost."""
     fault = fgmp.faults.Corrupted(lambda upload, client: 3 * upload, clients=[LOST])
-    there = fgmp.simulate(DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, aggregator=SECURE, history=UNHEARD)
+    there = fgmp.simulate(
+        DENSE, fgmp.Faulty(over(FED), fault), 1, rng=4, aggregator=SECURE, history=UNHEARD
+    )
     assert not there.x.any() and there.rejected == {"malformed": 5}
 
 
@@ -215,9 +241,13 @@ def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
     def callbacks(run):
         transport.grid.gone = {LOST} if run.step.round in (1, 2) else set()
         if run.step.round == 3:
-            time.sleep(3 * transport.deadline)  # the time of the questions that it did not answer is over
+            time.sleep(
+                3 * transport.deadline
+            )  # the time of the questions that it did not answer is over
 
     with pytest.warns(fgmp.AdviceWarning, match="a secure sum of 4 of 5 clients stays closed"):
-        found = fgmp.simulate(DENSE, transport, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks)
+        found = fgmp.simulate(
+            DENSE, transport, 5, rng=4, aggregator=SECURE, history=UNHEARD, callbacks=callbacks
+        )
     np.testing.assert_array_equal(found.history["clients"][1:4], [5, 0, 0])
     assert found.history["clients"][-1] == 5 and found.rejected["withheld"] >= 8

@@ -56,7 +56,11 @@ def test_a_weight_that_is_not_of_its_own_rows_is_refused_by_the_client(lie, capl
     """It has no part in the sum, which is that of the others."""
     there, transport = played({VICTIM: lie})
     here = fgmp.simulate(
-        METHOD, fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])), 1, rng=4, aggregator=fgmp.SecureSum(threshold=3)
+        METHOD,
+        fgmp.Faulty(FED, fgmp.DropOut(clients=[VICTIM])),
+        1,
+        rng=4,
+        aggregator=fgmp.SecureSum(threshold=3),
     )
     assert there.rejected == {"missing": 1}
     np.testing.assert_array_equal(there.x, here.x)
@@ -72,7 +76,9 @@ def test_weights_of_zero_for_all_but_one_leave_nobody_to_sum():
     assert not there.x.any() and there.rejected == {"missing": 4}
 
 
-@pytest.mark.parametrize("victim", [HALVES, {"by": "equal", "weight": 0.25, "total": 4}], ids=["total", "kind"])
+@pytest.mark.parametrize(
+    "victim", [HALVES, {"by": "equal", "weight": 0.25, "total": 4}], ids=["total", "kind"]
+)
 def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
     """Each believes its own weight; what they believe does not fit together."""
     there, _ = played({VICTIM: victim})
@@ -82,7 +88,9 @@ def test_who_is_told_another_total_has_other_masks_and_the_sum_is_noise(victim):
 def test_equal_weights_are_checked_alike():
     transport = over(FED, masked_only=True, weights="equal")
     there = fgmp.simulate(METHOD, transport, 2, rng=4, aggregator=fgmp.SecureSum())
-    parts = fgmp.Federation.from_arrays(ROWS, [A[:, 0] - A[:, 3] for A in ROWS], weights=[1, 1, 1, 1])
+    parts = fgmp.Federation.from_arrays(
+        ROWS, [A[:, 0] - A[:, 3] for A in ROWS], weights=[1, 1, 1, 1]
+    )
     assert_same_run(there, fgmp.simulate(METHOD, parts, 2, rng=4, aggregator=fgmp.SecureSum()))
 
 
@@ -98,6 +106,11 @@ def test_a_client_keeps_no_rows_after_its_answer(aggregator):
     transport, between = over(FED), []
     before = federations()
     fgmp.simulate(
-        METHOD, transport, 2, rng=4, aggregator=aggregator, callbacks=lambda run: between.append(federations())
+        METHOD,
+        transport,
+        2,
+        rng=4,
+        aggregator=aggregator,
+        callbacks=lambda run: between.append(federations()),
     )
     assert between == [before] * 3

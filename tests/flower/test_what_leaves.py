@@ -30,7 +30,9 @@ def federation(seed=0):
     As = [rng.standard_normal((count, 16)) for count in ROWS]
     truths = [np.bincount([i, i + 5, i + 11], [3.0, 2.0, 1.5], 16) for i in range(5)]
     noise = (0.1 * (i + 1) * rng.standard_normal(count) for i, count in enumerate(ROWS))
-    return fgmp.Federation.from_arrays(As, [A @ x + e for A, x, e in zip(As, truths, noise, strict=True)])
+    return fgmp.Federation.from_arrays(
+        As, [A @ x + e for A, x, e in zip(As, truths, noise, strict=True)]
+    )
 
 
 class Played:
@@ -41,7 +43,9 @@ class Played:
         transport = over(federation(seed))
         with pytest.MonkeyPatch.context() as patch:
             for name in ("run_clients", "objectives"):
-                patch.setattr(fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name)))
+                patch.setattr(
+                    fgmp.Federation, name, self.kept(name, getattr(fgmp.Federation, name))
+                )
             result = fgmp.simulate(method, transport, 1, rng=4, aggregator=secure)
         self.wire, self.history = transport.grid.wire, result.history
 
@@ -61,9 +65,17 @@ class Played:
 
     def found(self, questions=("answer", "objective")):
         """The secrets that occur on the wire."""
-        sent = [(raw, said_in(content)) for _, asked, raw, content in self.wire if asked["ask"] in questions]
+        sent = [
+            (raw, said_in(content))
+            for _, asked, raw, content in self.wire
+            if asked["ask"] in questions
+        ]
         whole = b"\n".join(raw + repr(dict(said)).encode() for raw, said in sent)
-        return {name for name, secret in self.secrets.items() if any(form in whole for form in forms(secret))}
+        return {
+            name
+            for name, secret in self.secrets.items()
+            if any(form in whole for form in forms(secret))
+        }
 
     def replies(self, *questions):
         sent = [(asked, content) for _, asked, _, content in self.wire if asked["ask"] in questions]
@@ -79,7 +91,11 @@ def forms(secret):
     values = array[np.abs(array) > 1e-3].astype(float)
     found = {form for value in values for form in (value.tobytes(), repr(float(value)).encode())}
     found |= {values[i : i + 2].astype("<f4").tobytes() for i in range(len(values) - 1)}
-    return found | {form for p in (1.0, *SHARES) for form in map(bytes, SECURE.encoded(values, p).view("V8").tolist())}
+    return found | {
+        form
+        for p in (1.0, *SHARES)
+        for form in map(bytes, SECURE.encoded(values, p).view("V8").tolist())
+    }
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -101,19 +117,28 @@ def test_with_secure_sums_no_byte_shows_a_client_and_no_size_depends_on_the_data
     assert {f"{kind} {i}" for kind in ("loss", "answer", "rows") for i in range(5)} <= kinds
     assert runs[0].found() & runs[1].found() == set()
     # The history holds the sums.
-    told = [[loss for (kind, _), loss in runs[0].secrets.items() if kind == f"loss {i}"] for i in range(5)]
-    np.testing.assert_allclose(runs[0].history["objective"], (SHARES @ np.array(told))[:2], rtol=1e-9)
+    told = [
+        [loss for (kind, _), loss in runs[0].secrets.items() if kind == f"loss {i}"]
+        for i in range(5)
+    ]
+    np.testing.assert_allclose(
+        runs[0].history["objective"], (SHARES @ np.array(told))[:2], rtol=1e-9
+    )
 
 
 def test_what_is_in_the_clear_is_what_the_table_names():
     run = Played(METHODS["models"], SECURE)
     assert {kind for kind, _ in run.found(["who"])} == {f"rows {i}" for i in range(5)}
-    assert [set(content["fgmp"]) for content in run.replies("who")] == [{"rows", "features", "dtype", "key"}] * 5
+    assert [set(content["fgmp"]) for content in run.replies("who")] == [
+        {"rows", "features", "dtype", "key"}
+    ] * 5
     for place, _, raw, _ in run.wire:  # who weighs how much is said to nobody else
         assert not any(SHARES[i].tobytes() in raw for i in range(5) if i != place)
     replies = run.replies("answer", "objective")
     assert {name for content in replies for name in said_in(content)} == {"texts"}
-    assert {name for content in replies for name in content.array_records.get("message", {})} == {"masked"}
+    assert {name for content in replies for name in content.array_records.get("message", {})} == {
+        "masked"
+    }
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -136,7 +161,11 @@ def unreadable(*given):
 @pytest.mark.parametrize("where", ["load", "run_clients", "objectives"])
 def test_the_words_of_an_error_stay_at_the_client(where, aggregator, caplog, monkeypatch):
     load = loader(federation())
-    loads = lambda context, said: (unreadable if (where, context.node_id) == ("load", 101) else load)(context, said)  # noqa: E731
+
+    def loads(context, said):
+        unreadable_here = (where, context.node_id) == ("load", 101)
+        return unreadable(context, said) if unreadable_here else load(context, said)
+
     grid = Here([client_app(loads)] * 5)
     if where != "load":
         monkeypatch.setattr(fgmp.Federation, where, unreadable)

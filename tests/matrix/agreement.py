@@ -29,7 +29,11 @@ def in_units_of_one(first: Run) -> Iterator[str]:
     which can be separated do not have: they end where curvatures underflow.
     """
     case, problem = first.case, first.problem
-    endless = case.federation == "tiny" and case.loss in ("logistic", "softmax") and case.solver in LINE_SEARCHES
+    endless = (
+        case.federation == "tiny"
+        and case.loss in ("logistic", "softmax")
+        and case.solver in LINE_SEARCHES
+    )
     if not endless and case.columns != "mixed" and (case.columns, case.targets) != ("one", "one"):
         base = run(case._replace(columns="one", targets="one"))
         yield from _different("units", first, base, problem.unit, problem.target**2)
@@ -60,13 +64,19 @@ def _shaken(problem: Problem, seed: int) -> Problem:
     rng, eps = np.random.default_rng(seed), np.finfo(np.float32).eps
 
     def shake(array: np.ndarray) -> np.ndarray:
-        return array * (1 + eps * rng.uniform(-1, 1, array.shape)) if array.dtype.kind == "f" else array
+        return (
+            array * (1 + eps * rng.uniform(-1, 1, array.shape))
+            if array.dtype.kind == "f"
+            else array
+        )
 
     ys = problem.ys if problem.loss == "logistic" else [shake(y) for y in problem.ys]
     return replace(problem, As=[shake(A) for A in problem.As], ys=ys)
 
 
-def _different(name: str, first: Run, second: Run, unit: float = 1.0, value: float = 1.0) -> Iterator[str]:
+def _different(
+    name: str, first: Run, second: Run, unit: float = 1.0, value: float = 1.0
+) -> Iterator[str]:
     pairs = {"x": unit, "coefficients": unit}
     for column, factor in pairs.items():
         ours, theirs = getattr(first.result, column), factor * getattr(second.result, column)

@@ -24,7 +24,9 @@ FIRST_ORDER = ("FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg", "FastFedD
 METHODS = ("FedGradMP", "SharedSupportGradMP", "polish", *FIRST_ORDER)
 DICTIONARIES = ("standard", "orthonormal", "omp", "thresholding", "wide-omp", "wide-thresholding")
 FEDERATIONS = ("even", "uneven", "tiny", "blank", "single")
-COUNTED = tuple(f"{what}{spared}" for what in ("column", "joint", "atom") for spared in ("", "-spared"))
+COUNTED = tuple(
+    f"{what}{spared}" for what in ("column", "joint", "atom") for spared in ("", "-spared")
+)
 
 
 class Case(NamedTuple):
@@ -91,11 +93,17 @@ def sample(number: int, seed: int) -> list[Case]:
     every = [axes for method in METHODS for axes in blocks(method)]
     sizes = [tuple(map(len, axes.values())) for axes in every]
     starts = np.cumsum([0, *map(math.prod, sizes)])
-    chosen = np.sort(np.random.default_rng(seed).choice(starts[-1], min(number, int(starts[-1])), replace=False))
+    chosen = np.sort(
+        np.random.default_rng(seed).choice(starts[-1], min(number, int(starts[-1])), replace=False)
+    )
     cases = []
-    for position, index in zip(chosen, np.searchsorted(starts, chosen, side="right") - 1, strict=True):
+    for position, index in zip(
+        chosen, np.searchsorted(starts, chosen, side="right") - 1, strict=True
+    ):
         places = np.unravel_index(position - starts[index], sizes[index])
-        cases.append(Case(*(options[i] for options, i in zip(every[index].values(), places, strict=True))))
+        cases.append(
+            Case(*(options[i] for options, i in zip(every[index].values(), places, strict=True)))
+        )
     return cases
 
 
@@ -103,15 +111,27 @@ def design(method: str) -> list[Case]:
     """Few cases with every valid pair of values: of some at random with an open pair the one that closes most."""
     rng, every, cases = np.random.default_rng(0), [[*axes.values()] for axes in blocks(method)], []
     axes = list(combinations(range(len(Case._fields)), 2))
-    missing = {((i, a), (j, b)) for options in every for i, j in axes for a in options[i] for b in options[j]}
+    missing = {
+        ((i, a), (j, b))
+        for options in every
+        for i, j in axes
+        for a in options[i]
+        for b in options[j]
+    }
     while missing:
         pair = min(missing)
-        allowed = [options for options in every if all(value in options[axis] for axis, value in pair)]
+        allowed = [
+            options for options in every if all(value in options[axis] for axis, value in pair)
+        ]
         candidates = []
         for options in allowed * _TRIED:
-            drawn = dict(enumerate(those[rng.integers(len(those))] for those in options)) | dict(pair)
+            drawn = dict(enumerate(those[rng.integers(len(those))] for those in options)) | dict(
+                pair
+            )
             candidates.append(Case(*drawn.values()))
-        best = max(candidates, key=lambda case: len(missing & set(combinations(enumerate(case), 2))))
+        best = max(
+            candidates, key=lambda case: len(missing & set(combinations(enumerate(case), 2)))
+        )
         missing -= set(combinations(enumerate(best), 2))
         cases.append(best)
     return cases

@@ -21,7 +21,11 @@ SIZES = {
     "blank": (12, 5, 14, 13),  # the second client holds zeros
     "single": (20,),
 }
-WEIGHTS = {"uneven": (3.0, 1.0, 0.0, 0.7), "tiny": (1.0, 2.0, 0.1, 1.0, 0.3, 5.0), "blank": (1.0, 1.0, 2.0, 0.5)}
+WEIGHTS = {
+    "uneven": (3.0, 1.0, 0.0, 0.7),
+    "tiny": (1.0, 2.0, 0.1, 1.0, 0.3, 5.0),
+    "blank": (1.0, 1.0, 2.0, 0.5),
+}
 MIXED = 2.0 ** np.array([0, -20, 13, 20, -13, 0, 7, -7])
 
 
@@ -73,7 +77,9 @@ def problem_of(case: Case) -> Problem:
     """The problem of a case: those that differ in the method alone share it."""
     base = _base(case.loss, case.federation, case.dictionary)
     if case.columns == "mixed":
-        base = _measured(replace(base, As=[A * MIXED for A in base.As], truth=(base.truth.T / MIXED).T))
+        base = _measured(
+            replace(base, As=[A * MIXED for A in base.As], truth=(base.truth.T / MIXED).T)
+        )
     column = 1.0 if case.columns == "mixed" else UNITS[case.columns]
     target = UNITS[case.targets] if case.loss in ("squared", "summed") else 1.0
     steepness, slope = base.steepness * column**2, base.slope * column * target
@@ -81,7 +87,10 @@ def problem_of(case: Case) -> Problem:
     As = [np.array(A * column, precision) for A in base.As]  # in the order that is not copied
     ys = base.ys if case.loss == "softmax" else [np.array(y * target, precision) for y in base.ys]
     atoms = base.atoms
-    if case.dictionary in ("omp", "wide-thresholding"):  # other atoms stay in float64, as gaussian_dictionary has them
+    if case.dictionary in (
+        "omp",
+        "wide-thresholding",
+    ):  # other atoms stay in float64, as gaussian_dictionary has them
         atoms = atoms.astype(precision)
     truth = (base.truth * target / column).astype(precision)
     return Problem(base.loss, As, ys, base.weights, atoms, truth, column, target, steepness, slope)
@@ -103,7 +112,10 @@ def _base(loss: str, federation: str, dictionary: str) -> Problem:
         As, ys = zip(*(_spoilt(A, y, labels) for A, y in zip(As, ys, strict=True)), strict=True)
     As, ys = list(As), list(ys)
     if federation == "blank":
-        As[1], ys[1] = np.zeros_like(As[1]), (np.ones_like if loss == "logistic" else np.zeros_like)(ys[1])
+        As[1], ys[1] = (
+            np.zeros_like(As[1]),
+            (np.ones_like if loss == "logistic" else np.zeros_like)(ys[1]),
+        )
     weights = np.array(WEIGHTS[federation]) if federation in WEIGHTS else None
     return _measured(Problem(loss, As, ys, weights, atoms, truth, 1.0, 1.0, 0.0, 0.0))
 
@@ -116,7 +128,9 @@ def _atoms(dictionary: str, rng: np.random.Generator) -> np.ndarray | None:
         blocks = np.kron(np.eye(2), half)
         return blocks[:, rng.permutation(N_FEATURES)] @ blocks
     n_atoms = N_FEATURES + 4 * dictionary.startswith("wide")
-    return _rounded(rng.uniform(0.5, 2, n_atoms) * (rng.standard_normal((N_FEATURES, n_atoms)) + 0.3))
+    return _rounded(
+        rng.uniform(0.5, 2, n_atoms) * (rng.standard_normal((N_FEATURES, n_atoms)) + 0.3)
+    )
 
 
 def _targets(loss: str, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:

@@ -67,10 +67,16 @@ def models(run: Run) -> Iterator[str]:
         yield "support: not the positions of the nonzero coefficients"
     if not np.isfinite(result.x).all():
         yield "model: x is not finite"
-    kept = run.ledger.models if run.opening_ledger is None else run.opening_ledger.models + run.ledger.models[-1:]
+    kept = (
+        run.ledger.models
+        if run.opening_ledger is None
+        else run.opening_ledger.models + run.ledger.models[-1:]
+    )
     pairs = [(result.x, result.coefficients), *zip(kept, _coefficients(run), strict=True)]
     for x, alpha in pairs:
-        if np.any(np.abs(x - psi @ alpha) > 2 * (len(alpha) + 2) * eps * (np.abs(psi) @ np.abs(alpha))):
+        if np.any(
+            np.abs(x - psi @ alpha) > 2 * (len(alpha) + 2) * eps * (np.abs(psi) @ np.abs(alpha))
+        ):
             yield "model: x is not Psi alpha"
 
 
@@ -120,7 +126,9 @@ def _malformed(message: dict, size: int) -> Iterator[str]:
         if kind == "support" or kind.startswith("at "):
             values = message[name.removesuffix(kind) + "values"]
             increasing = bool(np.all(np.diff(array) > 0)) and (not len(array) or array[0] >= 0)
-            inside = kind != "support" or not len(array) or array[-1] < size  # what is no model has its own size
+            inside = (
+                kind != "support" or not len(array) or array[-1] < size
+            )  # what is no model has its own size
             if not (increasing and inside) or len(values) != len(array):
                 yield f"support: a message has the positions {array} for {len(values)} values"
 
@@ -136,11 +144,17 @@ def ball(run: Run) -> Iterator[str]:
     inside = _coefficients(run) if run.opening is None else [run.result.coefficients]
     if run.case.method == "FedGradMP":
         shape = run.result.coefficients.shape
-        inside += [_dense(message, shape) for trip in run.ledger.trips for message in (trip.down, *trip.up.values())]
+        inside += [
+            _dense(message, shape)
+            for trip in run.ledger.trips
+            for message in (trip.down, *trip.up.values())
+        ]
     for alpha in inside:
         norm = float(np.linalg.norm(psi @ alpha))
         energy = float(np.linalg.norm(np.abs(psi) @ np.abs(alpha)) / radius) ** 2
-        if not norm <= radius * (1 + 4 * (len(alpha) + 4) * np.finfo(run.case.precision).eps * max(energy, 1)):
+        if not norm <= radius * (
+            1 + 4 * (len(alpha) + 4) * np.finfo(run.case.precision).eps * max(energy, 1)
+        ):
             yield f"radius: a model has the norm {norm!r}; expected at most {radius!r}"
 
 
@@ -152,9 +166,15 @@ def _dense(message: dict, shape: tuple[int, ...]) -> np.ndarray:
 
 def messages(run: Run) -> Iterator[str]:
     """The columns of bytes: entries of the messages times 4 or 8, and never more than the method needs."""
-    ledgers = [(run.ledger, ROUNDS)] if run.opening is None else [(run.opening_ledger, ROUNDS), (run.ledger, 1)]
+    ledgers = (
+        [(run.ledger, ROUNDS)]
+        if run.opening is None
+        else [(run.opening_ledger, ROUNDS), (run.ledger, 1)]
+    )
     for column, direction in (("bytes_down", "down"), ("bytes_up", "up")):
-        steps = [step for ledger, rounds in ledgers for step in _by_round(run, ledger, direction, rounds)]
+        steps = [
+            step for ledger, rounds in ledgers for step in _by_round(run, ledger, direction, rounds)
+        ]
         expected = [0, *np.cumsum(steps).tolist()]
         if run.result.history[column].tolist() != expected:
             yield f"bytes: {column} is {run.result.history[column].tolist()}; counted {expected}"
@@ -169,7 +189,9 @@ def _by_round(run: Run, ledger: Ledger, direction: str, rounds: int) -> list[int
     for trip in ledger.trips:
         sent = list(trip.up.values()) if direction == "up" else [trip.down] * len(trip.up)
         arrays = [array for message in sent for array in message.values()]
-        steps[trip.number] += sum(array.size * (width if array.dtype.kind == "f" else 4) for array in arrays)
+        steps[trip.number] += sum(
+            array.size * (width if array.dtype.kind == "f" else 4) for array in arrays
+        )
     return steps
 
 
@@ -189,7 +211,9 @@ def most_bytes(run: Run) -> tuple[int, int]:
     if case.method == "SharedSupportGradMP":
         one = 1 if case.sparsity.startswith("joint") else C
         entries = {"largest": 4 * tau, "one": one, "all": everything}.get(case.sent, 0)
-        sent = model(entries + spared) if entries else whole  # a sketch is never longer than the gradient
+        sent = (
+            model(entries + spared) if entries else whole
+        )  # a sketch is never longer than the gradient
         down, up = _on_support(case.solver, min(3 * tau + spared, everything), v)
         return 4 + model(tau + spared) + down, sent + up
     if case.method == "polish":
@@ -222,7 +246,11 @@ def types(run: Run) -> Iterator[str]:
     for ledger in _ledgers(run):
         found |= {("a prepared client", dtype) for dtype in ledger.prepared}
         messages = [message for trip in ledger.trips for message in (trip.down, *trip.up.values())]
-        found |= {(f"a message's {name}", array.dtype) for message in messages for name, array in message.items()}
+        found |= {
+            (f"a message's {name}", array.dtype)
+            for message in messages
+            for name, array in message.items()
+        }
     wrong = {(name, dtype) for name, dtype in found if dtype not in (expected, np.int32)}
     yield from (f"dtype: {name} is {dtype} in a {expected} run" for name, dtype in sorted(wrong))
 
@@ -237,8 +265,12 @@ def cohorts(run: Run) -> Iterator[str]:
             if keys != first.setdefault(trip.number, keys) or len(keys) != size:
                 yield f"cohort: an exchange of round {trip.number + 1} asked the clients {keys}"
             total = math.fsum(shares[keys])
-            expected = shares[keys] / total if total > 0 else []  # nobody who counts: the round ends
-            if len(trip.weights) != len(expected) or not np.allclose(trip.weights, expected, rtol=1e-14, atol=0):
+            expected = (
+                shares[keys] / total if total > 0 else []
+            )  # nobody who counts: the round ends
+            if len(trip.weights) != len(expected) or not np.allclose(
+                trip.weights, expected, rtol=1e-14, atol=0
+            ):
                 yield f"weights: {trip.weights} for the clients {keys}; expected {expected}"
     if set(run.result.history["clients"][1:]) != {size}:
         yield f"cohort: the column clients is {run.result.history['clients']}; expected {size}"
@@ -270,7 +302,18 @@ def best(run: Run) -> Iterator[str]:
         yield f"best: the model of round {found.round} is another one"
 
 
-CHECKS = (objectives, relative_errors, models, best, supports, ball, messages, types, cohorts, untouched)
+CHECKS = (
+    objectives,
+    relative_errors,
+    models,
+    best,
+    supports,
+    ball,
+    messages,
+    types,
+    cohorts,
+    untouched,
+)
 
 
 def violations(run: Run) -> list[str]:

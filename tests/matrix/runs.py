@@ -82,7 +82,10 @@ class Ledger:
             replies = exchange.cohort_kernel(federation, call, message, cohort)
             if replies is not None:
                 trip = self.trips[-1]
-                trip.up, trip.answers = {}, {}  # who is no case for the twin has answered as printed
+                trip.up, trip.answers = (
+                    {},
+                    {},
+                )  # who is no case for the twin has answered as printed
                 for place, reply in zip(cohort, replies, strict=True):
                     keep(federation.clients[place], reply)
             return replies
@@ -90,12 +93,17 @@ class Ledger:
         def update(state: Any, mean: np.ndarray) -> Any:
             trip = self.trips[-1]
             after = exchange.server_update(state, mean)
-            pairs = [(trip.down, trip.sent), *zip(trip.up.values(), trip.answers.values(), strict=True)]
+            pairs = [
+                (trip.down, trip.sent),
+                *zip(trip.up.values(), trip.answers.values(), strict=True),
+            ]
             if any(_bits(copy) != _bits(to_wire(own)) for copy, own in pairs):
                 self.changed.append("a message was written into")
             return after
 
-        return Exchange(ask, answer, update, exchange.update_spec, exchange.cohort_kernel and cohort_kernel)
+        return Exchange(
+            ask, answer, update, exchange.update_spec, exchange.cohort_kernel and cohort_kernel
+        )
 
 
 @dataclass(frozen=True)
@@ -158,14 +166,20 @@ def sparsity(case: Case) -> int:
     return 4 if case.sparsity.startswith("joint") else 2
 
 
-def federation_of(problem: Problem, storage: str, order: list[int] | None = None) -> fgmp.Federation:
+def federation_of(
+    problem: Problem, storage: str, order: list[int] | None = None
+) -> fgmp.Federation:
     """The federation; with `order`, given in another order and with weights four times as large."""
     As = problem.As if storage == "dense" else [sparse.csr_array(A) for A in problem.As]
-    made = fgmp.Federation.from_arrays(As, problem.ys, LOSSES[problem.loss], problem.weights, problem.truth)
+    made = fgmp.Federation.from_arrays(
+        As, problem.ys, LOSSES[problem.loss], problem.weights, problem.truth
+    )
     if order is None:
         return made
     weights = np.array([len(A) for A in problem.As]) if problem.weights is None else problem.weights
-    return fgmp.Federation.from_clients([made.clients[i] for i in order], 4.0 * weights[order], truth=made.truth)
+    return fgmp.Federation.from_clients(
+        [made.clients[i] for i in order], 4.0 * weights[order], truth=made.truth
+    )
 
 
 def radius_of(case: Case, problem: Problem) -> float | None:
@@ -186,13 +200,18 @@ def run(case: Case, problem: Problem | None = None, order: list[int] | None = No
 def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
     federation, ledger = federation_of(problem, case.storage, order), Ledger()
     members, method = cohort_size(case), recorded(_method(case, problem), ledger)
-    options = {"aggregator": KeptMean(ledger), "history": fgmp.History(metrics={"kept": ledger.keep})}
+    options = {
+        "aggregator": KeptMean(ledger),
+        "history": fgmp.History(metrics={"kept": ledger.keep}),
+    }
     result = fgmp.simulate(method, federation, ROUNDS, members, SEED, **options)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
     closing = Ledger()
     with patch.object(
-        polishing, "simulate_part", lambda given, *rest, **how: simulate_part(recorded(given, closing), *rest, **how)
+        polishing,
+        "simulate_part",
+        lambda given, *rest, **how: simulate_part(recorded(given, closing), *rest, **how),
     ):
         closed = fgmp.polish(
             result,
@@ -214,8 +233,15 @@ def _dictionary(case: Case, problem: Problem) -> StandardBasis:
 
 
 def _selection(case: Case) -> Any:
-    kinds = {"column": fgmp.PerOutput, "dense": fgmp.PerOutput, "joint": Overall, "atom": fgmp.PerAtom}
-    return kinds[case.sparsity.removesuffix("-spared")]((0,) if case.sparsity.endswith("spared") else ())
+    kinds = {
+        "column": fgmp.PerOutput,
+        "dense": fgmp.PerOutput,
+        "joint": Overall,
+        "atom": fgmp.PerAtom,
+    }
+    return kinds[case.sparsity.removesuffix("-spared")](
+        (0,) if case.sparsity.endswith("spared") else ()
+    )
 
 
 def _identification(case: Case) -> Any:
@@ -240,7 +266,11 @@ def _method(case: Case, problem: Problem) -> Any:
         )
     name = "FedIterHT" if case.method == "polish" else case.method
     assert name in FIRST_ORDER
-    options = {"learning_rate": 0.25 / problem.steepness, "local_iterations": LOCAL, "batch_size": batch}
+    options = {
+        "learning_rate": 0.25 / problem.steepness,
+        "local_iterations": LOCAL,
+        "batch_size": batch,
+    }
     options |= {"dictionary": dictionary, "selection": selection}
     if name in ("FedHT", "FedIterHT"):
         options |= {"sparsity": tau}
@@ -265,7 +295,9 @@ def _solver(name: str, case: Case, problem: Problem) -> Any:
 
 
 def _on_support(case: Case, problem: Problem) -> Any:
-    ridge = 0.01 * problem.steepness if case.federation == "tiny" else 0.0  # its rows can be separated
+    ridge = (
+        0.01 * problem.steepness if case.federation == "tiny" else 0.0
+    )  # its rows can be separated
     return {
         "normal-equations": lambda: fgmp.NewtonOnSupport(),
         "newton-steps": lambda: fgmp.NewtonOnSupport(3, ridge),

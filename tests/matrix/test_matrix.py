@@ -34,17 +34,34 @@ def test_case(case):
     assert not found, "\n".join([str(case), *found])
 
 
-PLAIN = Case(*"FedGradMP softmax gradient standard uneven some some none column - one one float64".split())
-SHARED = PLAIN._replace(method="SharedSupportGradMP", solver="local-sgd", batch="full", sent="sketch")
+PLAIN = Case(
+    *"FedGradMP softmax gradient standard uneven some some none column - one one float64".split()
+)
+SHARED = PLAIN._replace(
+    method="SharedSupportGradMP", solver="local-sgd", batch="full", sent="sketch"
+)
 HARD = PLAIN._replace(method="FedIterHT", solver="steps")
 
 
-@pytest.mark.parametrize("case", [PLAIN, SHARED, HARD, HARD._replace(method="FastFedDualAvg")], ids=str)
+@pytest.mark.parametrize(
+    "case", [PLAIN, SHARED, HARD, HARD._replace(method="FastFedDualAvg")], ids=str
+)
 def test_every_option_makes_another_run(case):
     """An axis that changed nothing would be an axis that is not tried."""
     axes = block(case.method, case.loss)
-    for axis in ("solver", "dictionary", "federation", "cohort", "batch", "radius", "sparsity", "sent"):
-        options = [option for option in axes[axis] if option not in ("default", "largest")]  # other names of others
+    for axis in (
+        "solver",
+        "dictionary",
+        "federation",
+        "cohort",
+        "batch",
+        "radius",
+        "sparsity",
+        "sent",
+    ):
+        options = [
+            option for option in axes[axis] if option not in ("default", "largest")
+        ]  # other names of others
         results = [run(case._replace(**{axis: option})).result for option in options]
         for one, other in combinations(results, 2):
             assert not np.array_equal(one.coefficients, other.coefficients), axis
@@ -64,13 +81,17 @@ def on_all_columns(loss):
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("loss", sorted(LOSSES))
-def test_units_that_differ_from_column_to_column_change_no_prediction_on_a_fixed_support(loss, precision):
+def test_units_that_differ_from_column_to_column_change_no_prediction_on_a_fixed_support(
+    loss, precision
+):
     """Rounding of the data in other units: eps times the square of the condition number of the columns."""
     problem = problem_of(PLAIN._replace(loss=loss, federation="even", precision=precision))
     condition, apart = max(np.linalg.cond(A) for A in problem.As), APART.astype(precision)
     for method in on_all_columns(loss):
         one, other = (
-            fgmp.simulate(method, fgmp.Federation.from_arrays(As, problem.ys, LOSSES[loss]), 1, rng=0).x
+            fgmp.simulate(
+                method, fgmp.Federation.from_arrays(As, problem.ys, LOSSES[loss]), 1, rng=0
+            ).x
             for As in (problem.As, [A * apart for A in problem.As])
         )
         other = (other.T * apart).T
