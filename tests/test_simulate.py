@@ -54,11 +54,20 @@ def test_history_has_the_promised_columns():
 
 
 def test_numbers_of_numpy_are_numbers():
-    method = fgmp.FedGradMP(np.int8(3), np.int64(3), batch_size=np.uint16(20), radius=np.float32(2))
-    result = fgmp.simulate(method, FED, np.int64(2), np.int32(4), np.int64(0))
+    method = fgmp.FedGradMP(np.int32(3), np.int64(3), batch_size=np.int64(20), radius=np.float32(2))
+    result = fgmp.simulate(method, FED, np.int64(2), np.int8(4), np.int64(0))
     np.testing.assert_array_equal(
         result.x, fgmp.simulate(fgmp.FedGradMP(3, 3, 20, radius=2), FED, 2, 4, 0).x
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("sparsity", np.int8(100)), ("batch_size", np.uint16(20)), ("radius", np.float16(2))],
+)
+def test_a_field_of_a_type_that_overflows_is_refused(field, value):
+    with pytest.raises(ValueError, match=f"{field} is .*, of type {value.dtype}, which overflows"):
+        fgmp.FedGradMP(**{"sparsity": 3, field: value})
 
 
 def test_the_seed_alone_decides():

@@ -49,6 +49,14 @@ def test_what_is_written_comes_back(thing):
 def test_every_public_method_and_part_is_tried():
     texts = "".join(to_json(thing)[0] for thing in THINGS)
     elsewhere = {
+        "Client",
+        "ProblemInfo",
+        "RestrictedProblem",
+        "Run",
+        "Selection",
+        "SparseModel",
+        "SupportSolver",
+        "UpdateSpec",
         "Corrupted",
         "DropOut",
         "Faulty",

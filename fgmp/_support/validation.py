@@ -1,13 +1,13 @@
 """Checks at the boundary: each names the argument, what came and what was expected.
 
-`check_...` returns the value in its plain type or raises a ValueError; `settle_...` does so for a field of a frozen
-dataclass. `check_seed` makes one integer of whatever a user gives as `rng`, and `short_repr` a short line of any value.
+`check_...` returns the value in its plain type or raises a ValueError. `validate_..._field` raises
+a ValueError for a field of a frozen dataclass, and leaves the field as it is. `check_seed` turns
+what a user gives as `rng` into one integer, and `short_repr` any value into a short line.
 """
 
 import datetime
 import math
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Iterable, Mapping
 from numbers import Integral
 from typing import Any
 
@@ -334,16 +334,51 @@ def check_seed(name: str, value: Seed) -> int:
     return check_integer(name, value, at_least=0)
 
 
-def _settle(
-    check: Callable[..., Any], parameters: Any, name: str, *, optional: bool = False, **bounds: Any
+def validate_integer_field(
+    parameters: Any, name: str, *, optional: bool = False, **bounds: Any
 ) -> None:
-    """Check a field of a frozen dataclass and keep its plain type: a NumPy scalar may overflow. None if `optional`."""
+    """Raise a ValueError if a field of a dataclass is no integer within the bounds.
+
+    The field is left as it is. Therefore it must be an integer that later arithmetic can use: an
+    int, or a signed NumPy integer of at least 32 bits, as `numpy.arange` makes. Three times
+    ``np.int8(100)`` would overflow.
+
+    Parameters
+    ----------
+    parameters : object
+    name : str
+        The name of the field.
+    optional : bool, default False
+        Whether the field may be None.
+    **bounds
+        As in `check_integer`.
+    """
     value = getattr(parameters, name)
-    if value is not None or not optional:
-        object.__setattr__(parameters, name, check(name, value, **bounds))
+    if value is None and optional:
+        return
+    check_integer(name, value, **bounds)
+    if not isinstance(value, int) and (value.dtype.kind != "i" or value.dtype.itemsize < 4):
+        raise ValueError(
+            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; expected an int"
+        )
 
 
-validate_integer_field, validate_number_field = (
-    partial(_settle, check_integer),
-    partial(_settle, check_number),
-)
+def validate_number_field(
+    parameters: Any, name: str, *, optional: bool = False, **bounds: Any
+) -> None:
+    """Raise a ValueError if a field of a dataclass is no finite number within the bounds.
+
+    The field is left as it is. Half precision and small integers are refused, because arithmetic
+    with them overflows. For the parameters see `validate_integer_field`; `check_number` has the
+    bounds.
+    """
+    value = getattr(parameters, name)
+    if value is None and optional:
+        return
+    check_number(name, value, **bounds)
+    if not isinstance(value, (int, float)) and (
+        value.dtype.kind == "u" or value.dtype.itemsize < 4
+    ):
+        raise ValueError(
+            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; expected a float"
+        )
