@@ -15,13 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from ._support.sparse_features import SparseFeatures
-from ._support.tables import (
-    Labels,
-    concatenate_rows,
-    normalized_weights,
-    split_by_client,
-    validate_client_data,
-)
+from ._support.tables import concatenate_rows, normalized_weights
 from ._support.validation import (
     as_array,
     check_integer,
@@ -30,6 +24,7 @@ from ._support.validation import (
     precision_of,
     short_repr,
 )
+from .client_data import Labels, split_by_client, validate_client_data
 from .losses import Loss, SquaredLoss
 from .sparse_model import Array, IndexArray, SparseModel, dense
 

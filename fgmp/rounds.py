@@ -16,11 +16,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ._support.serialization import n_bytes
 from .aggregation import Aggregator, Rejected, UpdateSpec
 from .dictionaries import StandardBasis
 from .federation import Client, ProblemInfo
 from .selection import PER_OUTPUT, Selection
+from .serialization import n_bytes
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
 State = Any

@@ -61,7 +61,7 @@ import fgmp
 from book import BLUE, WINE, claim, panels
 from fgmp.flower import OverFlower, client_app, on_engine
 from fgmp.flower.records import arrays_of, record_of
-from fgmp._support.serialization import to_json
+from fgmp.serialization import to_json
 
 shape = dict(n_clients=n_clients, n_samples=n_samples, n_features=n_features, sparsity=sparsity)
 fed = fgmp.make_sparse_regression(**shape, heterogeneity=0.0, variance_decay=0.2, rng=seed)

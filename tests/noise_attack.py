@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from fgmp._support.serialization import to_wire
+from fgmp.serialization import to_wire
 
 GUESSES = range(100)
 

@@ -143,11 +143,11 @@ def test_a_run_in_which_no_update_arrived_says_so():
         assert word.startswith(
             f"no update arrived in 3 rounds of {name}: the model is the one of the start"
         )
-        assert word.endswith("; answers left out: 6 missing") and not result.x.any()
+        assert word.endswith("; rejected updates: 6 missing") and not result.x.any()
         assert said(method, nobody, 0)[0] == []
         assert said(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[0])), 3)[0] == []
     (word,), _ = said(fgmp.FedAvg(learning_rate=1e300, local_iterations=3), fed, 2)
-    assert "answers left out: 4 not_finite. What helps: smaller" in word
+    assert "rejected updates: 4 not_finite. What helps: smaller" in word
 
 
 def test_a_run_that_began_before_a_checkpoint_has_had_its_updates(tmp_path):
@@ -175,7 +175,7 @@ def test_a_search_and_a_closing_exchange_without_an_update_say_so():
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 2, rng=0)
     with pytest.warns(
         fgmp.AdviceWarning,
-        match="no update arrived in 1 round of polish: .* left out: 2 not_finite",
+        match="no update arrived in 1 round of polish: .* rejected updates: 2 not_finite",
     ):
         fgmp.polish(result, fed, aggregator=Deaf())
 

@@ -275,7 +275,7 @@ def test_cross_validation_hands_groups_to_fit_and_to_score():
 
 def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch):
     X, y, groups = regression()
-    monkeypatch.setattr("fgmp._support.warnings._TOPICS_TOLD", set())
+    monkeypatch.setattr("fgmp._support.warnings._ADVISED_TOPICS", set())
     names = np.array([f"site {group}" for group in groups], object)
     names[::50] = [
         f"small {row}" for row in range(0, len(y), 50)

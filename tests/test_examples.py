@@ -22,7 +22,7 @@ PLAIN = subprocess.run(
 ).stdout
 MAIN = """simulate Federation.from_arrays FedGradMP SharedSupportGradMP FedAvg FedHT polish tune stop_at Dictionary
 gaussian_dictionary ksvd make_sparse_regression PerOutput PerAtom SquaredLoss LogisticLoss SoftmaxLoss
-theory.approx_tau selection.Overall _support.serialization.to_json theory.restricted_constants
+theory.approx_tau selection.Overall serialization.to_json theory.restricted_constants
 theory.theorem1""".split()
 
 

@@ -17,11 +17,11 @@ from noise_attack import seen_in, takes_off
 from scipy.stats import kstest, norm
 
 import fgmp
-from fgmp._support.serialization import to_wire
 from fgmp.faults import Corrupted
 from fgmp.federation import Client, ProblemInfo
 from fgmp.privacy.noise import Fitted, spent
 from fgmp.rounds import Call, Streams
+from fgmp.serialization import to_wire
 
 pytest.importorskip("dp_accounting")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")

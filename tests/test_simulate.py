@@ -8,9 +8,9 @@ import pytest
 from matrix.runs import Ledger, recorded
 
 import fgmp
-from fgmp._support.serialization import from_wire, to_wire
 from fgmp.callbacks import Bar
 from fgmp.rounds import Streams
+from fgmp.serialization import from_wire, to_wire
 from fgmp.shared_support.newton import LocalSteps
 from fgmp.sparse_model import SparseModel
 

@@ -9,9 +9,9 @@ import pytest
 from test_simulate import ALL
 
 import fgmp
-from fgmp._support.serialization import from_json, to_json
 from fgmp.dictionaries import StandardBasis
 from fgmp.selection import Overall
+from fgmp.serialization import from_json, to_json
 
 RNG = np.random.default_rng(0)
 DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
@@ -104,7 +104,7 @@ def test_what_is_not_known_is_named(text, words):
 NO_PARTS = """
 os:system builtins:eval subprocess:Popen FedFuture fgmp._support.validation:check_integer
 fgmp.callbacks:Checkpoint fgmp.privacy.masking:Member fgmp.flower.transport:OverFlower fgmp.flower:fit_over
-fgmp._support.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
+fgmp.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
 fgmp.cli:main test_wire:Mine Mine
 """
 

@@ -1,1 +1,1 @@
-"""What everything else stands on: validation, warnings, linear algebra, tables, serialization."""
+"""Tools that know no part of the package: validation, warnings, linear algebra, tables."""

@@ -1,228 +1,358 @@
-"""Small linear systems to machine precision, whatever the units of their unknowns.
+"""Solve small linear systems to machine precision, whatever the units of their unknowns.
 
-A unit is a factor on an unknown, so whether columns are dependent is asked of columns scaled to length one. What is
-left over where they are dependent is the solution of minimum norm, in the units that came or in a metric.
+A unit is a factor on an unknown. Therefore the dependence of columns is judged after all columns
+were scaled to length one. If columns are dependent, the solution of minimum norm is taken, in the
+given units or in a metric.
 
-One rule decides, here and in `fgmp._compiled.kernels`: a Cholesky factor serves where the least eigenvalue of H is
-above eps^0.75, H the products of the columns scaled to length one. It knows no order of the columns, and the rows enter
-by their products only. Elsewhere a decomposition into orthogonal directions serves; it drops those that are rounding.
+One rule decides, here and in `fgmp._compiled.kernels`: a Cholesky factor is used if the least
+eigenvalue of H is above eps^0.75, where H holds the products of the columns scaled to length one.
+The rule does not depend on the order of the columns, and it sees the rows in their products only.
+In all other cases a decomposition into orthogonal directions is used, and directions that are
+rounding are dropped.
 """
 
 from math import e
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import lapack, qr
 
-from ..sparse_model import Array
+_DOUBLE = np.dtype(np.float64)
+_SINGLE = np.dtype(np.float32)
+_CHOLESKY_SOLVE = {_DOUBLE: lapack.dposv, _SINGLE: lapack.sposv}
+_SOLVE_WITH_FACTOR = {_DOUBLE: lapack.dpotrs, _SINGLE: lapack.spotrs}
+_CHOLESKY = {_DOUBLE: lapack.dpotrf, _SINGLE: lapack.spotrf}
+_EPSILON = {_DOUBLE: float(np.finfo(np.float64).eps), _SINGLE: float(np.finfo(np.float32).eps)}
 
-_DOUBLE, _SINGLE = np.dtype(np.float64), np.dtype(np.float32)
-_CHOLESKY = {_DOUBLE: (lapack.dposv, lapack.dpotrs), _SINGLE: (lapack.sposv, lapack.spotrs)}
-_FACTOR = {_DOUBLE: lapack.dpotrf, _SINGLE: lapack.spotrf}
-_PRECISION = {_DOUBLE: float(np.finfo(np.float64).eps), _SINGLE: float(np.finfo(np.float32).eps)}
+# Rounding moves each product of two columns of length one by (m + k + 1) eps / 2 at most, in the
+# sum of m products and in the factor of k columns (Higham, Accuracy and Stability of Numerical
+# Algorithms, 2002, Theorem 10.3), hence an eigenvalue of H by k times that. Errors cancel, so that
+# it is a few eps. An eigenvalue that is truly zero therefore stays below eps^0.75: 8,192 eps, which
+# is a bound if k (m + k + 1) < 16,384, and 54 eps in float32.
+_LEAST_EIGENVALUE = {dtype: epsilon**0.75 for dtype, epsilon in _EPSILON.items()}
 
-# Rounding moves each product of two columns of length one by (m + k + 1) eps / 2 at most, in the sum of m products and
-# in the factor of k columns (Higham, Accuracy and Stability of Numerical Algorithms, 2002, Theorem 10.3), hence an
-# eigenvalue of H by k times that; errors cancel, so that it is a few eps. An eigenvalue that is truly zero stays below
-# eps^0.75 then: 8,192 eps, which is a bound where k (m + k + 1) < 16,384, and 54 eps in float32.
-_SMALLEST = {kind: precision**0.75 for kind, precision in _PRECISION.items()}
-
-_REFINEMENTS = 3
-_ROUNDINGS = 64  # in a singular value or eigenvalue of columns of length one, or of their products
+_MAX_REFINEMENTS = 3
+# The rounding, in eps, of a singular value of columns of length one, or of an eigenvalue of their
+# products.
+_ROUNDING_FACTOR = 64
 
 
-def solve_definite(matrix: Array, right: Array) -> tuple[Array, Array] | None:
-    """Cholesky factor and solution of a positive definite system (k may be 0); None where it is nearly singular.
+class CholeskySolution(NamedTuple):
+    """The Cholesky factor of a positive definite matrix, and the solution of its system."""
 
-    The error of a Cholesky solution does not depend on the units of the unknowns, and neither does the test.
+    factor: NDArray[Any]
+    solution: NDArray[Any]
+
+
+def solve_definite(matrix: NDArray[Any], right: NDArray[Any]) -> CholeskySolution | None:
+    """Solve a positive definite system, or return None if the matrix is nearly singular.
+
+    Neither the error of a Cholesky solution nor the test of singularity depends on the units of the
+    unknowns.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (k, k)
+        May have k = 0.
+    right : ndarray, shape (k,) or (k, n_systems)
     """
     if not len(right):
-        return matrix, right
-    posv, _ = _CHOLESKY[matrix.dtype]
-    factor, solution, failed = posv(matrix, right)
-    if failed or not _is_definite(matrix, factor):
+        return CholeskySolution(matrix, right)
+    factor, solution, info = _CHOLESKY_SOLVE[matrix.dtype](matrix, right)
+    if info or not _is_definite(matrix, factor):
         return None
-    return factor, solution
+    return CholeskySolution(factor, solution)
 
 
-def _is_definite(matrix: Array, factor: Array) -> bool:
-    """Whether the least eigenvalue of H is above the smallest that is no rounding, from the Cholesky factor.
+def _is_definite(matrix: NDArray[Any], factor: NDArray[Any]) -> bool:
+    """Return whether the least eigenvalue of H is above what rounding could make of a zero.
 
-    A squared pivot over the diagonal entry is the share of a column that those before it do not explain; the product of
-    the shares is det(H). The eigenvalues but the least one have a sum of at most k, so a product of at most
-    (k / (k - 1))^(k - 1) < e: the least is above det(H) / e. Where that is not enough, H less `smallest` of its unit
-    diagonal has a Cholesky factor or not.
+    A squared pivot divided by the diagonal entry is the share of a column that the columns before
+    it do not explain. The product of the shares is det(H). All eigenvalues but the least sum to at
+    most k, hence their product is at most (k / (k - 1))^(k - 1) < e, and the least eigenvalue is
+    above det(H) / e. If this bound does not decide, the matrix with its diagonal lowered by the
+    threshold is factored: it has a Cholesky factor only if all eigenvalues of H are above the
+    threshold.
     """
-    smallest, diagonal = _SMALLEST[matrix.dtype], matrix.diagonal()
+    threshold = _LEAST_EIGENVALUE[matrix.dtype]
+    diagonal = matrix.diagonal()
     shares = factor.diagonal() ** 2 / diagonal
-    if shares.prod() > e * smallest:
+    if shares.prod() > e * threshold:
         return True
-    if not shares.min() > smallest:
+    if not shares.min() > threshold:
         return False
-    less = matrix.copy()
-    np.fill_diagonal(less, (1 - smallest) * diagonal)
-    _, failed = _FACTOR[matrix.dtype](
-        less.T, clean=False, overwrite_a=True
-    )  # a view that LAPACK need not copy
-    return not failed
+    lowered = matrix.copy()
+    np.fill_diagonal(lowered, (1 - threshold) * diagonal)
+    # The transpose is a view in column order, which LAPACK need not copy.
+    _, info = _CHOLESKY[matrix.dtype](lowered.T, clean=False, overwrite_a=True)
+    return not info
 
 
-def solve_semidefinite(matrix: Array, right: Array, metric: Array | None = None) -> Array:
-    """Solution of a semidefinite system with the right side in its range, of minimum norm, x' metric x or x'x.
+def solve_semidefinite(
+    matrix: NDArray[Any], right: NDArray[Any], metric: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """Return the solution of minimum norm of a semidefinite system.
 
-    Where noise has made it indefinite, its positive part stands for it: no step goes where it curves downwards.
+    If noise has made the matrix indefinite, its positive part is used: the solution does not move
+    along directions of negative curvature.
+
+    Parameters
+    ----------
+    matrix : ndarray, shape (k, k)
+    right : ndarray, shape (k,)
+        The right side, in the range of the matrix.
+    metric : ndarray, shape (k, k), optional
+        The norm is x' metric x, by default x'x.
     """
-    if (solved := solve_definite(matrix, right)) is not None:
-        return solved[1]
-    scale = _to_divide_by(np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0)))
-    eigenvalues, vectors = np.linalg.eigh(matrix / scale[:, None] / scale)
-    rounding = _rounding(matrix) * eigenvalues.max(initial=0.0)
-    kept = eigenvalues > rounding
-    directions = vectors[:, kept]
-    shadow = (directions.T @ (right / scale)) / eigenvalues[kept]
-    noise = rounding / eigenvalues[kept].min(initial=np.inf)
-    return np.asarray(_shortest(directions, shadow, scale, metric, noise), matrix.dtype)
+    cholesky = solve_definite(matrix, right)
+    if cholesky is not None:
+        return cholesky.solution
+    scale = _divisors(np.sqrt(np.maximum(matrix.diagonal().astype(np.float64), 0)))
+    eigenvalues, eigenvectors = np.linalg.eigh(matrix / scale[:, None] / scale)
+    rounding = _rounding_factor(matrix) * eigenvalues.max(initial=0.0)
+    is_positive = eigenvalues > rounding
+    directions = eigenvectors[:, is_positive]
+    coordinates = (directions.T @ (right / scale)) / eigenvalues[is_positive]
+    noise = rounding / eigenvalues[is_positive].min(initial=np.inf)
+    solution = _minimum_norm(directions, coordinates, scale, metric, noise)
+    return np.asarray(solution, matrix.dtype)
 
 
-def least_squares(columns: Array, targets: Array, metric: Array | None = None) -> Array:
-    """Minimum-norm least-squares solution to machine precision, shape (k,), for `columns` of shape (m, k).
+def least_squares(
+    columns: NDArray[Any], targets: NDArray[Any], metric: NDArray[Any] | None = None
+) -> NDArray[Any]:
+    """Return the minimum-norm least-squares solution, to machine precision.
 
-    Cholesky factorisation of the normal equations, refined on the residual of the data, which restores the accuracy
-    that squaring the condition number costs: each refinement leaves the same fraction of the error, which the first
-    one measures. With more columns than rows the same with the products of the rows. Where too much is left, or what is
-    factored is nearly singular, the singular value decomposition in float64. `metric` is the Gram matrix of the atoms,
-    where columns are A_i Psi on some of them.
+    The normal equations are solved by a Cholesky factorisation and refined on the residual of the
+    data. Refinement restores the accuracy that squaring the condition number costs: each step
+    leaves the same fraction of the error, and the first step measures this fraction. If there are
+    more columns than rows, the products of the rows are factored instead. If the refinements do not
+    suffice, or the matrix to factor is nearly singular, the singular value decomposition is used,
+    in float64.
 
-    The error is the machine precision times the condition number of the columns, scaled to length one where these are
-    independent. Coherent atoms are ill-conditioned columns, and a metric adds the condition number of its own.
+    The error is the machine precision times the condition number of the columns, scaled to length
+    one if they are independent. Coherent atoms are ill-conditioned columns, and a metric adds its
+    own condition number.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, k)
+    targets : ndarray, shape (m,)
+    metric : ndarray, shape (k, k), optional
+        The Gram matrix of the atoms, if the columns are A_i Psi on some atoms: the norm that is
+        minimal is then the one of the signal.
+
+    Returns
+    -------
+    ndarray, shape (k,)
     """
-    if columns.size and (metric is None or columns.shape[1] <= columns.shape[0]):
-        if (solution := _by_products(columns, targets)) is not None:
+    n_rows, n_columns = columns.shape
+    if columns.size and (metric is None or n_columns <= n_rows):
+        solution = _solve_normal_equations(columns, targets)
+        if solution is not None:
             return solution
     largest = np.abs(columns).max(axis=0, initial=0.0).astype(np.float64)
     largest[largest == 0] = 1
-    scale = _to_divide_by(largest * np.linalg.norm(columns / largest, axis=0))
-    left, sizes, across = np.linalg.svd(columns / scale, full_matrices=False)
-    rounding = _rounding(columns) * sizes.max(initial=0.0)
-    kept = sizes > rounding
-    shadow = (left[:, kept].T @ targets) / sizes[kept]
-    noise = rounding / sizes[kept].min(initial=np.inf)
-    return np.asarray(_shortest(across[kept].T, shadow, scale, metric, noise), columns.dtype)
+    scale = _divisors(largest * np.linalg.norm(columns / largest, axis=0))
+    left, singular_values, right = np.linalg.svd(columns / scale, full_matrices=False)
+    rounding = _rounding_factor(columns) * singular_values.max(initial=0.0)
+    is_positive = singular_values > rounding
+    coordinates = (left[:, is_positive].T @ targets) / singular_values[is_positive]
+    noise = rounding / singular_values[is_positive].min(initial=np.inf)
+    solution = _minimum_norm(right[is_positive].T, coordinates, scale, metric, noise)
+    return np.asarray(solution, columns.dtype)
 
 
-def _to_divide_by(lengths: Array) -> Array:
-    """The lengths of columns; that of a zero column is the least of the others, so that its rounding stays small."""
+def _divisors(lengths: NDArray[Any]) -> NDArray[Any]:
+    """Return the lengths of columns, with zeros replaced by the least positive length.
+
+    Dividing a zero column by the least of the other lengths keeps its rounding small.
+    """
     least = lengths.min(where=lengths > 0, initial=np.inf)
     return np.where(lengths > 0, lengths, least if np.isfinite(least) else 1.0)
 
 
-def _rounding(matrix: Array) -> float:
-    """What a singular value or eigenvalue that is zero comes out as, at most, relative to the largest."""
-    roundings: int = max(_ROUNDINGS, *matrix.shape)
-    return roundings * _PRECISION[matrix.dtype]
+def _rounding_factor(matrix: NDArray[Any]) -> float:
+    """Return the rounding of a zero singular value or eigenvalue, relative to the largest."""
+    factor: int = max(_ROUNDING_FACTOR, *matrix.shape)
+    return factor * _EPSILON[matrix.dtype]
 
 
 def regularize_null_directions(
-    hessian: Array, gradient: Array, shifts: Array
-) -> tuple[Array, Array]:
-    """Hessian and gradient of a function that does not change along orthonormal `shifts` (k, s), definite there.
+    hessian: NDArray[Any], gradient: NDArray[Any], shifts: NDArray[Any]
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Make a Hessian definite along shifts that leave the function unchanged.
 
-    What rounding left along a shift is taken out of both, and the Hessian gets the mean curvature of the shift's own
-    coordinates there, in whatever unit: so a Newton step neither divides rounding by rounding nor moves along shifts.
+    Rounding along the shifts is removed from Hessian and gradient, and the Hessian gets the mean
+    curvature of the coordinates of each shift, in whatever unit. A Newton step then neither divides
+    rounding by rounding nor moves along a shift.
+
+    Parameters
+    ----------
+    hessian : ndarray, shape (k, k)
+    gradient : ndarray, shape (k,)
+    shifts : ndarray, shape (k, n_shifts)
+        Orthonormal directions.
+
+    Returns
+    -------
+    hessian : ndarray, shape (k, k)
+    gradient : ndarray, shape (k,)
     """
     if not shifts.shape[1]:
         return hessian, gradient
     shifts = shifts.astype(hessian.dtype, copy=False)
-    one_sided = hessian - shifts @ (shifts.T @ hessian)
-    mean = hessian.diagonal() @ shifts**2
-    filled = one_sided - (one_sided @ shifts) @ shifts.T + (shifts * mean) @ shifts.T
+    projected = hessian - shifts @ (shifts.T @ hessian)
+    curvatures = hessian.diagonal() @ shifts**2
+    filled = projected - (projected @ shifts) @ shifts.T + (shifts * curvatures) @ shifts.T
     return filled, gradient - shifts @ (shifts.T @ gradient)
 
 
-def orthonormal_combinations(gram: Array) -> Array:
-    """V, shape (k, s): combinations of k vectors that are an orthonormal basis of their span, V' gram V = 1."""
+def orthonormal_combinations(gram: NDArray[Any]) -> NDArray[Any]:
+    """Return combinations of k vectors that form an orthonormal basis of their span.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (k, k)
+        The Gram matrix of the vectors.
+
+    Returns
+    -------
+    ndarray, shape (k, rank)
+        V, with V' gram V = 1.
+    """
     norms = np.sqrt(gram.diagonal())
-    eigenvalues, vectors = np.linalg.eigh(gram / np.outer(norms, norms))
-    kept = eigenvalues > _SMALLEST[gram.dtype] * eigenvalues.max(initial=0.0)
-    combinations: Array = vectors[:, kept] / np.sqrt(eigenvalues[kept]) / norms[:, None]
+    eigenvalues, eigenvectors = np.linalg.eigh(gram / np.outer(norms, norms))
+    is_positive = eigenvalues > _LEAST_EIGENVALUE[gram.dtype] * eigenvalues.max(initial=0.0)
+    scaled = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
+    combinations: NDArray[Any] = scaled / norms[:, None]
     return combinations
 
 
-def _by_products(columns: Array, targets: Array) -> Array | None:
-    """From the products of the columns or, where these are more, the rows; None where refinements do not suffice.
+def _solve_normal_equations(columns: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any] | None:
+    """Solve least squares by the products of the columns, or of the rows if these are fewer.
 
-    Sizes are those of the columns' contributions, which have no unit.
+    Return None if the products are nearly singular, or if the refinements do not suffice. The size
+    of a solution is the one of the contributions of the columns, which have no unit.
     """
-    wide = columns.shape[1] > columns.shape[0]
-    across = columns.T if wide else columns
-    gram = across.T @ across
-    if (solved := solve_definite(gram, targets if wide else columns.T @ targets)) is None:
+    n_rows, n_columns = columns.shape
+    is_wide = n_columns > n_rows
+    vectors = columns.T if is_wide else columns
+    gram = vectors.T @ vectors
+    cholesky = solve_definite(gram, targets if is_wide else columns.T @ targets)
+    if cholesky is None:
         return None
-    (factor, z), (_, potrs) = solved, _CHOLESKY[columns.dtype]
-    solution: Array = columns.T @ z if wide else z
-    squares = np.ones_like(solution) if wide else gram.diagonal()
-    size, left, fraction = squares.dot(solution * solution), 0.0, 0.0
-    for refinement in range(_REFINEMENTS):
+    solve_with_factor = _SOLVE_WITH_FACTOR[columns.dtype]
+    solution: NDArray[Any] = columns.T @ cholesky.solution if is_wide else cholesky.solution
+    squares = np.ones_like(solution) if is_wide else gram.diagonal()
+    size = squares.dot(solution * solution)
+    error = 0.0
+    fraction = 0.0
+    for refinement in range(_MAX_REFINEMENTS):
         residual = targets - columns @ solution
-        found = potrs(factor, residual if wide else columns.T @ residual)[0]
-        correction = columns.T @ found if wide else found
+        right = residual if is_wide else columns.T @ residual
+        refined = solve_with_factor(cholesky.factor, right)[0]
+        correction = columns.T @ refined if is_wide else refined
         solution = solution + correction
-        if refinement == 0:
-            left = fraction = (
-                float(squares.dot(correction * correction) / size) ** 0.5 if size else 0.0
-            )
-        left *= fraction
-        if left <= _PRECISION[columns.dtype]:
+        if refinement == 0 and size:
+            fraction = float(squares.dot(correction * correction) / size) ** 0.5
+            error = fraction
+        error *= fraction
+        if error <= _EPSILON[columns.dtype]:
             return solution
     return None
 
 
-def _shortest(
-    directions: Array, shadow: Array, scale: Array, metric: Array | None, noise: float
-) -> Array:
-    """The shortest x with directions' (scale x) = shadow, for orthonormal `directions` (k, r), in x'x or x'metric x.
+def _minimum_norm(
+    directions: NDArray[Any],
+    coordinates: NDArray[Any],
+    scale: NDArray[Any],
+    metric: NDArray[Any] | None,
+    noise: float,
+) -> NDArray[Any]:
+    """Return the shortest x with directions' (scale x) = coordinates.
 
-    `noise` is the error of an entry of the directions.
+    Parameters
+    ----------
+    directions : ndarray, shape (k, rank)
+        Orthonormal.
+    coordinates : ndarray, shape (rank,)
+    scale : ndarray, shape (k,)
+    metric : ndarray, shape (k, k), or None
+        The norm is x' metric x, or x'x.
+    noise : float
+        The error of an entry of the directions.
     """
     k, rank = directions.shape
-    solution: Array = directions @ shadow / scale  # the shortest of scale x
+    solution: NDArray[Any] = directions @ coordinates / scale
     if rank == k:
         return solution
     if metric is not None:
-        # A signal is frame u, and its norm that of u.
-        frame = orthonormal_combinations(metric)
-        seen = frame.T @ (scale[:, None] * directions)
-        coordinates, n_seen = _of_least_norm(seen, shadow, _SMALLEST[_DOUBLE])
-        signal: Array = frame @ coordinates
-        if (
-            n_seen < rank
-        ):  # the metric takes atoms for dependent, and the data do not: what the signal leaves over
-            signal += directions @ (shadow - directions.T @ (scale * signal)) / scale
-        return signal
-    # A column that takes part in no dependency has a coefficient of its own. Rounding would tie it to the others, and
-    # if its unit is small, a little of it would be replaced by a lot of them.
-    null = np.linalg.qr(directions, mode="complete")[0][:, rank:]
-    tied = np.linalg.norm(null, axis=1) > noise
-    others = np.linalg.qr(null[tied], mode="complete")[0][:, k - rank :]
-    right = others.T @ (scale[tied] * solution[tied])
-    solution[tied], _ = _of_least_norm(scale[tied, None] * others, right)
+        return _minimum_norm_in_metric(directions, coordinates, scale, metric)
+
+    # A column that takes part in no dependency has one possible coefficient. Rounding would tie it
+    # to other columns, and if its unit is small, a little of it would be replaced by a lot of them.
+    null_directions = np.linalg.qr(directions, mode="complete")[0][:, rank:]
+    is_tied = np.linalg.norm(null_directions, axis=1) > noise
+    tied_directions = np.linalg.qr(null_directions[is_tied], mode="complete")[0][:, k - rank :]
+    tied_coordinates = tied_directions.T @ (scale[is_tied] * solution[is_tied])
+    shortest = _minimum_norm_of_rows(scale[is_tied, None] * tied_directions, tied_coordinates)
+    solution[is_tied] = shortest.solution
     return solution
 
 
-def _of_least_norm(rows: Array, right: Array, smallest: float = 0.0) -> tuple[Array, int]:
-    """The shortest x with rows'x = right, for `rows` (k, r) that may be of very different size, and their rank.
+def _minimum_norm_in_metric(
+    directions: NDArray[Any],
+    coordinates: NDArray[Any],
+    scale: NDArray[Any],
+    metric: NDArray[Any],
+) -> NDArray[Any]:
+    """Return the x with directions' (scale x) = coordinates of which x' metric x is least."""
+    rank = directions.shape[1]
+    # A signal is frame @ u, and its norm is the one of u.
+    frame = orthonormal_combinations(metric)
+    visible = frame.T @ (scale[:, None] * directions)
+    shortest = _minimum_norm_of_rows(visible, coordinates, _LEAST_EIGENVALUE[_DOUBLE])
+    solution: NDArray[Any] = frame @ shortest.solution
+    if shortest.rank < rank:
+        # The metric takes atoms for dependent, and the data do not: add what is unexplained.
+        unexplained = coordinates - directions.T @ (scale * solution)
+        solution += directions @ unexplained / scale
+    return solution
 
-    An error in a row is small beside that row, because columns are exchanged and the rows go from large to small (Cox
-    and Higham, Stability of Householder QR factorization for weighted least squares problems, 1998). Pivots at most
-    `smallest` of the first are zero.
+
+class _MinimumNorm(NamedTuple):
+    """The shortest solution of a linear system, and the rank of the system."""
+
+    solution: NDArray[Any]
+    rank: int
+
+
+def _minimum_norm_of_rows(
+    rows: NDArray[Any], right: NDArray[Any], threshold: float = 0.0
+) -> _MinimumNorm:
+    """Return the shortest x with rows' x = right, for rows that may differ greatly in size.
+
+    The error in a row is small beside that row, because columns are exchanged and the rows are
+    sorted from large to small (Cox and Higham, Stability of Householder QR factorization for
+    weighted least squares problems, 1998).
+
+    Parameters
+    ----------
+    rows : ndarray, shape (k, r)
+    right : ndarray, shape (r,)
+    threshold : float, default 0.0
+        Pivots of at most this share of the first pivot count as zero.
     """
     unit = np.abs(rows).max(initial=0.0)
     if not unit:
-        return np.zeros(len(rows)), 0
+        return _MinimumNorm(np.zeros(len(rows)), 0)
     order = np.argsort(-np.abs(rows).max(axis=1), kind="stable")
     basis, triangle, exchanged = qr(rows[order] / unit, mode="economic", pivoting=True)
-    sizes = np.abs(triangle.diagonal())
-    kept = int(np.count_nonzero(sizes > smallest * sizes[0]))
-    along, _ = lapack.dtrtrs(triangle[:kept, :kept], right[exchanged[:kept]] / unit, trans=1)
+    pivots = np.abs(triangle.diagonal())
+    rank = int(np.count_nonzero(pivots > threshold * pivots[0]))
+    coordinates, _ = lapack.dtrtrs(triangle[:rank, :rank], right[exchanged[:rank]] / unit, trans=1)
     solution = np.empty(len(rows))
-    solution[order] = basis[:, :kept] @ along
-    return solution, kept
+    solution[order] = basis[:, :rank] @ coordinates
+    return _MinimumNorm(solution, rank)

@@ -1,141 +1,168 @@
-"""Features with few nonzeros: a sparse matrix, centred or not, of which only the columns asked for become dense."""
+"""Features with few nonzeros: a sparse matrix, centred or not, of which columns become dense."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from ..sparse_model import Array, IndexArray
 
-
-@dataclass(frozen=True, eq=False)
 class SparseFeatures:
-    """A = S - u c', where S is sparse and u c' is never formed: what stands where a client has a dense matrix.
+    """The features A = S - u c' of a client, with S sparse and u c' never formed.
 
-    Products and rows take time and memory in proportion to the nonzeros of S; columns become dense when asked for.
+    It takes the place of a dense matrix. Products and rows take time and memory in proportion to
+    the nonzeros of S, and columns become dense only when `take` asks for them. No method modifies
+    an instance.
 
     Parameters
     ----------
     stored : scipy.sparse array or matrix, shape (n_samples, n_features)
-        S, kept in CSR: such a one is not copied unless it holds an entry twice. Not modified.
-    left, centre : ndarray, shape (n_samples,), and (n_features,); or None
-        u and c; None is no second term, A = S.
+        S, in any format. A CSR array is not copied unless it is unsorted or holds an entry twice.
+    left : ndarray, shape (n_samples,), optional
+        u. Without `left` and `centre` there is no second term: A = S.
+    centre : ndarray, shape (n_features,), optional
+        c.
     """
 
-    stored: Any
-    left: Any = None
-    centre: Any = None
+    __array_ufunc__ = None  # makes `ndarray @ features` call `__rmatmul__`
 
-    __array_ufunc__ = None  # so that `ndarray @ features` comes here
-
-    def __post_init__(self) -> None:
-        stored = (
-            self.stored
-            if isinstance(self.stored, sparse.csr_array)
-            else sparse.csr_array(self.stored)
-        )
-        if not stored.has_canonical_format:
-            stored = stored.copy()
-            stored.sum_duplicates()
-        object.__setattr__(self, "stored", stored)
+    def __init__(
+        self,
+        stored: Any,
+        left: NDArray[Any] | None = None,
+        centre: NDArray[Any] | None = None,
+    ) -> None:
+        self.stored = _canonical_csr(stored)
+        self.left = left
+        self.centre = centre
 
     def __repr__(self) -> str:
         return f"SparseFeatures(shape {self.shape}, {self.stored.nnz} stored)"
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(n_samples, n_features)."""
-        rows, columns = self.stored.shape
-        return int(rows), int(columns)
+        """Shape (n_samples, n_features)."""
+        n_rows, n_columns = self.stored.shape
+        return int(n_rows), int(n_columns)
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """float32 or float64."""
-        found: np.dtype[Any] = self.stored.dtype
-        return found
+        """Precision, float32 or float64."""
+        precision: np.dtype[Any] = self.stored.dtype
+        return precision
 
     def __getitem__(self, rows: slice) -> SparseFeatures:
-        """Consecutive rows, of which nothing is copied but where they begin."""
+        """Return consecutive rows as views; only the offsets of the rows are copied."""
         begin, end, _ = rows.indices(self.shape[0])
         S = self.stored
-        first, last = S.indptr[[begin, end]]
-        parts = S.data[first:last], S.indices[first:last], S.indptr[begin : end + 1] - first
-        return self._of_rows(
-            sparse.csr_array(parts, shape=(end - begin, S.shape[1])), lambda u: u[begin:end]
+        first = S.indptr[begin]
+        last = S.indptr[end]
+        block = sparse.csr_array(
+            (S.data[first:last], S.indices[first:last], S.indptr[begin : end + 1] - first),
+            shape=(end - begin, S.shape[1]),
         )
+        left = None if self.left is None else self.left[begin:end]
+        return SparseFeatures(block, left, self.centre)
 
-    def __matmul__(self, x: Array) -> Array:
-        """A x, shape (n_samples,), or (n_samples, n_outputs) with one contiguous column for each output."""
+    def __matmul__(self, x: NDArray[Any]) -> NDArray[Any]:
+        """Return A x, shape (n_samples,) or (n_samples, n_outputs).
+
+        With several outputs, the column of each output is contiguous.
+        """
         if x.ndim > 1:
             return np.stack([self @ column for column in x.T]).T
-        product: Array = self.stored @ x
-        return product if self.left is None else product - self.left * (self.centre @ x)
+        product: NDArray[Any] = self.stored @ x
+        if self.left is not None and self.centre is not None:
+            product = product - self.left * (self.centre @ x)
+        return product
 
-    def __rmatmul__(self, w: Array) -> Array:
-        """The product w A, shape (n_features,), or (n_outputs, n_features)."""
+    def __rmatmul__(self, w: NDArray[Any]) -> NDArray[Any]:
+        """Return w A, shape (n_features,) or (n_outputs, n_features)."""
         if w.ndim > 1:
             return np.stack([row @ self for row in w])
-        product: Array = self.stored.T @ w
-        return product if self.left is None else product - (w @ self.left) * self.centre
+        product: NDArray[Any] = self.stored.T @ w
+        if self.left is not None and self.centre is not None:
+            product = product - (w @ self.left) * self.centre
+        return product
 
-    def take(self, indices: IndexArray, axis: int) -> Any:
-        """Some columns (axis 1), dense and contiguous, or some rows (axis 0), as sparse as they are."""
+    def take(self, indices: NDArray[np.intp], axis: int) -> Any:
+        """Return some rows (axis 0) as `SparseFeatures`, or some columns (axis 1) as an ndarray.
+
+        The columns are contiguous.
+        """
         if axis == 0:
-            return self._of_rows(self.stored[indices], lambda u: u[indices])
+            left = None if self.left is None else self.left[indices]
+            return SparseFeatures(self.stored[indices], left, self.centre)
         columns = self._by_column[:, indices].toarray()
-        return (
-            columns
-            if self.left is None
-            else columns - np.multiply.outer(self.centre[indices], self.left).T
-        )
+        if self.left is not None and self.centre is not None:
+            columns = columns - np.multiply.outer(self.centre[indices], self.left).T
+        return columns
 
     @cached_property
     def _by_column(self) -> Any:
+        """S in CSC format, from which columns are cut."""
         return self.stored.tocsc()
 
-    def toarray(self) -> Array:
-        """A as a dense array."""
+    def toarray(self) -> NDArray[Any]:
+        """Return A as a dense array."""
         return np.asarray(self.take(np.arange(self.shape[1]), axis=1))
 
-    def times_rows(self, factors: Array) -> SparseFeatures:
-        """Each row times its factor."""
+    def times_rows(self, factors: NDArray[Any]) -> SparseFeatures:
+        """Return A with each row multiplied by its factor."""
         S = self.stored
         data = S.data * np.repeat(factors, np.diff(S.indptr))
-        return self._of_rows(
-            sparse.csr_array((data, S.indices, S.indptr), shape=S.shape), lambda u: u * factors
-        )
+        scaled = sparse.csr_array((data, S.indices, S.indptr), shape=S.shape)
+        left = None if self.left is None else self.left * factors
+        return SparseFeatures(scaled, left, self.centre)
 
-    def astype(self, dtype: Any, copy: bool = False) -> SparseFeatures:
-        """In another precision; itself where it is in that one."""
+    def astype(self, dtype: DTypeLike, copy: bool = False) -> SparseFeatures:
+        """Return A in another precision; return the instance itself if it has this precision."""
         if self.dtype == dtype:
             return self
-        left, centre = (
-            None if part is None else part.astype(dtype) for part in (self.left, self.centre)
-        )
+        left = None if self.left is None else self.left.astype(dtype)
+        centre = None if self.centre is None else self.centre.astype(dtype)
         return SparseFeatures(self.stored.astype(dtype), left, centre)
 
-    def _of_rows(self, stored: Any, change: Callable[[Array], Array]) -> SparseFeatures:
-        """With other rows: those of S, and what is made of u for them."""
-        return replace(self, stored=stored, left=None if self.left is None else change(self.left))
+
+def _canonical_csr(matrix: Any) -> Any:
+    """Return a sparse matrix as a CSR array with sorted indices and no entry twice."""
+    array = matrix if isinstance(matrix, sparse.csr_array) else sparse.csr_array(matrix)
+    if array.has_canonical_format:
+        return array
+    array = array.copy()  # the arrays of the given matrix are not modified
+    array.sum_duplicates()
+    return array
 
 
-def stacked(parts: Sequence[Array | SparseFeatures]) -> SparseFeatures | tuple[SparseFeatures, ...]:
-    """The rows of all parts as one; a dense part becomes sparse. Parts with centres of their own stay apart."""
-    several = [
+def stacked(
+    parts: Sequence[NDArray[Any] | SparseFeatures],
+) -> SparseFeatures | tuple[SparseFeatures, ...]:
+    """Stack the rows of all parts; a dense part becomes sparse.
+
+    Parts with different centres cannot be one `SparseFeatures` and are returned as a tuple.
+    """
+    sparse_parts = [
         part if isinstance(part, SparseFeatures) else SparseFeatures(sparse.csr_array(part))
         for part in parts
     ]
-    first = several[0]
-    if len(several) == 1:
+    first = sparse_parts[0]
+    if len(sparse_parts) == 1:
         return first
-    if not all(np.array_equal(part.centre, first.centre) for part in several):
-        return tuple(several)
-    left = None if first.left is None else np.concatenate([part.left for part in several])
-    return replace(
-        first, stored=sparse.vstack([part.stored for part in several], format="csr"), left=left
-    )
+    if not all(_have_equal_centres(part, first) for part in sparse_parts):
+        return tuple(sparse_parts)
+    rows = sparse.vstack([part.stored for part in sparse_parts], format="csr")
+    if first.left is None:
+        return SparseFeatures(rows)
+    left = np.concatenate([part.left for part in sparse_parts if part.left is not None])
+    return SparseFeatures(rows, left, first.centre)
+
+
+def _have_equal_centres(first: SparseFeatures, second: SparseFeatures) -> bool:
+    """Return whether both have the same centre, or both none."""
+    if first.centre is None or second.centre is None:
+        return first.centre is second.centre
+    return np.array_equal(first.centre, second.centre)

@@ -1,8 +1,8 @@
-"""Checks at the boundary: each names the argument, what came and what was expected.
+"""Checks of arguments: each error names the argument, what came and what was expected.
 
 `check_...` returns the value in its plain type or raises a ValueError. `validate_..._field` raises
-a ValueError for a field of a frozen dataclass, and leaves the field as it is. `check_seed` turns
-what a user gives as `rng` into one integer, and `short_repr` any value into a short line.
+a ValueError for a field of a frozen dataclass, and leaves the field as it is. `as_...` converts.
+`check_seed` makes one integer of what a user gives as `rng`.
 """
 
 import datetime
@@ -12,48 +12,67 @@ from numbers import Integral
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike, DTypeLike, NDArray
 from scipy import sparse
 
 Seed = int | np.random.Generator | None
 
-_LONGEST = 200
-_SEVERAL = (list, tuple, set, dict)
+# Letters of a value in a message.
+_MAX_LETTERS = 200
+_CONTAINERS = (list, tuple, set, dict)
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
 
 def short_repr(value: Any) -> str:
-    """A value as one line of at most some 200 letters; a size of arrays, tables, lists of lists, which may be data."""
-    if shape := _shape_of(value):
-        return f"a {type(value).__name__} of shape {shape}, {getattr(value, 'dtype', 'a table')}"
-    parts = (
-        list(value.values() if isinstance(value, dict) else value)
-        if isinstance(value, _SEVERAL)
-        else []
-    )
-    if any(isinstance(part, _SEVERAL) or _shape_of(part) for part in parts):
+    """Return a value as one line of about 200 letters at most.
+
+    Of arrays, tables and lists of lists, which may be data of people, only type and size are shown.
+    """
+    shape = _table_shape(value)
+    if shape:
+        dtype = getattr(value, "dtype", "a table")
+        return f"a {type(value).__name__} of shape {shape}, {dtype}"
+    parts = _parts(value)
+    if any(isinstance(part, _CONTAINERS) or _table_shape(part) for part in parts):
         return f"a {type(value).__name__} of {len(parts)}"
     text = " ".join(repr(value).split())
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+    return text if len(text) <= _MAX_LETTERS else f"{text[:_MAX_LETTERS]}..."
 
 
-def _shape_of(value: Any) -> tuple[int, ...]:
-    """Of an array or a table; () of anything else."""
+def _table_shape(value: Any) -> tuple[int, ...]:
+    """Return the shape of an array or a table, and () for anything else."""
     shape = getattr(value, "shape", ())
     return shape if isinstance(shape, tuple) else ()
+
+
+def _parts(value: Any) -> list[Any]:
+    """Return the entries of a container, and none for anything else."""
+    if isinstance(value, dict):
+        return list(value.values())
+    return list(value) if isinstance(value, _CONTAINERS) else []
 
 
 def check_integer(
     name: str, value: Any, *, at_least: int = 1, at_most: int | None = None, why: str = ""
 ) -> int:
-    """Return `value` as an int within the bounds; `why` says what they are: ``"the number of clients"``."""
+    """Return `value` as an int within bounds, or raise a ValueError that names it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the argument.
+    value : object
+    at_least : int, default 1
+    at_most : int, optional
+    why : str, optional
+        What the bounds are, such as ``"the number of clients"``.
+    """
+    is_integer = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
+    if is_integer and value >= at_least and (at_most is None or value <= at_most):
+        return int(value)
     bounds = f"of at least {at_least}" if at_most is None else f"from {at_least} to {at_most}"
-    whole = isinstance(value, Integral) and not isinstance(value, (bool, np.timedelta64))
-    if not whole or value < at_least or (at_most is not None and value > at_most):
-        raise ValueError(
-            f"{name} is {short_repr(value)}; expected an integer {bounds}{f' ({why})' if why else ''}"
-        )
-    return int(value)
+    reason = f" ({why})" if why else ""
+    raise ValueError(f"{name} is {short_repr(value)}; expected an integer {bounds}{reason}")
 
 
 def check_number(
@@ -64,29 +83,41 @@ def check_number(
     at_least: float | None = None,
     at_most: float | None = None,
 ) -> float:
-    """Return `value` as a finite float within the bounds, or raise a ValueError that names it."""
+    """Return `value` as a finite float within bounds, or raise a ValueError that names it.
+
+    Parameters
+    ----------
+    name : str
+        The name of the argument.
+    value : object
+    above, at_least, at_most : float, optional
+        The bounds; `above` itself is refused.
+    """
+    number = _as_float(value)
+    is_within = (
+        math.isfinite(number)
+        and (above is None or number > above)
+        and (at_least is None or number >= at_least)
+        and (at_most is None or number <= at_most)
+    )
+    if is_within:
+        return number
     limits = {"above": above, "at least": at_least, "at most": at_most}
-    words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if limit is not None)
-    real = isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(
-        value, (bool, np.timedelta64)
+    bounds = " and ".join(
+        f"{word} {limit:g}" for word, limit in limits.items() if limit is not None
     )
+    raise ValueError(f"{name} is {short_repr(value)}; expected a finite number {bounds}".rstrip())
+
+
+def _as_float(value: Any) -> float:
+    """Return a number as a float: nan if it is no number, infinity if no float holds it."""
+    is_number = isinstance(value, (int, float, np.integer, np.floating))
+    if not is_number or isinstance(value, (bool, np.timedelta64)):
+        return math.nan
     try:
-        number = float(value) if real else math.nan
-    except OverflowError:  # an int that no float holds
-        number = math.inf
-    low, high = (
-        -math.inf if at_least is None else at_least,
-        math.inf if at_most is None else at_most,
-    )
-    if (
-        not math.isfinite(number)
-        or not low <= number <= high
-        or (above is not None and number <= above)
-    ):
-        raise ValueError(
-            f"{name} is {short_repr(value)}; expected a finite number {words}".rstrip()
-        )
-    return number
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
@@ -98,63 +129,74 @@ def check_option(name: str, value: Any, options: tuple[str, ...]) -> str:
     return str(value)
 
 
-def check_bool(name: str, value: Any, *others: str) -> bool | str:
-    """Return `value` as a bool, or one of the other words; what is only taken for true is often a mistake."""
-    if isinstance(value, str) and value in others:
+def check_bool(name: str, value: Any, *words: str) -> bool | str:
+    """Return `value` as a bool, or as one of the words, or raise a ValueError.
+
+    Other values that Python takes for true are refused, because they are often a mistake.
+    """
+    if isinstance(value, str) and value in words:
         return value
     if not isinstance(value, (bool, np.bool_)):
-        raise ValueError(
-            f"{name} is {short_repr(value)}; expected True or False{''.join(f' or {o!r}' for o in others)}"
-        )
+        alternatives = "".join(f" or {word!r}" for word in words)
+        raise ValueError(f"{name} is {short_repr(value)}; expected True or False{alternatives}")
     return bool(value)
 
 
 def check_kind(name: str, value: Any, kind: type | tuple[type, ...], expected: str) -> Any:
-    """Return `value` where it is an instance of `kind`, or raise a ValueError that says what was expected."""
+    """Return `value` if it is an instance of `kind`, or raise a ValueError."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
 
 def check_protocol(name: str, value: Any, methods: tuple[str, ...], expected: str) -> Any:
-    """Return an object that has all these methods, or raise a ValueError; a class is no object of it."""
-    if isinstance(value, type) or not all(
-        callable(getattr(value, method, None)) for method in methods
-    ):
+    """Return an object that has all these methods, or raise a ValueError; a class is refused."""
+    is_class = isinstance(value, type)
+    if is_class or not all(callable(getattr(value, method, None)) for method in methods):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return value
 
 
 def check_sequence(name: str, value: Any, expected: str) -> list[Any]:
-    """Return what can be iterated over as a list, or raise a ValueError: for text, too, and for mappings."""
-    several = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
-    if not several or sparse.issparse(value) or (isinstance(value, np.ndarray) and value.ndim == 0):
+    """Return an iterable as a list, or raise a ValueError; text and mappings are refused."""
+    is_iterable = isinstance(value, Iterable) and not isinstance(value, (str, bytes, Mapping))
+    is_scalar_array = isinstance(value, np.ndarray) and value.ndim == 0
+    if not is_iterable or is_scalar_array or sparse.issparse(value):
         raise ValueError(f"{name} is {short_repr(value)}; expected {expected}")
     return list(value)
 
 
 def check_array(name: str, value: ArrayLike, *, ndim: int | None = None) -> NDArray[Any]:
-    """Return `value` as a finite float32 or float64 array (never a copy where none is needed)."""
+    """Return `value` as a finite float32 or float64 array, not copied if it is one.
+
+    Raises
+    ------
+    ValueError
+        If the value is no array of finite real numbers, or has not `ndim` dimensions.
+    """
     array = as_array(name, value)
     if array.dtype.kind == "O":
         refuse_missing(name, array, "a number")
     precision = precision_of(name, array.dtype)
     if array.dtype != precision:
-        with np.errstate(over="ignore"):  # wider floats; what becomes infinite is refused below
+        # Numbers of wider floats may become infinite; these are refused below.
+        with np.errstate(over="ignore"):
             array = array.astype(precision)
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(
-            f"{name} has shape {array.shape}; expected {ndim} dimension{'s' * (ndim > 1)}"
-        )
+        plural = "s" if ndim > 1 else ""
+        raise ValueError(f"{name} has shape {array.shape}; expected {ndim} dimension{plural}")
+    # The sum is one pass over the data, and enough if all numbers are finite.
     with np.errstate(over="ignore", invalid="ignore"):
-        total = array.sum()  # one pass where all is well
-    if not np.isfinite(total) and not (finite := np.isfinite(array)).all():
-        _refuse_infinite(name, np.argwhere(~finite))
+        total = array.sum()
+    if not np.isfinite(total):
+        is_finite = np.isfinite(array)
+        if not is_finite.all():
+            _refuse_infinite(name, np.argwhere(~is_finite))
     return array
 
 
 def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[Any]:
-    """`check_array` for one shape."""
+    """Return `value` as `check_array` does, or raise a ValueError if it has another shape."""
     array = check_array(name, value)
     if array.shape != shape:
         raise ValueError(f"{name} has shape {array.shape}; expected {shape}")
@@ -162,45 +204,55 @@ def check_shape(name: str, value: ArrayLike, shape: tuple[int, ...]) -> NDArray[
 
 
 def as_array(name: str, value: Any) -> NDArray[Any]:
-    """What came as an array of whatever type."""
+    """Return `value` as an array of whatever type, or raise a ValueError if it is none."""
     if sparse.issparse(value):
         raise ValueError(f"{name} is a sparse matrix; expected a dense array")
-    parts = value if isinstance(value, (list, tuple)) else (value,)
-    masked = sum(
-        int(np.sum(np.ma.getmask(part))) for part in parts if isinstance(part, np.ma.MaskedArray)
-    )
-    if masked:
-        raise ValueError(f"{name} has {masked} masked values; expected numbers everywhere")
+    n_masked = _count_masked(value)
+    if n_masked:
+        raise ValueError(f"{name} has {n_masked} masked values; expected numbers everywhere")
     try:
         array = np.asarray(value)
-        if array.dtype.kind in "US" and isinstance(value, (list, tuple)):
-            # NumPy makes text of whatever stands beside text: of a missing value the text "nan".
-            entries = np.asarray(value, dtype=object)
-            is_text = all(isinstance(entry, (str, bytes)) for entry in entries.flat)
-            array = array if is_text else entries
-        return array
+        if array.dtype.kind not in "US" or not isinstance(value, (list, tuple)):
+            return array
+        # NumPy makes text of whatever stands beside text, and "nan" of a missing value.
+        entries = np.asarray(value, dtype=object)
+        is_text = all(isinstance(entry, (str, bytes)) for entry in entries.flat)
+        return array if is_text else entries
     except (ValueError, TypeError, OverflowError):
         raise ValueError(
-            f"{name} is a {type(value).__name__}; expected an array of numbers, every row of the same length"
+            f"{name} is a {type(value).__name__}; expected an array of numbers, every row of the "
+            "same length"
         ) from None
 
 
+def _count_masked(value: Any) -> int:
+    """Return the number of masked entries of an array, or of a list of arrays."""
+    parts = value if isinstance(value, (list, tuple)) else (value,)
+    masked_arrays = [part for part in parts if isinstance(part, np.ma.MaskedArray)]
+    return sum(int(np.sum(np.ma.getmask(array))) for array in masked_arrays)
+
+
 def is_missing(value: Any) -> bool:
-    """Whether a value stands for none: None, nan, NaT, or pandas' NA, which cannot be compared."""
+    """Return whether a value is None, nan, NaT, or pandas' NA, which cannot be compared."""
     if value is None:
         return True
     try:
         return bool(value != value)
     except TypeError:
         return True
-    except ValueError:  # an array
+    except ValueError:  # the value is an array
         return False
 
 
 def as_numbers(name: str, value: Any) -> NDArray[Any]:
-    """What came as an array of real numbers; objects and text that are numbers become float64.
+    """Return `value` as an array of real numbers.
 
-    Among objects what is missing becomes nan.
+    Objects and text that are numbers become float64, and missing objects nan.
+
+    Raises
+    ------
+    ValueError, TypeError
+        If an entry is no number; a TypeError if it is an object of another type.
     """
     array = as_array(name, value)
     if array.dtype.kind in "fiub":
@@ -213,21 +265,25 @@ def as_numbers(name: str, value: Any) -> NDArray[Any]:
     has_times = is_object and any(isinstance(entry, _TIMES) for entry in array.flat)
     if array.dtype.kind in "mM" or has_times:
         raise ValueError(
-            f"{name} holds dates or durations, dtype {array.dtype}; expected numbers, such as the days since a date"
+            f"{name} holds dates or durations, dtype {array.dtype}; expected numbers, such as the "
+            "days since a date"
         )
     if is_object:
         present = [np.nan if is_missing(entry) else entry for entry in array.flat]
+        # The None keeps NumPy from looking into entries that are sequences.
         array = np.array([*present, None], dtype=object)[:-1].reshape(array.shape)
     try:
         return array.astype(np.float64)
-    except ValueError:  # whose words are the text
+    except ValueError:
+        # NumPy's message would show the text.
         raise ValueError(f"{name} holds text that is no number; expected numbers") from None
-    except TypeError as error:  # whose words are the type
+    except TypeError as error:
+        # NumPy's message shows the type only.
         raise TypeError(f"{name} holds no numbers: {error}") from None
 
 
 def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
-    """A vector of labels: numbers or text, one in every row, all of one kind.
+    """Return `value` as a vector of labels: numbers or text, one in every row, all of one kind.
 
     Objects that are numbers become an array of numbers.
     """
@@ -243,7 +299,7 @@ def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
     if array.dtype.kind != "O":
         return array
     refuse_missing(name, array, expected)
-    kinds = sorted({_kind_of(entry) for entry in array.flat})
+    kinds = sorted({_label_kind(entry) for entry in array.flat})
     if len(kinds) > 1:
         raise ValueError(
             f"{name} holds several kinds, {' and '.join(kinds)}; expected {expected}, all of a kind"
@@ -254,17 +310,18 @@ def as_labels(name: str, value: Any, expected: str) -> NDArray[Any]:
 
 
 def refuse_missing(name: str, array: NDArray[Any], expected: str) -> None:
-    """Raise a ValueError where entries of an array of objects are missing."""
+    """Raise a ValueError if entries of an array of objects are missing."""
     missing = [index for index, entry in enumerate(array.flat) if is_missing(entry)]
     if missing:
         row = np.unravel_index(missing[0], array.shape)[0] if array.ndim else 0
         raise ValueError(
-            f"{name} has {len(missing)} missing values, the first in row {row}; expected {expected} in every row"
+            f"{name} has {len(missing)} missing values, the first in row {row}; expected "
+            f"{expected} in every row"
         )
 
 
-def _kind_of(value: Any) -> str:
-    """Numbers, text, or the name of the type."""
+def _label_kind(value: Any) -> str:
+    """Return "numbers", "text", or the name of the type."""
     if isinstance(value, (bool, int, float, np.bool_, np.integer, np.floating)):
         return "numbers"
     return "text" if isinstance(value, (str, bytes)) else type(value).__name__
@@ -273,62 +330,88 @@ def _kind_of(value: Any) -> str:
 def distinct(
     name: str, values: NDArray[Any], expected: str
 ) -> tuple[NDArray[Any], NDArray[np.intp]]:
-    """The distinct values of a vector, sorted, and the place of each entry; none may be missing."""
+    """Return the distinct values of a vector, and for each entry the index of its value.
+
+    Returns
+    -------
+    distinct_values : ndarray, sorted
+    codes : ndarray of int, of the shape of `values`
+
+    Raises
+    ------
+    ValueError
+        If values are missing, or of several kinds.
+    """
     if values.dtype.kind == "O":
         refuse_missing(name, values, expected)
     try:
-        found, codes = np.unique(values, return_inverse=True)
+        distinct_values, codes = np.unique(values, return_inverse=True)
     except TypeError:
-        kinds = " and ".join(sorted({_kind_of(entry) for entry in values.flat}))
+        kinds = " and ".join(sorted({_label_kind(entry) for entry in values.flat}))
         raise ValueError(
             f"{name} holds several kinds, {kinds}; expected {expected}, all of a kind"
         ) from None
-    if not np.array_equal(found, found):  # what is missing equals nothing
-        missing = int(np.sum(values != values))
-        raise ValueError(f"{name} has {missing} missing values; expected {expected} in every row")
-    return found, codes
+    # A missing value differs from itself.
+    if not np.array_equal(distinct_values, distinct_values):
+        n_missing = int(np.sum(values != values))
+        raise ValueError(f"{name} has {n_missing} missing values; expected {expected} in every row")
+    return distinct_values, codes
 
 
 def check_sparse(name: str, value: Any) -> Any:
-    """Return a sparse matrix of any format as a finite CSR array of float32 or float64, as `check_array`."""
+    """Return a sparse matrix of any format as a finite CSR array of float32 or float64.
+
+    The array is a new object, but it may share its numbers and indices with `value`.
+    """
     precision = precision_of(name, value.dtype)
     if len(value.shape) != 2:
         raise ValueError(f"{name} has shape {value.shape}; expected 2 dimensions")
-    with np.errstate(over="ignore"):  # as in `check_array`
-        matrix = sparse.csr_array(value).astype(
-            precision, copy=False
-        )  # its own container, even of the same arrays
+    # Numbers of wider floats may become infinite; these are refused below.
+    with np.errstate(over="ignore"):
+        matrix = sparse.csr_array(value).astype(precision, copy=False)
     try:
         matrix.check_format(full_check=True)
     except ValueError as error:
         raise ValueError(
             f"{name} is no valid sparse matrix: {error}; expected indices within its shape"
         ) from None
-    if not np.isfinite(matrix.data).all():
-        entries = matrix.tocoo()
-        bad = np.flatnonzero(~np.isfinite(entries.data))
-        indices = np.column_stack([entries.row[bad], entries.col[bad]])
+    is_finite = np.isfinite(matrix.data)
+    if not is_finite.all():
+        coordinates = matrix.tocoo()
+        infinite = np.flatnonzero(~np.isfinite(coordinates.data))
+        indices = np.column_stack([coordinates.row[infinite], coordinates.col[infinite]])
         _refuse_infinite(name, indices[np.lexsort(indices.T[::-1])])
     return matrix
 
 
 def _refuse_infinite(name: str, indices: NDArray[Any]) -> None:
+    """Raise a ValueError that names the first of the entries that are not finite."""
+    first = tuple(map(int, indices[0]))
     raise ValueError(
-        f"{name} holds {len(indices)} values that are not finite, the first at {tuple(map(int, indices[0]))}; "
-        "expected finite numbers"
+        f"{name} holds {len(indices)} values that are not finite, the first at {first}; expected "
+        "finite numbers"
     )
 
 
-def precision_of(name: str, dtype: Any) -> np.dtype[Any]:
-    """float32 for float32, float64 for other real types; a ValueError for others."""
-    found = np.dtype(np.float64 if dtype is None else dtype)
-    if found.kind not in "fiub":
-        raise ValueError(f"{name} has dtype {found}; expected real numbers")
-    return np.dtype(np.float32 if found == np.float32 else np.float64)
+def precision_of(name: str, dtype: DTypeLike | None) -> np.dtype[Any]:
+    """Return float32 for float32 and float64 for other real types; None stands for float64.
+
+    Raises
+    ------
+    ValueError
+        If the type is not real.
+    """
+    given_type = np.dtype(np.float64 if dtype is None else dtype)
+    if given_type.kind not in "fiub":
+        raise ValueError(f"{name} has dtype {given_type}; expected real numbers")
+    return np.dtype(np.float32 if given_type == np.float32 else np.float64)
 
 
 def check_seed(name: str, value: Seed) -> int:
-    """Return a seed as a non-negative int: an int is itself, a Generator is drawn from once, None is fresh."""
+    """Return a seed as a non-negative int.
+
+    An int is returned as it is, a Generator is drawn from once, and None gives a fresh seed.
+    """
     if value is None or isinstance(value, np.random.Generator):
         return int(np.random.default_rng(value).integers(2**63))
     return check_integer(name, value, at_least=0)
@@ -357,9 +440,12 @@ def validate_integer_field(
     if value is None and optional:
         return
     check_integer(name, value, **bounds)
-    if not isinstance(value, int) and (value.dtype.kind != "i" or value.dtype.itemsize < 4):
+    if isinstance(value, int):
+        return
+    if value.dtype.kind != "i" or value.dtype.itemsize < 4:
         raise ValueError(
-            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; expected an int"
+            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; "
+            "expected an int"
         )
 
 
@@ -376,9 +462,10 @@ def validate_number_field(
     if value is None and optional:
         return
     check_number(name, value, **bounds)
-    if not isinstance(value, (int, float)) and (
-        value.dtype.kind == "u" or value.dtype.itemsize < 4
-    ):
+    if isinstance(value, (int, float)):
+        return
+    if value.dtype.kind == "u" or value.dtype.itemsize < 4:
         raise ValueError(
-            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; expected a float"
+            f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; "
+            "expected a float"
         )

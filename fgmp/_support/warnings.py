@@ -1,181 +1,277 @@
-"""Warnings that say what a run does badly and what to do about it, each at most once a run, in the main process.
+"""Warnings that say what goes badly in a run and what to do about it.
 
-``warnings.simplefilter("ignore", fgmp.AdviceWarning)`` quiets them.
+Each is given at most once a run, and in the main process only.
+``warnings.simplefilter("ignore", fgmp.AdviceWarning)`` silences them.
 """
 
 import multiprocessing
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import FrameType
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..losses import misclassified
-from ..sparse_model import Array, IndexArray
 from .validation import check_integer
 
-# Of the package, whose frames a warning passes over.
+# The folder of the package: a warning points at the first caller whose file lies outside of it.
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-# A run has risen where it gave back more than this share of what it had gained, and by more than rounding.
-_SHARE, _ROUNDING = 0.1, 1e-6
-# A value of each thread's own: the filters of `warnings` are the whole process's, and are the user's to set.
-_is_quiet: ContextVar[bool] = ContextVar("fgmp_is_quiet", default=False)
+
+# A run has risen from its best objective if it gave back more than this share of what it had
+# gained, and more than rounding of the objective at the start.
+_SHARE_OF_GAIN = 0.1
+_ROUNDING = 1e-6
+
+# Each thread has its own value. The filters of `warnings` belong to the whole process, and to the
+# user.
+_is_advice_suppressed: ContextVar[bool] = ContextVar("fgmp_is_advice_suppressed", default=False)
+
+# The topics of `advise_once` on which this process has advised, as Python's own registry of
+# warnings. Nothing but the warnings depends on it.
+_ADVISED_TOPICS: set[str] = set()
 
 
 class AdviceWarning(UserWarning):
-    """What a run tells whoever started it."""
+    """Advice on how a run could go better."""
 
 
 def warn_user(
     message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False
 ) -> None:
-    """Warn whoever called the module, however deep inside of it; not in a worker process.
+    """Warn the caller of the package, at the line of the call; stay silent in a worker process.
 
-    Nor inside `quiet`, but for what is wrong with the machine: that is nobody else's to say.
+    Parameters
+    ----------
+    message : str
+    category : type of Warning, default AdviceWarning
+    of_machine : bool, default False
+        Whether the warning is about the machine. Such advice is given inside `suppress_advice`
+        too, because no caller gives it.
     """
     if multiprocessing.current_process().name != "MainProcess":
         return
-    if issubclass(category, AdviceWarning) and _is_quiet.get() and not of_machine:
+    is_suppressed = _is_advice_suppressed.get() and not of_machine
+    if issubclass(category, AdviceWarning) and is_suppressed:
         return
-    depth, frame = 1, sys._getframe()
+    # The frame of this function has level 1.
+    _, level = _first_frame_outside(sys._getframe(), level=1)
+    warnings.warn(message, category, stacklevel=level)
+
+
+def _first_frame_outside(frame: FrameType, level: int = 0) -> tuple[FrameType, int]:
+    """Return the first frame outside of this package, and its level counted from `level`."""
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        depth, frame = depth + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=depth)
+        frame = frame.f_back
+        level += 1
+    return frame, level
 
 
 @contextmanager
 def suppress_advice() -> Iterator[None]:
-    """No advice in here, and in this thread: the caller has said it, or does what the advice would be."""
-    token = _is_quiet.set(True)
+    """Give no advice in this context and thread, because the caller gives it or follows it."""
+    token = _is_advice_suppressed.set(True)
     try:
         yield
     finally:
-        _is_quiet.reset(token)
+        _is_advice_suppressed.reset(token)
+
+
+def advise_once(topic: str, message: str) -> None:
+    """Advise the caller; if scikit-learn is the caller, only once a process on each topic.
+
+    scikit-learn fits the same model to other rows again and again. The names in the message differ
+    each time, and scikit-learn sets filters anew, so that Python forgets which warnings were given.
+    """
+    caller, _ = _first_frame_outside(sys._getframe())
+    if str(caller.f_globals.get("__name__")).startswith("sklearn."):
+        if topic in _ADVISED_TOPICS:
+            return
+        _ADVISED_TOPICS.add(topic)
+    warn_user(message)
 
 
 def warn_of_small_batches(batch_size: int | None, rows: Sequence[int]) -> None:
-    """Say which clients have fewer rows than a minibatch; raise a ValueError where all have."""
+    """Warn if clients have fewer rows than a minibatch.
+
+    Parameters
+    ----------
+    batch_size : int or None
+        None is all rows, and never a reason to warn.
+    rows : sequence of int
+        The numbers of rows of the clients.
+
+    Raises
+    ------
+    ValueError
+        If all clients have fewer rows.
+    """
     if batch_size is None:
         return
     check_integer("batch_size", batch_size, at_most=max(rows), why="the rows of the largest client")
     small = [count for count in rows if count < batch_size]
     if small:
         warn_user(
-            f"batch_size is {batch_size}, and {_of(small, rows)} fewer rows, the smallest {min(small)}: they use all "
-            "their rows in every step; a smaller batch_size treats all clients alike"
+            f"batch_size is {batch_size}, and {_clients_have(small, rows)} fewer rows, the "
+            f"smallest {min(small)}: they use all their rows in every step; a smaller batch_size "
+            "treats all clients alike"
         )
 
 
 def warn_of_few_rows(coefficients: int, rows: Sequence[int], most: int | None = None) -> None:
-    """Say which clients have at most `most` rows, by default as many as the coefficients that they solve for."""
+    """Warn if clients have few rows for the number of coefficients that they solve for.
+
+    Parameters
+    ----------
+    coefficients : int
+    rows : sequence of int
+        The numbers of rows of the clients.
+    most : int, optional
+        The largest number of rows that is few, by default `coefficients`.
+    """
     most = coefficients if most is None else most
     small = [count for count in rows if count <= most]
     if small:
         warn_user(
-            f"every client solves for up to {coefficients} coefficients (3 tau and what always stays, or all), and "
-            f"{_of(small, rows)} no more than {most} rows, the smallest {min(small)}: they fit their noise, and their "
-            'average finds fewer of the right atoms; SharedSupportGradMP (method="shared" of an estimator) is made for '
-            "such clients, or take a smaller sparsity, or solver=GradientDescent(steps=1)"
+            f"every client solves for up to {coefficients} coefficients (3 tau and what always "
+            f"stays, or all), and {_clients_have(small, rows)} no more than {most} rows, the "
+            f"smallest {min(small)}: they fit their noise, and their average finds fewer of the "
+            'right atoms; SharedSupportGradMP (method="shared" of an estimator) is made for such '
+            "clients, or take a smaller sparsity, or solver=GradientDescent(steps=1)"
         )
 
 
-# As Python's own registry of warnings: nothing depends on it but what is said.
-_TOPICS_TOLD: set[str] = set()
+def _clients_have(small: Sequence[int], rows: Sequence[int]) -> str:
+    """Return the words "2 of 7 clients have"."""
+    verb = "has" if len(small) == 1 else "have"
+    return f"{len(small)} of {len(rows)} clients {verb}"
 
 
-def advise_once(topic: str, message: str) -> None:
-    """Advise, but once a process where scikit-learn is the caller.
+def warn_on_outcome(run: Any, objective: NDArray[Any], coefficients: NDArray[Any]) -> None:
+    """Warn if a run has ended badly.
 
-    It fits the same model to other rows again and again: the names in the message differ each
-    time, and filters that it sets anew make Python forget what was said.
+    That is, if no update ever arrived, if the last objective is not finite or well above the best,
+    or if the rows are separated and nothing bounds the model. No client is asked for anything: the
+    warnings rest on the recorded history and on data at hand.
+
+    Parameters
+    ----------
+    run : Run
+        The run that has ended. This module lies below its class, so that it cannot name its type.
+    objective : ndarray, shape (n_records,)
+        The recorded objective, nan where it was not recorded.
+    coefficients : ndarray
+        The last model.
     """
-    frame = sys._getframe()
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        frame = frame.f_back
-    if str(frame.f_globals.get("__name__")).startswith("sklearn."):
-        if topic in _TOPICS_TOLD:
-            return
-        _TOPICS_TOLD.add(topic)
+    method_name = type(run.method).__name__
+    if run.step.round and not run.step.counted:
+        say_that_nobody_answered(method_name, run.step.round, run.step.rejected)
+        return
+    if np.isnan(objective).all():
+        return
+    is_withheld = run.aggregator.withholds and np.isnan(objective[-1])
+    if is_withheld and np.isfinite(coefficients).all():
+        return
+    if not np.isfinite(objective[-1]) or _has_risen(run, objective):
+        _warn_of_rise(method_name, objective, run.best[1])
+    elif len(objective) > 1 and _is_unbounded(run.method):
+        if _separates(run.transport, coefficients):
+            warn_user(
+                f"the model of {method_name} classifies all rows without error: its loss has no "
+                "minimiser, and coefficients grow with every round; a radius bounds them"
+            )
+
+
+def _has_risen(run: Any, objective: NDArray[Any]) -> bool:
+    """Return whether the last objective is above the best by more than a little."""
+    first = objective[0]
+    lowest = np.nanmin(objective)
+    rise = objective[-1] - lowest
+    if not rise > max(_SHARE_OF_GAIN * (first - lowest), _ROUNDING * abs(first)):
+        return False
+    # After a warm start the objective at the start may be tiny. Then the scale of the problem says
+    # what rounding is.
+    return bool(rise > _ROUNDING * _objective_of_zero(run.transport, run.asked))
+
+
+def _warn_of_rise(method_name: str, objective: NDArray[Any], best_round: int) -> None:
+    """Warn that the last objective is above the best."""
+    first = objective[0]
+    last = objective[-1]
+    above = "" if last <= first else f", above the {first:.3g} of the start"
+    warn_user(
+        f"the objective of {method_name} ends at {last:.3g}{above}; it was "
+        f"{np.nanmin(objective):.3g} in round {best_round}, and result.best keeps that model. What "
+        "helps: smaller or fewer local steps (learning_rate, local_iterations, solver=None), a "
+        "radius, an earlier stop (stop_when_stalled)"
+    )
+
+
+def say_that_nobody_answered(what: str, rounds: int, rejected: Mapping[str, int]) -> None:
+    """Warn that no round counted, so that the model is the one of the start.
+
+    Parameters
+    ----------
+    what : str
+        The name of the method or function that ran.
+    rounds : int
+    rejected : mapping of str to int
+        How many updates were rejected for each reason.
+    """
+    plural = "s" if rounds != 1 else ""
+    message = (
+        f"no update arrived in {rounds} round{plural} of {what}: the model is the one of the start"
+    )
+    if rejected:
+        counts = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
+        message += f"; rejected updates: {counts}"
+    if "not_finite" in rejected:
+        message += ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
     warn_user(message)
 
 
-def _of(small: Sequence[int], rows: Sequence[int]) -> str:
-    return f"{len(small)} of {len(rows)} clients {'has' if len(small) == 1 else 'have'}"
+def _is_unbounded(method: Any) -> bool:
+    """Return whether neither a ball nor a ridge bounds the models of a method."""
+    has_ball = getattr(method, "radius", 0.0) is not None
+    solver = getattr(method, "solver", None)
+    has_ridge = bool(getattr(solver, "ridge", 0.0))
+    return not has_ball and not has_ridge
 
 
-def warn_on_outcome(run: Any, objective: Array, coefficients: Array) -> None:
-    """Warn where no update arrived, a run ends above its start or well above its best, or nothing bounds its model.
-
-    Of the clients nobody is asked for it: what is looked at is on record, or at hand.
-    """
-    if run.step.round and not run.step.counted:
-        say_that_nobody_answered(type(run.method).__name__, run.step.round, run.step.rejected)
-        return
-    if np.isnan(objective).all():  # nobody says it
-        return
-    if run.aggregator.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
-        return
-    first, last, low, name = (
-        objective[0],
-        objective[-1],
-        np.nanmin(objective),
-        type(run.method).__name__,
-    )
-    solver = getattr(run.method, "solver", None)
-    unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
-    gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
-    if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-        gave_back = last - low > _ROUNDING * _objective_of_zero(run.transport, run.asked)
-    if not np.isfinite(last) or gave_back:
-        above = "" if last <= first else f", above the {first:.3g} of the start"
-        warn_user(
-            f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
-            "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
-            "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
-        )
-    elif len(objective) > 1 and unbounded and _separates(run.transport, coefficients):
-        warn_user(
-            f"the model of {name} classifies all rows without error: its loss has no minimiser, and coefficients "
-            "grow with every round; a radius bounds them"
-        )
-
-
-def say_that_nobody_answered(what: str, rounds: int, rejected: Any) -> None:
-    """Warn that not one round counted, so that the model is the start."""
-    counts = ", ".join(f"{count} {reason}" for reason, count in sorted(rejected.items()))
-    helps = ". What helps: smaller or fewer local steps (learning_rate, local_iterations)"
-    warn_user(
-        f"no update arrived in {rounds} round{'s' * (rounds != 1)} of {what}: the model is the one of the start"
-        + f"; answers left out: {counts}" * bool(counts)
-        + helps * ("not_finite" in rejected)
-    )
-
-
-def _objective_of_zero(transport: Any, indices: IndexArray) -> float:
-    """The mean objective of the zero model at some clients, from targets at hand; 0 where there are none at hand."""
-    targets, offsets = getattr(transport, "targets", None), getattr(transport, "offsets", None)
+def _objective_of_zero(transport: Any, indices: NDArray[np.intp]) -> float:
+    """Return the mean objective of the zero model at some clients; 0 if no data are at hand."""
+    targets = getattr(transport, "targets", None)
+    offsets = getattr(transport, "offsets", None)
     if targets is None or offsets is None:
         return 0.0
-    loss, total = transport.shape.loss, 0.0
-    n_outputs = loss.model_shape(1)[1:]
+    loss = transport.shape.loss
+    output_shape = loss.model_shape(1)[1:]
     weights = transport.weights[indices] / transport.weights[indices].sum()
+    total = 0.0
     for index, weight in zip(indices, weights, strict=True):
-        own = targets[offsets[index] : offsets[index + 1]]
-        values = loss.values(np.zeros((len(own), *n_outputs)), own)
-        total += float(weight * loss.row_weight(len(own)) * values.sum())
+        y = targets[offsets[index] : offsets[index + 1]]
+        values = loss.values(np.zeros((len(y), *output_shape)), y)
+        total += float(weight * loss.row_weight(len(y)) * values.sum())
     return total
 
 
-def _separates(transport: Any, coefficients: Array) -> bool:
-    """Whether a model has every row of every client at hand on the right side; False for losses without sides."""
-    wrong = misclassified(transport.shape.loss)
-    if wrong is None:
+def _separates(transport: Any, coefficients: NDArray[Any]) -> bool:
+    """Return whether a model classifies every row at hand without error.
+
+    Return False for a loss without labels, or if no client is at hand.
+    """
+    # The condition of `fgmp.losses.misclassified`, which this module lies below.
+    leads = getattr(transport.shape.loss, "leads", None)
+    if leads is None:
         return False
+    # Only now, because a federation makes its clients when they are asked for.
     clients = getattr(transport, "clients", ())
-    return len(clients) > 0 and not any(
-        wrong(client.predictions(coefficients), client.targets).any() for client in clients
+    if not len(clients):
+        return False
+    return not any(
+        (leads(client.predictions(coefficients), client.targets) <= 0).any() for client in clients
     )

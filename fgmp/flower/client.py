@@ -39,12 +39,12 @@ from typing import Any
 
 import numpy as np
 
-from .._support.serialization import from_json, from_wire, to_wire
 from ..aggregation import Rejected
 from ..federation import Federation
 from ..privacy.masking import TRIPS, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
+from ..serialization import from_json, from_wire, to_wire
 from ..sparse_model import dense
 from .records import arrays_of, content_of, said_in
 

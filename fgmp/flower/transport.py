@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from .._support.serialization import from_wire, to_json, to_wire
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
 from ..aggregation import Rejected
@@ -26,6 +25,7 @@ from ..losses import Loss, check_loss
 from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Message, Method
+from ..serialization import from_wire, to_json, to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from .client import about
 from .records import Reply, content_of, printable, reply_in, taken, unreadable

@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri
 
-from .._support.serialization import to_wire
 from .._support.validation import check_number, validate_integer_field, validate_number_field
 from .._support.warnings import warn_user
 from ..aggregation import Aggregated, Aggregator, Mean
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
+from ..serialization import to_wire
 from ..sparse_model import Array, IndexArray, SparseModel
 from .secure_sums import SecureSum
 

@@ -12,10 +12,10 @@ from google.protobuf.message import DecodeError
 from here import Here, assert_same_run, grid_of, over, spoiling
 
 import fgmp
-from fgmp._support.serialization import from_wire, to_wire
 from fgmp.faults import Corrupted
 from fgmp.flower import OverFlower
 from fgmp.flower.records import arrays_of, record_of
+from fgmp.serialization import from_wire, to_wire
 from fgmp.sparse_model import SparseModel
 
 FED = fgmp.make_sparse_regression(6, 40, 30, 3, rng=0)

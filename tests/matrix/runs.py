@@ -11,10 +11,10 @@ import numpy as np
 from scipy import sparse
 
 import fgmp
-from fgmp._support.serialization import to_wire
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Exchange
 from fgmp.selection import Overall
+from fgmp.serialization import to_wire
 from fgmp.shared_support import polishing
 from fgmp.shared_support.newton import LocalSteps
 from fgmp.simulation import Result, simulate_part

@@ -1,0 +1,409 @@
+"""Validate matrices, tables and labels, and convert them to the arrays of a `Federation`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+from scipy.sparse.linalg import LinearOperator
+
+from ._support.sparse_features import SparseFeatures
+from ._support.tables import (
+    column_of_numbers,
+    concatenate_rows,
+    read_table,
+    refuse_missing_rows,
+)
+from ._support.validation import (
+    as_array,
+    check_array,
+    check_sequence,
+    check_sparse,
+    distinct,
+    is_missing,
+    precision_of,
+    short_repr,
+)
+from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
+from .sparse_model import Array, IndexArray
+
+if TYPE_CHECKING:
+    import narwhals as nw
+
+# The values behind -1 and +1: numbers, text or booleans.
+Labels = tuple[Any, Any]
+
+_LABEL_TYPES = (str, bytes, int, float, np.bool_, np.number)
+# A larger label of the softmax loss is a mistake: a model has a column for each class.
+_MAX_CLASSES = 2**20
+
+
+class ClientData(NamedTuple):
+    """The data of all clients as a federation stores them.
+
+    Attributes
+    ----------
+    features : ndarray, SparseFeatures, or tuple of LinearOperator or SparseFeatures
+        The rows of all clients, one client after another, or a tuple with one part for each client.
+    targets : list of ndarray
+        One vector for each client, as the loss uses them.
+    loss : Loss
+    labels : tuple of two values, or None
+        The values behind the -1 and +1 of the logistic loss.
+    """
+
+    features: Any
+    targets: list[Array]
+    loss: Loss
+    labels: Labels | None
+
+
+class ClientTables(NamedTuple):
+    """The rows of a table by client, in the order of the sorted clients."""
+
+    matrices: list[Array]
+    targets: list[Array]
+    feature_names: tuple[str, ...]
+    client_names: tuple[Any, ...]
+
+
+def validate_client_data(
+    As: Any, ys: Any, loss: str | Loss, labels: Sequence[Any] | None
+) -> ClientData:
+    """Check matrices and targets of all clients, and convert them.
+
+    The parameters and errors are those of `Federation.from_arrays`.
+    """
+    matrices, targets = _check_sequences(As, ys)
+    targets, kept_labels = _encode_labels(loss, targets, labels)
+    targets = [check_array(f"ys[{i}]", y, ndim=1) for i, y in enumerate(targets)]
+    loss = _as_loss(loss, targets)
+
+    block = _check_block(As)
+    if block is not None:
+        matrices = list(block)
+        features = block.reshape(-1, block.shape[2])
+    else:
+        matrices = [_check_matrix(f"As[{i}]", A) for i, A in enumerate(matrices)]
+    _check_shapes(matrices, targets)
+    targets = [loss.check_targets(f"ys[{i}]", y) for i, y in enumerate(targets)]
+    if block is None:
+        features = concatenate_rows(matrices)
+    return ClientData(features, targets, loss, kept_labels)
+
+
+def _check_sequences(As: Any, ys: Any) -> tuple[list[Any], list[Any]]:
+    """Return what came for each client as two lists of equal length, or raise a ValueError."""
+    if sparse.issparse(As):
+        raise ValueError(
+            "As is one sparse matrix; expected a sequence of matrices, one for each client"
+        )
+    if _is_one_matrix(As):
+        raise ValueError(
+            "As is one matrix; expected a sequence of matrices, one for each client ([A] for one)"
+        )
+    matrices = check_sequence("As", As, "a sequence of matrices, one for each client")
+    targets = check_sequence("ys", ys, "a sequence of vectors, one for each client")
+    if len(matrices) != len(targets):
+        raise ValueError(
+            f"ys has {len(targets)} entries; expected one for each of the {len(matrices)} "
+            "matrices of As"
+        )
+    if not matrices:
+        raise ValueError("As is empty; expected at least one client")
+    return matrices, targets
+
+
+def _is_one_matrix(As: Any) -> bool:
+    """Return whether the data of all clients are one matrix: array, table or list of rows."""
+    if getattr(As, "ndim", None) == 2 or len(getattr(As, "shape", ())) == 2:
+        return True
+    first = As[0] if isinstance(As, (list, tuple)) and len(As) else None
+    return isinstance(first, (list, tuple)) and len(first) > 0 and all(map(np.isscalar, first))
+
+
+def _check_block(As: Any) -> Array | None:
+    """Return one array of the matrices of all clients, not copied, or None if `As` is none.
+
+    It is checked in one pass. None is also returned if a number is not finite, so that the check
+    of each client can name it.
+    """
+    if type(As) is not np.ndarray or As.ndim != 3 or not As.size:
+        return None
+    if As.dtype.kind not in "fiub":
+        return None
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_finite = np.isfinite(As.sum())
+    if not is_finite:
+        return None
+    return np.ascontiguousarray(check_array("As", As))
+
+
+def _check_matrix(name: str, features: Any) -> Any:
+    """Return a matrix that is finite, dense or sparse or streamed, or raise a ValueError."""
+    if isinstance(features, LinearOperator):
+        matrix = _in_float_precision(name, features)
+    elif isinstance(features, SparseFeatures):
+        matrix = features
+    elif sparse.issparse(features):
+        matrix = SparseFeatures(check_sparse(name, features))
+    else:
+        matrix = check_array(name, features, ndim=2)
+    if 0 in matrix.shape:
+        raise ValueError(
+            f"{name} has shape {matrix.shape}; expected at least one sample and one feature"
+        )
+    return matrix
+
+
+def _in_float_precision(name: str, operator: LinearOperator) -> LinearOperator:
+    """Return a streamed matrix that says float32 or float64 of itself."""
+    precision = precision_of(name, operator.dtype)
+    if operator.dtype == precision:
+        return operator
+    return LinearOperator(
+        operator.shape,
+        matvec=operator.matvec,
+        rmatvec=operator.rmatvec,
+        matmat=operator.matmat,
+        dtype=precision,
+        rmatmat=operator.rmatmat,
+    )
+
+
+def _check_shapes(matrices: Sequence[Any], targets: Sequence[Array]) -> None:
+    """Raise a ValueError if matrices differ in features, or a matrix and its targets in rows."""
+    n_features = matrices[0].shape[1]
+    for i, (A, y) in enumerate(zip(matrices, targets, strict=True)):
+        if A.shape[1] != n_features:
+            raise ValueError(f"As[{i}] has {A.shape[1]} features; expected {n_features}, as As[0]")
+        if len(y) != A.shape[0]:
+            raise ValueError(
+                f"ys[{i}] has {len(y)} entries; expected {A.shape[0]}, "
+                f"the number of rows of As[{i}]"
+            )
+
+
+def _as_loss(loss: str | Loss, targets: Sequence[Array]) -> Loss:
+    """Return the loss of a name, ``"squared"``, ``"logistic"`` or ``"softmax"``, or a loss object.
+
+    The number of classes of ``"softmax"`` is one more than the largest label.
+    """
+    if not isinstance(loss, str):
+        checked: Loss = check_loss("loss", loss)
+        return checked
+    if loss == "squared":
+        return SquaredLoss()
+    if loss == "logistic":
+        return LogisticLoss()
+    if loss == "softmax":
+        return SoftmaxLoss(_count_classes(targets))
+    raise ValueError(
+        f"loss is {loss!r}; expected one of 'squared', 'logistic', 'softmax', or a loss object"
+    )
+
+
+def _count_classes(targets: Sequence[Array]) -> int:
+    """Return one more than the largest label, and at least two."""
+    largest = max((float(y.max()) for y in targets if y.size), default=0.0)
+    if largest >= _MAX_CLASSES:
+        raise ValueError(f"ys hold a larger number; expected integers from 0 to {_MAX_CLASSES - 1}")
+    return max(int(largest) + 1, 2)
+
+
+def _takes_labels(loss: str | Loss) -> bool:
+    """Return whether the targets of a loss are two labels of any kind."""
+    if isinstance(loss, str):
+        return loss == "logistic"
+    return isinstance(loss, LogisticLoss)
+
+
+def _encode_labels(
+    loss: str | Loss, ys: list[Any], labels: Sequence[Any] | None
+) -> tuple[list[Any], Labels | None]:
+    """Return targets of -1 and +1, and the labels behind these; losses without labels keep theirs.
+
+    Parameters
+    ----------
+    loss : str or Loss
+    ys : list of array_like
+    labels : sequence of two values, optional
+        The label that becomes -1, and the one that becomes +1. By default the two that occur, in
+        increasing order. If only one occurs, it has to be -1, 0, 1 or a boolean, of which the other
+        label is known. A 1 alone is one of -1 and 1.
+    """
+    if not _takes_labels(loss):
+        if labels is not None:
+            raise ValueError(
+                f"labels is {short_repr(labels)}; expected None, because the loss is {loss!r}, "
+                "no logistic one"
+            )
+        return ys, None
+    targets = [_label_list(f"ys[{i}]", y) for i, y in enumerate(ys)]
+    try:
+        occurring = sorted(set().union(*targets))
+    except TypeError:
+        raise ValueError(
+            "ys hold labels of several kinds, such as numbers and text; expected one kind"
+        ) from None
+    pair = _guess_labels(occurring) if labels is None else _check_labels(labels)
+    if any(value not in pair for value in occurring):
+        _refuse_strange_label(targets, pair)
+    encoded = [np.array([1.0 if value == pair[1] else -1.0 for value in y]) for y in targets]
+    return encoded, pair
+
+
+def _label_list(name: str, y: Any) -> list[Any]:
+    """Return the entries of a vector of numbers, or of objects that are labels."""
+    array = as_array(name, y)
+    if array.ndim != 1:
+        raise ValueError(f"{name} has shape {array.shape}; expected 1 dimension")
+    if array.dtype.kind not in "OUS":
+        check_array(name, array)
+    values: list[Any] = array.tolist()
+    for i, value in enumerate(values):
+        if not isinstance(value, _LABEL_TYPES):
+            raise ValueError(
+                f"{name}[{i}] is a {type(value).__name__}; expected a label in every row: "
+                "a number, or text"
+            )
+        if value != value:
+            raise ValueError(
+                f"{name}[{i}] is nan; expected a label in every row: a number, or text"
+            )
+    return values
+
+
+def _guess_labels(occurring: list[Any]) -> Labels:
+    """Return the two labels to which the occurring ones belong, the negative first."""
+    for pair in ((-1, 1), (0, 1)):
+        if set(occurring) <= set(pair):
+            is_boolean = any(isinstance(value, bool) for value in occurring)
+            return (False, True) if is_boolean else pair
+    if len(occurring) != 2:
+        raise ValueError(
+            f"ys hold {len(occurring)} different labels; expected two for the logistic loss"
+        )
+    first, second = occurring
+    return first, second
+
+
+def _check_labels(labels: Any) -> Labels:
+    """Return the given labels as a pair of different values, or raise a ValueError."""
+    pair = tuple(check_sequence("labels", labels, "two different values"))
+    if len(pair) != 2 or any(map(is_missing, pair)) or pair[0] == pair[1]:
+        raise ValueError(
+            f"labels is {short_repr(labels)}; expected two different values, the negative first"
+        )
+    first, second = pair
+    return first, second
+
+
+def _refuse_strange_label(targets: list[list[Any]], pair: Labels) -> None:
+    """Raise a ValueError that names the first entry that is none of the two labels."""
+    for i, values in enumerate(targets):
+        for j, value in enumerate(values):
+            if value not in pair:
+                raise ValueError(
+                    f"ys[{i}][{j}] is no label; expected one of {pair[0]!r} and {pair[1]!r}, "
+                    "the labels"
+                )
+
+
+def split_by_client(
+    df: Any,
+    site: Hashable,
+    target: Hashable,
+    features: Sequence[Hashable] | None,
+    loss: str | Loss,
+) -> ClientTables:
+    """Split the rows of a table by client.
+
+    The parameters are those of `Federation.from_frame`.
+    """
+    frame = read_table("df", df)
+    if frame is None:
+        raise TypeError(
+            f"df is a {type(df).__name__}; expected a table, such as a pandas or Polars DataFrame"
+        )
+    if not len(frame):
+        raise ValueError("df has no rows; expected at least one")
+    names = _feature_columns(frame, site, target, features)
+
+    client_names, codes = _clients_of_rows(site, _column(frame, site))
+    A = np.column_stack([column_of_numbers(name, _column(frame, name)) for name in names])
+    y = _column_of_targets(target, _column(frame, target), loss)
+    rows_of_clients = [np.flatnonzero(codes == code) for code in range(len(client_names))]
+    return ClientTables(
+        matrices=[A[rows] for rows in rows_of_clients],
+        targets=[y[rows] for rows in rows_of_clients],
+        feature_names=tuple(map(str, names)),
+        client_names=tuple(client_names.tolist()),
+    )
+
+
+def _feature_columns(
+    frame: nw.DataFrame[Any],
+    site: Hashable,
+    target: Hashable,
+    features: Sequence[Hashable] | None,
+) -> list[Any]:
+    """Return the names of the feature columns, or raise a ValueError if a column is missing."""
+    expected = "a sequence of names of columns"
+    chosen = [] if features is None else check_sequence("features", features, expected)
+    _check_column_exists(frame, "site", site)
+    _check_column_exists(frame, "target", target)
+    for name in chosen:
+        _check_column_exists(frame, "features", name)
+    if features is None:
+        names: list[Any] = [name for name in frame.columns if name not in (site, target)]
+    else:
+        names = chosen
+    if not names:
+        raise ValueError(
+            f"features is empty, or df has only {site!r} and {target!r}; "
+            "expected at least one feature"
+        )
+    if len({site, target, *names}) < 2 + len(names):
+        raise ValueError(
+            f"features is {short_repr(names)}, site {site!r} and target {target!r}, which overlap; "
+            "expected each column once"
+        )
+    return names
+
+
+def _check_column_exists(frame: nw.DataFrame[Any], argument: str, name: Any) -> None:
+    """Raise a ValueError if a table has no column of a name."""
+    if not isinstance(name, Hashable) or name not in frame.columns:
+        known = ", ".join(map(repr, frame.columns))
+        raise ValueError(f"{argument}: {short_repr(name)} is not a column; expected one of {known}")
+
+
+def _column(frame: nw.DataFrame[Any], name: Any) -> nw.Series[Any]:
+    """Return a column by its name.
+
+    The name need not be text: `frame[name]` would be a row for an integer, and a slice for a tuple.
+    """
+    return frame.get_column(name)
+
+
+def _clients_of_rows(site: Hashable, column: nw.Series[Any]) -> tuple[Array, IndexArray]:
+    """Return the sorted names of the clients, and for each row the index of its client."""
+    refuse_missing_rows(site, column, "a site")
+    if column.dtype.is_temporal():
+        # As objects, because NumPy would lose the time zone.
+        values = np.empty(len(column), object)
+        values[:] = column.to_list()
+    else:
+        values = column.to_numpy()
+    return distinct(f"column {site!r}", values, "a site")
+
+
+def _column_of_targets(name: Hashable, column: nw.Series[Any], loss: str | Loss) -> Array:
+    """Return the targets: labels as they are, or numbers."""
+    if _takes_labels(loss):
+        refuse_missing_rows(name, column, "a label")
+        return np.asarray(column.to_numpy())
+    return column_of_numbers(name, column)
