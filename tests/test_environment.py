@@ -11,7 +11,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fgmp.datasets import load_video
+from fgmp.datasets import digits_by_writer, fetch, load_video, photo_clip
 from fgmp.datasets.digits import femnist_writers
 from fgmp.flower import client_app
 
@@ -72,11 +72,15 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
     [
         ("av", "pip install av$", lambda: load_video(__file__, 1, 16, 16)),
         ("h5py", "pip install h5py$", lambda: femnist_writers([Path(__file__)])),
+        ("pooch", "pip install pooch$", lambda: fetch("femnist")),
+        ("PIL", "pip install scikit-learn pillow$", photo_clip),
+        ("sklearn.datasets", "pip install scikit-learn$", digits_by_writer),
         ("flwr.app", r'pip install "flwr\[simulation\]>=1.41,<1.42"$', lambda: client_app(print)),
     ],
 )
 def test_without_a_package_the_message_says_what_to_install(package, words, call, monkeypatch):
     """In words that work: fgmp itself is on no index, so that an extra of it could not be found there."""
     monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.delenv("FGMP_DATA", raising=False)  # the default folder is pooch's to know
     with pytest.raises(ImportError, match=words):
         call()

@@ -1,4 +1,4 @@
-"""Handwritten digits as a federation: one client for each writer, and writers that are held out for the test."""
+"""Handwritten digits as a federation: a client for each writer, and other writers for the test."""
 
 import gzip
 import zlib
@@ -14,14 +14,34 @@ import numpy as np
 from .._support.validation import Seed, check_integer, check_number, check_option, check_seed
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
-from ..sparse_model import Array
+from ..sparse_model import Array, IndexArray
 from .downloads import locate
 from .synthetic import seeded
 
-Hand = tuple[Array, Array]  # pixels and labels
+N_CLASSES = 10
 
-# Training clients, test clients, digits for each of them; the paper's numbers where there are writers.
-SIZES = {"digits": (30, 10, 40), "mnist-writers": (300, 50, 100), "femnist": (300, 50, 100)}
+
+class Hand(NamedTuple):
+    """The digits of one writer: pixels in [0, 1], shape (n_digits, n_pixels), and labels."""
+
+    pixels: Array
+    labels: IndexArray
+
+
+class DefaultSizes(NamedTuple):
+    """Training clients, test clients and digits of each of them, if the caller names none."""
+
+    n_train: int
+    n_test: int
+    n_samples: int
+
+
+# With writers, the numbers of the paper.
+SIZES = {
+    "digits": DefaultSizes(30, 10, 40),
+    "mnist-writers": DefaultSizes(300, 50, 100),
+    "femnist": DefaultSizes(300, 50, 100),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,10 +51,11 @@ class DigitsByWriter:
     Attributes
     ----------
     train, test : Federation
-        One client for each writer, equal weights, softmax loss over ten classes. Each row of a client's features is a
-        flattened image in float32, each target its digit. No writer and no digit is in both.
+        One client for each writer, equal weights, and the softmax loss over ten classes. Each row
+        of a client's features is a flattened image in float32, and each target is its digit. No
+        writer and no digit is in both.
     train_writers, test_writers : tuple of str
-        Who the clients are, in their order.
+        The names of the clients, in their order.
     image_shape : tuple of int
         Height and width.
     """
@@ -46,7 +67,7 @@ class DigitsByWriter:
     image_shape: tuple[int, int]
 
     def images(self, client: Client) -> Array:
-        """The digits of a client as images, shape (n_samples, height, width)."""
+        """Return the digits of a client as images, shape (n_samples, height, width)."""
         return np.asarray(client.features.reshape(-1, *self.image_shape))
 
 
@@ -59,132 +80,206 @@ def digits_by_writer(
     *,
     concentration: float = 1.0,
 ) -> DigitsByWriter:
-    """Handwritten digits by writer, for multinomial logistic regression (paper, Section V-B, Figures 6 and 7).
+    """Return handwritten digits by writer, for multinomial logistic regression.
+
+    These are the data of the paper's Section V-B, Figures 6 and 7.
 
     Parameters
     ----------
     dataset : {"digits", "mnist-writers", "femnist"}, default "digits"
-        ``"digits"`` comes with scikit-learn: 1,797 digits of 8 x 8 pixels whose writers are not named, dealt to clients
-        with a skew of the labels. ``"mnist-writers"`` is MNIST's training set, 28 x 28, by the writer that QMNIST's
-        labels name: 539 writers, 440 of them with at least 100 digits. ``"femnist"`` is Federated EMNIST, digits only,
-        28 x 28: the paper's data. The last two are downloaded by `fgmp data fetch`.
+        ``"digits"`` comes with scikit-learn: 1,797 digits of 8 x 8 pixels whose writers are not
+        named, dealt to clients with a skew of the labels. ``"mnist-writers"`` is MNIST's training
+        set, 28 x 28, by the writer that QMNIST's labels name: 539 writers, 440 of them with at
+        least 100 digits. ``"femnist"`` is Federated EMNIST, digits only, 28 x 28: the paper's data.
+        The last two are downloaded by `fgmp data fetch`.
     n_train, n_test : int, default 30 and 10 for ``"digits"``, else 300 and 50
         Writers for training, and others for the test.
     n_samples : int, default 40 for ``"digits"``, else 100
-        Digits of each writer. Writers are drawn from those who have as many, and their digits from all they wrote.
+        Digits of each writer. Writers are drawn from those who have as many, and their digits from
+        all that they wrote.
     rng : int, Generator or None
-        The seed. With writers, the test set is the same for every n_train, and so are the first training writers.
+        The seed. With writers, the test set is the same for every n_train, and so are the first
+        training writers.
     concentration : float, default 1.0
-        Skew of the labels in ``"digits"`` only: near 0, a client has one class; large, all classes alike.
+        Skew of the labels in ``"digits"`` only: near 0, a client has one class; if it is large,
+        all classes are alike.
+
+    Raises
+    ------
+    ValueError
+        If an argument is out of range, if there are fewer digits or writers than asked for, or if
+        a file cannot be read.
+    OSError
+        If a file is missing or damaged; the message says how to get it.
     """
-    sizes = SIZES[check_option("dataset", dataset, tuple(SIZES))]
-    given = zip(
-        ("n_train", "n_test", "n_samples"), (n_train, n_test, n_samples), sizes, strict=True
-    )
-    n_train, n_test, n_samples = (
-        check_integer(name, size if own is None else own) for name, own, size in given
-    )
-    seed, concentration = (
-        check_seed("rng", rng),
-        check_number("concentration", concentration, above=0),
-    )
+    defaults = SIZES[check_option("dataset", dataset, tuple(SIZES))]
+    n_train = check_integer("n_train", defaults.n_train if n_train is None else n_train)
+    n_test = check_integer("n_test", defaults.n_test if n_test is None else n_test)
+    n_samples = check_integer("n_samples", defaults.n_samples if n_samples is None else n_samples)
+    seed = check_seed("rng", rng)
+    concentration = check_number("concentration", concentration, above=0)
+
     if dataset == "digits":
-        hands, image_shape = _dealt(n_train, n_test, n_samples, concentration, seed), (8, 8)
+        hands = _deal_digits(n_train, n_test, n_samples, concentration, seed)
+        image_shape = (8, 8)
     else:
-        writers = (
-            mnist_writers(*locate(dataset))
-            if dataset == "mnist-writers"
-            else femnist_writers(locate(dataset))
-        )
-        hands, image_shape = _drawn(writers, n_train, n_test, n_samples, seed), writers.image_shape
-    names, (images, labels) = tuple(hands), zip(*hands.values(), strict=True)
-    train = Federation.from_arrays(images[n_test:], labels[n_test:], loss=SoftmaxLoss(10))
-    test = Federation.from_arrays(images[:n_test], labels[:n_test], loss=SoftmaxLoss(10))
-    return DigitsByWriter(train, test, names[n_test:], names[:n_test], image_shape)
+        writers = _read_writers(dataset)
+        hands = _draw_writers(writers, n_train, n_test, n_samples, seed)
+        image_shape = writers.image_shape
+
+    # The test writers come first.
+    names = tuple(hands)
+    return DigitsByWriter(
+        train=_federation_of([hands[name] for name in names[n_test:]]),
+        test=_federation_of([hands[name] for name in names[:n_test]]),
+        train_writers=names[n_test:],
+        test_writers=names[:n_test],
+        image_shape=image_shape,
+    )
 
 
-def _dealt(
+def _federation_of(hands: Sequence[Hand]) -> Federation:
+    """Return the federation with one client for each writer."""
+    pixels = [hand.pixels for hand in hands]
+    labels = [hand.labels for hand in hands]
+    return Federation.from_arrays(pixels, labels, loss=SoftmaxLoss(N_CLASSES))
+
+
+def _deal_digits(
     n_train: int, n_test: int, n_samples: int, concentration: float, seed: int
 ) -> dict[str, Hand]:
-    """The embedded digits, dealt with a Dirichlet skew of the labels (Hsu, Qi and Brown, 2019, arXiv 1909.06335).
+    """Deal the embedded digits with a Dirichlet skew of the labels.
 
-    The clients take turns, in a new order each time, and draw a digit of the class that their shares choose among those
-    that are left.
+    The skew is the one of Hsu, Qi and Brown (2019, arXiv 1909.06335). The clients take turns, in a
+    new order each time, and draw a digit of the class that their shares choose among those that
+    are left.
     """
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ImportError as error:
+        raise ImportError(
+            "The embedded digits come with scikit-learn: pip install scikit-learn"
+        ) from error
 
     images, labels = load_digits(return_X_y=True)
-    n_clients, generator = n_train + n_test, seeded(seed)
+    n_clients = n_train + n_test
     if n_clients * n_samples > len(labels):
-        asked = f"{n_train=} and {n_test=} ask for {n_clients} clients of {n_samples=} digits"
-        enough = f"{len(labels)} digits in all, enough for {len(labels) // n_samples} such clients"
-        raise ValueError(f"{asked}; expected at most {enough}")
-    piles = [generator.permutation(np.flatnonzero(labels == c)) for c in range(10)]
-    left = np.array([len(pile) for pile in piles])
-    shares = generator.dirichlet(np.full(10, concentration), n_clients)
+        raise ValueError(
+            f"{n_train=} and {n_test=} ask for {n_clients} clients of {n_samples=} digits; "
+            f"expected at most {len(labels)} digits in all, enough for "
+            f"{len(labels) // n_samples} such clients"
+        )
+    generator = seeded(seed)
+    piles = [generator.permutation(np.flatnonzero(labels == c)) for c in range(N_CLASSES)]
+    n_left = np.array([len(pile) for pile in piles])
+    shares = generator.dirichlet(np.full(N_CLASSES, concentration), n_clients)
     dealt = np.empty((n_clients, n_samples), np.intp)
     for turn in range(n_samples):
         for client in generator.permutation(n_clients):
-            chances = shares[client] * (left > 0)
-            if chances.sum() < 1e-9:
-                chances = left / left.sum()
-            chosen = generator.choice(10, p=chances / chances.sum())
-            left[chosen] -= 1
-            dealt[client, turn] = piles[chosen][left[chosen]]
+            digit_class = _draw_class(shares[client], n_left, generator)
+            n_left[digit_class] -= 1
+            dealt[client, turn] = piles[digit_class][n_left[digit_class]]
     pixels = (images / 16).astype(np.float32)
-    return {f"client {i}": (pixels[rows], labels[rows]) for i, rows in enumerate(dealt)}
+    return {f"client {i}": Hand(pixels[rows], labels[rows]) for i, rows in enumerate(dealt)}
+
+
+def _draw_class(shares: Array, n_left: Array, generator: np.random.Generator) -> int:
+    """Draw a class by the shares of a client, among those of which digits are left."""
+    chances = shares * (n_left > 0)
+    if chances.sum() < 1e-9:
+        # The client's classes are used up: any other digit will do.
+        chances = n_left / n_left.sum()
+    return int(generator.choice(N_CLASSES, p=chances / chances.sum()))
 
 
 class Writers(NamedTuple):
-    """Digits by writer: the shape of an image, how many each wrote, and pixels, from 0, paper, to 1, and labels."""
+    """Digits by writer.
+
+    Attributes
+    ----------
+    image_shape : tuple of int
+        Height and width.
+    counts : dict of str to int
+        The number of digits of each writer.
+    digits : callable
+        Returns the `Hand` of a writer; pixels go from 0, paper, to 1, ink.
+    """
 
     image_shape: tuple[int, int]
     counts: dict[str, int]
     digits: Callable[[str], Hand]
 
 
-def _drawn(
+def _read_writers(dataset: str) -> Writers:
+    """Return the writers of a downloaded data set."""
+    paths = locate(dataset)
+    if dataset == "femnist":
+        return femnist_writers(paths)
+    images, labels = paths
+    return mnist_writers(images, labels)
+
+
+def _draw_writers(
     writers: Writers, n_train: int, n_test: int, n_samples: int, seed: int
 ) -> dict[str, Hand]:
-    """Random digits of random writers, the test writers first, so that they are the same for every n_train."""
-    able = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
-    if n_train + n_test > len(able):
-        asked = (
-            f"{n_train=} and {n_test=} ask for {n_train + n_test} writers of {n_samples=} digits"
-        )
+    """Draw random digits of random writers.
+
+    The test writers are drawn first, so that they are the same for every number of training
+    writers.
+    """
+    eligible = sorted(writer for writer, count in writers.counts.items() if count >= n_samples)
+    n_writers = n_train + n_test
+    if n_writers > len(eligible):
         raise ValueError(
-            f"{asked}; expected at most {len(able)}, of the {len(writers.counts)} writers there are"
+            f"{n_train=} and {n_test=} ask for {n_writers} writers of {n_samples=} digits; "
+            f"expected at most {len(eligible)}, of the {len(writers.counts)} writers there are"
         )
     hands = {}
-    for i in seeded(seed, 0).permutation(len(able))[: n_test + n_train]:
-        pixels, labels = writers.digits(able[i])
+    for i in seeded(seed, 0).permutation(len(eligible))[:n_writers]:
+        writer = eligible[i]
+        pixels, labels = writers.digits(writer)
         rows = seeded(seed, 1, int(i)).permutation(len(labels))[:n_samples]
-        hands[able[i]] = pixels[rows], labels[rows]
+        hands[writer] = Hand(pixels[rows], labels[rows])
     return hands
 
 
 def mnist_writers(images: Path, labels: Path) -> Writers:
-    """MNIST's images (IDX, bytes, 255 is ink) by NIST writer: QMNIST's labels (IDX) have digit 0th and writer 2nd."""
-    inks, table = _read_idx(images, ">u1", 3), _read_idx(labels, ">i4", 2)
+    """Read MNIST's images by the NIST writers that QMNIST's labels name.
+
+    Parameters
+    ----------
+    images : Path
+        MNIST's images, an IDX file of bytes of which 255 is ink.
+    labels : Path
+        QMNIST's labels, an IDX file of integers: column 0 has the digit, and column 2 the writer.
+    """
+    inks = _read_idx(images, ">u1", 3)
+    table = _read_idx(labels, ">i4", 2)
     if len(table) != len(inks):
         raise ValueError(
             f"{labels} holds {len(table)} rows; expected one for each of {len(inks)} images"
         )
-    names, counts = np.unique(table[:, 2], return_counts=True)
+    digit_labels = table[:, 0]
+    writer_ids = table[:, 2]
+    names, counts = np.unique(writer_ids, return_counts=True)
 
-    def of(writer: str) -> Hand:
-        rows = np.flatnonzero(table[:, 2] == int(writer))
-        return inks[rows].reshape(len(rows), -1).astype(np.float32) / 255, table[rows, 0].astype(
-            np.intp
-        )
+    def read_hand(writer: str) -> Hand:
+        rows = np.flatnonzero(writer_ids == int(writer))
+        pixels = inks[rows].reshape(len(rows), -1).astype(np.float32) / 255
+        return Hand(pixels, digit_labels[rows].astype(np.intp))
 
-    return Writers(inks.shape[1:], dict(zip(map(str, names), counts.tolist(), strict=True)), of)
+    return Writers(
+        image_shape=inks.shape[1:],
+        counts=dict(zip(map(str, names), counts.tolist(), strict=True)),
+        digits=read_hand,
+    )
 
 
 def femnist_writers(paths: Sequence[Path]) -> Writers:
-    """Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated, whose 1 is paper.
+    """Read Federated EMNIST by writer, from the HDF5 files of TensorFlow Federated.
 
-    They have some of a writer's digits for training and some for the test; writers are held out here, so they are one.
+    In these files 1 is paper. They have some of a writer's digits for training and some for the
+    test. Here the digits of both are one, because whole writers are held out.
     """
     try:
         from h5py import File
@@ -193,40 +288,47 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
 
     counts: Counter[str] = Counter()
     for path in paths:
-        with _damage_named(path), File(path, "r") as file:
-            counts.update(
-                {writer: len(digits["pixels"]) for writer, digits in file["examples"].items()}
-            )
+        with _naming_the_damage(path), File(path, "r") as file:
+            for writer, digits in file["examples"].items():
+                counts[writer] += len(digits["pixels"])
 
-    def of(writer: str) -> Hand:
-        pixels, labels = [], []
+    def read_hand(writer: str) -> Hand:
+        pixels = []
+        labels = []
         for path in paths:
-            with _damage_named(path), File(path, "r") as file:
-                if writer in (examples := file["examples"]):
-                    pixels.append(
-                        1 - examples[writer]["pixels"][()].reshape(-1, 28 * 28).astype(np.float32)
-                    )
-                    labels.append(examples[writer]["label"][()].reshape(-1).astype(np.intp))
-        return np.concatenate(pixels), np.concatenate(labels)
+            with _naming_the_damage(path), File(path, "r") as file:
+                if writer not in file["examples"]:
+                    continue
+                digits = file["examples"][writer]
+                paper = digits["pixels"][()].reshape(-1, 28 * 28).astype(np.float32)
+                pixels.append(1 - paper)
+                labels.append(digits["label"][()].reshape(-1).astype(np.intp))
+        return Hand(np.concatenate(pixels), np.concatenate(labels))
 
-    return Writers((28, 28), counts, of)
+    return Writers((28, 28), counts, read_hand)
 
 
 def _read_idx(path: Path, dtype: str, ndim: int) -> Array:
-    """A compressed IDX file: two zeros, type, number of dimensions, each as 32 bits, the values, all big-endian."""
-    with _damage_named(path):
+    """Read a compressed IDX file.
+
+    It has two zero bytes, the type, the number of dimensions, each dimension in 32 bits, and the
+    values, all big-endian.
+    """
+    type_code = {">u1": 0x08, ">i4": 0x0C}[dtype]
+    with _naming_the_damage(path):
         content = gzip.decompress(path.read_bytes())
-        if content[:4] != bytes((0, 0, {">u1": 0x08, ">i4": 0x0C}[dtype], ndim)):
+        if content[:4] != bytes((0, 0, type_code, ndim)):
             raise ValueError(
-                f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was expected"
+                f"it begins with {content[:4].hex(' ')!r}, and {dtype} of {ndim} dimensions was "
+                "expected"
             )
         shape = np.frombuffer(content, ">u4", ndim, 4).astype(int)
         return np.frombuffer(content, dtype, offset=4 + 4 * ndim).reshape(shape)
 
 
 @contextmanager
-def _damage_named(path: Path) -> Iterator[None]:
-    """What cannot be read as it should be is damaged, and what to do about it is said."""
+def _naming_the_damage(path: Path) -> Iterator[None]:
+    """Raise a ValueError that says what to do if a file cannot be read as expected."""
     try:
         yield
     except (OSError, EOFError, KeyError, ValueError, zlib.error) as error:

@@ -1,6 +1,7 @@
-"""Data that a user downloads: what it is, where it comes from and where it lies, fetched by pooch.
+"""Data sets to download: their addresses, checksums and licences, and the folder that holds them.
 
-Only `fetch` goes to the network, and only when it is called. The environment variable ``FGMP_DATA`` names the folder.
+Only `fetch` goes to the network, and only if it is called. The environment variable ``FGMP_DATA``
+names the folder.
 """
 
 import gzip
@@ -11,13 +12,23 @@ import tarfile
 import tempfile
 import zlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .._support.validation import check_option
 
 
 class DataFile(NamedTuple):
-    """A file to download, by its sha256, and the members that are read in the end where it is an archive."""
+    """A file to download.
+
+    Attributes
+    ----------
+    address : str
+    sha256 : str
+        Its checksum.
+    licence : str
+    members : tuple of str
+        The files in it that are read, if it is an archive.
+    """
 
     address: str
     sha256: str
@@ -26,35 +37,39 @@ class DataFile(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the file is called."""
+        """Return the name of the file."""
         return self.address.rpartition("/")[2]
 
     def paths(self, folder: Path) -> list[Path]:
-        """What is read in the end."""
+        """Return the paths of the files that are read: the members of an archive, or the file."""
         return [folder / name for name in self.members or (self.name,)]
 
     def state(self, folder: Path) -> str:
-        """Return "missing", "damaged" or "there": whether the folder holds all that is read in the end."""
+        """Return "missing", "damaged" or "there": the state of the files that are read."""
         if not all(path.exists() for path in self.paths(folder)):
             return "missing"
-        return "there" if self._is_whole(folder) else "damaged"
+        return "there" if self._is_intact(folder) else "damaged"
 
     def record(self, folder: Path) -> Path:
-        """Return the file with the checksums of the unpacked members, as ``sha256sum`` writes them."""
+        """Return the path of the members' checksums, which are written as ``sha256sum`` does."""
         return folder / f"{self.name}.sha256"
 
-    def _is_whole(self, folder: Path) -> bool:
-        """Return whether the checksums are those of the registry, or of the members when they were unpacked.
+    def _is_intact(self, folder: Path) -> bool:
+        """Return whether the checksums are right.
 
-        Mirrors compress the same content anew, with another checksum: a gzip file that came by hand is whole if it
-        unpacks, for it ends with a checksum of its content. Members that came by hand have no record to compare with.
+        Members of an archive are compared with their checksums at the time of unpacking. If they
+        came by hand, there is no record to compare with, and they count as intact.
+
+        Any other file is compared with the registry. Mirrors compress the same content anew, with
+        another checksum. Therefore a gzip file that came by hand is intact if it unpacks: its
+        format ends with a checksum of the content.
         """
         if not self.members:
-            return _sha256(folder / self.name) == self.sha256 or _unpacks(folder / self.name)
+            path = folder / self.name
+            return _sha256(path) == self.sha256 or _unpacks(path)
         if not self.record(folder).exists():
             return True
-        lines = self.record(folder).read_text(encoding="utf-8").splitlines()
-        recorded = {name: sha256 for sha256, _, name in (line.partition("  ") for line in lines)}
+        recorded = _read_record(self.record(folder))
         return all(_sha256(folder / name) == recorded.get(name) for name in self.members)
 
 
@@ -66,7 +81,8 @@ DOWNLOADS = {
             "CC BY-SA 3.0",
         ),
         DataFile(
-            "https://raw.githubusercontent.com/facebookresearch/qmnist/master/qmnist-train-labels-idx2-int.gz",
+            "https://raw.githubusercontent.com/facebookresearch/qmnist/master/"
+            "qmnist-train-labels-idx2-int.gz",
             "2c05dc77f6b916b38e455e97ab129a42a444f3dbef09b278a366f82904e0dd9f",
             "BSD-style",
         ),
@@ -83,98 +99,165 @@ DOWNLOADS = {
 
 
 def data_folder() -> Path:
-    """The folder with the data: the one that the environment variable FGMP_DATA names, else a cache of the user's."""
-    if not (place := os.environ.get("FGMP_DATA")):
-        import pooch
+    """Return the folder of the data.
 
-        place = pooch.os_cache("fgmp")
-    return Path(place).expanduser().absolute()
+    The environment variable FGMP_DATA names it. By default it is a cache of the user.
+    """
+    folder = os.environ.get("FGMP_DATA") or _import_pooch().os_cache("fgmp")
+    return Path(folder).expanduser().absolute()
 
 
 def fetch(name: str, progress: bool = True) -> Path:
-    """Download what is missing or damaged of a data set ("mnist-writers", "femnist") and unpack it; return its folder.
+    """Download and unpack the files of a data set that are missing or damaged.
 
-    A file takes its place only when it is whole, and with the right checksum; another one is a ValueError. What is
-    whole is not fetched again.
+    A file gets its name only after it was downloaded completely and its checksum was right. Files
+    that are intact are not downloaded again.
+
+    Parameters
+    ----------
+    name : {"mnist-writers", "femnist"}
+    progress : bool, default True
+        Whether to show a bar.
+
+    Returns
+    -------
+    Path
+        The folder of the data.
+
+    Raises
+    ------
+    OSError
+        If a file cannot be downloaded or unpacked; the message says what to do.
+    ValueError
+        If a file has another checksum than expected.
     """
-    import pooch
-
-    place = data_folder()
-    for file in DOWNLOADS[check_option("name", name, tuple(DOWNLOADS))]:
-        if file.state(place) == "there":
-            continue
-        try:
-            pooch.retrieve(
-                file.address, f"sha256:{file.sha256}", file.name, place, progressbar=progress
-            )
-        except OSError as error:
-            by_hand = (
-                f"run the same again, or get {file.address} by other means and put it into {place}"
-            )
-            raise OSError(
-                f"could not download {file.name} into {place}: {error}; {by_hand}"
-            ) from error
-        if file.members:
-            try:
-                _unpack(file, place)
-            except OSError as error:
-                raise OSError(
-                    f"could not unpack {file.name} in {place}: {error}; run the same again"
-                ) from error
-    return place
+    files = DOWNLOADS[check_option("name", name, tuple(DOWNLOADS))]
+    folder = data_folder()
+    for file in files:
+        if file.state(folder) != "there":
+            _download(file, folder, progress)
+            if file.members:
+                _unpack_or_explain(file, folder)
+    return folder
 
 
 def locate(name: str) -> list[Path]:
-    """Return the files of a data set that are read; where one is missing or damaged, an OSError says how to get it."""
-    place = data_folder()
+    """Return the files of a data set that are read.
+
+    Raises
+    ------
+    OSError
+        If one is missing or damaged; the message says how to get it.
+    """
+    folder = data_folder()
     for file in DOWNLOADS[name]:
-        state = file.state(place)
+        state = file.state(folder)
         if state == "missing":
-            needs = f"{name} needs {' and '.join(file.members) or file.name}, not found in {place}"
-            get = f"run `fgmp data fetch {name}`, or put {file.address} there and run it"
-            raise FileNotFoundError(f"{needs}; {get}. FGMP_DATA names another folder")
+            files = " and ".join(file.members) or file.name
+            raise FileNotFoundError(
+                f"{name} needs {files}, not found in {folder}; run `fgmp data fetch {name}`, or "
+                f"put {file.address} there and run it. FGMP_DATA names another folder"
+            )
         if state == "damaged":
-            damaged = f"{' or '.join(file.members) or file.name} in {place} is damaged: its checksum is another"
-            raise OSError(f"{damaged}; run `fgmp data fetch {name}` to get it again")
-    return [path for file in DOWNLOADS[name] for path in file.paths(place)]
+            files = " or ".join(file.members) or file.name
+            raise OSError(
+                f"{files} in {folder} is damaged: its checksum is another; run "
+                f"`fgmp data fetch {name}` to get it again"
+            )
+    return [path for file in DOWNLOADS[name] for path in file.paths(folder)]
+
+
+def _import_pooch() -> Any:
+    """Return the module pooch, or raise an ImportError that says how to install it."""
+    try:
+        import pooch
+    except ImportError as error:
+        raise ImportError("Data sets are downloaded with pooch: pip install pooch") from error
+    return pooch
+
+
+def _download(file: DataFile, folder: Path, progress: bool) -> None:
+    """Download a file and check it, or raise an error that says what to do."""
+    pooch = _import_pooch()
+    try:
+        pooch.retrieve(
+            file.address, f"sha256:{file.sha256}", file.name, folder, progressbar=progress
+        )
+    except OSError as error:
+        raise OSError(
+            f"could not download {file.name} into {folder}: {error}; run the same again, or get "
+            f"{file.address} by other means and put it into {folder}"
+        ) from error
+
+
+def _unpack_or_explain(file: DataFile, folder: Path) -> None:
+    """Unpack an archive, or raise an OSError that says what to do."""
+    try:
+        _unpack(file, folder)
+    except OSError as error:
+        raise OSError(
+            f"could not unpack {file.name} in {folder}: {error}; run the same again"
+        ) from error
 
 
 def _unpack(file: DataFile, folder: Path) -> None:
-    """Unpack the members beside their places, move them there when all are whole, and record their checksums last."""
-    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=folder) as beside:
-        lines = []
-        with tarfile.open(folder / file.name) as archive:
-            entries = {
-                entry.name.removeprefix("./"): entry
-                for entry in archive.getmembers()
-                if entry.isfile()
-            }
-            for name in file.members:
-                source = archive.extractfile(entries[name]) if name in entries else None
-                if source is None:
-                    raise ValueError(
-                        f"{file.name} has no member {name}; expected {' and '.join(file.members)}"
-                    )
-                with source, open(Path(beside) / name, "wb") as target:
-                    shutil.copyfileobj(source, target)
-                    target.flush()
-                    os.fsync(target.fileno())
-                lines.append(f"{_sha256(Path(beside) / name)}  {name}\n")
-        record = Path(beside) / file.record(folder).name
-        record.write_text("".join(lines), encoding="utf-8")
+    """Unpack the members of an archive, and record their checksums.
+
+    The members are written to a temporary folder, moved after all of them are complete, and
+    recorded last. Hence a process that is killed leaves nothing that counts as intact and is not.
+    """
+    with tempfile.TemporaryDirectory(prefix=f".{file.name}.", dir=folder) as temporary:
+        unpacked = Path(temporary)
+        _extract_members(file, folder / file.name, unpacked)
+        record = unpacked / file.record(folder).name
+        _write_record(record, [unpacked / name for name in file.members])
         file.record(folder).unlink(missing_ok=True)  # it may be of an earlier version
         for name in file.members:
-            os.replace(Path(beside) / name, folder / name)
+            os.replace(unpacked / name, folder / name)
         os.replace(record, file.record(folder))
 
 
+def _extract_members(file: DataFile, path: Path, target_folder: Path) -> None:
+    """Write the members of an archive to a folder, and wait until they are on the disk."""
+    with tarfile.open(path) as archive:
+        entries = {
+            entry.name.removeprefix("./"): entry for entry in archive.getmembers() if entry.isfile()
+        }
+        for name in file.members:
+            source = archive.extractfile(entries[name]) if name in entries else None
+            if source is None:
+                raise ValueError(
+                    f"{file.name} has no member {name}; expected {' and '.join(file.members)}"
+                )
+            with source, open(target_folder / name, "wb") as target:
+                shutil.copyfileobj(source, target)
+                target.flush()
+                os.fsync(target.fileno())
+
+
+def _write_record(path: Path, members: list[Path]) -> None:
+    """Write the checksums of files, one on a line."""
+    lines = [f"{_sha256(member)}  {member.name}\n" for member in members]
+    path.write_text("".join(lines), encoding="utf-8")
+
+
+def _read_record(path: Path) -> dict[str, str]:
+    """Return the recorded checksums by the names of the files."""
+    checksums = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        sha256, _, name = line.partition("  ")
+        checksums[name] = sha256
+    return checksums
+
+
 def _sha256(path: Path) -> str:
+    """Return the checksum of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _unpacks(path: Path) -> bool:
-    """Return whether a file is whole by the checksum at the end of its gzip format."""
+    """Return whether a gzip file has the content of which its last bytes are the checksum."""
     if path.suffix != ".gz" or not path.stat().st_size:
         return False
     try:

@@ -1,4 +1,4 @@
-"""Synthetic federations: the paper's Gaussian model, of any signal too, and one with good condition numbers."""
+"""Synthetic federations: the paper's Gaussian model, stored or streamed, and conditioned ones."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -18,6 +18,12 @@ from .._support.validation import (
 from ..federation import Federation
 from ..sparse_model import Array
 
+# Rows of a streamed matrix that are drawn at a time.
+_BLOCK_ROWS = 8
+
+# The purposes of random numbers: each has its own stream of the seed.
+_TRUTH, _MEANS, _MATRICES, _NOISE = range(4)
+
 
 def make_sparse_regression(
     n_clients: int = 50,
@@ -29,35 +35,53 @@ def make_sparse_regression(
     noise_variance: float = 0.0,
     rng: Seed = None,
 ) -> Federation:
-    """The paper's synthetic model of sparse linear regression on heterogeneous clients (Section V-A).
+    """Make the paper's synthetic sparse linear regression on heterogeneous clients (Section V-A).
 
-    Client i = 1..N observes y_i = A_i x# + e_i, where the entries of A_i are N(mu_i, 1/i^p) (mean and variance), its
-    mean mu_i ~ N(0, alpha) is one scalar, x# has `sparsity` nonzero entries drawn from the unit sphere, and the
-    entries of e_i are N(0, noise_variance). The federation has the squared loss, equal weights and ``truth`` = x#.
+    Client i = 1..N observes y_i = A_i x# + e_i. The entries of A_i are N(mu_i, 1/i^p) (mean and
+    variance), and its mean mu_i ~ N(0, alpha) is one scalar. x# has `sparsity` nonzero entries
+    drawn from the unit sphere, and the entries of e_i are N(0, noise_variance). The federation has
+    the squared loss, equal weights and ``truth`` = x#.
 
     Parameters
     ----------
-    n_clients, n_samples, n_features, sparsity : int, default 50, 100, 1000 and 10
-        N, the rows |D_i| of each client, n, and tau, from 1 to n_features.
-    heterogeneity, variance_decay, noise_variance : float, default 1.0, 1.1 and 0.0
-        alpha, at least 0; p; and the variance of the entries of e_i, at least 0.
+    n_clients : int, default 50
+        N.
+    n_samples : int, default 100
+        The rows |D_i| of each client.
+    n_features : int, default 1000
+        n.
+    sparsity : int, default 10
+        tau, from 1 to n_features.
+    heterogeneity : float, default 1.0
+        alpha, at least 0.
+    variance_decay : float, default 1.1
+        p.
+    noise_variance : float, default 0.0
+        The variance of the entries of e_i, at least 0.
     rng : int, Generator or None
-        The seed. Each client has random numbers of its own: a federation of more clients begins with the same ones.
+        The seed. Each client has its own random numbers: a federation of more clients begins with
+        the same ones.
 
     Examples
     --------
     >>> import fgmp
-    >>> federation = fgmp.make_sparse_regression(n_clients=3, n_samples=20, n_features=50, sparsity=4, rng=0)
-    >>> federation.n_clients, federation.clients[0].features.shape, int((federation.truth != 0).sum())
-    (3, (20, 50), 4)
+    >>> federation = fgmp.make_sparse_regression(
+    ...     n_clients=3, n_samples=20, n_features=50, sparsity=4, rng=0
+    ... )
+    >>> federation.n_clients, federation.clients[0].features.shape
+    (3, (20, 50))
+    >>> int((federation.truth != 0).sum())
+    4
     """
     seed = check_seed("rng", rng)
-    truth = sparse_on_sphere(n_features, sparsity, seeded(seed, 0))
-    rows = _gaussian_rows(n_clients, n_samples, n_features, heterogeneity, variance_decay, seed)
-    table = np.empty((len(rows), *rows[0].shape))
-    for A, own in zip(rows, table, strict=True):
-        np.concatenate(list(A.blocks()), out=own)
-    return _observed(table, truth, noise_variance, lambda i: seeded(seed, 3, i))
+    truth = sparse_on_sphere(n_features, sparsity, seeded(seed, _TRUTH))
+    matrices = _streamed_matrices(
+        n_clients, n_samples, n_features, heterogeneity, variance_decay, seed
+    )
+    table = np.empty((len(matrices), *matrices[0].shape))
+    for matrix, client_table in zip(matrices, table, strict=True):
+        np.concatenate(list(matrix.blocks()), out=client_table)
+    return _observe(table, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
 def make_sensing(
@@ -69,20 +93,27 @@ def make_sensing(
     noise_variance: float = 0.0,
     rng: Seed = None,
 ) -> Federation:
-    """Clients that sense one given signal through the random matrices of `make_sparse_regression` (paper, Figure 2).
+    """Make clients that sense one signal through random matrices (paper, Figure 2).
 
-    The matrices are streamed: each product generates them anew from the seed, a few rows at a time, so that 50 clients
-    of 30 x 76,800 need megabytes instead of a gigabyte. Give the method a dictionary: it needs A_i Psi once.
+    The matrices are those of `make_sparse_regression`, but streamed: each product generates them
+    anew from the seed, a few rows at a time, so that 50 clients of 30 x 76,800 need megabytes
+    instead of a gigabyte. Give the method a dictionary, because it needs A_i Psi once only.
 
-    The signal x# of shape (n_features,), for example the pixels of a frame, is the ``truth``; the other parameters are
-    those of `make_sparse_regression`, with the defaults of the paper's video experiment.
+    Parameters
+    ----------
+    signal : array_like, shape (n_features,)
+        x#, for example the pixels of a frame; the federation has it as ``truth``.
+    n_clients, n_samples, heterogeneity, variance_decay, noise_variance, rng
+        As in `make_sparse_regression`, with the defaults of the paper's video experiment.
     """
     truth = check_array("signal", signal, ndim=1)
     if not truth.size:
         raise ValueError("signal is empty; expected at least one entry")
     seed = check_seed("rng", rng)
-    rows = _gaussian_rows(n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed)
-    return _observed(rows, truth, noise_variance, lambda i: seeded(seed, 3, i))
+    matrices = _streamed_matrices(
+        n_clients, n_samples, len(truth), heterogeneity, variance_decay, seed
+    )
+    return _observe(matrices, truth, noise_variance, lambda i: seeded(seed, _NOISE, i))
 
 
 def make_conditioned_regression(
@@ -93,67 +124,110 @@ def make_conditioned_regression(
     noise_variance: float = 0.0,
     rng: Seed = None,
 ) -> Federation:
-    """Sparse linear regression with one client for each condition number in `conditions`.
+    """Make sparse linear regression with one client for each condition number.
 
-    Client i observes y_i = A_i x# + e_i. Its Hessian A_i'A_i / |D_i| has the eigenvalues 1 to c_i in equal steps,
-    along random directions, so that its restricted condition numbers are at most c_i.
+    Client i observes y_i = A_i x# + e_i. Its Hessian A_i'A_i / |D_i| has the eigenvalues 1 to c_i
+    in equal steps, along random directions, so that its restricted condition numbers are at most
+    c_i.
 
-    `conditions`, shape (N,), holds c_i, each at least 1; `n_samples` is at least `n_features`. The other parameters are
-    those of `make_sparse_regression`, and so is what comes back.
+    Parameters
+    ----------
+    conditions : array_like, shape (n_clients,)
+        c_i, each at least 1.
+    n_samples : int, default 60
+        At least `n_features`.
+    n_features, sparsity, noise_variance, rng
+        As in `make_sparse_regression`, and so is the federation that is returned.
     """
-    chosen = check_array("conditions", conditions, ndim=1)
-    if not chosen.size or chosen.min() < 1:
+    condition_numbers = check_array("conditions", conditions, ndim=1)
+    if not condition_numbers.size or condition_numbers.min() < 1:
         raise ValueError(
-            f"conditions is {short_repr(conditions)}; expected one number or more, each of at least 1"
+            f"conditions is {short_repr(conditions)}; expected one number or more, each of at "
+            "least 1"
         )
     n_features = check_integer("n_features", n_features)
     n_samples = check_integer("n_samples", n_samples, at_least=n_features, why="n_features")
     generator = np.random.default_rng(check_seed("rng", rng))
     truth = sparse_on_sphere(n_features, sparsity, generator)
-    As = []
-    for condition in chosen:
-        columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
-        directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
-        As += [
-            np.sqrt(n_samples)
-            * (columns * np.sqrt(np.linspace(1, condition, n_features)))
-            @ directions.T
-        ]
-    return _observed(As, truth, noise_variance, lambda i: generator)
+    matrices = [
+        _conditioned_matrix(n_samples, n_features, condition, generator)
+        for condition in condition_numbers
+    ]
+    return _observe(matrices, truth, noise_variance, lambda i: generator)
 
 
-def _observed(
-    As: Any, truth: Array, noise_variance: float, generator: Callable[[int], Any]
+def _conditioned_matrix(
+    n_samples: int, n_features: int, condition: float, generator: np.random.Generator
+) -> Array:
+    """Return A with the eigenvalues of A'A / n_samples from 1 to `condition` in equal steps."""
+    columns = np.linalg.qr(generator.standard_normal((n_samples, n_features)))[0]
+    directions = np.linalg.qr(generator.standard_normal((n_features, n_features)))[0]
+    eigenvalues = np.linspace(1, condition, n_features)
+    matrix: Array = np.sqrt(n_samples) * (columns * np.sqrt(eigenvalues)) @ directions.T
+    return matrix
+
+
+def _observe(
+    matrices: Any,
+    truth: Array,
+    noise_variance: float,
+    noise_generator: Callable[[int], np.random.Generator],
 ) -> Federation:
-    """Clients that observe y_i = A_i x# + e_i, with noise from the generator of each."""
-    noise = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
-    ys = [A @ truth + noise * generator(i).standard_normal(A.shape[0]) for i, A in enumerate(As)]
-    return Federation.from_arrays(As, ys, truth=truth)
+    """Return the clients that observe y_i = A_i x# + e_i.
+
+    Parameters
+    ----------
+    matrices : ndarray, or sequence of ndarray or LinearOperator
+        The A_i; one array of all is not copied.
+    truth : ndarray
+        x#.
+    noise_variance : float
+        The variance of the entries of e_i.
+    noise_generator : int -> Generator
+        Returns the random numbers of e_i.
+    """
+    deviation = np.sqrt(check_number("noise_variance", noise_variance, at_least=0))
+    targets = []
+    for i, A in enumerate(matrices):
+        noise = deviation * noise_generator(i).standard_normal(A.shape[0])
+        targets.append(A @ truth + noise)
+    return Federation.from_arrays(matrices, targets, truth=truth)
 
 
 def sparse_on_sphere(n_features: int, sparsity: int, rng: np.random.Generator) -> Array:
-    """x#: `sparsity` random positions with values drawn uniformly from the unit sphere of R^sparsity."""
+    """Return a random sparse vector x# of norm 1.
+
+    Its `sparsity` nonzero entries are at random positions, and their values are uniform on the unit
+    sphere of R^sparsity.
+    """
     n_features = check_integer("n_features", n_features)
     sparsity = check_integer("sparsity", sparsity, at_most=n_features, why="the number of features")
     truth = np.zeros(n_features)
     values = rng.standard_normal(sparsity)
-    truth[rng.choice(n_features, sparsity, replace=False)] = values / np.linalg.norm(values)
+    support = rng.choice(n_features, sparsity, replace=False)
+    truth[support] = values / np.linalg.norm(values)
     return truth
 
 
-class _GaussianRows(LinearOperator):  # type: ignore[misc]
-    """A_i of the paper's model, with entries N(mean, scale^2): for each product drawn anew, eight rows at a time."""
+class _StreamedMatrix(LinearOperator):  # type: ignore[misc]
+    """A_i of the paper's model, with entries N(mean, scale^2), drawn anew for each product."""
 
     def __init__(
-        self, shape: tuple[int, int], mean: float, scale: float, seed: int, key: int
+        self, shape: tuple[int, int], mean: float, scale: float, seed: int, client_id: int
     ) -> None:
         super().__init__(np.dtype(np.float64), shape)
-        self.mean, self.scale, self.seed, self.key = mean, scale, seed, key
+        self.mean = mean
+        self.scale = scale
+        self.seed = seed
+        self.client_id = client_id
 
     def blocks(self) -> Iterator[Array]:
-        generator, (n_rows, n_features) = seeded(self.seed, 2, self.key), self.shape
-        for first in range(0, n_rows, 8):
-            block = generator.standard_normal((min(8, n_rows - first), n_features))
+        """Yield the rows, a few at a time."""
+        generator = seeded(self.seed, _MATRICES, self.client_id)
+        n_rows, n_features = self.shape
+        for first in range(0, n_rows, _BLOCK_ROWS):
+            block_rows = min(_BLOCK_ROWS, n_rows - first)
+            block = generator.standard_normal((block_rows, n_features))
             block *= self.scale
             block += self.mean
             yield block
@@ -162,31 +236,34 @@ class _GaussianRows(LinearOperator):  # type: ignore[misc]
         return np.vstack([block @ X for block in self.blocks()])
 
     def _rmatmat(self, X: Array) -> Array:
-        return sum(
-            (block.T @ X[8 * i : 8 * i + 8] for i, block in enumerate(self.blocks())), np.zeros(())
-        )
+        product = np.zeros(())
+        first = 0
+        for block in self.blocks():
+            product = product + block.T @ X[first : first + len(block)]
+            first += len(block)
+        return product
 
 
-def _gaussian_rows(
+def _streamed_matrices(
     n_clients: int,
     n_samples: int,
     n_features: int,
     heterogeneity: float,
     variance_decay: float,
     seed: int,
-) -> list[_GaussianRows]:
-    shape = check_integer("n_samples", n_samples), n_features
-    spread = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
-    decay, count = (
-        check_number("variance_decay", variance_decay),
-        check_integer("n_clients", n_clients),
-    )
-    means = [spread * seeded(seed, 1, i).standard_normal() for i in range(count)]
-    return [
-        _GaussianRows(shape, mean, (i + 1) ** (-decay / 2), seed, i) for i, mean in enumerate(means)
-    ]
+) -> list[_StreamedMatrix]:
+    """Return the matrices A_i of the paper's model; for the parameters see the public functions."""
+    shape = (check_integer("n_samples", n_samples), n_features)
+    deviation = np.sqrt(check_number("heterogeneity", heterogeneity, at_least=0))
+    decay = check_number("variance_decay", variance_decay)
+    matrices = []
+    for i in range(check_integer("n_clients", n_clients)):
+        mean = deviation * seeded(seed, _MEANS, i).standard_normal()
+        scale = (i + 1) ** (-decay / 2)
+        matrices.append(_StreamedMatrix(shape, mean, scale, seed, i))
+    return matrices
 
 
 def seeded(seed: int, *key: int) -> np.random.Generator:
-    """The random numbers of a seed for one purpose, which no other draw changes."""
+    """Return the random numbers of a seed for one purpose, which no other draw changes."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
