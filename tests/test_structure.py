@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from structure import packed_assignments, uses_of_any
 
 import fgmp
 
@@ -64,3 +65,30 @@ def test_nothing_heavy_is_imported_that_is_not_needed(what):
     code = f"import sys, {what}; sys.exit(' '.join(set({IMPORTED[what].split()}) & set(sys.modules)) or 0)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "packed"),
+    [
+        ("a, b = f(x), g(y)", 1),
+        ("a, (b, c) = f(x), g(y)", 1),
+        ("[a, b] = [0, 1]", 1),
+        ("low, high = (30, 120) if single else (200, 1000)", 1),
+        ("a, b = (f(x) for x in (y, z))", 1),
+        ("class A:\n    steps, name = 3, 'exact'", 1),
+        ("begin, end = bounds", 0),
+        ("begin, end = f(x)", 0),
+        ("rows, columns = (A if wide else B).shape", 0),
+        ("a, b = b, a", 0),
+        ("size = 3, 4", 0),
+        ("a = b = 0", 0),
+        ("for a, b in pairs:\n    a.b = a", 0),
+    ],
+)
+def test_assignments_that_pack_are_counted_and_unpacking_is_not(code, packed):
+    assert packed_assignments(ast.parse(code)) == packed
+
+
+def test_any_is_counted_where_it_stands_for_a_type():
+    code = "from typing import Any\nx: list[Any] = any(Any)\ny = 'Any'"
+    assert uses_of_any(ast.parse(code)) == 2

@@ -1,10 +1,12 @@
-"""Compare the committed notebooks on others' processors, with the oldest NumPy, without Numba, on shaken data.
+"""Compare the committed notebooks with runs in other environments.
 
-    kernels.py                      all of them
-    kernels.py Haswell oldest       some: an OpenBLAS core, oldest, plain (no Numba), shaken-1 or shaken-2
+kernels.py                      all of them
+kernels.py Haswell oldest       some: an OpenBLAS core, oldest, plain, shaken-1 or shaken-2
 
-OpenBLAS chooses its kernels by the processor; OPENBLAS_CORETYPE makes it choose those of another one, which add in
-another order. Shaken: every entry of the features of a federation goes up or down by its last bit, or stays.
+OpenBLAS chooses its kernels by the processor. With OPENBLAS_CORETYPE it chooses those of another
+processor, which add in another order. "oldest" has the oldest NumPy and SciPy that are allowed, and
+"plain" runs without Numba. "shaken" moves every entry of the features of a federation up or down by
+its last bit, or leaves it.
 """
 
 import os
@@ -16,7 +18,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "kernels"
-EVERY = ("Haswell", "Sandybridge", "SkylakeX", "Zen", "oldest", "plain", "shaken-1", "shaken-2")
+ENVIRONMENTS = (
+    "Haswell",
+    "Sandybridge",
+    "SkylakeX",
+    "Zen",
+    "oldest",
+    "plain",
+    "shaken-1",
+    "shaken-2",
+)
+EXTRAS = "notebooks,fast,video,femnist,secure,privacy,test"
+# Runs in the kernel of each notebook before its first cell.
 SHAKE = """
 import zlib, numpy as np, fgmp
 def shaken(A, seed={seed}):
@@ -30,65 +43,72 @@ fgmp.Federation.from_arrays = classmethod(lambda cls, As, *given, **named: as_gi
 """
 
 
-def oldest_environment() -> str:
-    """The Python of an environment with the lower bounds of NumPy and SciPy; made where it is missing."""
+def oldest_python() -> Path:
+    """Return the Python of an environment with the oldest NumPy and SciPy; make it if missing."""
     python = ROOT / ".venv" / "oldest" / "bin" / "python"
-    if not python.exists():
-        lines = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
-        pins = [
-            re.sub(r">=([\d.]+).*", r"==\1", line)
-            for line in lines
-            if re.match(r"(numpy|scipy)\b", line)
-        ]
-        subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
-        extras = f"{ROOT}[notebooks,fast,video,femnist,secure,privacy,test]"
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *pins, "-e", extras], check=True)
-    return str(python)
+    if python.exists():
+        return python
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    pins = [
+        re.sub(r">=([\d.]+).*", r"==\1", requirement)
+        for requirement in project["dependencies"]
+        if re.match(r"(numpy|scipy)\b", requirement)
+    ]
+    install = ["-m", "pip", "install", "--quiet", *pins, "-e", f"{ROOT}[{EXTRAS}]"]
+    subprocess.run([sys.executable, "-m", "venv", python.parents[1]], check=True)
+    subprocess.run([python, *install], check=True)
+    return python
 
 
-def compare(name: str) -> bool:
-    """Run nbval under one of the names, and print the cells that differ; whether none does."""
-    # As `make test` has it: two notebooks at a time, each in one process.
-    environment = os.environ | {"JOBLIB_MULTIPROCESSING": "0"}
-    python = oldest_environment() if name == "oldest" else sys.executable
-    environment["JUPYTER_PATH"] = str(Path(python).parents[1] / "share" / "jupyter")
+def variables_of(name: str, python: Path) -> dict[str, str]:
+    """Return the environment variables under which the notebooks run."""
+    variables = {
+        # As `make test` has it: two notebooks at a time, each in one process.
+        "JOBLIB_MULTIPROCESSING": "0",
+        "JUPYTER_PATH": str(python.parents[1] / "share" / "jupyter"),
+    }
     if name == "plain":
-        environment["FGMP_READABLE"] = "1"
+        variables["FGMP_READABLE"] = "1"
     elif name.startswith("shaken"):
-        startup = BUILD / name / "profile_default" / "startup"
-        startup.mkdir(parents=True, exist_ok=True)
-        (startup / "shake.py").write_text(SHAKE.format(seed=name[-1]))
-        environment["IPYTHONDIR"] = str(BUILD / name)
+        variables["IPYTHONDIR"] = str(profile_that_shakes(name))
     elif name != "oldest":
-        environment["OPENBLAS_CORETYPE"] = name
+        variables["OPENBLAS_CORETYPE"] = name
+    return variables
+
+
+def profile_that_shakes(name: str) -> Path:
+    """Write an IPython profile that shakes the features of every federation; return its folder."""
+    folder = BUILD / name
+    startup = folder / "profile_default" / "startup"
+    startup.mkdir(parents=True, exist_ok=True)
+    (startup / "shake.py").write_text(SHAKE.format(seed=name[-1]), encoding="utf-8")
+    return folder
+
+
+def agrees(name: str) -> bool:
+    """Run nbval in an environment, print the cells that differ, and return whether none does."""
+    python = oldest_python() if name == "oldest" else Path(sys.executable)
+    notebooks = sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
+    pytest = [str(python), "-m", "pytest", "-q", "--tb=no", "-n", "2", "--dist", "loadscope"]
     nbval = ["--nbval", "--nbval-current-env", "--nbval-sanitize-with", "notebooks/sanitize.cfg"]
-    books = [
-        str(path)
-        for path in sorted(ROOT.glob("notebooks/[0-9]*.ipynb"))
-        if "flower" not in path.name
-    ]
-    command = [
-        python,
-        "-m",
-        "pytest",
-        "-q",
-        "--tb=no",
-        "-n",
-        "2",
-        "--dist",
-        "loadscope",
-        *nbval,
-        *books,
-    ]
-    done = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True)
-    print(
-        f"{name}:",
-        *done.stdout.splitlines()[-1:],
-        *re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.M),
-        sep="\n  ",
+    done = subprocess.run(
+        pytest + nbval + [str(path) for path in notebooks if "flower" not in path.name],
+        env=os.environ | variables_of(name, python),
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
     )
+    summary = done.stdout.splitlines()[-1:]
+    failures = re.findall(r"^(?:FAILED|ERROR) .*", done.stdout, re.MULTILINE)
+    print(f"{name}:", *summary, *failures, sep="\n  ")
     return done.returncode == 0
 
 
+def main(names: list[str]) -> int:
+    """Compare under all names, and return 1 if notebooks differ under one of them."""
+    results = [agrees(name) for name in names or ENVIRONMENTS]
+    return int(not all(results))
+
+
 if __name__ == "__main__":
-    sys.exit(not all([compare(name) for name in sys.argv[1:] or EVERY]))
+    sys.exit(main(sys.argv[1:]))

@@ -1,41 +1,65 @@
-"""What the last `mutmut run` found: a table of scores; build/mutants.txt lists the surviving mutants.
+"""Print the scores of the last `mutmut run`, and list the surviving mutants in build/mutants.txt.
 
-Ends with 1 where fewer mutants of a module are noticed than pyproject.toml asks for.
+The exit code is 1 if the tests notice fewer mutants of a module than pyproject.toml asks for.
 """
 
 import json
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-SURVIVED = (0, 5, 33)  # of mutmut: the tests passed, or none of them runs the function
+# Exit codes of mutmut for mutants that survived: the tests passed (0), or none of them runs the
+# function (5, 33).
+SURVIVED = (0, 5, 33)
+
+
+class ModuleScore(NamedTuple):
+    """The mutants of a module that were tried."""
+
+    module: str
+    n_tried: int
+    survivors: list[str]
+
+    @property
+    def noticed(self) -> float:
+        """Return the share of the mutants that the tests notice."""
+        return 1 - len(self.survivors) / self.n_tried
+
+
+def score_of(path: Path) -> ModuleScore:
+    """Return the score in a file that mutmut wrote for a module."""
+    exit_codes = json.loads(path.read_text(encoding="utf-8"))["exit_code_by_key"]
+    tried = {mutant: code for mutant, code in exit_codes.items() if code is not None}
+    survivors = [mutant for mutant, code in tried.items() if code in SURVIVED]
+    return ModuleScore(path.name.removesuffix(".py.meta"), len(tried), survivors)
 
 
 def main(root: Path = ROOT) -> int:
-    """Print, write, judge."""
-    asked = tomllib.loads((root / "pyproject.toml").read_text())["tool"]["fgmp"]["mutants"]
-    survivors, poor = [], []
-    for path in sorted((root / "mutants").rglob("*.py.meta")):
-        tried = {
-            k: code
-            for k, code in json.loads(path.read_text())["exit_code_by_key"].items()
-            if code is not None
-        }
-        left = [key for key, code in tried.items() if code in SURVIVED]
-        if tried:
-            score, name = 1 - len(left) / len(tried), path.name.removesuffix(".py.meta")
-            print(f"{name:<20} {len(tried):>5} mutants {len(left):>4} unnoticed {score:>6.1%}")
-            survivors += left
-            poor += [name] if score < asked else []
+    """Print the scores, write the survivors, and return the exit code."""
+    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = project["tool"]["fgmp"]["mutants"]
+    scores = [score_of(path) for path in sorted((root / "mutants").rglob("*.py.meta"))]
+    scores = [score for score in scores if score.n_tried]
+    for score in scores:
+        print(
+            f"{score.module:<20} {score.n_tried:>5} mutants {len(score.survivors):>4} unnoticed "
+            f"{score.noticed:>6.1%}"
+        )
+
+    survivors = [mutant for score in scores for mutant in score.survivors]
     (root / "build").mkdir(exist_ok=True)
-    (root / "build" / "mutants.txt").write_text("\n".join(survivors) + "\n")
+    (root / "build" / "mutants.txt").write_text("\n".join(survivors) + "\n", encoding="utf-8")
+
+    poor = [score.module for score in scores if score.noticed < wanted]
     if poor:
         print(
-            f"below {asked:.0%}: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt lists",
+            f"below {wanted:.0%}: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt "
+            "lists",
             file=sys.stderr,
         )
-    return bool(poor)
+    return int(bool(poor))
 
 
 if __name__ == "__main__":

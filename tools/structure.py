@@ -1,7 +1,8 @@
 """Print what one has to know to read the package: `make structure`.
 
-The reading path is named in the docstring of `fgmp/__init__.py`, one file on a line. Nothing here fails a build: the
-numbers are for whoever plans a change. What must hold, the layers of imports, is a contract in `pyproject.toml`.
+The docstring of `fgmp/__init__.py` names the files of the reading path, one on a line. The figures
+are for the planning of changes and fail no build. The layers of imports are contracts in
+`pyproject.toml`, and the exit code is the one of their check.
 """
 
 import ast
@@ -9,26 +10,57 @@ import re
 import subprocess
 import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "fgmp"
-LONGEST_LINE = 100
-# Read by everyone and explained by their names; they do not count as steps on the way.
-ASIDE = {"fgmp/_support/validation.py", "fgmp/_support/warnings.py"}
+MAX_LINE_LENGTH = 100
+# Files whose names explain them: everybody uses them, and they are no step of the reading path.
+ASIDE = {"fgmp/__init__.py", "fgmp/_support/validation.py", "fgmp/_support/warnings.py"}
+
+# Sides of an assignment that list several values.
+_DISPLAYS = (ast.Tuple, ast.List)
+_COMPREHENSIONS = (ast.GeneratorExp, ast.ListComp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Figures(NamedTuple):
+    """The figures of a file."""
+
+    lines: int
+    packed: int
+    any: int
+    long: int
+    comments: int
 
 
 def reading_path() -> list[str]:
     """Return the files that the package's docstring names, in order."""
-    docstring = ast.get_docstring(ast.parse((PACKAGE / "__init__.py").read_text())) or ""
+    docstring = ast.get_docstring(parse(PACKAGE / "__init__.py")) or ""
     return [f"fgmp/{name}" for name in re.findall(r"^\d+\.\s+`(\w+\.py)`", docstring, re.MULTILINE)]
 
 
-def imported_files(path: Path) -> Iterator[Path]:
-    """Yield the files of the package that a file imports when it is loaded or run."""
+def parse(path: Path) -> ast.Module:
+    """Return the syntax tree of a file."""
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+def nodes_at_import(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that run at import: no bodies of functions, and no imports for types."""
+    for child in ast.iter_child_nodes(node):
+        is_for_types = isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test)
+        if isinstance(child, _FUNCTIONS) or is_for_types:
+            continue
+        yield child
+        yield from nodes_at_import(child)
+
+
+def imported_files(path: Path, nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> Iterator[Path]:
+    """Yield the files of the package that relative imports among some nodes of a file name."""
     package = path.relative_to(ROOT).parts[:-1]
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(parse(path)):
         if not isinstance(node, ast.ImportFrom) or not node.level:
             continue
         base = ROOT.joinpath(*package[: len(package) + 1 - node.level])
@@ -41,71 +73,116 @@ def imported_files(path: Path) -> Iterator[Path]:
             yield submodule if submodule.exists() else target / "__init__.py"
 
 
-def closure(files: list[str]) -> set[str]:
-    """Return the files that reading these leads to by imports."""
-    waiting = [ROOT / name for name in files]
-    found: set[Path] = set()
+def reachable(names: list[str], nodes: Callable[[ast.AST], Iterator[ast.AST]]) -> set[str]:
+    """Return the files to which imports lead from some files, these included."""
+    waiting = [ROOT / name for name in names]
+    visited: set[Path] = set()
     while waiting:
         path = waiting.pop()
-        if path not in found:
-            found.add(path)
-            waiting.extend(imported_files(path))
-    return {str(path.relative_to(ROOT)) for path in found}
+        if path not in visited:
+            visited.add(path)
+            waiting.extend(imported_files(path, nodes))
+    return {str(path.relative_to(ROOT)) for path in visited}
 
 
 def packed_assignments(tree: ast.AST) -> int:
-    """Count assignments of several unrelated values: a tuple of expressions on either side."""
-    return sum(
-        isinstance(node, ast.Assign)
-        and isinstance(node.targets[0], ast.Tuple)
-        and isinstance(node.value, ast.Tuple)
-        for node in ast.walk(tree)
+    """Count the assignments that pack unrelated values: `a, b = f(x), g(y)`.
+
+    The left side lists several names, and the right side lists several values, computes them in a
+    comprehension, or chooses between two lists of values. An exchange, `a, b = b, a`, is none, and
+    the unpacking of one value, such as `begin, end = bounds`, is none either.
+    """
+    return sum(isinstance(node, ast.Assign) and _is_packed(node) for node in ast.walk(tree))
+
+
+def _is_packed(assignment: ast.Assign) -> bool:
+    """Return whether an assignment packs unrelated values."""
+    value = assignment.value
+    if isinstance(value, ast.IfExp):
+        lists_values = isinstance(value.body, _DISPLAYS) or isinstance(value.orelse, _DISPLAYS)
+    else:
+        lists_values = isinstance(value, _DISPLAYS + _COMPREHENSIONS)
+    return lists_values and any(
+        isinstance(target, _DISPLAYS) and not _is_exchange(target, value)
+        for target in assignment.targets
     )
 
 
-def comments(path: Path) -> int:
-    """Count the lines that are comments."""
+def _is_exchange(target: ast.expr, value: ast.expr) -> bool:
+    """Return whether the same expressions stand on both sides, in another order."""
+    if not isinstance(target, _DISPLAYS) or not isinstance(value, _DISPLAYS):
+        return False
+    return sorted(map(ast.unparse, target.elts)) == sorted(map(ast.unparse, value.elts))
+
+
+def uses_of_any(tree: ast.AST) -> int:
+    """Count the uses of `typing.Any`, without its import."""
+    return sum(isinstance(node, ast.Name) and node.id == "Any" for node in ast.walk(tree))
+
+
+def count_comments(path: Path) -> int:
+    """Count the comments of a file."""
     with tokenize.open(path) as file:
         tokens = tokenize.generate_tokens(file.readline)
         return sum(token.type == tokenize.COMMENT for token in tokens)
 
 
-def n_lines(name: str) -> int:
+def count_lines(name: str) -> int:
     """Return how many lines a file has."""
-    return len((ROOT / name).read_text().splitlines())
+    return len((ROOT / name).read_text(encoding="utf-8").splitlines())
 
 
-def main() -> None:
-    """Print the reading path, what it leads to, and the figures of each file."""
+def figures_of(path: Path) -> Figures:
+    """Return the figures of a file."""
+    lines = path.read_text(encoding="utf-8").splitlines()
+    tree = parse(path)
+    return Figures(
+        lines=len(lines),
+        packed=packed_assignments(tree),
+        any=uses_of_any(tree),
+        long=sum(len(line) > MAX_LINE_LENGTH for line in lines),
+        comments=count_comments(path),
+    )
+
+
+def print_reading_path() -> None:
+    """Print the files of the reading path, their lines, and the files to which imports lead."""
     path = reading_path()
     print("The reading path:")
     for name in path:
-        print(f"  {n_lines(name):5}  {name}")
-    print(f"  {sum(map(n_lines, path)):5}  in {len(path)} files")
+        print(f"  {count_lines(name):5}  {name}")
+    print(f"  {sum(map(count_lines, path)):5}  in {len(path)} files")
 
-    others = sorted(closure(path) - set(path) - ASIDE - {"fgmp/__init__.py"})
-    print(f"By imports it leads to {len(others)} more: {', '.join(others) or 'none'}")
+    at_import = reachable(path, nodes_at_import)
+    at_call = reachable(path, ast.walk) - at_import
+    print_files("By imports it leads to", at_import - set(path) - ASIDE)
+    print_files("By imports inside functions, or for types, it leads to", at_call - ASIDE)
 
+
+def print_files(title: str, names: set[str]) -> None:
+    """Print how many files there are, and which."""
+    print(f"{title} {len(names)} more: {', '.join(sorted(names)) or 'none'}")
+
+
+def print_figures() -> None:
+    """Print the figures of each file, and their sums."""
     print("\n lines  packed   Any  long  comments  file")
-    totals = [0] * 5
-    for file in sorted(PACKAGE.rglob("*.py")):
-        text = file.read_text()
-        lines = text.splitlines()
-        figures = [
-            len(lines),
-            packed_assignments(ast.parse(text)),
-            len(re.findall(r"\bAny\b", text)),
-            sum(len(line) > LONGEST_LINE for line in lines),
-            comments(file),
-        ]
-        totals = [total + figure for total, figure in zip(totals, figures, strict=True)]
-        print("{:6} {:7} {:5} {:5} {:9}".format(*figures), "", file.relative_to(ROOT))
-    print("{:6} {:7} {:5} {:5} {:9}".format(*totals), "  all")
+    row = "{:6} {:7} {:5} {:5} {:9}  {}"
+    figures = {path: figures_of(path) for path in sorted(PACKAGE.rglob("*.py"))}
+    for path, figures_of_file in figures.items():
+        print(row.format(*figures_of_file, path.relative_to(ROOT)))
+    totals = [sum(column) for column in zip(*figures.values(), strict=True)]
+    print(row.format(*totals, "all"))
 
+
+def main() -> int:
+    """Print everything, check the layers, and return the exit code of this check."""
+    print_reading_path()
+    print_figures()
     sys.stdout.flush()
     command = [str(Path(sys.executable).with_name("lint-imports")), "--no-cache"]
-    sys.exit(subprocess.run(command, cwd=ROOT).returncode)
+    return subprocess.run(command, cwd=ROOT).returncode
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

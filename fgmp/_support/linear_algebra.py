@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import lapack, qr
 
+FloatArray = NDArray[np.floating[Any]]
+
 _DOUBLE = np.dtype(np.float64)
 _SINGLE = np.dtype(np.float32)
 _CHOLESKY_SOLVE = {_DOUBLE: lapack.dposv, _SINGLE: lapack.sposv}
@@ -41,11 +43,11 @@ _ROUNDING_FACTOR = 64
 class CholeskySolution(NamedTuple):
     """The Cholesky factor of a positive definite matrix, and the solution of its system."""
 
-    factor: NDArray[Any]
-    solution: NDArray[Any]
+    factor: FloatArray
+    solution: FloatArray
 
 
-def solve_definite(matrix: NDArray[Any], right: NDArray[Any]) -> CholeskySolution | None:
+def solve_definite(matrix: FloatArray, right: FloatArray) -> CholeskySolution | None:
     """Solve a positive definite system, or return None if the matrix is nearly singular.
 
     Neither the error of a Cholesky solution nor the test of singularity depends on the units of the
@@ -65,7 +67,7 @@ def solve_definite(matrix: NDArray[Any], right: NDArray[Any]) -> CholeskySolutio
     return CholeskySolution(factor, solution)
 
 
-def _is_definite(matrix: NDArray[Any], factor: NDArray[Any]) -> bool:
+def _is_definite(matrix: FloatArray, factor: FloatArray) -> bool:
     """Return whether the least eigenvalue of H is above what rounding could make of a zero.
 
     A squared pivot divided by the diagonal entry is the share of a column that the columns before
@@ -90,8 +92,8 @@ def _is_definite(matrix: NDArray[Any], factor: NDArray[Any]) -> bool:
 
 
 def solve_semidefinite(
-    matrix: NDArray[Any], right: NDArray[Any], metric: NDArray[Any] | None = None
-) -> NDArray[Any]:
+    matrix: FloatArray, right: FloatArray, metric: FloatArray | None = None
+) -> FloatArray:
     """Return the solution of minimum norm of a semidefinite system.
 
     If noise has made the matrix indefinite, its positive part is used: the solution does not move
@@ -120,8 +122,8 @@ def solve_semidefinite(
 
 
 def least_squares(
-    columns: NDArray[Any], targets: NDArray[Any], metric: NDArray[Any] | None = None
-) -> NDArray[Any]:
+    columns: FloatArray, targets: FloatArray, metric: FloatArray | None = None
+) -> FloatArray:
     """Return the minimum-norm least-squares solution, to machine precision.
 
     The normal equations are solved by a Cholesky factorisation and refined on the residual of the
@@ -164,7 +166,7 @@ def least_squares(
     return np.asarray(solution, columns.dtype)
 
 
-def _divisors(lengths: NDArray[Any]) -> NDArray[Any]:
+def _divisors(lengths: FloatArray) -> FloatArray:
     """Return the lengths of columns, with zeros replaced by the least positive length.
 
     Dividing a zero column by the least of the other lengths keeps its rounding small.
@@ -173,15 +175,15 @@ def _divisors(lengths: NDArray[Any]) -> NDArray[Any]:
     return np.where(lengths > 0, lengths, least if np.isfinite(least) else 1.0)
 
 
-def _rounding_factor(matrix: NDArray[Any]) -> float:
+def _rounding_factor(matrix: FloatArray) -> float:
     """Return the rounding of a zero singular value or eigenvalue, relative to the largest."""
     factor: int = max(_ROUNDING_FACTOR, *matrix.shape)
     return factor * _EPSILON[matrix.dtype]
 
 
 def regularize_null_directions(
-    hessian: NDArray[Any], gradient: NDArray[Any], shifts: NDArray[Any]
-) -> tuple[NDArray[Any], NDArray[Any]]:
+    hessian: FloatArray, gradient: FloatArray, shifts: FloatArray
+) -> tuple[FloatArray, FloatArray]:
     """Make a Hessian definite along shifts that leave the function unchanged.
 
     Rounding along the shifts is removed from Hessian and gradient, and the Hessian gets the mean
@@ -209,7 +211,7 @@ def regularize_null_directions(
     return filled, gradient - shifts @ (shifts.T @ gradient)
 
 
-def orthonormal_combinations(gram: NDArray[Any]) -> NDArray[Any]:
+def orthonormal_combinations(gram: FloatArray) -> FloatArray:
     """Return combinations of k vectors that form an orthonormal basis of their span.
 
     Parameters
@@ -226,11 +228,11 @@ def orthonormal_combinations(gram: NDArray[Any]) -> NDArray[Any]:
     eigenvalues, eigenvectors = np.linalg.eigh(gram / np.outer(norms, norms))
     is_positive = eigenvalues > _LEAST_EIGENVALUE[gram.dtype] * eigenvalues.max(initial=0.0)
     scaled = eigenvectors[:, is_positive] / np.sqrt(eigenvalues[is_positive])
-    combinations: NDArray[Any] = scaled / norms[:, None]
+    combinations: FloatArray = scaled / norms[:, None]
     return combinations
 
 
-def _solve_normal_equations(columns: NDArray[Any], targets: NDArray[Any]) -> NDArray[Any] | None:
+def _solve_normal_equations(columns: FloatArray, targets: FloatArray) -> FloatArray | None:
     """Solve least squares by the products of the columns, or of the rows if these are fewer.
 
     Return None if the products are nearly singular, or if the refinements do not suffice. The size
@@ -244,7 +246,7 @@ def _solve_normal_equations(columns: NDArray[Any], targets: NDArray[Any]) -> NDA
     if cholesky is None:
         return None
     solve_with_factor = _SOLVE_WITH_FACTOR[columns.dtype]
-    solution: NDArray[Any] = columns.T @ cholesky.solution if is_wide else cholesky.solution
+    solution: FloatArray = columns.T @ cholesky.solution if is_wide else cholesky.solution
     squares = np.ones_like(solution) if is_wide else gram.diagonal()
     size = squares.dot(solution * solution)
     error = 0.0
@@ -265,12 +267,12 @@ def _solve_normal_equations(columns: NDArray[Any], targets: NDArray[Any]) -> NDA
 
 
 def _minimum_norm(
-    directions: NDArray[Any],
-    coordinates: NDArray[Any],
-    scale: NDArray[Any],
-    metric: NDArray[Any] | None,
+    directions: FloatArray,
+    coordinates: FloatArray,
+    scale: FloatArray,
+    metric: FloatArray | None,
     noise: float,
-) -> NDArray[Any]:
+) -> FloatArray:
     """Return the shortest x with directions' (scale x) = coordinates.
 
     Parameters
@@ -285,7 +287,7 @@ def _minimum_norm(
         The error of an entry of the directions.
     """
     k, rank = directions.shape
-    solution: NDArray[Any] = directions @ coordinates / scale
+    solution: FloatArray = directions @ coordinates / scale
     if rank == k:
         return solution
     if metric is not None:
@@ -303,18 +305,18 @@ def _minimum_norm(
 
 
 def _minimum_norm_in_metric(
-    directions: NDArray[Any],
-    coordinates: NDArray[Any],
-    scale: NDArray[Any],
-    metric: NDArray[Any],
-) -> NDArray[Any]:
+    directions: FloatArray,
+    coordinates: FloatArray,
+    scale: FloatArray,
+    metric: FloatArray,
+) -> FloatArray:
     """Return the x with directions' (scale x) = coordinates of which x' metric x is least."""
     rank = directions.shape[1]
     # A signal is frame @ u, and its norm is the one of u.
     frame = orthonormal_combinations(metric)
     visible = frame.T @ (scale[:, None] * directions)
     shortest = _minimum_norm_of_rows(visible, coordinates, _LEAST_EIGENVALUE[_DOUBLE])
-    solution: NDArray[Any] = frame @ shortest.solution
+    solution: FloatArray = frame @ shortest.solution
     if shortest.rank < rank:
         # The metric takes atoms for dependent, and the data do not: add what is unexplained.
         unexplained = coordinates - directions.T @ (scale * solution)
@@ -325,12 +327,12 @@ def _minimum_norm_in_metric(
 class _MinimumNorm(NamedTuple):
     """The shortest solution of a linear system, and the rank of the system."""
 
-    solution: NDArray[Any]
+    solution: FloatArray
     rank: int
 
 
 def _minimum_norm_of_rows(
-    rows: NDArray[Any], right: NDArray[Any], threshold: float = 0.0
+    rows: FloatArray, right: FloatArray, threshold: float = 0.0
 ) -> _MinimumNorm:
     """Return the shortest x with rows' x = right, for rows that may differ greatly in size.
 

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
+FloatArray = NDArray[np.floating[Any]]
+
 
 class SparseFeatures:
     """The features A = S - u c' of a client, with S sparse and u c' never formed.
@@ -33,8 +35,8 @@ class SparseFeatures:
     def __init__(
         self,
         stored: Any,
-        left: NDArray[Any] | None = None,
-        centre: NDArray[Any] | None = None,
+        left: FloatArray | None = None,
+        centre: FloatArray | None = None,
     ) -> None:
         self.stored = _canonical_csr(stored)
         self.left = left
@@ -68,23 +70,23 @@ class SparseFeatures:
         left = None if self.left is None else self.left[begin:end]
         return SparseFeatures(block, left, self.centre)
 
-    def __matmul__(self, x: NDArray[Any]) -> NDArray[Any]:
+    def __matmul__(self, x: FloatArray) -> FloatArray:
         """Return A x, shape (n_samples,) or (n_samples, n_outputs).
 
         With several outputs, the column of each output is contiguous.
         """
         if x.ndim > 1:
             return np.stack([self @ column for column in x.T]).T
-        product: NDArray[Any] = self.stored @ x
+        product: FloatArray = self.stored @ x
         if self.left is not None and self.centre is not None:
             product = product - self.left * (self.centre @ x)
         return product
 
-    def __rmatmul__(self, w: NDArray[Any]) -> NDArray[Any]:
+    def __rmatmul__(self, w: FloatArray) -> FloatArray:
         """Return w A, shape (n_features,) or (n_outputs, n_features)."""
         if w.ndim > 1:
             return np.stack([row @ self for row in w])
-        product: NDArray[Any] = self.stored.T @ w
+        product: FloatArray = self.stored.T @ w
         if self.left is not None and self.centre is not None:
             product = product - (w @ self.left) * self.centre
         return product
@@ -107,11 +109,11 @@ class SparseFeatures:
         """S in CSC format, from which columns are cut."""
         return self.stored.tocsc()
 
-    def toarray(self) -> NDArray[Any]:
+    def toarray(self) -> FloatArray:
         """Return A as a dense array."""
         return np.asarray(self.take(np.arange(self.shape[1]), axis=1))
 
-    def times_rows(self, factors: NDArray[Any]) -> SparseFeatures:
+    def times_rows(self, factors: FloatArray) -> SparseFeatures:
         """Return A with each row multiplied by its factor."""
         S = self.stored
         data = S.data * np.repeat(factors, np.diff(S.indptr))
@@ -139,7 +141,7 @@ def _canonical_csr(matrix: Any) -> Any:
 
 
 def stacked(
-    parts: Sequence[NDArray[Any] | SparseFeatures],
+    parts: Sequence[FloatArray | SparseFeatures],
 ) -> SparseFeatures | tuple[SparseFeatures, ...]:
     """Stack the rows of all parts; a dense part becomes sparse.
 
