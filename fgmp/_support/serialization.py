@@ -1,4 +1,4 @@
-"""What travels: messages and answers as arrays with names, and how many bytes they take; methods as JSON.
+"""What travels: messages and answers as arrays with names; methods as JSON.
 
 Nothing is pickled. A client builds the method that its server runs of a text, in which a class goes by its name, and
 an array, which travels beside it, by its checksum.
@@ -18,10 +18,8 @@ from ..dictionaries import Dictionary, StandardBasis
 from ..sparse_model import Array, SparseModel
 from .validation import short_repr
 
-Message = Any  # an array, a sparse model, a whole number, or a tuple of these
 
-
-def to_wire(message: Message) -> dict[str, Array]:
+def to_wire(message: Array | SparseModel | int | tuple[Any, ...]) -> dict[str, Array]:
     """A message as arrays: a dense array goes as indices and values where that is shorter."""
     if isinstance(message, tuple):
         return {
@@ -39,14 +37,7 @@ def to_wire(message: Message) -> dict[str, Array]:
     return {"dense": np.ascontiguousarray(array) if array.ndim else array.reshape(1)}
 
 
-def n_bytes(message: Message) -> int:
-    """What a message takes on the wire: the bytes of its arrays."""
-    return sum(array.nbytes for array in to_wire(message).values())
-
-
-def from_wire(
-    arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool = False
-) -> Message:
+def from_wire(arrays: Mapping[str, Array], shape: tuple[int, ...], *, only: bool = False) -> Any:
     """The inverse of `to_wire` for models of a shape; a ValueError where the arrays are no message.
 
     With `only` it is one array or sparse model of that shape: where a stranger says another, nothing is made.

@@ -117,7 +117,11 @@ def warn_on_outcome(run: Any, objective: Array, coefficients: Array) -> None:
         return
     if np.isnan(objective).all():  # nobody says it
         return
-    if run.aggregator.withholds and np.isnan(objective[-1]) and np.isfinite(coefficients).all():
+    if (
+        run.aggregator.privacy.withholds_objective
+        and np.isnan(objective[-1])
+        and np.isfinite(coefficients).all()
+    ):
         return
     first, last, low, name = (
         objective[0],
@@ -129,11 +133,11 @@ def warn_on_outcome(run: Any, objective: Array, coefficients: Array) -> None:
     unbounded = getattr(run.method, "radius", 0.0) is None and not getattr(solver, "ridge", 0.0)
     gave_back = last - low > max(_SHARE * (first - low), _ROUNDING * abs(first))
     if gave_back:  # after a warm start what is rounding depends on the scale of the problem
-        gave_back = last - low > _ROUNDING * _objective_of_zero(run.transport, run.asked)
+        gave_back = last - low > _ROUNDING * _objective_of_zero(run.transport, run.polled)
     if not np.isfinite(last) or gave_back:
         above = "" if last <= first else f", above the {first:.3g} of the start"
         warn_user(
-            f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best[1]}, and "
+            f"the objective of {name} ends at {last:.3g}{above}; it was {low:.3g} in round {run.best.round}, and "
             "result.best keeps that model. What helps: smaller or fewer local steps (learning_rate, "
             "local_iterations, solver=None), a radius, an earlier stop (stop_when_stalled)"
         )
