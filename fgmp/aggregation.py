@@ -33,7 +33,7 @@ _INDEX_BYTES = 4  # indices travel as int32
 def n_bytes(message: Message) -> int:
     """Return how many bytes a message takes on the wire.
 
-    A sparse model travels as indices and values, and so does a dense array where that is shorter.
+    A sparse model travels as indices and values, and so does a dense array if that is shorter.
     """
     if isinstance(message, tuple):
         return sum(n_bytes(part) for part in message)
@@ -240,7 +240,7 @@ class Entries(NamedTuple):
 
 
 def _bytes_up(entries: Entries | None, values: Array) -> int:
-    """Return what updates took on the wire; dense ones travel as a sparse model if that is shorter."""
+    """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
     entry_bytes = _INDEX_BYTES + values.itemsize
     if entries is not None:
         return entry_bytes * len(values)
@@ -347,7 +347,7 @@ class PrivacyMechanism:
         return info
 
     def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
-        """Raise a ValueError if the updates of a method may not be asked of cohorts of this size."""
+        """Raise a ValueError if a method is not allowed with cohorts of this size."""
 
     def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray

@@ -142,7 +142,7 @@ class Run:
 
 @dataclass(frozen=True)
 class History:
-    """What a run records: columns of equal length, the first row of the start, the last of the end.
+    """What a run records: columns of equal length; the first row is of the start.
 
     Parameters
     ----------
@@ -282,9 +282,9 @@ def _as_number(name: str, value: Any) -> float:
 class Checkpoint:
     """Save the progress of a run to one file and resume from it, bit for bit.
 
-    The file is written whole or not at all: at the start, after the first round, at every so many
-    rounds, and however the run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main thread,
-    if the program does not handle them itself. It has the mode 600, and a checksum, which is
+    The file is written whole or not at all: at the start, after the first round, after every
+    `every` rounds, and however the run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main
+    thread, if the program does not handle them itself. It has the mode 600, and a checksum, which is
     compared before anything is read. It is a pickle: open only files of your own. That of a run
     with noise holds the secret of the noise; it is the server's, and is written after every round.
 

@@ -108,7 +108,7 @@ class Method:
         return False
 
     def start(self, shape: ProblemInfo) -> State:
-        """Return the state that the server starts from; it knows the problem's shape, and no data."""
+        """Return the state that the server starts from, without any data."""
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
     def exchanges(self) -> Sequence[Exchange]:
@@ -222,7 +222,7 @@ class Transport(Protocol):
         """Return the transport for a run of a method, in the coordinates of its dictionary."""
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
-        """Return the updates of a cohort, in its order; None or `Rejected` where there is none.
+        """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
         They need not be checked: `UpdateSpec.stack` rejects whatever is no such update.
         """

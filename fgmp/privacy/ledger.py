@@ -1,4 +1,4 @@
-"""The ledger of secure sums: over which clients sums were released, so that none can be solved for."""
+"""The ledger of secure sums: sets of clients whose sums were released, so that none is solved for."""
 
 from __future__ import annotations
 

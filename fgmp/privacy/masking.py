@@ -1,6 +1,7 @@
 """Sums under masks: the arithmetic of secure aggregation, and every message of it.
 
-The protocol is that of Bonawitz et al. (2017), in four trips between the server and the clients:
+The protocol is that of K. Bonawitz et al., Practical secure aggregation for privacy-preserving
+machine learning, CCS 2017. It has four trips between the server and the clients:
 
 ==========  =====================  ================================================================
 trip        in the paper           what a client sends
@@ -15,10 +16,6 @@ trip        in the paper           what a client sends
 random numbers of the operating system and leave no trace in the sum. The cryptography is that of
 `cryptography` and `pycryptodome`: keys are X25519, shares are encrypted by ChaCha20-Poly1305,
 secrets are split by Shamir's scheme, and masks are the stream of ChaCha20.
-
-References
-----------
-K. Bonawitz et al., Practical secure aggregation for privacy-preserving machine learning, CCS 2017.
 """
 
 import secrets
@@ -63,7 +60,7 @@ class Unmasked(NamedTuple):
         Of all trips.
     masked : dict of int to ndarray
         What the server held of each client's vector.
-    liars : frozenset of int
+    excluded : frozenset of int
         Clients that were left out, because too many others could not decrypt their shares.
     """
 
@@ -72,7 +69,7 @@ class Unmasked(NamedTuple):
     bytes_up: int
     bytes_down: int
     masked: dict[int, Array]
-    liars: frozenset[int] = frozenset()
+    excluded: frozenset[int] = frozenset()
 
 
 def masked_sum(vectors: Sequence[Array], threshold: int, lost: Mapping[int, str]) -> Unmasked:
@@ -141,18 +138,18 @@ def sum_under_masks(
     TooFewClients
         If fewer clients than the threshold stay, or if the sum must not be opened.
     """
-    liars: frozenset[int] = frozenset()
+    excluded: frozenset[int] = frozenset()
     bytes_up = 0
     bytes_down = 0
     while True:
-        members = [position for position in range(n_clients) if position not in liars]
+        members = [position for position in range(n_clients) if position not in excluded]
         session = _Session(trip, n_clients, threshold, about)
         outcome = session.run(members, releasable)
         bytes_up += outcome.bytes_up
         bytes_down += outcome.bytes_down
-        if not outcome.liars:
-            return outcome._replace(bytes_up=bytes_up, bytes_down=bytes_down, liars=liars)
-        liars |= outcome.liars
+        if not outcome.excluded:
+            return outcome._replace(bytes_up=bytes_up, bytes_down=bytes_down, excluded=excluded)
+        excluded |= outcome.excluded
 
 
 class _Session:
@@ -172,8 +169,8 @@ class _Session:
 
         # ShareKeys: encrypted shares go through the server, each to its receiver.
         all_keys = [key for position in sharing for key in public_keys[position]]
-        question = {"places": sharing, "keys": all_keys, "threshold": self.threshold}
-        encrypted = self._replies("split", dict.fromkeys(sharing, question))
+        request = {"places": sharing, "keys": all_keys, "threshold": self.threshold}
+        encrypted = self._replies("split", dict.fromkeys(sharing, request))
         masking = sorted(encrypted)
         received = {
             position: [encrypted[sender][sharing.index(position)] for sender in masking]
@@ -191,10 +188,10 @@ class _Session:
         bytes_up = bytes_keys + bytes_shares + sum(vector.nbytes for vector in masked.values())
         bytes_down = len(sharing) * bytes_keys + bytes_shares
 
-        liars = self._liars([unopened for _, unopened in uploads.values()], masking)
-        if liars:
-            nothing = np.zeros(0, np.uint64)
-            return Unmasked(nothing, np.arange(0), bytes_up, bytes_down, masked, liars)
+        excluded = self._senders_to_exclude([unopened for _, unopened in uploads.values()], masking)
+        if excluded:
+            no_sum = np.zeros(0, np.uint64)
+            return Unmasked(no_sum, np.arange(0), bytes_up, bytes_down, masked, excluded)
 
         # Unmasking: one share of each client's mask, or of its key if its vector did not arrive.
         uploaded = releasable(np.array(sorted(masked))).tolist()
@@ -225,7 +222,9 @@ class _Session:
             )
         return replies
 
-    def _liars(self, complaints: list[list[int]], masking: list[int]) -> frozenset[int]:
+    def _senders_to_exclude(
+        self, complaints: list[list[int]], masking: list[int]
+    ) -> frozenset[int]:
         """Return the senders whose shares fewer clients than the threshold could decrypt.
 
         Parameters
@@ -233,7 +232,7 @@ class _Session:
         complaints : list of list of int
             Of each client that uploaded, the senders whose shares it could not decrypt.
         masking : list of int
-            All senders. Whatever else a complaint names is nothing.
+            All senders. Other names in a complaint do not count.
         """
         counts = Counter(
             sender for unopened in complaints for sender in set(unopened) & set(masking)
@@ -246,13 +245,13 @@ class _Session:
         """Return the secret that shares, by their number, were split from."""
         from Crypto.Protocol.SecretSharing import Shamir
 
-        there = [(number, share) for number, share in shares.items() if share]
-        if len(there) < self.threshold:
+        usable = [(number, share) for number, share in shares.items() if share]
+        if len(usable) < self.threshold:
             raise TooFewClients(
-                f"{len(there)} shares are left of {self.n_clients}; expected at least "
+                f"{len(usable)} shares are left of {self.n_clients}; expected at least "
                 f"{self.threshold}, the threshold"
             )
-        return bytes(Shamir.combine(there[: self.threshold], False))
+        return bytes(Shamir.combine(usable[: self.threshold], False))
 
     def _unmask(
         self,

@@ -1,6 +1,6 @@
 """Differential privacy for clients: bounded contributions, Gaussian noise on their sum, accounting.
 
-The model is central: clients trust the server, which adds the noise. `dp-accounting` computes what
+Privacy is central: clients trust the server, which adds the noise. `dp-accounting` computes what
 has been spent.
 """
 
@@ -66,9 +66,8 @@ class GaussianNoise(Aggregator):
         How the clipped updates are added up. Over a network the noise is the server's, and goes
         with Mean only.
     insecure_seed : int or None
-        A seed for noise and cohorts, for tests and studies of data that are public anyway. Everybody
-        who guesses the seed can take the noise off, so that such a run protects nobody; it warns of
-        this. None is a secret of 256 bits from the operating system, for each run, which is in the
+        A seed for noise and cohorts, for tests and studies of data that are public anyway. To guess
+        the seed is to take the noise off, so that such a run protects nobody, and warns of this. None is a secret of 256 bits from the operating system, for each run, which is in the
         memory of the server and in its own checkpoint only.
 
     Notes
@@ -302,9 +301,9 @@ class NoisyMeans(PrivacyMechanism):
         bytes_up = cohort_size * len(spec.centre) * np.dtype(spec.dtype).itemsize
         bytes_down = 0
         if not has_answered.any():
-            nothing = np.empty((0, len(spec.centre)))
+            no_rows = np.empty((0, len(spec.centre)))
             return Updates(
-                spec, np.arange(0), np.ones(0), None, nothing, Counter(), bytes_up, bytes_down
+                spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up, bytes_down
             )
 
         rows = np.zeros((cohort_size, len(spec.centre)))
@@ -324,9 +323,9 @@ class NoisyMeans(PrivacyMechanism):
         release = question + has_answered.tobytes() + mean.tobytes()
         noise = self.noise_on_sum(len(mean), cohort_size, call.round, call.exchange_index, release)
         row = spec.centre + (mean + noise)
-        everybody = np.arange(cohort_size)
+        whole_cohort = np.arange(cohort_size)
         return Updates(
-            spec, everybody, np.ones(1), None, row[None], Counter(), bytes_up, bytes_down
+            spec, whole_cohort, np.ones(1), None, row[None], Counter(), bytes_up, bytes_down
         )
 
     def objective(self, transport: Transport, x: Update, indices: IndexArray) -> None:

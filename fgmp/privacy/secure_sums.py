@@ -332,7 +332,7 @@ class SumsOnly(PrivacyMechanism):
         if hasattr(transport, "masked"):
             sums = MaskedSum(*transport.masked(call, message, cohort, shares, self.secure))
         else:
-            sums = self._sum_here(transport, call, message, cohort, shares)
+            sums = self._sum_in_process(transport, call, message, cohort, shares)
 
         rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
         accepted = sums.accepted
@@ -355,7 +355,7 @@ class SumsOnly(PrivacyMechanism):
             sums.bytes_down,
         )
 
-    def _sum_here(
+    def _sum_in_process(
         self,
         transport: Transport,
         call: Call,
@@ -397,7 +397,7 @@ class SumsOnly(PrivacyMechanism):
             total = sums.total
             accepted = sums.accepted
         else:
-            total, accepted = self._objectives_here(secure, transport, x, indices, shares)
+            total, accepted = self._objectives_in_process(secure, transport, x, indices, shares)
         if total is None:
             return float("nan")
 
@@ -407,7 +407,7 @@ class SumsOnly(PrivacyMechanism):
             return float("nan")
         return value / float(shares[accepted].sum())
 
-    def _objectives_here(
+    def _objectives_in_process(
         self,
         secure: SecureSum,
         transport: Transport,
