@@ -284,8 +284,8 @@ class Checkpoint:
 
     The file is written whole or not at all: at the start, after the first round, after every
     `every` rounds, and however the run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main
-    thread, if the program does not handle them itself. It has the mode 600, and a checksum, which is
-    compared before anything is read. It is a pickle: open only files of your own. That of a run
+    thread, if the program does not handle them itself. It has the mode 600, and a checksum, which
+    is compared before anything is read. It is a pickle: open only files of your own. That of a run
     with noise holds the secret of the noise; it is the server's, and is written after every round.
 
     Parameters

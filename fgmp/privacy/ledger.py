@@ -1,4 +1,4 @@
-"""The ledger of secure sums: sets of clients whose sums were released, so that none is solved for."""
+"""The ledger of secure sums: the sets of clients over which sums were released."""
 
 from __future__ import annotations
 

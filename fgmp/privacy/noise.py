@@ -67,8 +67,9 @@ class GaussianNoise(Aggregator):
         with Mean only.
     insecure_seed : int or None
         A seed for noise and cohorts, for tests and studies of data that are public anyway. To guess
-        the seed is to take the noise off, so that such a run protects nobody, and warns of this. None is a secret of 256 bits from the operating system, for each run, which is in the
-        memory of the server and in its own checkpoint only.
+        the seed is to take the noise off, so that such a run protects nobody, and warns of this.
+        None is a secret of 256 bits from the operating system, for each run, which is in the memory
+        of the server and in its own checkpoint only.
 
     Notes
     -----
