@@ -22,10 +22,17 @@ from typing import TYPE_CHECKING, Any
 from . import datasets as datasets
 from . import theory as theory
 from ._support.warnings import AdviceWarning
-from .aggregation import Aggregator, Mean, UpdateSpec
+from .aggregation import (
+    Aggregator,
+    ClientSampler,
+    Mean,
+    PrivacyMechanism,
+    RejectReason,
+    UpdateSpec,
+)
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
-from .callbacks import Bar, Checkpoint, History, Run, stop_at, stop_when_stalled
+from .callbacks import Bar, Callback, Checkpoint, History, Run, stop_at, stop_when_stalled
 from .datasets import digits_by_writer, make_sparse_regression
 from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
 from .dictionary_learning import ksvd
@@ -43,7 +50,7 @@ from .selection import Overall, PerAtom, PerOutput, Selection
 from .shared_support.method import CountSketch, LargestEntries, SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
-from .simulation import Result, simulate
+from .simulation import RecordedModel, Result, simulate
 from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
 from .sparse_model import SparseModel
 from .tuning import tune
@@ -58,8 +65,10 @@ __all__ = [
     "AdviceWarning",
     "Aggregator",
     "Bar",
+    "Callback",
     "Checkpoint",
     "Client",
+    "ClientSampler",
     "Corrupted",
     "CountSketch",
     "Dictionary",
@@ -93,7 +102,10 @@ __all__ = [
     "Overall",
     "PerAtom",
     "PerOutput",
+    "PrivacyMechanism",
     "ProblemInfo",
+    "RecordedModel",
+    "RejectReason",
     "RestrictedProblem",
     "Result",
     "Run",

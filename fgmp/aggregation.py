@@ -1,22 +1,74 @@
-"""Aggregators, which make one of many answers; the form of an answer, and a cohort's answers as one table."""
+"""What a client update looks like, the updates of a cohort as one table, and aggregators.
+
+Three classes share what happens between the clients and the method, one job each: a `ClientSampler`
+draws the cohort of a round, a `PrivacyMechanism` decides what the server sees of its updates, and
+an `Aggregator` combines what the server sees into one row. An aggregator brings its sampler and its
+mechanism along; by default the cohort is drawn uniformly, and the server sees every update.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from math import prod
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .federation import ProblemInfo
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
+
+if TYPE_CHECKING:
+    from .rounds import Call, Method, Streams, Transport
+
+Update = Array | SparseModel  # what a client sends back
+Message = Any  # what it is sent: an array, a sparse model, an int, or a tuple of these
+
+_INDEX_BYTES = 4  # indices travel as int32
+
+
+def n_bytes(message: Message) -> int:
+    """Return how many bytes a message takes on the wire.
+
+    A sparse model travels as indices and values, and so does a dense array if that is shorter.
+    """
+    if isinstance(message, tuple):
+        return sum(n_bytes(part) for part in message)
+    if isinstance(message, SparseModel):
+        return _INDEX_BYTES * len(message.support) + message.values.nbytes
+    if isinstance(message, int):
+        return _INDEX_BYTES
+    array = np.asarray(message)
+    if array.ndim == 0:
+        return array.itemsize
+    entry_bytes = _INDEX_BYTES + array.itemsize
+    return min(entry_bytes * int(np.count_nonzero(array)), array.nbytes)
+
+
+class RejectReason(StrEnum):
+    """Why the server does without an update; a member equals its string and prints as it."""
+
+    MISSING = "missing"
+    LATE = "late"
+    NOT_FINITE = "not_finite"
+    MALFORMED = "malformed"
+    INDICES = "indices"  # out of range, repeated, or not in order
+    TOO_MANY = "too_many"
+    WITHHELD = "withheld"  # by secure sums, see `SecureSum`
+
+
+class Rejected(NamedTuple):
+    """What a transport returns in place of an update that the server has to do without."""
+
+    reason: RejectReason = RejectReason.MISSING
 
 
 @dataclass(frozen=True, eq=False)
 class SparseModels(Sequence[SparseModel]):
-    """The models of several clients, as a sequence of `SparseModel` whose numbers lie in two arrays.
+    """The models of several clients: a sequence of `SparseModel` whose numbers lie in two arrays.
 
     Parameters
     ----------
@@ -25,7 +77,7 @@ class SparseModels(Sequence[SparseModel]):
     counts : ndarray of int, shape (n_models,)
         How many entries of its row each model has.
     shape : tuple of int
-        Of the dense coefficients of each.
+        Shape of the dense coefficients of each model.
     """
 
     supports: IndexArray
@@ -37,230 +89,344 @@ class SparseModels(Sequence[SparseModel]):
         return len(self.counts)
 
     def __getitem__(self, index: Any) -> Any:
-        size = self.counts[index]
-        return SparseModel(self.supports[index, :size], self.values[index, :size], self.shape)
-
-
-class Rejected(NamedTuple):
-    """What stands in place of an answer that the server does without: one of `REJECT_REASONS`."""
-
-    reason: str = "missing"
-
-
-REJECT_REASONS = ("missing", "late", "not_finite", "malformed", "indices", "too_many", "withheld")
+        count = self.counts[index]
+        return SparseModel(self.supports[index, :count], self.values[index, :count], self.shape)
 
 
 @dataclass(frozen=True, eq=False)
 class UpdateSpec:
-    """What an answer looks like, said once: its check, its dense layout, its bytes and the wire follow.
+    """What an update has to look like; its check, its dense layout and its bytes follow from this.
 
     Parameters
     ----------
-    shape, dtype : tuple of int, and dtype, default float64
+    shape : tuple of int
+        Shape of the update as a dense array.
+    dtype : dtype, default float64
     most : int or None
-        A sparse model with at most so many entries, as `selection` counts; None is a dense array.
+        The update is a sparse model with at most this many entries, counted as `selection` counts
+        them. None means that it is a dense array.
     near : ndarray, SparseModel or None
-        What everybody knows an answer to be near: the model that was sent. None is nothing but zero.
+        The model that was sent, if updates are models near it. None means that they are no models,
+        but sums that are near nothing but zero.
     selection : Selection
     """
 
     shape: tuple[int, ...]
-    dtype: Any = np.dtype(np.float64)
+    dtype: np.dtype[Any] = np.dtype(np.float64)
     most: int | None = None
-    near: Array | SparseModel | None = None
+    near: Update | None = None
     selection: Selection = PER_OUTPUT
-
-    def validate(self, x: Any) -> str:
-        """Why the server does without an answer, one of `REJECT_REASONS`; "" where it is of this form."""
-        if x is None or isinstance(x, Rejected):
-            return "missing" if x is None else x.reason
-        sparse = self.most is not None
-        values = x.values if isinstance(x, SparseModel) else x
-        if (
-            isinstance(x, SparseModel) != sparse
-            or not isinstance(values, np.ndarray)
-            or values.dtype != self.dtype
-        ):
-            return "malformed"
-        if x.shape != self.shape or (sparse and not _is_a_support(x.support, values.shape)):
-            return "malformed"
-        if not np.isfinite(values).all():
-            return "not_finite"
-        if self.most is not None and len(at := x.support):
-            if at[0] < 0 or at[-1] >= prod(self.shape) or (at[1:] <= at[:-1]).any():
-                return "indices"
-            if not self.selection.holds(at, self.shape, self.most):
-                return "too_many"
-        return ""
-
-    def stack(self, answers: Sequence[Any], weights: Array) -> Updates:
-        """The answers of this form as one table, a row each; `weights` are the p_i of the whole cohort."""
-        if isinstance(answers, SparseModels):
-            return self._of_arrays(answers, weights)
-        reasons = [self.validate(x) for x in answers]
-        here = np.flatnonzero([not reason for reason in reasons])
-        rows, rejected = [answers[int(i)] for i in here], Counter(filter(None, reasons))
-        if self.most is None:
-            values = (
-                np.reshape(rows, (len(rows), prod(self.shape)))
-                if rows
-                else np.empty((0, prod(self.shape)))
-            )
-            return Updates(self, weights, here, None, values, rejected)
-        owner = np.repeat(np.arange(len(rows)), [len(x.support) for x in rows])
-        support = np.concatenate([np.empty(0, np.intp), *(x.support for x in rows)])
-        values = np.concatenate([np.empty(0, self.dtype), *(x.values for x in rows)])
-        return Updates(self, weights, here, (owner, support), values, rejected)
-
-    def _of_arrays(self, models: SparseModels, weights: Array) -> Updates:
-        """The same of models that lie in two arrays, which a compiled twin has made."""
-        inside = np.arange(models.supports.shape[1]) < models.counts[:, None]
-        fine = np.isfinite(np.where(inside, models.values, 0)).all(axis=1)
-        here, inside = np.flatnonzero(fine), inside[fine]
-        owner = np.repeat(np.arange(len(here)), models.counts[fine])
-        at = owner, models.supports[fine][inside]
-        return Updates(
-            self,
-            weights,
-            here,
-            at,
-            models.values[fine][inside],
-            Counter(not_finite=int((~fine).sum())),
-        )
 
     @property
     def centre(self) -> Array:
-        """What answers are near, as a row."""
-        row: Array = (
-            np.zeros(prod(self.shape)) if self.near is None else dense(self.near).reshape(-1)
+        """What updates are near, as a row of the table."""
+        if self.near is None:
+            return np.zeros(prod(self.shape))
+        return dense(self.near).reshape(-1)
+
+    def validate(self, update: Any) -> RejectReason | None:
+        """Return why an update has to be rejected, or None if it is as this describes it.
+
+        Parameters
+        ----------
+        update : object
+            Whatever a transport returned for a client; it may come from a stranger.
+        """
+        if update is None:
+            return RejectReason.MISSING
+        if isinstance(update, Rejected):
+            return RejectReason(update.reason)
+        if not self._has_layout(update):
+            return RejectReason.MALFORMED
+
+        values = update.values if isinstance(update, SparseModel) else update
+        if not np.isfinite(values).all():
+            return RejectReason.NOT_FINITE
+        if isinstance(update, SparseModel):
+            return self._validate_support(update.support)
+        return None
+
+    def _has_layout(self, update: Any) -> bool:
+        """Whether an update has the kind, the type and the shape of this description."""
+        is_sparse = isinstance(update, SparseModel)
+        if is_sparse != (self.most is not None):
+            return False
+        values = update.values if is_sparse else update
+        if not isinstance(values, np.ndarray) or values.dtype != self.dtype:
+            return False
+        if update.shape != self.shape:
+            return False
+        return not is_sparse or _is_index_vector(update.support, values.shape)
+
+    def _validate_support(self, support: IndexArray) -> RejectReason | None:
+        """Check that indices are in range, increasing, and no more than there may be."""
+        if not len(support):
+            return None
+        in_range = support[0] >= 0 and support[-1] < prod(self.shape)
+        if not in_range or (support[1:] <= support[:-1]).any():
+            return RejectReason.INDICES
+        if self.most is not None and not self.selection.holds(support, self.shape, self.most):
+            return RejectReason.TOO_MANY
+        return None
+
+    def stack(self, updates: Sequence[Any], weights: Array) -> Updates:
+        """Return the accepted updates of a cohort as one table, a row for each of them.
+
+        Parameters
+        ----------
+        updates : sequence
+            What a transport returned, in the order of the cohort.
+        weights : ndarray of float, shape (cohort_size,)
+            The p_i of the whole cohort.
+        """
+        if isinstance(updates, SparseModels):
+            return self._stack_models(updates, weights)
+        reasons = [self.validate(update) for update in updates]
+        accepted = np.flatnonzero([reason is None for reason in reasons])
+        rejected = Counter(reason.value for reason in reasons if reason is not None)
+        rows = [updates[int(position)] for position in accepted]
+
+        entries = None
+        if self.most is None:
+            values = self._dense_rows(rows)
+        else:
+            row_of_entry = np.repeat(np.arange(len(rows)), [len(model.support) for model in rows])
+            supports = [np.empty(0, np.intp), *(model.support for model in rows)]
+            entries = Entries(row_of_entry, np.concatenate(supports))
+            values = np.concatenate([np.empty(0, self.dtype), *(model.values for model in rows)])
+        return Updates(
+            self, accepted, weights[accepted], entries, values, rejected, _bytes_up(entries, values)
         )
-        return row
+
+    def _stack_models(self, models: SparseModels, weights: Array) -> Updates:
+        """Do the same for models of a compiled kernel, which can only fail to be finite."""
+        is_entry = np.arange(models.supports.shape[1]) < models.counts[:, None]
+        is_finite = np.isfinite(np.where(is_entry, models.values, 0)).all(axis=1)
+        accepted = np.flatnonzero(is_finite)
+        rejected = Counter({RejectReason.NOT_FINITE.value: int((~is_finite).sum())})
+
+        is_entry = is_entry[is_finite]
+        row_of_entry = np.repeat(np.arange(len(accepted)), models.counts[is_finite])
+        entries = Entries(row_of_entry, models.supports[is_finite][is_entry])
+        values = models.values[is_finite][is_entry]
+        return Updates(
+            self, accepted, weights[accepted], entries, values, rejected, _bytes_up(entries, values)
+        )
+
+    def _dense_rows(self, updates: list[Array]) -> Array:
+        """Return dense updates as the rows of a matrix, also if there are none."""
+        n_columns = prod(self.shape)
+        if not updates:
+            return np.empty((0, n_columns))
+        return np.reshape(updates, (len(updates), n_columns))
+
+    def from_row(self, row: Array) -> Array:
+        """Return a row of the table as an array of this shape and type."""
+        return row.reshape(self.shape).astype(self.dtype, copy=False)
 
 
-def _is_a_support(support: Any, shape: tuple[int, ...]) -> bool:
-    return (
-        isinstance(support, np.ndarray)
-        and support.dtype.kind == "i"
-        and support.shape == shape == (support.size,)
-    )
+def _is_index_vector(support: Any, shape: tuple[int, ...]) -> bool:
+    """Whether these are indices, one for each value."""
+    if not isinstance(support, np.ndarray) or support.dtype.kind != "i":
+        return False
+    return bool(support.shape == shape == (support.size,))
+
+
+class Entries(NamedTuple):
+    """Where the entries of sparse updates stand in the table: row and column of each."""
+
+    row: IndexArray
+    column: IndexArray
+
+
+def _bytes_up(entries: Entries | None, values: Array) -> int:
+    """Return what updates took on the wire; a dense row travels as entries if that is shorter."""
+    entry_bytes = _INDEX_BYTES + values.itemsize
+    if entries is not None:
+        return entry_bytes * len(values)
+    row_bytes = values.itemsize * values.shape[1]
+    sparse_bytes = entry_bytes * np.count_nonzero(values, axis=1)
+    return int(np.minimum(sparse_bytes, row_bytes).sum())
 
 
 class Updates(NamedTuple):
-    """What a cohort answered: a row for each client whose answer is taken, and why others are not here.
+    """What the server sees of the updates of a cohort.
 
-    `weights` are the p_i of all who were asked, `here` whose rows these are. Of sparse answers, `at` has row and
-    position of each entry in `values`; of dense ones these are the rows.
+    That is a row for each accepted update; or, if a privacy mechanism adds the updates up, a single
+    row, their mean.
+
+    Attributes
+    ----------
+    update_spec : UpdateSpec
+    accepted : ndarray of int
+        The clients whose updates are in the rows, as increasing positions in the cohort.
+    weights : ndarray of float, shape (n_rows,)
+        The weight p_i of each row.
+    entries : Entries or None
+        Row and column of each of the `values` of sparse updates; None if `values` are dense rows.
+    values : ndarray
+        Shape (n_rows, n_columns) of dense updates, (n_entries,) of sparse ones.
+    rejected : Counter of str
+        How many updates were rejected, by `RejectReason`.
+    bytes_up, bytes_down : int
+        What the clients sent, and what they were sent beside the message itself.
     """
 
     update_spec: UpdateSpec
+    accepted: IndexArray
     weights: Array
-    here: IndexArray
-    at: tuple[IndexArray, IndexArray] | None
+    entries: Entries | None
     values: Array
     rejected: Counter[str]
+    bytes_up: int
+    bytes_down: int = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to aggregate, because no accepted update has a weight."""
+        return not self.weights.sum() > 0
 
     @property
     def shares(self) -> Array:
-        """The weights of those who answered, which sum to one."""
-        weights = self.weights[self.here]
-        scaled: Array = weights / weights.sum()
-        return scaled
+        """The weights of the rows, scaled to sum to one."""
+        shares: Array = self.weights / self.weights.sum()
+        return shares
 
     def rows(self) -> Array:
-        """The answers as dense rows."""
-        if self.at is None:
+        """Return the updates as dense rows, shape (n_rows, n_columns)."""
+        if self.entries is None:
             return self.values
-        rows: Array = np.zeros((len(self.here), prod(self.update_spec.shape)), self.values.dtype)
-        rows[self.at] = self.values
+        shape = len(self.accepted), prod(self.update_spec.shape)
+        rows: Array = np.zeros(shape, self.values.dtype)
+        rows[self.entries.row, self.entries.column] = self.values
         return rows
 
     def mean(self) -> Array:
-        """sum_i p_i x_i over those who answered, in the order of the cohort."""
-        if self.at is None:
+        """Return sum_i p_i x_i, with the weights scaled to the rows that there are."""
+        if self.entries is None:
             total: Array = np.add.reduce(self.shares[:, None] * self.values, axis=0)
             return total
-        owner, support = self.at
-        return np.bincount(
-            support, self.shares[owner] * self.values, minlength=prod(self.update_spec.shape)
-        )
-
-    def bytes_up(self) -> int:
-        """What travelled: indices and values, or a dense row where that is shorter."""
-        each = 4 + self.values.itemsize
-        if self.at is not None:
-            return each * len(self.values)
-        whole = self.values.itemsize * self.values.shape[1]
-        return int(np.minimum(each * np.count_nonzero(self.values, axis=1), whole).sum())
+        weighted = self.shares[self.entries.row] * self.values
+        return np.bincount(self.entries.column, weighted, prod(self.update_spec.shape))
 
 
-class Aggregated(NamedTuple):
-    """One row, or None where nobody answered; who is in it; bytes (down beyond the question); reasons of others."""
+class ClientSampler:
+    """Draws the cohort of each round: uniformly without replacement, from the keyed streams."""
 
-    mean: Array | None
-    here: IndexArray
-    bytes_up: int
-    bytes_down: int
-    rejected: Counter[str]
+    def draw(
+        self, streams: Streams, round_number: int, n_clients: int, cohort_size: int
+    ) -> IndexArray:
+        """Return the client indices of the cohort of a round, increasing."""
+        return streams.sample(streams.COHORT, round_number, n_clients, cohort_size)
 
 
-class Aggregator:
-    """How the answers of a cohort become one: a subclass overrides `__call__`, or more of it."""
+class PrivacyMechanism:
+    """Decides what the server may see of the clients. This one hides nothing.
 
-    secret = b""
-    withholds = False  # whether an objective may be nan because its sum would tell too much
+    Attributes
+    ----------
+    withholds_objective : bool
+        Whether an objective may be nan because its sum would tell too much.
+    spends_epsilon : bool
+        Whether every round spends some of a privacy budget.
+    """
 
-    def prepare(self, shape: Any, cohort_size: int, exchanges: int, rounds: int) -> Aggregator:
-        """The aggregator for a run of this size; a ValueError where it does not fit."""
-        return self
+    withholds_objective = False
+    spends_epsilon = False
 
-    def visible_info(self, shape: Any) -> Any:
-        """What a method may know of the clients."""
-        return shape
+    @property
+    def secret(self) -> bytes:
+        """What a checkpoint has to keep, empty if there is nothing.
 
-    def check_method(self, method: Any, shape: Any, cohort_size: int) -> None:
-        """Raise a ValueError where answers of a method are not to be reduced so, of cohorts of this size."""
+        A run that resumes with it releases no more than if it had never ended.
+        """
+        return b""
 
-    def cohort(self, streams: Any, number: int, n_clients: int, size: int) -> IndexArray:
-        """Who takes part in round `number`, increasing: uniformly without replacement."""
-        drawn: IndexArray = streams.sample(streams.COHORT, number, n_clients, size)
-        return drawn
+    def visible_info(self, info: ProblemInfo) -> ProblemInfo:
+        """Return what a method may know of the clients."""
+        return info
 
-    def aggregate(self, transport: Any, call: Any, message: Any, cohort: IndexArray) -> Aggregated:
-        """Ask a cohort, and make one answer of what comes."""
-        answers = call.update_spec.stack(
-            transport.run_clients(call, message, cohort), transport.weights[cohort]
-        )
-        somebody = answers.weights[answers.here].sum() > 0
-        return Aggregated(
-            self(answers) if somebody else None,
-            answers.here,
-            answers.bytes_up(),
-            0,
-            answers.rejected,
-        )
+    def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
+        """Raise a ValueError if a method is not allowed with cohorts of this size."""
 
-    def __call__(self, answers: Updates) -> Array:
-        """One row of the table."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how it reduces")
+    def collect(
+        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
+    ) -> Updates:
+        """Have a cohort compute its updates, and return what the server sees of them."""
+        updates = transport.run_clients(call, message, cohort)
+        return call.update_spec.stack(updates, transport.weights[cohort])
 
-    def objective(
-        self, transport: Any, x: Array | SparseModel, indices: IndexArray
-    ) -> float | None:
-        """The mean objective of some clients; None where there is to be none."""
-        told, values = transport.objectives(x, indices)
-        weights = transport.weights[told]
+    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> float | None:
+        """Return the mean objective of some clients; None if none is to be recorded.
+
+        It is nan if no client with a weight reports its objective.
+        """
+        reported, values = transport.objectives(x, indices)
+        weights = transport.weights[reported]
         total = weights.sum()
         return float(weights @ values / total) if total > 0 else float("nan")
 
-    def extra_metrics(self, number: int) -> dict[str, float]:
-        """More columns of the history, after `number` rounds."""
+    def extra_metrics(self, rounds_done: int) -> dict[str, float]:
+        """Return more columns of the history, by name."""
         return {}
+
+
+class Aggregator:
+    """How the updates of a cohort become one row. A subclass needs `__call__` and nothing else.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> class Largest(fgmp.Aggregator):
+    ...     def __call__(self, updates):
+    ...         return updates.rows().max(axis=0)
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=50, sparsity=2, rng=0)
+    >>> method = fgmp.FedAvg(learning_rate=0.1)
+    >>> result = fgmp.simulate(method, federation, rounds=2, rng=0, aggregator=Largest())
+    >>> result.x.shape
+    (50,)
+    """
+
+    @property
+    def sampler(self) -> ClientSampler:
+        """What draws the cohorts."""
+        return ClientSampler()
+
+    @property
+    def privacy(self) -> PrivacyMechanism:
+        """What decides which of the updates the server sees."""
+        return PrivacyMechanism()
+
+    def prepare(
+        self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
+    ) -> Aggregator:
+        """Return the aggregator for a run of this size.
+
+        Raises
+        ------
+        ValueError
+            If it does not fit such a run.
+        ImportError
+            If it needs a package that is not installed.
+        """
+        return self
+
+    def with_secret(self, secret: bytes) -> Aggregator:
+        """Return the aggregator with the secret that a checkpoint has kept of its mechanism."""
+        return self
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return one row, shape (n_columns,), made of the rows that the server sees."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it combines updates")
 
 
 @dataclass(frozen=True)
 class Mean(Aggregator):
-    """sum_i p_i x_i, as in the paper and by default: one client that lies by a large factor decides the model."""
+    """The weighted mean sum_i p_i x_i, as in the paper; the default.
 
-    def __call__(self, answers: Updates) -> Array:
-        """The weighted mean."""
-        return answers.mean()
+    A single client that sends a large update decides the model: see `Median` and `TrimmedMean`.
+    """
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return the weighted mean."""
+        return updates.mean()

@@ -1,6 +1,7 @@
 """Callbacks: callables invoked with the `Run` after every round. Returning True stops the run.
 
-One that has `begin` and `end` is told of both. None of them changes a bit of the run.
+Optional methods `begin(run)` and `end(run)` are called before the first round and after the last.
+Callbacks do not change a bit of the run.
 """
 
 from __future__ import annotations
@@ -18,37 +19,86 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import joblib
 import numpy as np
 
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
 from ._support.warnings import warn_user
-from .aggregation import Aggregator
+from .aggregation import Aggregator, Update
 from .rounds import Method, State, Step, Streams, Transport
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
+if TYPE_CHECKING:
+    from types import FrameType
+
 try:
     import fcntl
-except ImportError:  # not a POSIX system: there two runs on one path are not noticed
+except ImportError:  # not a POSIX system: two runs on one path are not noticed there
     fcntl = None  # type: ignore[assignment]
 
-_PAUSE = 60.0
-# The columns that a run has of its own, some of them under some aggregators only.
+_PAUSE = 60.0  # seconds between two checkpoints, by default
+
+# The columns that runs have, some of them under some aggregators only.
 _COLUMNS = (
-    "round relative_error objective seconds bytes_up bytes_down clients rejected epsilon".split()
+    "round",
+    "relative_error",
+    "objective",
+    "seconds",
+    "bytes_up",
+    "bytes_down",
+    "clients",
+    "rejected",
+    "epsilon",
 )
+
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
-_NAME, _FORMAT = "fgmp checkpoint", 2
-_HEAD = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
+_NAME = "fgmp checkpoint"
+_FORMAT = 2
+_HEAD_BYTES = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
+
+
+class Callback(Protocol):
+    """What `simulate` calls after every round: any function of the `Run`.
+
+    An object may also have methods `begin(run)` and `end(run)`, which are called before the first
+    round and after the last, however the run ends.
+    """
+
+    def __call__(self, run: Run, /) -> object:
+        """Return True to stop the run; anything that is not true lets it go on."""
+
+
+class Best(NamedTuple):
+    """The record with the lowest objective: its value, its round, and the state of the server."""
+
+    value: float
+    round: int
+    state: State
+
+
+class Estimate(NamedTuple):
+    """The coefficients alpha that a state stands for, and the signal x = Psi alpha."""
+
+    coefficients: Update
+    x: Array
 
 
 @dataclass
 class Run:
-    """A run under way, as callbacks see it: what `simulate` was given or has made, and its progress.
+    """A run in progress, as callbacks see it.
 
-    `step` is the whole progress, `rows` the history so far, `best` the lowest objective, its round and its state.
+    Attributes
+    ----------
+    method, transport, streams, aggregator, cohort_size, rounds, history
+        What `simulate` was given, and what it made of it for this run.
+    step : Step
+        The progress: round, state, and what was used so far.
+    rows : list of dict
+        The history so far.
+    best : Best
+        The record with the lowest objective so far: value, round, state.
     """
 
     method: Method
@@ -60,50 +110,52 @@ class Run:
     history: History
     step: Step
     rows: list[dict[str, float]] = field(default_factory=list)
-    best: tuple[float, int, State] = (np.inf, 0, None)
+    best: Best = Best(np.inf, 0, None)
 
-    def estimate(self, state: State) -> tuple[Array | SparseModel, Array]:
-        """The coefficients alpha that a state stands for, and the signal x = Psi alpha."""
+    def estimate(self, state: State) -> Estimate:
+        """Return the coefficients alpha that a state stands for, and the signal x = Psi alpha."""
         coefficients = self.method.coefficients(state)
-        return coefficients, self.method.dictionary.synthesise(dense(coefficients))
+        return Estimate(coefficients, self.method.dictionary.synthesise(dense(coefficients)))
 
     def relative_error(self, x: Array) -> float:
-        """||x - x#|| / ||x#||."""
+        """Return ||x - x#|| / ||x#||."""
         error = (x - self.transport.truth).ravel()
-        return float(math.sqrt(error @ error) / self._length)
+        return float(math.sqrt(error @ error) / self._norm_of_truth)
 
     @cached_property
-    def _length(self) -> Any:
+    def _norm_of_truth(self) -> np.floating[Any]:
         return np.linalg.norm(np.asarray(self.transport.truth))
 
     @cached_property
-    def asked(self) -> IndexArray:
-        """The clients whose objective is recorded."""
+    def polled(self) -> IndexArray:
+        """The indices of the clients whose objective is recorded."""
         return self.history.clients(self.transport, self.streams)
 
     def column(self, name: str) -> Array:
-        """A column of the history; a ValueError names those there are."""
-        if name not in self.rows[-1]:
-            raise ValueError(
-                f"column is {short_repr(name)}; expected one of {', '.join(map(repr, self.rows[-1]))}"
-            )
+        """Return a column of the history; raise a ValueError that names those there are."""
+        last = self.rows[-1]
+        if name not in last:
+            names = ", ".join(map(repr, last))
+            raise ValueError(f"column is {short_repr(name)}; expected one of {names}")
         return np.array([row[name] for row in self.rows])
 
 
 @dataclass(frozen=True)
 class History:
-    """What a run records: columns of equal length, a row every so many rounds, the first of the start, one of the end.
+    """What a run records: columns of equal length; the first row is of the start.
 
     Parameters
     ----------
     every : int, default 1
         Rounds between two rows.
     metrics : mapping of str to callable, optional
-        More columns, under names that no column has: each is called with a copy of the estimate x and returns a number.
+        More columns, under names that no column has: each is called with a copy of the estimate x
+        and returns a number.
     objective_on : int, sequence of int, or None
-        Whose objective is recorded: None is everybody's, which costs a product with all data; an int so many clients,
-        drawn once for the run; a sequence these clients, by their place. The objective on a sample is another function
-        than f: compare it only with itself. With 0 nobody is asked: there is no such column, and the best is the last.
+        Whose objective is recorded. None means all clients, which costs a product with all data. An
+        int is a number of clients, drawn once for the run. A sequence names clients by their index.
+        The objective on a sample is another function than f: compare it only with itself. With 0
+        no client is polled: there is no such column, and the best model is the last.
     """
 
     every: int = 1
@@ -111,9 +163,10 @@ class History:
     objective_on: int | Sequence[int] | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "every", check_integer("every", self.every))
+        check_integer("every", self.every)
         expected = "a mapping of names to callables"
-        for name, metric in check_kind("metrics", self.metrics, Mapping, expected).items():
+        check_kind("metrics", self.metrics, Mapping, expected)
+        for name, metric in self.metrics.items():
             if not isinstance(name, str) or not callable(metric):
                 raise ValueError(
                     f"metrics has {short_repr(metric)} for {short_repr(name)}; expected {expected}"
@@ -121,78 +174,96 @@ class History:
         _check_names(self.metrics, _COLUMNS)
 
     def clients(self, transport: Transport, streams: Streams) -> IndexArray:
-        """The clients whose objective is recorded, increasing."""
-        count = len(transport.weights)
+        """Return the indices of the clients whose objective is recorded, increasing.
+
+        Raises
+        ------
+        ValueError
+            If `objective_on` does not fit the clients, or none of those that it names has a weight.
+        """
+        n_clients = len(transport.weights)
         if self.objective_on is None:
-            return np.arange(count)
+            return np.arange(n_clients)
         if isinstance(self.objective_on, (int, np.integer)):
-            why = "the number of clients"
             size = check_integer(
-                "objective_on", self.objective_on, at_least=0, at_most=count, why=why
+                "objective_on",
+                self.objective_on,
+                at_least=0,
+                at_most=n_clients,
+                why="the number of clients",
             )
-            return streams.sample(Streams.OBJECTIVE, 0, count, size)
-        indices = check_sequence(
+            return streams.sample(Streams.OBJECTIVE, 0, n_clients, size)
+
+        named = check_sequence(
             "objective_on", self.objective_on, "clients by their place, or how many of them"
         )
-        chosen = np.unique(
-            [check_integer("objective_on", i, at_least=0, at_most=count - 1) for i in indices]
+        indices = np.unique(
+            [check_integer("objective_on", i, at_least=0, at_most=n_clients - 1) for i in named]
         )
-        if not transport.weights[chosen].sum() > 0:
+        if not transport.weights[indices].sum() > 0:
             raise ValueError(
-                f"objective_on names {len(chosen)} clients; expected one with a positive weight"
+                f"objective_on names {len(indices)} clients; expected one with a positive weight"
             )
-        return chosen
+        return indices
 
     def begin(self, run: Run) -> None:
-        """Refuse what does not fit the run."""
-        if run.aggregator.extra_metrics(0) and self.objective_on is not None:
+        """Raise a ValueError if this does not fit the run."""
+        privacy = run.aggregator.privacy
+        if privacy.spends_epsilon and self.objective_on is not None:
             raise ValueError(
-                f"objective_on is {short_repr(self.objective_on)}; expected None in a run with noise"
+                f"objective_on is {short_repr(self.objective_on)}; expected None in a run with "
+                "noise"
             )
-        _check_names(self.metrics, run.aggregator.extra_metrics(0))
+        _check_names(self.metrics, privacy.extra_metrics(0))
         self.clients(run.transport, run.streams)
 
     def __call__(self, run: Run) -> None:
-        """Record the step, where it is time."""
+        """Record the progress if a row is due."""
         if run.step.round % self.every == 0:
             self.end(run)
 
     def end(self, run: Run) -> None:
-        """Record the step, where it is not there already."""
-        step, aggregator = run.step, run.aggregator
+        """Record the progress if it is not recorded already."""
+        step = run.step
         if run.rows and run.rows[-1]["round"] >= step.round:
             return
-        coefficients, x = run.estimate(step.state)
+        estimate = run.estimate(step.state)
+        objective = self._objective(run, estimate.coefficients)
+
         row: dict[str, float] = {"round": step.round}
         if run.transport.truth is not None:
-            row["relative_error"] = run.relative_error(x)
-        if (
-            not isinstance(coefficients, SparseModel)
-            and 4 * np.count_nonzero(coefficients) < coefficients.size
-        ):
-            coefficients = SparseModel.of(coefficients)
-        objective = (
-            aggregator.objective(run.transport, coefficients, run.asked) if len(run.asked) else None
-        )
+            row["relative_error"] = run.relative_error(estimate.x)
         if objective is not None:
             row["objective"] = objective
-        row |= {"seconds": step.seconds, "bytes_up": step.bytes_up, "bytes_down": step.bytes_down}
-        row |= {
-            "clients": step.clients,
-            "rejected": step.rejected.total(),
-            **aggregator.extra_metrics(step.round),
-        }
+        row["seconds"] = step.seconds
+        row["bytes_up"] = step.bytes_up
+        row["bytes_down"] = step.bytes_down
+        row["clients"] = step.clients
+        row["rejected"] = step.rejected.total()
+        row |= run.aggregator.privacy.extra_metrics(step.round)
         for name, metric in self.metrics.items():
-            row[name] = _number(
-                name, metric(x.copy())
-            )  # a copy each, because a metric may write into what it gets
-        if objective is None or not run.rows or objective < run.best[0] or np.isnan(run.best[0]):
-            run.best = (float("nan") if objective is None else objective), step.round, step.state
+            # Each gets its own copy, because a metric may write into it.
+            row[name] = _as_number(name, metric(estimate.x.copy()))
+
+        if objective is None:
+            run.best = Best(float("nan"), step.round, step.state)
+        elif not run.rows or objective < run.best.value or np.isnan(run.best.value):
+            run.best = Best(objective, step.round, step.state)
         run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
+
+    def _objective(self, run: Run, coefficients: Update) -> float | None:
+        """Return the objective of a model; None if none is recorded."""
+        if not len(run.polled):
+            return None
+        if not isinstance(coefficients, SparseModel):
+            # A product with few columns is less work, from about a quarter of them.
+            if 4 * np.count_nonzero(coefficients) < coefficients.size:
+                coefficients = SparseModel.of(coefficients)
+        return run.aggregator.privacy.objective(run.transport, coefficients, run.polled)
 
 
 def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
-    """Refuse a metric that would overwrite a column."""
+    """Raise a ValueError if a metric would overwrite a column."""
     for name in columns:
         if name in metrics:
             raise ValueError(
@@ -200,39 +271,41 @@ def _check_names(metrics: Mapping[str, Any], columns: Iterable[str]) -> None:
             )
 
 
-def _number(name: str, value: Any) -> float:
-    """What a metric returned, as a number; nan and infinity are some."""
-    found = np.asarray(value)
-    if found.ndim or found.dtype.kind not in "biuf":
+def _as_number(name: str, value: Any) -> float:
+    """Return what a metric returned as a number, which may be nan or infinite."""
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "biuf":
         raise ValueError(f"metrics[{name!r}] returned {short_repr(value)}; expected a number")
-    return float(found) if found.dtype.kind == "f" else int(found)
+    return float(array) if array.dtype.kind == "f" else int(array)
 
 
 class Checkpoint:
-    """Keeps how far a run is in one file, and goes on from it, to the same bits as if it had never ended.
+    """Save the progress of a run to one file and resume from it, bit for bit.
 
-    The file is written whole or not at all: at the start, after the first round, every so many rounds, and however the
-    run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main thread, where the program does not handle them
-    itself. It has the mode 600, and a checksum, which is compared before anything is read. It is a pickle: open only
-    files of your own. That of a run with noise holds the secret of the noise; it is the server's, and written after
-    every round.
+    The file is written whole or not at all: at the start, after the first round, after every
+    `every` rounds, and however the run ends: also of Ctrl-C, and of SIGTERM and SIGHUP in the main
+    thread, if the program does not handle them itself. It has the mode 600, and a checksum, which
+    is compared before anything is read. It is a pickle: open only files of your own. That of a run
+    with noise holds the secret of the noise; it is the server's, and is written after every round.
 
     Parameters
     ----------
     path : path-like
-        Where a file is there, the run goes on from it, with more rounds than before, too, or refuses it as another
-        run's; ``rng=None`` then is the file's seed. Where it is a link, the file that it points to is meant.
+        If there is a file, the run resumes from it, possibly with more rounds than before, or
+        refuses it as that of another run. With ``rng=None`` the seed is that of the file. If it is
+        a link, the file that it points to is meant.
     every : int or None
-        Rounds between two writings; None is one a minute.
+        Rounds between two writings; None means one a minute.
 
     Raises
     ------
     ValueError
-        In a run: where the file is of another method, federation, seed or options (the message says what differs), or
-        is damaged, of another version of fgmp, or no checkpoint.
+        In a run: if the file is of another method, federation, seed or options (the message says
+        what differs), or is damaged, of another version of fgmp, or no checkpoint.
     OSError
-        Where another run is under way on the same path, or the first one cannot be written. Later ones that cannot are
-        said once, and the run goes on, but for one with noise or secure sums, which stops.
+        If another run is in progress on the same path, or the first file cannot be written. Later
+        ones that cannot be written are warned of once, and the run goes on; but a run with noise or
+        secure sums stops.
     """
 
     def __init__(self, path: str | os.PathLike[str], every: int | None = None) -> None:
@@ -240,64 +313,83 @@ class Checkpoint:
             raise ValueError(f"path is {short_repr(path)}; expected the path of a file")
         self.path = Path(path)
         self.every = None if every is None else check_integer("every", every)
+        self.run: Run | None = None  # the one that this is writing for
 
     def begin(self, run: Run) -> None:
-        """Go on from the file, where there is one."""
+        """Resume the run from the file, if there is one."""
         target = Path(os.path.realpath(self.path))
-        lock = _Lock(
-            target
-        )  # before all else, for another run may be under way with this very object
-        self.run: Run | None = run
-        self.target, self.lock, self.signals = target, lock, _Signals()
-        self.saved, self.failing, self.last = -1, False, time.monotonic()
-        known = identity(run)  # once: data are hashed for it
-        if target.exists():
-            self._go_on(run, known)
-        self.identity = known | {"seed": repr(run.streams.seed)}
+        # The lock comes first: another run may be in progress with this very object.
+        lock = _Lock(target)
+        self.run = run
+        self.target = target
+        self.lock = lock
+        self.signals = _Signals()
+        self.saved_round = -1
+        self.is_failing = False
+        self.written_at = time.monotonic()
 
-    def _go_on(self, run: Run, mine: dict[str, str]) -> None:
-        """Put the run where the file is."""
-        name = f"checkpoint {str(self.path)!r}"
-        theirs, seed, secret, (step, rows, best) = _read(name, self.target)
+        names = identity(run)  # once, because it hashes all data
+        if target.exists():
+            names = self._resume(run, names)
+        self.identity = names | {"seed": repr(run.streams.seed)}
+
+    def _resume(self, run: Run, names: dict[str, str]) -> dict[str, str]:
+        """Give the run the progress of the file; return the identity of the run.
+
+        Raises
+        ------
+        ValueError
+            If the file is of another run, or of more rounds.
+        """
+        title = f"checkpoint {str(self.path)!r}"
+        content = _read(title, self.target)
         if run.streams.drawn:
-            run.streams = Streams(seed)
-            mine = mine | {"seed": repr(seed)}
-        if other := [part for part in sorted(mine | theirs) if mine.get(part) != theirs.get(part)]:
-            texts = [
-                f"{part} is {mine.get(part, 'absent')}, not {theirs.get(part, 'absent')}"
-                for part in other
-            ]
+            run.streams = Streams(content.seed)
+            names = names | {"seed": repr(content.seed)}
+
+        differences = [
+            f"{name} is {names.get(name, 'absent')}, not {content.identity.get(name, 'absent')}"
+            for name in sorted(names | content.identity)
+            if names.get(name) != content.identity.get(name)
+        ]
+        if differences:
             raise ValueError(
-                f"{name} is of another run: {'; '.join(texts)}; expected the same run, or the path of a file that does "
-                "not exist yet"
+                f"{title} is of another run: {'; '.join(differences)}; expected the same run, or "
+                "the path of a file that does not exist yet"
             )
+        step, rows, best = content.progress
         if step.round > run.rounds:
             raise ValueError(
-                f"rounds is {run.rounds}; expected at least {step.round}, which {name} has"
+                f"rounds is {run.rounds}; expected at least {step.round}, which {title} has"
             )
-        run.step, run.rows, run.best = step, rows, best
-        if secret:
-            object.__setattr__(run.aggregator, "secret", secret)
-        self.saved = step.round
+
+        run.step = step
+        run.rows = rows
+        run.best = Best(*best)
+        if content.secret:
+            run.aggregator = run.aggregator.with_secret(content.secret)
+        self.saved_round = step.round
+        return names
 
     def __call__(self, run: Run) -> None:
-        """Write, where it is time."""
-        number, elapsed = run.step.round, time.monotonic() - self.last >= _PAUSE
-        due = elapsed if self.every is None else number % self.every == 0
-        if (
-            due or number <= 1 or run.aggregator.secret
-        ):  # what a round released with noise is released once
+        """Write the file if that is due."""
+        if self.every is None:
+            is_due = time.monotonic() - self.written_at >= _PAUSE
+        else:
+            is_due = run.step.round % self.every == 0
+        # A round that has released something with a secret must not be played again.
+        if is_due or run.step.round <= 1 or run.aggregator.privacy.secret:
             self.write(run)
 
     def end(self, run: Run) -> None:
         """Write a last time, and let go of the file and of the signals."""
-        if vars(self).get("run") is not run:  # it was refused
+        if self.run is not run:  # which was refused
             return
         try:
-            if run.rows:  # else it never began
+            if run.rows:  # without any it never began
                 self.write(run)
         except (KeyboardInterrupt, SystemExit):
-            self.write(run)  # that was cut off
+            self.write(run)  # anew, what was cut off
             raise
         finally:
             self.run = None
@@ -305,125 +397,167 @@ class Checkpoint:
             self.lock.release()
 
     def write(self, run: Run) -> None:
-        """Write, where the step is not there already."""
-        if run.step.round == self.saved:
+        """Write the file, if this round is not saved already."""
+        if run.step.round == self.saved_round:
             return
-        rows = [
-            row for row in run.rows if row["round"] % run.history.every == 0
-        ]  # others a longer run has not
-        kept = self.identity, run.streams.seed, run.aggregator.secret, (run.step, rows, run.best)
+        # Without the row of a last round that is not due: a longer run has none there.
+        rows = [row for row in run.rows if row["round"] % run.history.every == 0]
+        secret = run.aggregator.privacy.secret
+        progress = run.step, rows, tuple(run.best)
+        content = self.identity, run.streams.seed, secret, progress
         try:
-            _write(self.target, pickle.dumps(kept))
-            self.saved, self.failing = run.step.round, False
+            _write(self.target, pickle.dumps(content))
         except OSError as error:
-            if (
-                self.saved < 0 or run.aggregator.secret
-            ):  # what such a run releases it has to remember
-                reason = (
-                    f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
-                )
-                raise OSError(error.errno, reason, str(self.path)) from error
-            if not self.failing:
-                warn_user(
-                    f"the checkpoint of round {run.step.round} could not be written to {str(self.path)!r} "
-                    f"({error.strerror}); the run goes on, and the one of round {self.saved} is still there"
-                )
-            self.failing = True
-        self.last = time.monotonic()
+            self._bear(run, error)
+        else:
+            self.saved_round = run.step.round
+            self.is_failing = False
+        self.written_at = time.monotonic()
+
+    def _bear(self, run: Run, error: OSError) -> None:
+        """Warn that the file could not be written; raise if the run must not go on without it."""
+        if self.saved_round < 0 or run.aggregator.privacy.secret:
+            reason = f"checkpoint cannot be written ({error.strerror}); expected a path to write to"
+            raise OSError(error.errno, reason, str(self.path)) from error
+        if not self.is_failing:
+            warn_user(
+                f"the checkpoint of round {run.step.round} could not be written to "
+                f"{str(self.path)!r} ({error.strerror}); the run goes on, and the one of round "
+                f"{self.saved_round} is still there"
+            )
+        self.is_failing = True
 
 
-def _read(name: str, path: Path) -> Any:
-    """What a checkpoint holds; a ValueError where the file is none of this format, or not as it was written."""
+class _Content(NamedTuple):
+    """What a checkpoint holds: the pickle is this as a plain tuple."""
+
+    identity: dict[str, str]
+    seed: int
+    secret: bytes
+    progress: tuple[Step, list[dict[str, float]], tuple[float, int, State]]
+
+
+def _read(title: str, path: Path) -> _Content:
+    """Return what a checkpoint holds.
+
+    Raises
+    ------
+    ValueError
+        If the file is not of this format, or not as it was written.
+    """
     try:
-        whole = path.read_bytes()
+        written = path.read_bytes()
     except OSError as error:
         raise ValueError(
-            f"{name} cannot be read ({error.strerror}); expected a file that may be read"
+            f"{title} cannot be read ({error.strerror}); expected a file that may be read"
         ) from error
-    head, pickled = whole[:_HEAD], whole[_HEAD:]
+
+    head = written[:_HEAD_BYTES]
+    pickled = written[_HEAD_BYTES:]
     expected = "or the path of a file that does not exist yet"
     if not head.startswith(f"{_NAME} {_FORMAT} ".encode()):
-        what = (
-            "is of another version of fgmp"
-            if head.startswith(_NAME.encode()) or head[:1] == b"\x80"
-            else "is none"
-        )
+        # The first versions wrote a pickle without a head.
+        is_older = head.startswith(_NAME.encode()) or head[:1] == b"\x80"
+        reason = "is of another version of fgmp" if is_older else "is none"
         raise ValueError(
-            f"{name} cannot be read ({what}); expected a file that this version wrote, {expected}"
+            f"{title} cannot be read ({reason}); expected a file that this version wrote, "
+            f"{expected}"
         )
     if head != _head_of(pickled):
-        found = "is damaged: its checksum is another one than at its beginning"
+        reason = "is damaged: its checksum is another one than at its beginning"
         raise ValueError(
-            f"{name} cannot be read ({found}); expected a file that this version wrote, {expected}"
+            f"{title} cannot be read ({reason}); expected a file that this version wrote, "
+            f"{expected}"
         )
     try:
-        return pickle.loads(pickled)
-    except (
-        Exception
-    ) as error:  # whole, but of classes that are not there, or are not what they were
+        return _Content(*pickle.loads(pickled))
+    except Exception as error:  # undamaged, but of classes that are gone or are not what they were
         raise ValueError(
-            f"{name} cannot be read ({type(error).__name__}: {error}); expected the classes that it was written with, "
-            f"{expected}"
+            f"{title} cannot be read ({type(error).__name__}: {error}); expected the classes that "
+            f"it was written with, {expected}"
         ) from error
 
 
 def _head_of(pickled: bytes) -> bytes:
+    """Return the first line of a checkpoint."""
     return f"{_NAME} {_FORMAT} {hashlib.sha256(pickled).hexdigest()}\n".encode()
 
 
 def _write(path: Path, pickled: bytes) -> None:
-    """Write a checkpoint beside its path, into a file that is new and nobody else's, and rename it."""
-    beside = Path(f"{path}.partial")
-    beside.unlink(missing_ok=True)  # of a run that was killed, or a link that somebody put there
+    """Write a checkpoint to a file that is new and nobody else's, and move it to its path."""
+    partial_path = Path(f"{path}.partial")
+    # It may be of a run that was killed, or a link that somebody put there.
+    partial_path.unlink(missing_ok=True)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0)
     try:
-        with open(beside, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as file:
+        with open(partial_path, "wb", opener=lambda name, _: os.open(name, flags, 0o600)) as file:
             file.write(_head_of(pickled))
             file.write(pickled)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(beside, path)
+        os.replace(partial_path, path)
     finally:
         with suppress(OSError):
-            beside.unlink(missing_ok=True)
+            partial_path.unlink(missing_ok=True)
 
 
 class _Lock:
-    """That one run at a time writes to a path: the lock of a file beside it, which the kernel keeps while we live.
+    """The lock of a file beside a path, so that one run at a time writes to it.
 
-    Where no such file can be made, nothing is locked: there a checkpoint cannot be written either.
+    The system holds it for as long as the process lives. If no such file can be made, nothing is
+    locked; a checkpoint cannot be written there either.
+
+    Raises
+    ------
+    BlockingIOError
+        If another run holds the lock.
     """
 
     def __init__(self, path: Path) -> None:
-        self.path, self.file = Path(f"{path}.lock"), -1
-        while fcntl is not None and self.file < 0:
-            try:
-                found = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-            except OSError:
-                return
-            try:
-                fcntl.flock(found, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as error:
-                number = os.read(found, 20).decode(errors="replace") or "?"
-                os.close(found)
-                reason = f"checkpoint is another run's, which is under way (process {number}); expected one run a path"
-                raise BlockingIOError(error.errno, reason, str(path)) from None
-            except OSError:  # a file system without locks
-                os.close(found)
-                return
-            if self._is_there(found):
-                self.file = found
-                with suppress(OSError):  # a full disk: then the number is not said
-                    os.truncate(found, 0)
-                    os.write(found, str(os.getpid()).encode())
-            else:  # its last owner removed it, between our opening and our locking
-                os.close(found)
+        self.path = Path(f"{path}.lock")
+        self.file = -1  # of the system; -1 is none
+        if fcntl is None:
+            return
+        file = self._locked_file(path)
+        while file >= 0 and not self._is_at_path(file):
+            # Its last owner removed it, between our opening and our locking.
+            os.close(file)
+            file = self._locked_file(path)
+        if file < 0:
+            return
+        self.file = file
+        with suppress(OSError):  # a full disk: then the message of another run has no number
+            os.truncate(file, 0)
+            os.write(file, str(os.getpid()).encode())
 
-    def _is_there(self, found: int) -> bool:
+    def _locked_file(self, path: Path) -> int:
+        """Open and lock the file; return -1 if it cannot be, other than because another run has."""
         try:
-            return os.path.samestat(os.fstat(found), os.stat(self.path, follow_symlinks=False))
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        except OSError:
+            return -1
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            process = os.read(file, 20).decode(errors="replace") or "?"
+            os.close(file)
+            reason = (
+                f"checkpoint is another run's, which is under way (process {process}); expected "
+                "one run a path"
+            )
+            raise BlockingIOError(error.errno, reason, str(path)) from None
+        except OSError:  # a file system without locks
+            os.close(file)
+            return -1
+        return file
+
+    def _is_at_path(self, file: int) -> bool:
+        """Whether an open file is the one at the path."""
+        try:
+            at_path = os.stat(self.path, follow_symlinks=False)
         except FileNotFoundError:
             return False
+        return os.path.samestat(os.fstat(file), at_path)
 
     def release(self) -> None:
         """Remove the file, while it is still locked, and close it."""
@@ -436,9 +570,10 @@ class _Lock:
 
 
 class _Signals:
-    """SIGTERM and SIGHUP end a run as SystemExit, so that its checkpoint is written first.
+    """Make SIGTERM and SIGHUP end a run as SystemExit, so that its checkpoint is written first.
 
-    In the main thread; where the program handles or ignores one itself, that stays as it is.
+    This is so in the main thread only. A signal that the program handles or ignores itself is left
+    alone.
     """
 
     def __init__(self) -> None:
@@ -449,121 +584,143 @@ class _Signals:
         for name in ("SIGTERM", "SIGHUP"):
             number = getattr(signal, name, None)  # Windows has no SIGHUP
             if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-                signal.signal(number, self._end)
+                signal.signal(number, self._exit)
                 self.handled.append(number)
 
-    def _end(self, number: int, frame: Any) -> None:
-        self.restore()  # a second one ends the process at once
+    def _exit(self, number: int, frame: FrameType | None) -> None:
+        """Raise SystemExit in the process of the run, and end any other."""
+        self.restore()  # a second signal ends the process at once
         if os.getpid() == self.process:
             raise SystemExit(128 + number)
-        os.kill(os.getpid(), number)  # a child that somebody forked, whose run it is not
+        os.kill(os.getpid(), number)  # a child that was forked, whose run it is not
 
     def restore(self) -> None:
-        """Let the system handle them again, as before."""
+        """Let the system handle the signals again, as before."""
         while self.handled:
             number = self.handled.pop()
-            if signal.getsignal(number) == self._end:
+            if signal.getsignal(number) == self._exit:
                 signal.signal(number, signal.SIG_DFL)
 
 
 def identity(run: Run) -> dict[str, str]:
-    """What makes a run another run, by name: the seed, the method, the data, and what is reduced and recorded."""
-    options = {
-        "cohort_size": run.cohort_size,
-        "aggregator": run.aggregator,
-        "every": run.history.every,
-    }
-    recorded = {"objective_on": run.history.objective_on, "metrics": tuple(run.history.metrics)}
-    things = (
-        {"seed": run.streams.seed, "method": run.method}
-        | run.transport.identity()
-        | options
-        | recorded
-    )
-    return {name: text for key, thing in things.items() for name, text in _named(key, thing)}
+    """Return what tells a run from others, by name.
 
-
-def _named(name: str, thing: Any, around: tuple[int, ...] = ()) -> list[tuple[str, str]]:
-    """A thing as names and short texts: an object field by field, an array by its checksum, a function by its code.
-
-    `around` are the functions that it was found in, which may hold themselves.
+    That is the seed, the method, the data, and what is aggregated and recorded. Objects are named
+    field by field.
     """
+    things: dict[str, Any] = {"seed": run.streams.seed, "method": run.method}
+    things |= run.transport.identity()
+    things["cohort_size"] = run.cohort_size
+    things["aggregator"] = run.aggregator
+    things["every"] = run.history.every
+    things["objective_on"] = run.history.objective_on
+    things["metrics"] = tuple(run.history.metrics)
+    return dict(part for name, thing in things.items() for part in _named(name, thing))
+
+
+def _named(name: str, thing: Any, enclosing: tuple[int, ...] = ()) -> list[tuple[str, str]]:
+    """Return a thing as names and short texts.
+
+    An object goes field by field, an array by its checksum, and a function by its code.
+
+    Parameters
+    ----------
+    name : str
+    thing : object
+    enclosing : tuple of int
+        The ids of the objects that it is a part of: a function may hold itself.
+    """
+    if isinstance(thing, (np.bool_, np.integer, np.floating)):
+        thing = thing.item()  # a NumPy number makes no other run than the same number of Python
     if isinstance(thing, (bool, int, float, str, type(None))):
         return [(name, repr(thing))]
     if isinstance(thing, tuple):
-        parts = [
-            part for i, each in enumerate(thing) for part in _named(f"{name}.{i}", each, around)
-        ]
-        return [(name, f"{len(thing)} of them"), *parts]
-    known = _parts_of(thing)
-    if known is None:
+        parts = [(name, f"{len(thing)} of them")]
+        for index, member in enumerate(thing):
+            parts += _named(f"{name}.{index}", member, enclosing)
+        return parts
+
+    anatomy = _anatomy_of(thing)
+    if anatomy is None:
         return [(name, _checksum_of(thing))]
-    if id(thing) in around:
+    if id(thing) in enclosing:
         return [(name, "itself")]
-    kind, members = known
-    inner = (*around, id(thing))
-    parts = [part for key, each in members.items() for part in _named(f"{name}.{key}", each, inner)]
-    return [(name, kind), *parts]
+    parts = [(name, anatomy.kind)]
+    for member_name, member in anatomy.members.items():
+        parts += _named(f"{name}.{member_name}", member, (*enclosing, id(thing)))
+    return parts
 
 
-def _parts_of(thing: Any) -> tuple[str, dict[str, Any]] | None:
-    """What an object is called, and what it is made of, by name; None of what is one piece."""
+class _Anatomy(NamedTuple):
+    """The kind of an object, and what it is made of, by name."""
+
+    kind: str
+    members: dict[str, Any]
+
+
+def _anatomy_of(thing: Any) -> _Anatomy | None:
+    """Return what an object is made of; None if it is one piece."""
     kind = type(thing).__name__
-    if is_dataclass(thing) and not isinstance(thing, type):
-        return kind, {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
     if isinstance(thing, FunctionType):
-        code = hashlib.sha256(repr(_code_of(thing.__code__)).encode()).hexdigest()[:16]
-        options = tuple(sorted((thing.__kwdefaults__ or {}).items()))
-        return f"{kind} {code}", {
-            "defaults": thing.__defaults__,
-            "options": options,
-            "holds": _held_by(thing),
-        }
+        return _anatomy_of_function(thing)
     if isinstance(thing, MethodType):
-        return kind, {"of": thing.__self__, "function": thing.__func__}
+        return _Anatomy(kind, {"of": thing.__self__, "function": thing.__func__})
     if isinstance(thing, partial):
-        return kind, {
-            "function": thing.func,
-            "given": thing.args,
-            "options": tuple(sorted(thing.keywords.items())),
-        }
-    if not isinstance(thing, type) and (
-        kept := _cached_by(type(thing))
-    ):  # made on the way, or not yet
-        return kind, {key: value for key, value in vars(thing).items() if key not in kept}
-    return None
+        options = tuple(sorted(thing.keywords.items()))
+        return _Anatomy(kind, {"function": thing.func, "given": thing.args, "options": options})
+    if isinstance(thing, type):
+        return None
+    if is_dataclass(thing):
+        members = {f.name: getattr(thing, f.name) for f in fields(thing) if f.repr}
+        return _Anatomy(kind, members)
+
+    # Values that an object computes once and keeps may be there or not: they make no difference.
+    cached = _names_of_cached_properties(type(thing))
+    if not cached:
+        return None
+    return _Anatomy(kind, {name: x for name, x in vars(thing).items() if name not in cached})
 
 
-def _cached_by(kind: type) -> set[str]:
-    """The names of what objects of a class keep once it is asked for."""
-    found = [vars(each).items() for each in kind.__mro__]
+def _anatomy_of_function(function: FunctionType) -> _Anatomy:
+    """Return the code of a function, its defaults, and the values of its closure."""
+    code = hashlib.sha256(repr(_code_of(function.__code__)).encode()).hexdigest()[:16]
+    closure = []
+    for cell in function.__closure__ or ():
+        with suppress(ValueError):  # nothing is in it yet
+            closure.append(cell.cell_contents)
+    members = {
+        "defaults": function.__defaults__,
+        "options": tuple(sorted((function.__kwdefaults__ or {}).items())),
+        "holds": tuple(closure),
+    }
+    return _Anatomy(f"{type(function).__name__} {code}", members)
+
+
+def _names_of_cached_properties(kind: type) -> set[str]:
+    """Return the names of the cached properties of a class."""
     return {
-        name for members in found for name, member in members if isinstance(member, cached_property)
+        name
+        for base in kind.__mro__
+        for name, member in vars(base).items()
+        if isinstance(member, cached_property)
     }
 
 
-def _held_by(function: FunctionType) -> tuple[Any, ...]:
-    """The values of a closure."""
-    held = []
-    for cell in function.__closure__ or ():
-        with suppress(ValueError):  # nothing is in it yet
-            held.append(cell.cell_contents)
-    return tuple(held)
-
-
 def _code_of(code: CodeType) -> tuple[Any, ...]:
-    """What a function does, wherever it stands: its instructions, and the names and constants that they use."""
+    """Return what a function does, wherever it stands: instructions, names and constants."""
     constants: list[Any] = []
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             constants.append(_code_of(constant))
+        elif isinstance(constant, frozenset):  # whose order is another one in every process
+            constants.append(sorted(map(repr, constant)))
         else:
-            is_set = isinstance(constant, frozenset)  # whose order is another one in every process
-            constants.append(sorted(map(repr, constant)) if is_set else repr(constant))
+            constants.append(repr(constant))
     return code.co_code, code.co_names, constants
 
 
 def _checksum_of(thing: Any) -> str:
+    """Return the type of an object and the hash of its content; only the type if it has no hash."""
     try:
         return f"{type(thing).__name__} {joblib.hash(thing)}"
     except (pickle.PicklingError, TypeError, AttributeError):
@@ -571,7 +728,7 @@ def _checksum_of(thing: Any) -> str:
 
 
 def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], bool]:
-    """A callback that ends a run once a column of its history is at most `below`.
+    """Return a callback that ends a run once a column of its history is at most `below`.
 
     Examples
     --------
@@ -584,55 +741,72 @@ def stop_at(below: float, column: str = "relative_error") -> Callable[[Run], boo
     """
     below = check_number("below", below)
     check_kind("column", column, str, "the name of a column of the history")
-    return lambda run: bool(run.column(column)[-1] <= below)
+
+    def is_below(run: Run) -> bool:
+        return bool(run.column(column)[-1] <= below)
+
+    return is_below
 
 
 def stop_when_stalled(
     patience: int, column: str = "objective", improvement: float = 1e-3
 ) -> Callable[[Run], bool]:
-    """A callback that ends a run when `patience` records in a row did not improve a column.
+    """Return a callback that ends a run when a column did not improve for some records.
 
-    The lowest value so far has to fall by more than the fraction `improvement` to count as better.
+    Parameters
+    ----------
+    patience : int
+        The number of records.
+    column : str, default "objective"
+    improvement : float, default 1e-3
+        The lowest value so far has to fall by more than this fraction to count as better.
     """
     patience = check_integer("patience", patience)
     improvement = check_number("improvement", improvement, at_least=0)
     check_kind("column", column, str, "the name of a column of the history")
 
-    def stalled(run: Run) -> bool:
+    def is_stalled(run: Run) -> bool:
         values = np.nan_to_num(run.column(column), nan=np.inf, posinf=np.inf)
         if len(values) <= patience:
             return False
-        before, since = values[:-patience].min(), values[-patience:].min()
-        return bool(
-            since >= (before - improvement * abs(before) if np.isfinite(before) else before)
-        )
+        before = values[:-patience].min()
+        since = values[-patience:].min()
+        if not np.isfinite(before):
+            return bool(since >= before)
+        return bool(since >= before - improvement * abs(before))
 
-    return stalled
+    return is_stalled
 
 
 class Bar:
-    """A bar that shows how far a run is (tqdm)."""
+    """A bar that shows the progress of a run (tqdm)."""
 
     def begin(self, run: Run) -> None:
-        """Draw it."""
+        """Draw the bar."""
         from tqdm import tqdm
 
         self.bar = tqdm(total=run.rounds, desc=type(run.method).__name__, unit="round")
 
     def __call__(self, run: Run) -> None:
-        """Move it."""
+        """Move the bar to the round."""
         self.bar.update(run.step.round - self.bar.n)
 
     def end(self, run: Run) -> None:
-        """Leave it."""
+        """Leave the bar as it is."""
         self.bar.close()
 
 
-def check_callbacks(callbacks: Any) -> list[Any]:
-    """Return callbacks, given as one or several, as a tuple; raise a ValueError where one is none."""
-    found = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
-    for each in found:
-        if not callable(each):
+def check_callbacks(callbacks: Any) -> list[Callback]:
+    """Return callbacks, given as one or several, as a list.
+
+    Raises
+    ------
+    ValueError
+        If one of them is not callable.
+    """
+    several = list(callbacks) if isinstance(callbacks, Iterable) else [callbacks]
+    for callback in several:
+        if not callable(callback):
             expected = "callbacks such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
-            raise ValueError(f"callbacks has {short_repr(each)}; expected {expected}")
-    return found
+            raise ValueError(f"callbacks has {short_repr(callback)}; expected {expected}")
+    return several

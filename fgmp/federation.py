@@ -438,10 +438,6 @@ class Federation:
         )
         return replace(made, feature_names=self.feature_names)
 
-    def check_cohort(self, cohort_size: int | None) -> int:
-        """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
-        return check_cohort(cohort_size, self.n_clients)
-
     # What a run asks of whoever carries its messages (`fgmp.rounds.Transport`).
 
     def prepare(self, method: Any) -> Federation:

@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import validate_number_field
-from .aggregation import Aggregated, Aggregator, Updates
-from .rounds import Call, Message, Transport
-from .sparse_model import Array, IndexArray
+from .aggregation import Aggregator, Updates
+from .sparse_model import Array
 
 _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the clients
 
@@ -16,22 +15,20 @@ _ROUNDING = 1e-12  # of cumulated weights: 0.1 + 0.2 + 0.2 is half of the client
 class _ByCoordinate(Aggregator):
     of_columns: Any  # (values, weights) -> one number for each column of the values; the weights of rows sum to one
 
-    def aggregate(
-        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
-    ) -> Aggregated:
-        """As `Aggregator`, of answers near something: a median of Hessians is no Hessian."""
-        if call.update_spec.near is None:
-            found = (
-                f"the answers of exchange {call.exchange_index + 1} are no models near one another"
-            )
-            raise ValueError(
-                f"aggregator is {self!r}, and {found}; expected Mean(), SecureSum() or GaussianNoise(...)"
-            )
-        return super().aggregate(transport, call, message, cohort)
+    def __call__(self, updates: Updates) -> Array:
+        """Combine each coordinate by itself; those that a sparse model does not have are zero.
 
-    def __call__(self, answers: Updates) -> Array:
-        """Of a sparse model, coordinates that it does not have are zero."""
-        return np.asarray(self.of_columns(answers.rows(), answers.shares))
+        Raises
+        ------
+        ValueError
+            If updates are no models near one another: a median of Hessians is no Hessian.
+        """
+        if updates.update_spec.near is None:
+            raise ValueError(
+                f"aggregator is {self!r}, and the updates of an exchange are no models near one "
+                "another; expected Mean(), SecureSum() or GaussianNoise(...)"
+            )
+        return np.asarray(self.of_columns(updates.rows(), updates.shares))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
-"""Rounds: what travels between server and clients, what is made of it, and the plain loop.
+"""Rounds: what travels between the server and the clients, keyed random streams, and the loop.
 
-In each exchange of a round the server asks a cohort, every client answers from its own rows, and the server is handed
-the weighted mean of the answers, and nothing else. A `Transport` carries the messages, an `Aggregator` makes one answer
-of many; neither knows a method, and no method knows them.
+In each exchange of a round the server sends a message to a cohort, every client computes an update
+from its own rows, and the server is handed the aggregate of the updates and nothing else. A
+`Transport` carries the messages and an `Aggregator` combines the updates. Neither knows a method,
+and no method knows them.
 """
 
 from __future__ import annotations
@@ -16,15 +17,23 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .aggregation import Aggregator, Rejected, UpdateSpec
+from .aggregation import (
+    Aggregator,
+    Rejected,
+    RejectReason,
+    Update,
+    Updates,
+    UpdateSpec,
+    n_bytes,
+)
+from .aggregation import Message as Message
 from .dictionaries import StandardBasis
 from .federation import Client, ProblemInfo
+from .losses import Loss
 from .selection import PER_OUTPUT, Selection
-from .serialization import n_bytes
-from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
+from .sparse_model import Array, IndexArray, NonFiniteUpdate
 
-State = Any
-Message = Any  # an array, a sparse model, a whole number, or a tuple of these
+State = Any  # whatever a method keeps between rounds; a checkpoint pickles it
 
 
 class Exchange(NamedTuple):
@@ -33,35 +42,39 @@ class Exchange(NamedTuple):
     Attributes
     ----------
     message : state -> message
-        What the server sends to each client.
+        Return what the server sends to each client.
     client_update : (client, message, generator) -> ndarray or SparseModel
-        What a client makes of it, from its own rows and random numbers only.
+        Return the update of a client, from its own rows and random numbers only.
     server_update : (state, mean) -> state
-        What the weighted mean of the answers, a dense array, does to the state.
-    update_spec : state -> Form
-        What an answer looks like.
+        Return the new state, given the aggregate of the updates as a dense array.
+    update_spec : state -> UpdateSpec
+        Return what an update has to look like.
     cohort_kernel : callable, optional
-        A compiled twin of `answer`: (federation, call, message, cohort) -> answers, or None where it does not serve.
+        A compiled kernel that stands for `client_update`: (federation, call, message, cohort) ->
+        updates, or None if it does not serve.
     """
 
     message: Callable[[State], Message]
-    client_update: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
+    client_update: Callable[[Client, Message, np.random.Generator], Update]
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
     cohort_kernel: Callable[..., Sequence[Any] | None] | None = None
 
 
 class Method:
-    """A federated method: hyper-parameters over pure functions. A subclass has `start` and `exchanges`.
+    """A federated method: hyper-parameters over pure functions.
+
+    A subclass has `start` and `exchanges`.
 
     Attributes
     ----------
     dictionary : StandardBasis or Dictionary
-        The atoms; clients work with A_i Psi, and a state stands for coefficients alpha of the signal x = Psi alpha.
+        The atoms. Clients work with A_i Psi, and a state stands for the coefficients alpha of the
+        signal x = Psi alpha.
     selection : Selection
         What counts as one of the tau.
     radius : float or None
-        R, of the ball that models are in; None is no ball.
+        Radius R of the ball that models stay in; None means that there is no ball.
     """
 
     dictionary: StandardBasis = StandardBasis()
@@ -70,67 +83,105 @@ class Method:
 
     @cached_property
     def atoms(self) -> StandardBasis:
-        """The dictionary, which knows what counts."""
+        """The dictionary together with the selection."""
         return self.dictionary.with_selection(self.selection)
 
     def check(self, shape: ProblemInfo) -> None:
-        """Raise a ValueError where the hyper-parameters do not fit a problem of that shape, in coefficients."""
+        """Raise a ValueError if the hyper-parameters do not fit a problem.
 
-    def repeats_itself(self, loss: Any) -> bool:
-        """Whether its sums hold numbers that do not depend on the model, so that every round asks for them again."""
+        Parameters
+        ----------
+        shape : ProblemInfo
+            What the server knows of the problem, in the coordinates of the dictionary.
+        """
+
+    def repeats_itself(self, loss: Loss) -> bool:
+        """Return whether its sums hold numbers that do not depend on the model.
+
+        Every round then asks for the same numbers again, so that sums over different cohorts could
+        be subtracted.
+        """
         return False
 
     def sends_objectives(self) -> bool:
-        """Whether answers hold the objective of a client."""
+        """Return whether updates hold the objective of a client."""
         return False
 
     def start(self, shape: ProblemInfo) -> State:
-        """The state that the server starts from: it knows a shape, and no data."""
+        """Return the state that the server starts from, without any data."""
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
     def exchanges(self) -> Sequence[Exchange]:
-        """The exchanges of one round, in order."""
+        """Return the exchanges of one round, in order."""
         raise NotImplementedError(f"{type(self).__name__} has no exchanges")
 
-    def coefficients(self, state: State) -> Array | SparseModel:
-        """The estimate that a state stands for."""
-        coefficients: Array | SparseModel = state
+    def coefficients(self, state: State) -> Update:
+        """Return the coefficients of the estimate that a state stands for."""
+        coefficients: Update = state
         return coefficients
 
 
 class Streams:
-    """Random numbers keyed by (purpose, round, exchange or fault, client): places in one stream of Philox.
+    """Keyed random streams: every (purpose, round, exchange or fault, client) has its own numbers.
 
-    No number depends on who else draws, or in which order. `drawn` says whether nobody asked for this seed, so that a
-    checkpoint's may take its place.
+    The keys are positions in one counter-based stream of Philox. So no number depends on who else
+    draws, or in which order.
+
+    Parameters
+    ----------
+    seed : int
+    drawn : bool, default False
+        Whether the seed was generated because ``rng=None``. The seed of a checkpoint then replaces
+        it.
     """
 
     COHORT, ANSWER, OBJECTIVE, FAULT = range(4)
 
     def __init__(self, seed: int, drawn: bool = False) -> None:
-        self.seed, self.drawn = seed, drawn
+        self.seed = seed
+        self.drawn = drawn
         self.key = np.random.SeedSequence(seed).generate_state(2, np.uint64)
         self._bits = np.random.Philox(key=self.key)
-        self._generator, self._state = np.random.Generator(self._bits), self._bits.state
+        self._generator = np.random.Generator(self._bits)
+        self._state = self._bits.state
 
     def of(
-        self, purpose: int, number: int = 0, index: int = 0, client: int = 0
+        self, purpose: int, round_number: int = 0, index: int = 0, client_id: int = 0
     ) -> np.random.Generator:
-        """The generator of a key. It is always the same object: use it up before asking for the next."""
-        self._state["state"]["counter"][:] = 0, purpose << 32 | index, client, number
-        self._state["buffer_pos"], self._state["has_uint32"] = 4, 0
+        """Return the generator of a key.
+
+        It is always the same object, moved to another position: use it up before you ask for the
+        next one. To make a generator takes longer than what a client draws from it.
+        """
+        self._state["state"]["counter"][:] = 0, purpose << 32 | index, client_id, round_number
+        # Forget the numbers that are left of the block at the position before.
+        self._state["buffer_pos"] = 4
+        self._state["has_uint32"] = 0
         self._bits.state = self._state
         return self._generator
 
-    def sample(self, purpose: int, number: int, n: int, size: int) -> IndexArray:
-        """`size` of n without replacement, increasing."""
+    def sample(self, purpose: int, round_number: int, n: int, size: int) -> IndexArray:
+        """Return `size` of the integers below n, drawn without replacement, increasing."""
         if size == n:
             return np.arange(n)
-        return np.sort(self.of(purpose, number).choice(n, size, replace=False))
+        return np.sort(self.of(purpose, round_number).choice(n, size, replace=False))
 
 
 class Call(NamedTuple):
-    """An exchange under way: which of the method's, in which round, and with whose random numbers."""
+    """An exchange in progress.
+
+    Attributes
+    ----------
+    exchange : Exchange
+    update_spec : UpdateSpec
+        What the updates have to look like.
+    exchange_index : int
+        Which of the exchanges of the method this is.
+    round : int
+        In which round, counted from 1.
+    streams : Streams
+        Where clients draw their random numbers from.
+    """
 
     exchange: Exchange
     update_spec: UpdateSpec
@@ -138,66 +189,101 @@ class Call(NamedTuple):
     round: int
     streams: Streams
 
-    def update_of(self, client: Client, message: Message) -> Any:
-        """What a client answers; `Rejected` where it is no finite number. What somebody's code raises is theirs."""
+    def update_of(self, client: Client, message: Message) -> Update | Rejected:
+        """Return the update of a client, or `Rejected` if this package finds it is not finite.
+
+        Exceptions of a user's code are not caught: not even a FloatingPointError.
+        """
         generator = self.streams.of(
             Streams.ANSWER, self.round, self.exchange_index, client.client_id
         )
         try:
             return self.exchange.client_update(client, message, generator)
         except NonFiniteUpdate:
-            return Rejected("not_finite")
+            return Rejected(RejectReason.NOT_FINITE)
 
 
 class Transport(Protocol):
-    """Who carries messages to clients: a federation, whose clients are at hand, a layer around one, or machines."""
+    """Transport to the clients: in memory, a wrapper around another transport, or a network."""
 
     @property
     def shape(self) -> ProblemInfo:
-        """Of the clients, in the coordinates of the method."""
+        """What a server knows of the clients, in the coordinates of the method."""
 
     @property
     def weights(self) -> Array:
-        """The p_i."""
+        """The weights p_i, shape (n_clients,), which sum to one."""
 
     @property
     def truth(self) -> Array | None:
-        """x#, the model that made the data, where it is known."""
+        """The model x# that made the data, if it is known."""
 
-    def prepare(self, method: Any) -> Any:
-        """The transport for a method."""
+    def prepare(self, method: Method) -> Transport:
+        """Return the transport for a run of a method, in the coordinates of its dictionary."""
 
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
-        """What a cohort answers, in its order; None or `Rejected` for nothing."""
+        """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
-    def objectives(
-        self, x: Array | SparseModel, indices: IndexArray | None = None
-    ) -> tuple[IndexArray, Array]:
-        """The places of those who tell, and f_i(x) of each."""
+        They need not be checked: `UpdateSpec.stack` rejects whatever is no such update.
+        """
+
+    def objectives(self, x: Update, indices: IndexArray | None = None) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report their objective, and f_i(x) of each.
+
+        Asked are the clients of `indices`, or all of them.
+        """
 
     def identity(self) -> dict[str, Any]:
-        """What makes the data what they are, for checkpoints, by name."""
+        """Return what tells these data from others, by name, for checkpoints."""
+
+
+@dataclass
+class Traffic:
+    """What the exchanges of one round have sent so far.
+
+    Attributes
+    ----------
+    took_part : ndarray of bool, shape (cohort_size,)
+        Whose updates were accepted in every exchange.
+    bytes_up, bytes_down : int
+    rejected : Counter of str
+        How many updates were rejected, by reason.
+    """
+
+    took_part: Array
+    bytes_up: int = 0
+    bytes_down: int = 0
+    rejected: Counter[str] = field(default_factory=Counter)
+
+    def add(self, message: Message, updates: Updates) -> None:
+        """Count one exchange."""
+        cohort_size = len(self.took_part)
+        self.bytes_up += updates.bytes_up
+        self.bytes_down += cohort_size * n_bytes(message) + updates.bytes_down
+        self.rejected += updates.rejected
+        self.took_part &= np.bincount(updates.accepted, minlength=cohort_size) > 0
 
 
 @dataclass(frozen=True)
 class Step:
-    """Where a run is: all that its next round needs, and what it has used so far.
+    """The progress of a run: all that its next round needs, and what it has used so far.
 
     Attributes
     ----------
     round : int
         How many rounds are over.
     state : object
-        The server's.
+        The state of the server.
     seconds : float
-        Of the method's own work.
+        Time of the method's own work so far.
     bytes_up, bytes_down : int
+        Bytes sent so far.
     clients : int
-        How many answered every exchange of the last round.
-    rejected : Counter
-        The answers that were not taken, by reason.
+        How many clients took part in every exchange of the last round.
+    rejected : Counter of str
+        How many updates were rejected so far, by reason.
     counted : int
-        The rounds in which somebody answered every exchange; the others left the model as it was.
+        How many rounds changed the state; the others left it as it was.
     """
 
     round: int
@@ -209,6 +295,23 @@ class Step:
     rejected: Counter[str] = field(default_factory=Counter)
     counted: int = 0
 
+    def advanced(self, state: State, traffic: Traffic) -> Step:
+        """Return the progress after one more round, which led to a new state."""
+        after = self.unchanged(traffic)
+        clients = int(np.count_nonzero(traffic.took_part))
+        return replace(after, state=state, clients=clients, counted=self.counted + 1)
+
+    def unchanged(self, traffic: Traffic) -> Step:
+        """Return the progress after one more round, in which nobody answered some exchange."""
+        return replace(
+            self,
+            round=self.round + 1,
+            bytes_up=self.bytes_up + traffic.bytes_up,
+            bytes_down=self.bytes_down + traffic.bytes_down,
+            clients=0,
+            rejected=self.rejected + traffic.rejected,
+        )
+
 
 def iterate(
     method: Method,
@@ -218,46 +321,36 @@ def iterate(
     cohort_size: int,
     aggregator: Aggregator,
 ) -> Iterator[Step]:
-    """The rounds, for ever: one step after another. A round counts as a whole, or not at all."""
+    """Yield the progress before the first round and after each round, indefinitely."""
+    n_clients = len(transport.weights)
     while True:
         yield step
         began = time.perf_counter()
-        number = step.round + 1
-        cohort = aggregator.cohort(streams, number, len(transport.weights), cohort_size)
-        step = next_step(method, transport, step, streams, cohort, aggregator)
+        cohort = aggregator.sampler.draw(streams, step.round + 1, n_clients, cohort_size)
+        step = run_round(method, transport, aggregator, streams, step, cohort)
         step = replace(step, seconds=step.seconds + time.perf_counter() - began)
 
 
-def next_step(
+def run_round(
     method: Method,
     transport: Transport,
-    step: Step,
-    streams: Streams,
-    cohort: IndexArray,
     aggregator: Aggregator,
+    streams: Streams,
+    step: Step,
+    cohort: IndexArray,
 ) -> Step:
-    """All exchanges of one round with a cohort; where nobody answers one of them, the state stays as it was."""
-    number, state = step.round + 1, step.state
-    bytes_up, bytes_down = step.bytes_up, step.bytes_down
-    rejected = step.rejected
-    always = np.ones(len(cohort), bool)
-    for index, exchange in enumerate(method.exchanges()):
-        message, form = exchange.message(state), exchange.update_spec(state)
-        call = Call(exchange, form, index, number, streams)
-        reduced = aggregator.aggregate(transport, call, message, cohort)
+    """Run all exchanges of one round; the state stays as it was if nobody answers one of them."""
+    state = step.state
+    traffic = Traffic(took_part=np.ones(len(cohort), bool))
+    for exchange_index, exchange in enumerate(method.exchanges()):
+        message = exchange.message(state)
+        update_spec = exchange.update_spec(state)
+        call = Call(exchange, update_spec, exchange_index, step.round + 1, streams)
+        updates = aggregator.privacy.collect(transport, call, message, cohort)
+        traffic.add(message, updates)
 
-        bytes_up += reduced.bytes_up
-        bytes_down += len(cohort) * n_bytes(message) + reduced.bytes_down
-        rejected = rejected + reduced.rejected
-        if reduced.mean is None:
-            return Step(
-                number, step.state, step.seconds, bytes_up, bytes_down, 0, rejected, step.counted
-            )
-
-        always &= np.bincount(reduced.here, minlength=len(cohort)) > 0
-        mean = reduced.mean.reshape(form.shape).astype(form.dtype, copy=False)
+        if updates.is_empty:
+            return step.unchanged(traffic)  # rounds are atomic
+        mean = update_spec.from_row(aggregator(updates))
         state = exchange.server_update(state, mean)
-    clients = int(np.count_nonzero(always))
-    return Step(
-        number, state, step.seconds, bytes_up, bytes_down, clients, rejected, step.counted + 1
-    )
+    return step.advanced(state, traffic)

@@ -15,11 +15,9 @@ from typing import Any
 import numpy as np
 
 from ._support.validation import short_repr
+from .aggregation import Message
 from .dictionaries import Dictionary, StandardBasis
 from .sparse_model import Array, IndexArray, SparseModel
-
-# An array, a sparse model, an integer, or a tuple of these.
-Message = Any
 
 # The name of the flat indices of a dense array: this prefix and the shape, as in "at 30x4".
 _INDEX_PREFIX = "at "
@@ -57,11 +55,6 @@ def to_wire(message: Message) -> dict[str, Array]:
         values = array.reshape(-1)[indices]
         return {_index_name(array.shape): indices.astype(np.int32), "values": values}
     return {"dense": np.ascontiguousarray(array)}
-
-
-def n_bytes(message: Message) -> int:
-    """Return the size of a message on the wire: the bytes of its arrays."""
-    return sum(array.nbytes for array in to_wire(message).values())
 
 
 def from_wire(

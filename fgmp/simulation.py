@@ -1,78 +1,92 @@
-"""`simulate`: a run from its start to its result, and what it says at its end."""
+"""`simulate`: a run from its start to its result, and what it warns of at its end."""
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
-from .callbacks import History, Run, check_callbacks
+from .callbacks import Best, Callback, History, Run, check_callbacks
 from .federation import check_cohort
 from .rounds import Method, State, Step, Streams, Transport, iterate
 from .sparse_model import Array, IndexArray, dense
 
 
-class Estimate(NamedTuple):
-    """A model that a run recorded, as in `Result`; when, 0 is the start; its objective, nan where none is recorded."""
+@dataclass(frozen=True, eq=False)
+class RecordedModel:
+    """A model that a run recorded.
 
-    x: Array
+    Attributes
+    ----------
+    x, support, coefficients : ndarray
+        As of `Result`.
+    round : int
+        When it was recorded; 0 is the start.
+    value : float
+        Its objective; nan if none was recorded.
+    """
+
+    x: Array = field(repr=False)
     support: IndexArray
-    coefficients: Array
+    coefficients: Array = field(repr=False)
     round: int
     value: float
 
 
 @dataclass(frozen=True, eq=False)
 class Result:
-    """What a run leaves behind.
+    """The result of a run.
 
     Attributes
     ----------
     x : ndarray
         The model of the last round, as a signal, shape (n_features,), or (n_features, n_outputs).
     support : ndarray of int
-        Increasing positions of the nonzero coefficients (flattened, where the coefficients are a matrix): features in
-        the standard basis, atoms in a dictionary.
+        Increasing positions of the nonzero coefficients (flattened, if the coefficients are a
+        matrix): features in the standard basis, atoms in a dictionary.
     coefficients : ndarray
         The coefficients alpha of x = Psi alpha; x itself in the standard basis.
     history : dict of ndarray
-        One entry per recorded round, row 0 the start. ``round``; ``relative_error``, ||x - x#|| / ||x#||, where the
-        truth is known; ``objective``, f(x), or its mean over `objective_on`; ``seconds`` of the method's own work so
-        far (at row 0 the preparation), without what is recorded; ``bytes_up`` and ``bytes_down`` so far; ``clients``,
-        how many answered every exchange of that round with what was asked for; ``rejected``, the answers not taken so
-        far. With noise ``epsilon``, spent so far, and no ``objective``: see `GaussianNoise`.
-    best : Estimate
-        The model with the lowest objective on record, never worse than the start; with noise the last.
+        One entry per recorded round; row 0 is the start. ``round``; ``relative_error``,
+        ||x - x#|| / ||x#||, if the truth is known; ``objective``, f(x), or its mean over
+        `objective_on`; ``seconds`` of the method's own work so far (at row 0 the preparation),
+        without what is recorded; ``bytes_up`` and ``bytes_down`` so far; ``clients``, how many took
+        part in every exchange of that round; ``rejected``, how many updates were rejected so far.
+        With noise also ``epsilon``, spent so far, and no ``objective``: see `GaussianNoise`.
+    best : RecordedModel
+        The model with the lowest objective on record, never worse than the start; with noise the
+        last.
     seed : int
         ``rng=seed`` repeats the run, but for noise and its cohorts, which come from a secret.
     state : object
-        The server's last state, from which ``simulate(..., state=)`` goes on.
-    rejected : Counter
-        The answers that were not taken, by reason: ``missing``, ``late``, ``not_finite``, ``malformed``, ``indices``
-        (out of range, repeated, not in order), ``too_many``, ``withheld`` (by secure sums, see `SecureSum`).
+        The last state of the server, from which ``simulate(..., state=)`` goes on.
+    rejected : Counter of str
+        How many updates were rejected, by reason: ``missing``, ``late``, ``not_finite``,
+        ``malformed``, ``indices`` (out of range, repeated, not in order), ``too_many``,
+        ``withheld`` (by secure sums, see `SecureSum`).
     objective_on : ndarray of int
-        The places of the clients whose objective is recorded.
+        The indices of the clients whose objective is recorded.
     method : Method
         The method that ran: its dictionary is that of the coefficients.
     interrupted : bool
-        Whether Ctrl-C ended the run: then all this is of its last finished round, and `simulate` did not return it but
-        left it on the exception.
+        Whether Ctrl-C ended the run. Then all this is of its last finished round, and `simulate`
+        did not return it but left it on the exception.
     """
 
     x: Array = field(repr=False)
     support: IndexArray
     coefficients: Array = field(repr=False)
     history: dict[str, Array] = field(repr=False)
-    best: Estimate = field(repr=False)
+    best: RecordedModel = field(repr=False)
     seed: int
     state: State = field(repr=False)
-    rejected: Any
+    rejected: Counter[str]
     objective_on: IndexArray = field(repr=False)
     method: Method = field(repr=False)
     interrupted: bool = False
@@ -87,7 +101,7 @@ def simulate(
     *,
     aggregator: Aggregator | None = None,
     history: History | None = None,
-    callbacks: Any = (),
+    callbacks: Callback | Sequence[Callback] = (),
     state: State = None,
 ) -> Result:
     """Run a federated method: on this machine over a federation, or over any other transport.
@@ -97,47 +111,55 @@ def simulate(
     method : Method
         For example `FedGradMP`.
     clients : Federation or another transport
-        Whose clients answer; ``Faulty(federation, DropOut(0.1))`` is one that fails.
+        The clients that take part; those of ``Faulty(federation, DropOut(0.1))`` fail at times.
     rounds : int
         T, the number of rounds; 0 returns the start.
     cohort_size : int or None
         L, the clients drawn without replacement in each round; None is all of them.
     rng : int, Generator or None
-        The seed; a Generator is drawn from once. Every client has random numbers of its own, which depend on the
-        seed, the round and the client's key: not on the order of the clients, nor on who else takes part.
+        The seed; a Generator is drawn from once. Every client has its own random numbers, which
+        depend on the seed, the round and the client's id: not on the order of the clients, nor on
+        who else takes part.
     aggregator : Aggregator, optional
-        How the answers of a cohort become one: `Mean()` by default, `Median()`, `TrimmedMean(0.1)`, `SecureSum()`,
-        `GaussianNoise(epsilon, clip)`.
+        How the updates of a cohort become one: `Mean()` by default, `Median()`, `TrimmedMean(0.1)`,
+        `SecureSum()`, `GaussianNoise(epsilon, clip)`.
     history : History, optional
         What is recorded, and how often.
     callbacks : callable or several
-        Called with the `Run` after every round; one that returns True ends the run. `Checkpoint(path)`,
-        `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable.
+        Called with the `Run` after every round; one that returns True ends the run.
+        `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable.
     state : object, optional
-        Where to start, such as ``result.state``; by default where the method starts. Not with noise,
-        whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
+        Where to start, such as ``result.state``; by default where the method starts. Not with
+        noise, whose epsilon would begin anew: a private run goes on from its `Checkpoint` alone.
+
+    Returns
+    -------
+    Result
 
     Raises
     ------
     ValueError
-        Where the method does not fit the federation, or an argument is out of its range.
+        If the method does not fit the federation, or an argument is out of its range.
     KeyboardInterrupt
-        Of Ctrl-C, with what there was so far as ``error.result``, a `Result` of the last finished round (in a notebook,
-        where nobody catches it, ``sys.last_value.result``). A `Checkpoint` is written first.
+        Of Ctrl-C, with what there was so far as ``error.result``, a `Result` of the last finished
+        round (in a notebook, if nobody catches it, ``sys.last_value.result``). A `Checkpoint` is
+        written first.
 
     Warns
     -----
     AdviceWarning
-        Once each: of clients with few rows, of a last model above the start or well above the best, of rows that a
-        model without a radius separates, of a run in which no update arrived, of a checkpoint that cannot be written.
+        Once each: of clients with few rows, of a last model above the start or well above the best,
+        of rows that a model without a radius separates, of a run in which no update arrived, of a
+        checkpoint that cannot be written.
 
     Notes
     -----
-    An answer that is not finite, or not of the form asked for, is left out of the mean and counted, and the weights are
-    scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. What code
-    of yours raises (a method, a loss, a metric, a callback) reaches you. Ctrl-C gives up the round under way. With
-    ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a debugger can step through, and no
-    compiled twins; the numbers are the same but for rounding.
+    An update that is not finite, or not of the form asked for, is rejected and counted, and the
+    weights are scaled to the rest. Rounds are atomic: an exchange that nobody answers leaves the
+    model as it was. Exceptions of your own code (a method, a loss, a metric, a callback) reach you.
+    Ctrl-C gives up the round in progress. With ``FGMP_READABLE=1`` in the environment clients run
+    the printed forms, which a debugger can step through, and no compiled twins; the numbers are the
+    same but for rounding.
 
     Examples
     --------
@@ -170,109 +192,133 @@ def simulate(
     began = time.perf_counter()
     transport = clients.prepare(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
-    aggregator = (aggregator or Mean()).prepare(
-        transport.shape, cohort_size, len(method.exchanges()), rounds
-    )
-    if state is not None and "epsilon" in aggregator.extra_metrics(0):
+    chosen = Mean() if aggregator is None else aggregator
+    prepared = chosen.prepare(transport.shape, cohort_size, len(method.exchanges()), rounds)
+    if state is not None and prepared.privacy.spends_epsilon:
         raise ValueError(
-            "state is given to a run with noise, whose epsilon would begin anew; expected None: to go "
-            "on with a private run, simulate it with its Checkpoint, which counts what was spent"
+            "state is given to a run with noise, whose epsilon would begin anew; expected None: to "
+            "go on with a private run, simulate it with its Checkpoint, which counts what was spent"
         )
-    shape = aggregator.visible_info(transport.shape)
-    method.check(shape)
-    aggregator.check_method(method, transport.shape, cohort_size)
+    info = prepared.privacy.visible_info(transport.shape)
+    method.check(info)
+    prepared.privacy.check_method(method, transport.shape, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
-    start = Step(0, method.start(shape) if state is None else state, time.perf_counter() - began)
+    start = method.start(info) if state is None else state
+    step = Step(0, start, time.perf_counter() - began)
+
     recorded = History() if history is None else history
-    run = Run(method, transport, streams, aggregator, cohort_size, rounds, recorded, start)
+    run = Run(method, transport, streams, prepared, cohort_size, rounds, recorded, step)
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
-            _go_on(run, callbacks)
+            _run_rounds(run, callbacks)
             return _result(run)
         except KeyboardInterrupt as interrupt:
             if run.rows:
-                found = _result(run, interrupted=True)
-                interrupt.result = found  # type: ignore[attr-defined]
-                rounds_done = f"{run.step.round} of {run.rounds} rounds"
-                interrupt.add_note(
-                    f"The run ended after {rounds_done}; this exception has them as its `result`."
-                )
+                _attach_result(interrupt, run)
             raise
 
 
-def _go_on(run: Run, callbacks: Sequence[Any]) -> None:
-    """Run all rounds and the callbacks; whatever ends them, each callback that has begun is told of the end."""
-    begun: list[Any] = []
+def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
+    """Run all rounds with their callbacks; however they end, end each callback that has begun."""
+    begun: list[Callback] = []
     try:
         for callback in (run.history, *callbacks):
             begun.append(callback)
-            getattr(callback, "begin", bool)(run)
-        for step in iterate(
+            _hook(callback, "begin")(run)
+        rounds = iterate(
             run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator
-        ):
+        )
+        for step in rounds:
             run.step = step
             stops = [callback(run) for callback in (run.history, *callbacks)]
-            if step.round >= run.rounds or (step.round > 0 and any(stops)):
+            is_stopped = step.round > 0 and any(stops)
+            if step.round >= run.rounds or is_stopped:
                 break
     except KeyboardInterrupt:
         _end(run, begun)
         raise
     except BaseException as error:
         # The history stays as it is: what it would record may be what failed.
-        _end(run, [callback for callback in begun if callback is not run.history], because_of=error)
+        others = [callback for callback in begun if callback is not run.history]
+        _end_after_error(run, others, error)
         raise
     _end(run, begun)
 
 
-def _end(run: Run, callbacks: Sequence[Any], because_of: BaseException | None = None) -> None:
-    """Tell all callbacks of the end. What they raise is raised, or noted on the error that has ended the run."""
-    if because_of is None:
-        with ExitStack() as stack:  # calls all of them, the last one first, whatever one raises
-            for callback in reversed(callbacks):
-                stack.callback(getattr(callback, "end", bool), run)
-        return
+def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
+    """Return the method `begin` or `end` of a callback, or a function that does nothing."""
+    hook: Callable[[Run], object] = getattr(callback, name, lambda run: None)
+    return hook
+
+
+def _end(run: Run, callbacks: Sequence[Callback]) -> None:
+    """End all callbacks, whatever one of them raises; then raise it."""
+    with ExitStack() as stack:  # which calls the last one first
+        for callback in reversed(callbacks):
+            stack.callback(_hook(callback, "end"), run)
+
+
+def _end_after_error(run: Run, callbacks: Sequence[Callback], error: BaseException) -> None:
+    """End all callbacks after an error; what they raise is noted on it."""
     for callback in callbacks:
         try:
-            getattr(callback, "end", bool)(run)
-        except Exception as error:
-            because_of.add_note(
-                f"At the end of the run {type(callback).__name__} failed too: {error!r}"
+            _hook(callback, "end")(run)
+        except Exception as another:
+            error.add_note(
+                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
             )
 
 
 def _result(run: Run, interrupted: bool = False) -> Result:
-    """What the run leaves."""
-    columns = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
-    last = _estimate(run, run.step.state, run.step.round, float("nan"))
-    best = _estimate(run, run.best[2], run.best[1], run.best[0])
+    """Return the result of a run, and warn of its outcome unless it was interrupted."""
+    history = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
+    last = _recorded_model(run, Best(float("nan"), run.step.round, run.step.state))
+    best = _recorded_model(run, run.best)
     if not interrupted:
-        warn_on_outcome(run, columns.get("objective", np.full(1, np.nan)), last.coefficients)
+        objective = history.get("objective", np.full(1, np.nan))
+        warn_on_outcome(run, objective, last.coefficients)
     return Result(
-        *last[:3],
-        history=columns,
+        x=last.x,
+        support=last.support,
+        coefficients=last.coefficients,
+        history=history,
         best=best,
         seed=run.streams.seed,
         state=run.step.state,
         rejected=Counter(run.step.rejected),
-        objective_on=run.asked,
+        objective_on=run.polled,
         method=run.method,
         interrupted=interrupted,
     )
 
 
-def _estimate(run: Run, state: State, number: int, value: float) -> Estimate:
-    coefficients, x = run.estimate(state)
-    whole = np.array(dense(coefficients))
-    return Estimate(np.array(x), np.flatnonzero(whole), whole, number, value)
+def _recorded_model(run: Run, record: Best) -> RecordedModel:
+    """Return the model of a state, in arrays of its own."""
+    estimate = run.estimate(record.state)
+    coefficients = np.array(dense(estimate.coefficients))
+    support = np.flatnonzero(coefficients)
+    return RecordedModel(np.array(estimate.x), support, coefficients, record.round, record.value)
 
 
-def simulate_part(*given: Any, **options: Any) -> Result:
-    """A run that is a part of something larger: it gives no advice, and what Ctrl-C leaves of it is no result."""
+def _attach_result(interrupt: KeyboardInterrupt, run: Run) -> None:
+    """Put what there is of a run on the exception that ended it."""
+    interrupt.result = _result(run, interrupted=True)  # type: ignore[attr-defined]
+    rounds_done = f"{run.step.round} of {run.rounds} rounds"
+    interrupt.add_note(
+        f"The run ended after {rounds_done}; this exception has them as its `result`."
+    )
+
+
+def simulate_part(*args: Any, **options: Any) -> Result:
+    """Run what is a part of something larger: `simulate`, without advice.
+
+    What Ctrl-C leaves of such a run is no result of the whole, so the exception loses it.
+    """
     with suppress_advice():
         try:
-            return simulate(*given, **options)
+            return simulate(*args, **options)
         except KeyboardInterrupt as interrupt:
             if hasattr(interrupt, "result"):
                 del interrupt.result
-                interrupt.__notes__.pop()  # which says that there is one
+                interrupt.__notes__.pop()  # the note that there is one
             raise

@@ -98,7 +98,7 @@ local_iterations, rounds = local_iterations or (10 if embedded else 20), rounds 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
 data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
-data.train.check_cohort(cohort_size)
+assert 1 <= cohort_size <= data.train.n_clients, f"{cohort_size=}: expected 1 to {data.train.n_clients}"
 pixels, classes = data.train.model_shape
 TAU, LAMBDA = sorted(sparsity)[len(sparsity) // 2], l1_weights[0]
 record_every = max(1, rounds // 40)

@@ -112,7 +112,7 @@ n_atoms, n_sweep_seeds = n_atoms or (40 if embedded else 200), n_sweep_seeds or 
 # %%
 sizes = dict(n_train=n_train, n_test=n_test, n_samples=n_samples, concentration=concentration)
 data = fgmp.digits_by_writer(dataset, **sizes, rng=0)  # where a file is missing, the notebook stops here and says so
-data.train.check_cohort(cohort_size)
+assert 1 <= cohort_size <= data.train.n_clients, f"{cohort_size=}: expected 1 to {data.train.n_clients}"
 pixels, classes = data.train.model_shape
 TAU = sparsity[0]
 record_every = max(1, rounds // 40)

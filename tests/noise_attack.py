@@ -54,13 +54,13 @@ def secrets_of(candidate):
 
 def takes_off(noise, private, n_members, question, candidates):
     """Whether one of the candidates gives the noise of the first exchange of a run."""
-    scale = private.multiplier * 2 * private.noise.clip[0] / n_members
+    scale = private.multiplier * 2 * private.noise.clips[0] / n_members
     said = (
         b"".join(array.tobytes() for array in to_wire(question).values())
         + np.ones(n_members, bool).tobytes()
     )
     tries = (
-        replace(private, secret=secret).noise_on_sum(len(noise), n_members, 1, 0, said)
+        replace(private, secret=secret).privacy.noise_on_sum(len(noise), n_members, 1, 0, said)
         for candidate in candidates
         for secret in secrets_of(candidate)
     )

@@ -185,14 +185,18 @@ def runaway(learning_rate):
     return fgmp.FedAvg(learning_rate=learning_rate, local_iterations=3)
 
 
-class Deaf(fgmp.Mean):
-    """Takes no answer."""
+class Nothing(fgmp.PrivacyMechanism):
+    """Accepts no update."""
 
-    def aggregate(self, transport, call, message, cohort):
-        asked = super().aggregate(transport, call, message, cohort)
-        return asked._replace(
-            mean=None, here=np.arange(0), rejected=Counter(not_finite=len(cohort))
+    def collect(self, transport, call, message, cohort):
+        updates = super().collect(transport, call, message, cohort)
+        return updates._replace(
+            accepted=np.arange(0), weights=np.zeros(0), rejected=Counter(not_finite=len(cohort))
         )
+
+
+class Deaf(fgmp.Mean):
+    privacy = Nothing()
 
 
 def test_nobody_is_asked_for_a_warning(monkeypatch):

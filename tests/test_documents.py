@@ -11,7 +11,7 @@ from scipy.special import huber
 
 import fgmp
 from fgmp import losses, selection
-from fgmp.aggregation import REJECT_REASONS
+from fgmp.aggregation import RejectReason
 from fgmp.baselines import first_order as rivals
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
     assert capsys.readouterr().out == f"{dict(result.rejected)} False\n"
     assert 40 < result.rejected["missing"] < 120  # 80 of 800 on average
-    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in REJECT_REASONS} == {
+    assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in RejectReason} == {
         True
     }
 
@@ -147,7 +147,7 @@ def test_the_selection_of_contributing_works():
 def test_the_loop_of_contributing_is_the_loop():
     """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
     (short_repr,) = [
-        block for block in python_blocks("CONTRIBUTING.md") if "def next_step" in block
+        block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block
     ]
     code = [line.strip() for line in (ROOT / "fgmp/rounds.py").read_text().splitlines()]
     assert [

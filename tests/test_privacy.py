@@ -19,7 +19,7 @@ from scipy.stats import kstest, norm
 import fgmp
 from fgmp.faults import Corrupted
 from fgmp.federation import Client, ProblemInfo
-from fgmp.privacy.noise import Fitted, spent
+from fgmp.privacy.noise import CalibratedNoise, NoisyMeans, RunSizes, spent
 from fgmp.rounds import Call, Streams
 from fgmp.serialization import to_wire
 
@@ -48,7 +48,7 @@ def accounted(noise, n_clients, cohort_size, exchanges, rounds):
 
 
 def fitted(noise, multiplier, n_clients, secret=SECRET):
-    return Fitted(noise, multiplier, (n_clients, n_clients, 1), secret)
+    return CalibratedNoise(noise, multiplier, RunSizes(n_clients, n_clients, 1), secret)
 
 
 def noisy(method, federation, rounds, private, cohort_size=None, faults=(), **options):
@@ -95,13 +95,14 @@ def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_
 
 
 def test_the_noise_has_the_deviation_and_each_exchange_the_clip_that_is_accounted_for():
-    given = fitted(fgmp.GaussianNoise(1.0, (3.0, 5.0)), 7.0, 40)
+    noise = fgmp.GaussianNoise(1.0, (3.0, 5.0))
+    given = fitted(noise, 7.0, 40).privacy
     for exchange, clip in ((0, 3.0), (1, 5.0)):
         np.testing.assert_allclose(
             given.clipped(np.array([3.0, -4.0]), exchange), clip / 5 * np.array([3.0, -4.0])
         )
-        noise = given.noise_on_sum(20_000, 10, 1, exchange)
-        assert kstest(noise / (7.0 * 2 * clip / 10), "norm").pvalue > 1e-4
+        drawn = given.noise_on_sum(20_000, 10, 1, exchange)
+        assert kstest(drawn / (7.0 * 2 * clip / 10), "norm").pvalue > 1e-4
     first = given.noise_on_sum(5, 10, 1, 0)
     others = [
         (5, 10, 2, 0),
@@ -109,7 +110,7 @@ def test_the_noise_has_the_deviation_and_each_exchange_the_clip_that_is_accounte
         (5, 10, 1, 0, b"another question, or others who answered"),
     ]
     assert not any(np.isin(first, given.noise_on_sum(*other)).any() for other in others)
-    elsewhere = fitted(given.noise, 7.0, 40, bytes(32)).noise_on_sum(5, 10, 1, 0)
+    elsewhere = fitted(noise, 7.0, 40, bytes(32)).privacy.noise_on_sum(5, 10, 1, 0)
     assert not np.isin(first, elsewhere).any()
     np.testing.assert_array_equal(first, given.noise_on_sum(5, 10, 1, 0))
 
@@ -143,8 +144,8 @@ def test_no_client_takes_the_noise_off(seed_of_noise):
 
 
 def test_all_clients_are_in_as_many_cohorts():
-    given = fitted(NOISE, 7.0, 10)
-    cohorts = np.array([given.cohort(None, number, 10, 3) for number in range(3000)])
+    sampler = fitted(NOISE, 7.0, 10).sampler
+    cohorts = np.array([sampler.draw(None, number, 10, 3) for number in range(3000)])
     assert (np.diff(cohorts, axis=1) > 0).all()
     pairs = np.zeros((10, 10))
     for cohort in cohorts:
@@ -161,7 +162,7 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
     method, noise = fgmp.FedAvg(learning_rate=0.1), fgmp.GaussianNoise(2.0, 0.05, then=then)
     small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
-    keys, honest = [], Fitted.noise_on_sum
+    keys, honest = [], NoisyMeans.noise_on_sum
 
     def keeping(own, *given):
         keys.append(given[-1])
@@ -169,12 +170,12 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
 
     with (
         mock.patch("secrets.token_bytes", bytes),  # the same secret for both
-        mock.patch.object(Fitted, "noise_on_sum", keeping),
+        mock.patch.object(NoisyMeans, "noise_on_sum", keeping),
     ):
         found = noisy(
             method, small, 1, noise, faults=[FAULTS[fault](list(gone))] if fault else (), rng=3
         ).x
-        given = accounted(noise, 4, 4, 1, 1)
+        given = accounted(noise, 4, 4, 1, 1).privacy
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in small.clients]
     clipped = [
         (i not in gone) * step * min(1, 0.05 / np.linalg.norm(step)) for i, step in enumerate(steps)
@@ -223,7 +224,8 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
     for federation in (FED, FED, changed):
         transport, (exchange,) = federation.prepare(method), method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
-        sums.append(private.aggregate(transport, call, np.zeros(20), np.arange(40)).mean)
+        seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
+        sums.append(seen.rows()[0])
     np.testing.assert_array_equal(sums[0], sums[1])
     deviation = private.multiplier * 2 * 0.5 / 40
     assert 0.1 * deviation < np.std(sums[2] - sums[0]) / 2**0.5 < 10 * deviation
@@ -333,7 +335,9 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
     at_once = mock.patch(
         "fgmp.privacy.noise.spent", lambda multiplier, *_: 1 / multiplier
     )  # which is not asked
-    silent = mock.patch.object(Fitted, "noise_on_sum", lambda self, length, *_: np.zeros(length))
+    silent = mock.patch.object(
+        NoisyMeans, "noise_on_sum", lambda self, length, *_: np.zeros(length)
+    )
     with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"), at_once, silent:
         plain = first_sum(ADDITIVE[name], before, (), noise, cohort_size)
         other = first_sum(ADDITIVE[name], after, faults, noise, cohort_size)

@@ -15,7 +15,7 @@ from fgmp.aggregation import Rejected
 from fgmp.estimators import sites
 from fgmp.federation import Client
 from fgmp.privacy.ledger import Ledger
-from fgmp.privacy.secure_sums import SecureSum
+from fgmp.privacy.secure_sums import SumsOnly
 from fgmp.sparse_model import SparseModel
 
 pytest.importorskip("cryptography")
@@ -89,14 +89,15 @@ class Sum:
 @contextmanager
 def listening():
     """All sums that are opened under masks, whatever the code says of them: who is in an objective is recounted."""
-    heard, aggregate, objective = [], SecureSum.aggregate, SecureSum.objective
+    heard, collect, objective = [], SumsOnly.collect, SumsOnly.objective
 
     def hears_answers(self, transport, call, message, cohort):
-        found = aggregate(self, transport, call, message, cohort)
-        if found.mean is not None:
-            keys = np.asarray(transport.shape.client_ids)[cohort][found.here]
-            heard.append(Sum(keys, call.exchange, message, found.mean))
-        return found
+        seen = collect(self, transport, call, message, cohort)
+        if not seen.is_empty:
+            (mean,) = seen.rows()  # the server sees one row, and no more
+            keys = np.asarray(transport.shape.client_ids)[cohort][seen.accepted]
+            heard.append(Sum(keys, call.exchange, message, mean))
+        return seen
 
     def hears_objective(self, transport, x, places):
         found = objective(self, transport, x, places)
@@ -116,8 +117,8 @@ def listening():
         return found
 
     with (
-        mock.patch.object(SecureSum, "aggregate", hears_answers),
-        mock.patch.object(SecureSum, "objective", hears_objective),
+        mock.patch.object(SumsOnly, "collect", hears_answers),
+        mock.patch.object(SumsOnly, "objective", hears_objective),
     ):
         yield heard
 
@@ -259,7 +260,7 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     cohort = 4 if fault == "cohorts" else None
     if cohort and ALL[name].repeats_itself(federation.loss):
         return
-    with listening() as heard, mock.patch.object(SecureSum, "objective", lambda *_: float("nan")):
+    with listening() as heard, mock.patch.object(SumsOnly, "objective", lambda *_: float("nan")):
         fgmp.simulate(
             ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2)
         )

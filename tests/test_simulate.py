@@ -128,7 +128,7 @@ def test_what_is_asked_and_answered_survives_the_wire(name):
             FED.clients[0], from_wire(to_wire(message), (50,)), np.random.default_rng(0)
         )
         again = from_wire(to_wire(answer), form.shape)
-        assert form.validate(again) == form.validate(answer) == ""
+        assert form.validate(again) is form.validate(answer) is None
         dense = [one.dense() if isinstance(one, SparseModel) else one for one in (answer, again)]
         np.testing.assert_array_equal(*dense)
         state = exchange.server_update(state, dense[0].reshape(form.shape))
@@ -210,14 +210,17 @@ def test_a_metric_that_is_called_as_a_column_is_refused(name):
         fgmp.History(metrics={name: np.linalg.norm})
 
 
-def test_a_metric_that_is_called_as_a_column_of_the_reducer_is_refused():
-    class Counting(fgmp.Mean):
-        def extra_metrics(self, number):
-            return {"asked": number}
+def test_a_metric_that_is_called_as_a_column_of_the_mechanism_is_refused():
+    class Counting(fgmp.PrivacyMechanism):
+        def extra_metrics(self, rounds_done):
+            return {"asked": rounds_done}
+
+    class CountingMean(fgmp.Mean):
+        privacy = Counting()
 
     history = fgmp.History(metrics={"asked": np.linalg.norm})
     with pytest.raises(ValueError, match="metrics has 'asked', a column"):
-        fgmp.simulate(METHOD, FED, 1, rng=0, aggregator=Counting(), history=history)
+        fgmp.simulate(METHOD, FED, 1, rng=0, aggregator=CountingMean(), history=history)
 
 
 def test_what_a_caller_does_with_a_result_is_in_no_other():

@@ -51,6 +51,7 @@ def test_every_public_method_and_part_is_tried():
     elsewhere = {
         "Client",
         "ProblemInfo",
+        "RecordedModel",
         "RestrictedProblem",
         "Run",
         "Selection",

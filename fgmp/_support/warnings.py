@@ -173,11 +173,11 @@ def warn_on_outcome(run: Any, objective: NDArray[Any], coefficients: NDArray[Any
         return
     if np.isnan(objective).all():
         return
-    is_withheld = run.aggregator.withholds and np.isnan(objective[-1])
+    is_withheld = run.aggregator.privacy.withholds_objective and np.isnan(objective[-1])
     if is_withheld and np.isfinite(coefficients).all():
         return
     if not np.isfinite(objective[-1]) or _has_risen(run, objective):
-        _warn_of_rise(method_name, objective, run.best[1])
+        _warn_of_rise(method_name, objective, run.best.round)
     elif len(objective) > 1 and _is_unbounded(run.method):
         if _separates(run.transport, coefficients):
             warn_user(
@@ -195,7 +195,7 @@ def _has_risen(run: Any, objective: NDArray[Any]) -> bool:
         return False
     # After a warm start the objective at the start may be tiny. Then the scale of the problem says
     # what rounding is.
-    return bool(rise > _ROUNDING * _objective_of_zero(run.transport, run.asked))
+    return bool(rise > _ROUNDING * _objective_of_zero(run.transport, run.polled))
 
 
 def _warn_of_rise(method_name: str, objective: NDArray[Any], best_round: int) -> None:

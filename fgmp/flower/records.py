@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..aggregation import REJECT_REASONS, Rejected
+from ..aggregation import Rejected, RejectReason
 from ..sparse_model import Array
 
 # The types that an array may have. A name that is not in this table never reaches `np.dtype`, which parses what it is
@@ -59,12 +59,14 @@ def taken(reply: Reply, read: Callable[[Reply], Any]) -> Any:
     """
     if "refused" in reply.said:
         reason = reply.said["refused"]
-        return Rejected(reason if reason in REJECT_REASONS else "missing")
+        return Rejected(
+            RejectReason(reason) if reason in list(RejectReason) else RejectReason.MISSING
+        )
     try:
         return read(reply)
     except Exception as error:
         unreadable("a reply", error)
-        return Rejected("malformed")
+        return Rejected(RejectReason.MALFORMED)
 
 
 def unreadable(what: str, error: Exception) -> None:

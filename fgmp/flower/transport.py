@@ -19,7 +19,7 @@ import numpy as np
 
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
-from ..aggregation import Rejected
+from ..aggregation import Rejected, RejectReason
 from ..federation import ProblemInfo
 from ..losses import Loss, check_loss
 from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
@@ -373,7 +373,7 @@ def _arrived_as(found: Any, position: int, arriving: Callable[[int, Any], Any], 
     if came is None or isinstance(came, Rejected):
         return came or Rejected()
     if not isinstance(came, np.ndarray) or came.dtype != np.uint64 or came.shape != (size,):
-        return Rejected("malformed")
+        return Rejected(RejectReason.MALFORMED)
     return came, unopened
 
 

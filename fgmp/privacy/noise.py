@@ -1,6 +1,7 @@
-"""Differential privacy for clients: bounded contributions, Gaussian noise on their sum, and what has been spent.
+"""Differential privacy for clients: bounded contributions, Gaussian noise on their sum, accounting.
 
-Central: clients trust the server, which adds the noise. `dp-accounting` keeps accounts.
+Privacy is central: clients trust the server, which adds the noise. `dp-accounting` computes what
+has been spent.
 """
 
 from __future__ import annotations
@@ -10,34 +11,47 @@ import importlib.util
 import secrets
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.special import ndtri
 
-from .._support.validation import check_number, validate_integer_field, validate_number_field
+from .._support.validation import check_integer, check_number
 from .._support.warnings import warn_user
-from ..aggregation import Aggregated, Aggregator, Mean
+from ..aggregation import (
+    Aggregator,
+    ClientSampler,
+    Mean,
+    PrivacyMechanism,
+    RejectReason,
+    Update,
+    Updates,
+)
 from ..federation import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
 from ..serialization import to_wire
-from ..sparse_model import Array, IndexArray, SparseModel
+from ..sparse_model import Array, IndexArray
 from .secure_sums import SecureSum
+
+_PRECISION = 1e-3  # relative, of the noise multiplier
 
 
 @dataclass(frozen=True)
 class GaussianNoise(Aggregator):
-    """Differential privacy for clients: ``simulate(..., aggregator=GaussianNoise(...))`` hides what data a client has.
+    """Differential privacy for clients: a run hides what data a client has.
 
-    In every exchange each client's answer x_i, relative to what all know of it (a model: the one that was broadcast;
-    other sums: zero), is clipped to the norm C; one that does not come, or is not finite, counts as zero. The method
-    gets their sum divided by the size L of the cohort that was drawn, and noise of standard deviation z 2 C / L in
-    every number: 2 C / L is the most that one client with other data, and another number of rows, changes. All clients
-    weigh the same, for numbers of rows are data too. The z is the smallest with which the whole run is (epsilon,
-    delta)-private by the better of two bounds, with cohorts and without.
+    Use it as ``simulate(..., aggregator=GaussianNoise(...))``. In every exchange each client's
+    update x_i, relative to what everybody knows of it (for a model the one that was broadcast, for
+    other sums zero), is clipped to the norm C. An update that does not come, or is not finite,
+    counts as zero. The method gets the sum of the clipped updates divided by the size L of the
+    cohort that was drawn, and noise of standard deviation z 2 C / L in every number: 2 C / L is the
+    most that one client with other data, and another number of rows, changes. All clients weigh the
+    same, because numbers of rows are data too. The multiplier z is the smallest with which the
+    whole run is (epsilon, delta)-private by the better of two bounds, with and without sampling of
+    cohorts.
 
     Parameters
     ----------
@@ -46,40 +60,48 @@ class GaussianNoise(Aggregator):
     clip : float or sequence of float
         C, above 0; or one for each exchange of a round.
     delta : float, default 1e-5
-        Above 0 and below 1; a run refuses more than 1/N, which would allow to give a whole client away.
+        Above 0 and below 1. A run refuses more than 1/N, which would allow to give a whole client
+        away.
     then : Mean or SecureSum, default Mean()
-        How what was clipped is added up. Over machines the noise is the server's, and goes with Mean only.
+        How the clipped updates are added up. Over a network the noise is the server's, and goes
+        with Mean only.
     insecure_seed : int or None
-        Noise and cohorts that repeat themselves, for tests and studies of data that are public anyway: who guesses the
-        seed takes the noise off, so that such a run protects nobody, and says so. None is a secret of 256 bits from the
-        operating system, for each run, which is in the memory of the server and in its own checkpoint only.
+        A seed for noise and cohorts, for tests and studies of data that are public anyway. To guess
+        the seed is to take the noise off, so that such a run protects nobody, and warns of this.
+        None is a secret of 256 bits from the operating system, for each run, which is in the memory
+        of the server and in its own checkpoint only.
 
     Notes
     -----
-    Neighbours are federations in which one client has any other data. The exchanges of a round are one Gaussian
-    mechanism of z / sqrt(exchanges); a cohort, drawn without replacement, amplifies it. Accounting in Renyi divergence.
+    Neighbours are federations in which one client has any other data. The exchanges of a round are
+    one Gaussian mechanism of z / sqrt(exchanges). A cohort, drawn without replacement, amplifies
+    it. Accounting is in Renyi divergence.
 
-    Epsilon covers the models and the history, in which nothing is computed of the clients' data in the clear: there is
-    no objective, so that `result.best` is the last model, ``clients`` are those who were asked, ``bytes_up`` those of
-    the arrays that are added up, and nobody is said to have been left out; methods warn of no client with few rows. Not
-    covered: ``seconds``, which may depend on data as all running times do; metrics, which are yours, and the choice of
-    C and the method: use data that need no protection; a round in which no client of the cohort answers, which leaves
-    the model as it was.
+    Epsilon covers the models and the history, in which nothing is computed of the clients' data in
+    the clear: there is no objective, so that `result.best` is the last model; ``clients`` are those
+    that were polled, ``bytes_up`` is that of the arrays that are added up, and no update counts as
+    rejected; methods do not warn of clients with few rows. Not covered are ``seconds``, which may
+    depend on data as all running times do; metrics, which are yours; the choice of C and of the
+    method, for which you should use data that need no protection; and a round in which no client of
+    the cohort answers, which leaves the model as it was.
 
-    The checkpoint is the server's, and nobody else's to read. It is written after every round, and the run stops where
-    it cannot be. A round that is played again with the same answers repeats its noise, so that it releases nothing
-    twice; with other answers, or other data of a client, the noise is new, and epsilon has not counted that. A new run,
-    also one that goes on from `result.state`, begins epsilon anew: add them up.
+    The checkpoint is the server's, and nobody else may read it. It is written after every round,
+    and the run stops if it cannot be. A round that is played again with the same updates repeats
+    its noise, so that it releases nothing twice. With other updates, or other data of a client, the
+    noise is new, and epsilon has not counted that. A new run, also one that starts from
+    `result.state`, begins epsilon anew: add them up.
 
-    The noise is drawn in floating point: 2^53 values of the normal distribution at most, added to a sum in float64. I.
-    Mironov, On significance of the least significant bits for differential privacy (CCS 2012), tells sums apart by the
-    last bits of such noise, against the Laplace mechanism; epsilon does not count what these bits may tell. Round what
-    you publish. It needs the extra `privacy`.
+    The noise is drawn in floating point: 2^53 values of the normal distribution at most, added to a
+    sum in float64. I. Mironov, On significance of the least significant bits for differential
+    privacy (CCS 2012), tells sums apart by the last bits of such noise, against the Laplace
+    mechanism; epsilon does not count what these bits may tell. Round what you publish. It needs the
+    extra `privacy`.
 
     References
     ----------
-    Y.-X. Wang, B. Balle, S. Kasiviswanathan, Subsampled Renyi differential privacy and analytical moments accountant,
-    AISTATS 2019. H. B. McMahan et al., Learning differentially private recurrent language models, ICLR 2018.
+    Y.-X. Wang, B. Balle, S. Kasiviswanathan, Subsampled Renyi differential privacy and analytical
+    moments accountant, AISTATS 2019. H. B. McMahan et al., Learning differentially private
+    recurrent language models, ICLR 2018.
     """
 
     epsilon: float
@@ -89,160 +111,302 @@ class GaussianNoise(Aggregator):
     insecure_seed: int | None = None
 
     def __post_init__(self) -> None:
-        validate_number_field(self, "epsilon", above=0)
-        validate_number_field(self, "delta", above=0)
+        check_number("epsilon", self.epsilon, above=0)
+        check_number("delta", self.delta, above=0)
         if self.delta >= 1:
             raise ValueError(f"delta is {self.delta!r}; expected a number above 0 and below 1")
         if not isinstance(self.then, (Mean, SecureSum)):
             raise ValueError(f"then is {self.then!r}; expected Mean() or SecureSum(...)")
-        validate_integer_field(self, "insecure_seed", optional=True, at_least=0)
-        clips = [check_number("clip", clip, above=0) for clip in np.atleast_1d(self.clip).tolist()]
-        object.__setattr__(self, "clip", tuple(clips))
+        if self.insecure_seed is not None:
+            check_integer("insecure_seed", self.insecure_seed, at_least=0)
+        for clip in np.atleast_1d(self.clip).tolist():
+            check_number("clip", clip, above=0)
 
-    def prepare(self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int) -> Fitted:
-        """With the smallest multiplier for the run, to a thousandth, and a secret of its own."""
+    @cached_property
+    def clips(self) -> tuple[float, ...]:
+        """The clips C: one, or one for each exchange."""
+        return tuple(float(clip) for clip in np.atleast_1d(self.clip).tolist())
+
+    def prepare(
+        self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
+    ) -> CalibratedNoise:
+        """Return the noise for a run, with the smallest multiplier and a secret of its own.
+
+        Raises
+        ------
+        ValueError
+            If delta is above 1 / N, or the clips are not one for each exchange.
+        ImportError
+            If the extra `privacy` is not installed.
+        """
         if importlib.util.find_spec("dp_accounting") is None:
             raise ImportError(
                 'differential privacy needs dp-accounting: pip install "dp-accounting>=0.6,<0.7"'
             )
-        n_clients, clips = len(shape.client_ids), tuple(self.clip)  # type: ignore[arg-type]
+        n_clients = len(info.client_ids)
         if self.delta > 1 / n_clients:
             expected = f"expected at most {1 / n_clients:g}, 1 / N for {n_clients} clients"
             raise ValueError(f"delta is {self.delta:g}; {expected}")
-        if len(clips) not in (1, exchanges):
-            expected = f"expected one, or one for each of the {exchanges} exchanges"
-            raise ValueError(f"clip has {len(clips)} values; {expected}")
-        self.then.prepare(shape, cohort_size, exchanges, rounds)
+        if len(self.clips) not in (1, n_exchanges):
+            expected = f"expected one, or one for each of the {n_exchanges} exchanges"
+            raise ValueError(f"clip has {len(self.clips)} values; {expected}")
+        self.then.prepare(info, cohort_size, n_exchanges, n_rounds)
 
-        def is_enough(z: float) -> bool:  # the bound without sampling first, which takes no time
-            sizes = n_clients, cohort_size
+        def is_enough(multiplier: float) -> bool:
+            # The bound without sampling comes first, because it takes no time.
             return any(
-                spent(z, n_clients, size, exchanges, rounds, self.delta) <= self.epsilon
-                for size in sizes
+                spent(multiplier, n_clients, size, n_exchanges, n_rounds, self.delta)
+                <= self.epsilon
+                for size in (n_clients, cohort_size)
             )
 
-        low, high = 0.0, 1.0
-        while not is_enough(high):
-            low, high = high, 2 * high
-        while high - low > 1e-3 * high:
-            middle = (low + high) / 2
-            low, high = (low, middle) if is_enough(middle) else (middle, high)
-        secret = secrets.token_bytes(32)
-        if self.insecure_seed is not None:
-            secret = hashlib.sha256(f"rehearsal {self.insecure_seed}".encode()).digest()
-            found = f"insecure_seed is {self.insecure_seed}: who guesses it takes the noise off"
-            warn_user(
-                f"{found}, and this run protects nobody; leave it out where data need protection"
-            )
-        return Fitted(self, high, (n_clients, cohort_size, exchanges), secret)
+        multiplier = _smallest(is_enough)
+        sizes = RunSizes(n_clients, cohort_size, n_exchanges)
+        return CalibratedNoise(self, multiplier, sizes, self._new_secret())
+
+    def _new_secret(self) -> bytes:
+        """Return a secret of 256 bits: of the operating system, or insecure, which is warned of."""
+        if self.insecure_seed is None:
+            return secrets.token_bytes(32)
+        warn_user(
+            f"insecure_seed is {self.insecure_seed}: who guesses it takes the noise off, and this "
+            "run protects nobody; leave it out where data need protection"
+        )
+        return hashlib.sha256(f"rehearsal {self.insecure_seed}".encode()).digest()
+
+    def __call__(self, updates: Updates) -> Array:
+        """Raise a TypeError: the noise is known only once the run is."""
+        raise TypeError("GaussianNoise aggregates in a run alone: see GaussianNoise.prepare")
+
+
+def _smallest(is_enough: Callable[[float], bool]) -> float:
+    """Return the smallest number that is enough, to a thousandth, by bisection from above."""
+    low = 0.0
+    high = 1.0
+    while not is_enough(high):
+        low = high
+        high = 2 * high
+    while high - low > _PRECISION * high:
+        middle = (low + high) / 2
+        if is_enough(middle):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+class RunSizes(NamedTuple):
+    """What the accounting depends on: numbers of clients, and of exchanges in a round."""
+
+    n_clients: int
+    cohort_size: int
+    n_exchanges: int
 
 
 @dataclass(frozen=True)
-class Fitted(Aggregator):
-    """A noise with its multiplier z for a run of so many clients, members of a cohort and exchanges, and the secret."""
+class CalibratedNoise(Aggregator):
+    """The noise of one run.
+
+    Parameters
+    ----------
+    noise : GaussianNoise
+    multiplier : float
+        The z of `GaussianNoise`.
+    sizes : RunSizes
+        The run for which the multiplier is enough.
+    secret : bytes
+        Cohorts and noise are drawn from it.
+    """
 
     noise: GaussianNoise
     multiplier: float
-    sizes: tuple[int, int, int]
+    sizes: RunSizes
     secret: bytes = field(repr=False)
 
-    def visible_info(self, shape: ProblemInfo) -> ProblemInfo:
-        """Nobody's number of rows, and nobody's weight."""
-        return replace(
-            shape,
-            rows=(sys.maxsize,) * len(shape.client_ids),
-            weights=np.ones(len(shape.client_ids)),
-        )
+    @property
+    def sampler(self) -> SecretSampler:
+        """The sampler that draws from the secret: cohorts that clients can guess hide nobody."""
+        return SecretSampler(self.secret)
 
-    def cohort(self, streams: Streams, number: int, n_clients: int, size: int) -> IndexArray:
-        """Drawn from the secret."""
-        return np.sort(np.argsort(self._words(n_clients, "cohort", number), kind="stable")[:size])
+    @property
+    def privacy(self) -> NoisyMeans:
+        """The mechanism that shows the server means with noise."""
+        return NoisyMeans(self)
 
-    def aggregate(
+    def with_secret(self, secret: bytes) -> CalibratedNoise:
+        """Return the noise of the run that a checkpoint has kept."""
+        return replace(self, secret=secret)
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return the single row that the server sees, which is the mean with noise."""
+        row: Array = updates.values[0]
+        return row
+
+
+@dataclass(frozen=True)
+class SecretSampler(ClientSampler):
+    """Draws cohorts uniformly without replacement, from a secret and not from the run's seed."""
+
+    secret: bytes = field(repr=False)
+
+    def draw(
+        self, streams: Streams, round_number: int, n_clients: int, cohort_size: int
+    ) -> IndexArray:
+        """Return the client indices of the cohort of a round, increasing."""
+        words = _secret_words(self.secret, n_clients, "cohort", round_number)
+        return np.sort(np.argsort(words, kind="stable")[:cohort_size])
+
+
+@dataclass(frozen=True)
+class NoisyMeans(PrivacyMechanism):
+    """The server sees, of each exchange, the mean of the clipped updates with noise.
+
+    Parameters
+    ----------
+    calibrated : CalibratedNoise
+    """
+
+    calibrated: CalibratedNoise
+
+    spends_epsilon = True
+
+    @property
+    def secret(self) -> bytes:
+        """The secret of cohorts and noise: a run that resumes repeats them."""
+        return self.calibrated.secret
+
+    def visible_info(self, info: ProblemInfo) -> ProblemInfo:
+        """Return the information without numbers of rows and weights, which are data."""
+        n_clients = len(info.client_ids)
+        return replace(info, rows=(sys.maxsize,) * n_clients, weights=np.ones(n_clients))
+
+    def collect(
         self, transport: Transport, call: Call, message: Message, cohort: IndexArray
-    ) -> Aggregated:
-        """centre + (sum of the clipped + noise) / L: nothing tells who answered."""
-        if isinstance(self.noise.then, SecureSum) and hasattr(transport, "masked"):
+    ) -> Updates:
+        """Return one row: centre + (sum of the clipped + noise) / L. Nothing tells who answered."""
+        then = self.calibrated.noise.then
+        if isinstance(then, SecureSum) and hasattr(transport, "masked"):
             raise ValueError(
-                "aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the two"
+                "aggregator is GaussianNoise(then=SecureSum()) over machines; expected one of the "
+                "two"
             )
-        form, L = call.update_spec, len(cohort)
+        spec = call.update_spec
+        cohort_size = len(cohort)
         replies = transport.run_clients(call, message, cohort)
-        answers = form.stack(replies, np.ones(L))
-        # What is not finite adds zero, as somebody's who answered: or whether it was finite would be told.
-        answered = np.array([form.validate(x) in ("", "not_finite") for x in replies])
-        up, down = L * len(form.centre) * np.dtype(form.dtype).itemsize, 0
-        if not answered.any():
-            return Aggregated(None, np.arange(0), up, down, Counter())
-        rows = np.zeros((L, len(form.centre)))
-        rows[answers.here] = answers.rows() - form.centre
-        clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
-        added = clipped.mean(axis=0)
-        if isinstance(self.noise.then, SecureSum):
-            total, _, up, down, *_ = self.noise.then.masked(
-                clipped, np.arange(L), np.full(L, 1 / L)
+        updates = spec.stack(replies, np.ones(cohort_size))
+
+        # An update that is not finite adds zero, like one of a client that answered: otherwise the
+        # result would tell whether it was finite.
+        answers = (None, RejectReason.NOT_FINITE)
+        has_answered = np.array([spec.validate(reply) in answers for reply in replies], bool)
+        bytes_up = cohort_size * len(spec.centre) * np.dtype(spec.dtype).itemsize
+        bytes_down = 0
+        if not has_answered.any():
+            no_rows = np.empty((0, len(spec.centre)))
+            return Updates(
+                spec, np.arange(0), np.ones(0), None, no_rows, Counter(), bytes_up, bytes_down
             )
-            added = self.noise.then.decoded(total)
-        question = (
-            b"".join(array.tobytes() for array in to_wire(message).values()) + answered.tobytes()
+
+        rows = np.zeros((cohort_size, len(spec.centre)))
+        rows[updates.accepted] = updates.rows() - spec.centre
+        clipped = np.array([self.clipped(row, call.exchange_index) for row in rows])
+        mean = clipped.mean(axis=0)
+        if isinstance(then, SecureSum):
+            shares = np.full(cohort_size, 1 / cohort_size)
+            unmasked = then.sum_of_rows(clipped, np.arange(cohort_size), shares)
+            mean = then.decoded(unmasked.total)
+            bytes_up = unmasked.bytes_up
+            bytes_down = unmasked.bytes_down
+
+        # With the mean in its key, the noise is the same for the same release only: another mean
+        # has other noise, and two releases do not subtract to the change of one client.
+        question = b"".join(array.tobytes() for array in to_wire(message).values())
+        release = question + has_answered.tobytes() + mean.tobytes()
+        noise = self.noise_on_sum(len(mean), cohort_size, call.round, call.exchange_index, release)
+        row = spec.centre + (mean + noise)
+        whole_cohort = np.arange(cohort_size)
+        return Updates(
+            spec, whole_cohort, np.ones(1), None, row[None], Counter(), bytes_up, bytes_down
         )
-        # With the sum in its key, noise is the same for the same release only: another sum has other noise, and two
-        # releases do not subtract to the change of one client.
-        noise = self.noise_on_sum(
-            len(added), L, call.round, call.exchange_index, question + added.tobytes()
-        )
-        return Aggregated(form.centre + (added + noise), np.arange(L), up, down, Counter())
 
-    def objective(self, transport: Transport, x: Array | SparseModel, indices: IndexArray) -> None:
-        """None: nothing is computed of the data without noise."""
+    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> None:
+        """Return None: nothing is computed of the data without noise."""
 
-    def extra_metrics(self, number: int) -> dict[str, float]:
-        """What `number` rounds have spent."""
-        return {"epsilon": spent(self.multiplier, *self.sizes, number, self.noise.delta)}
+    def extra_metrics(self, rounds_done: int) -> dict[str, float]:
+        """Return the epsilon that these rounds have spent."""
+        calibrated = self.calibrated
+        delta = calibrated.noise.delta
+        return {"epsilon": spent(calibrated.multiplier, *calibrated.sizes, rounds_done, delta)}
 
-    def clipped(self, answer: Array, exchange: int) -> Array:
-        """x_i, no longer than C; zero where its norm is no finite number."""
-        norm, limit = float(np.linalg.norm(answer)), self._clip(exchange)
+    def clipped(self, update: Array, exchange_index: int) -> Array:
+        """Return x_i, no longer than C; zero if its norm is no finite number."""
+        norm = float(np.linalg.norm(update))
+        limit = self._clip(exchange_index)
         if not norm < np.inf:
-            return np.zeros_like(answer)
-        return answer * (limit / norm) if norm > limit else answer
+            return np.zeros_like(update)
+        return update * (limit / norm) if norm > limit else update
 
     def noise_on_sum(
-        self, length: int, n_members: int, number: int, exchange: int, what: bytes = b""
+        self,
+        length: int,
+        cohort_size: int,
+        round_number: int,
+        exchange_index: int,
+        release: bytes = b"",
     ) -> Array:
-        """The noise of an exchange of a round; another for another `what`: question, who answered, and their sum.
+        """Return the noise of an exchange of a round.
 
-        Not so in a rehearsal, whose noise would otherwise change with the last bit of a question.
+        Parameters
+        ----------
+        length : int
+            How many numbers the mean has.
+        cohort_size, round_number, exchange_index : int
+        release : bytes
+            What the noise is for: the message, who answered, and the mean. Another release has
+            other noise, but with an insecure seed, whose noise would otherwise change with the last
+            bit of a message.
         """
-        about = hashlib.sha256(what).hexdigest() if self.noise.insecure_seed is None else ""
-        words = self._words(length, "noise", number, exchange, about)
-        normal = ndtri(((words >> np.uint64(11)) + 0.5) * 2.0**-53)
-        return np.asarray(normal * (self.multiplier * 2 * self._clip(exchange) / n_members))
+        noise = self.calibrated.noise
+        digest = hashlib.sha256(release).hexdigest() if noise.insecure_seed is None else ""
+        words = _secret_words(self.secret, length, "noise", round_number, exchange_index, digest)
+        uniform = ((words >> np.uint64(11)) + 0.5) * 2.0**-53
+        scale = self.calibrated.multiplier * 2 * self._clip(exchange_index) / cohort_size
+        return np.asarray(ndtri(uniform) * scale)
 
-    def _words(self, count: int, *index: object) -> Array:
-        """Words of 64 bits for a place: without the secret, those of all other places tell nothing of them."""
-        stream = hashlib.shake_256(self.secret + repr(index).encode()).digest(8 * count)
-        return np.frombuffer(stream, "<u8")
+    def _clip(self, exchange_index: int) -> float:
+        clips = self.calibrated.noise.clips
+        return clips[min(exchange_index, len(clips) - 1)]
 
-    def _clip(self, exchange: int) -> float:
-        clips: Any = self.noise.clip
-        return float(clips[min(exchange, len(clips) - 1)])
+
+def _secret_words(secret: bytes, count: int, *key: object) -> Array:
+    """Return words of 64 bits for a key; without the secret, those of other keys tell nothing."""
+    stream = hashlib.shake_256(secret + repr(key).encode()).digest(8 * count)
+    return np.frombuffer(stream, "<u8")
 
 
 @lru_cache(maxsize=4096)
 def spent(
-    multiplier: float, n_clients: int, cohort_size: int, exchanges: int, rounds: int, delta: float
+    multiplier: float,
+    n_clients: int,
+    cohort_size: int,
+    n_exchanges: int,
+    n_rounds: int,
+    delta: float,
 ) -> float:
-    """The epsilon of so many rounds: the bound for sampled cohorts, or the one without sampling where that is less."""
-    if rounds == 0:
+    """Return the epsilon that rounds spend: the better of two bounds, with and without sampling.
+
+    The first is for cohorts, which are drawn without replacement (Wang, Balle and Kasiviswanathan,
+    2019). The second takes every client to be in every round; it is less for large cohorts.
+    """
+    if n_rounds == 0:
         return 0.0
     import dp_accounting
     from dp_accounting.rdp import RdpAccountant
 
-    event: Any = dp_accounting.GaussianDpEvent(multiplier / exchanges**0.5)
+    event: Any = dp_accounting.GaussianDpEvent(multiplier / n_exchanges**0.5)
     accountant = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
     if cohort_size == n_clients:
-        return float(accountant.compose(event, rounds).get_epsilon(delta))
+        return float(accountant.compose(event, n_rounds).get_epsilon(delta))
     sampled = dp_accounting.SampledWithoutReplacementDpEvent(n_clients, cohort_size, event)
-    epsilon = float(accountant.compose(sampled, rounds).get_epsilon(delta))
-    return min(epsilon, spent(multiplier, n_clients, n_clients, exchanges, rounds, delta))
+    epsilon = float(accountant.compose(sampled, n_rounds).get_epsilon(delta))
+    return min(epsilon, spent(multiplier, n_clients, n_clients, n_exchanges, n_rounds, delta))

@@ -1,73 +1,109 @@
-"""Secure sums: answers as integers of a fixed range and resolution, added up under masks, which the server sees."""
+"""Secure sums: updates become integers of a fixed range and resolution, and are added under masks.
+
+The server sees the sum of a cohort's updates, and no single one.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import math
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import NamedTuple
 
 import numpy as np
 
-from .._support.validation import (
-    check_integer,
-    check_kind,
-    validate_integer_field,
-    validate_number_field,
-)
+from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
-from ..aggregation import Aggregated, Aggregator
+from ..aggregation import Aggregator, PrivacyMechanism, RejectReason, Update, Updates
 from ..federation import ProblemInfo
-from ..rounds import Call, Message, Transport
-from ..sparse_model import Array, IndexArray, SparseModel
+from ..rounds import Call, Message, Method, Transport
+from ..sparse_model import Array, IndexArray
 from .ledger import Ledger
 from .masking import TooFewClients, Unmasked, masked_sum
 
-# Smaller and larger units are of use for numbers alone that float32 does not hold.
-_FINEST, _COARSEST = 2.0**-126, 2.0**64
+# Smaller and larger units are of use only for numbers that float32 does not hold.
+_FINEST = 2.0**-126
+_COARSEST = 2.0**64
+
+_PACKAGES = {"cryptography": "cryptography", "pycryptodome": "Crypto"}  # and their modules
 
 
 class TooLarge(ValueError):
-    """Numbers of an answer beyond the range of a secure sum, and at which places of how many they stand."""
+    """Numbers of an update are beyond the range of a secure sum.
+
+    Attributes
+    ----------
+    indices : ndarray of int
+        Where these numbers stand in the flattened update.
+    size : int
+        How many numbers the update has.
+    """
 
     def __init__(self, message: str, indices: IndexArray, size: int) -> None:
         super().__init__(message)
-        self.indices, self.size = indices, size
+        self.indices = indices
+        self.size = size
+
+
+class MaskedSum(NamedTuple):
+    """What a transport returns of a sum under masks.
+
+    Attributes
+    ----------
+    total : ndarray of uint64, or None
+        The sum; None if fewer clients than the threshold stayed, or if it must not be opened.
+    accepted : ndarray of int
+        The clients whose numbers are in it, as positions in the cohort.
+    bytes_up, bytes_down : int
+    rejected : Counter of str
+        How many other clients there were, by `fgmp.aggregation.RejectReason`.
+    """
+
+    total: Array | None
+    accepted: IndexArray
+    bytes_up: int
+    bytes_down: int
+    rejected: Counter[str]
 
 
 @dataclass(frozen=True)
 class SecureSum(Aggregator):
-    """The mean, of which the server learns the sum alone: ``simulate(..., aggregator=SecureSum())``.
+    """The weighted mean, of which the server learns the sum alone.
 
-    Each client multiplies its answer by its weight within the cohort, rounds it to whole multiples of the resolution,
-    and sends it under masks modulo 2^64 (`fgmp.privacy.masking`). The server learns the sum over those who answered,
-    and divides by their weights. Answers are checked by the clients, before they are masked; a client whose answer does
-    not arrive counts as lost after it agreed on masks. The objective of the history is summed alike, one number of each
-    client, and nan where it is beyond the range or below zero, which no sum of losses is.
+    Use it as ``simulate(..., aggregator=SecureSum())``. Each client multiplies its update by its
+    weight within the cohort, rounds it to whole multiples of the resolution, and sends it under
+    masks modulo 2^64 (`fgmp.privacy.masking`). The server learns the sum over the clients that
+    answered, and divides by their weights. Clients check their updates before they mask them. A
+    client whose update does not arrive counts as lost after it agreed on masks. The objective of
+    the history is summed in the same way, one number of each client. It is nan if it is beyond the
+    range, or below zero, which no sum of losses is.
 
-    Sums of differing cohorts are equations that can be solved for a client. So in a run no sum is opened that would
-    make a combination of sums rest on one client alone, whatever was asked. Where a client stays away once, its answers
-    are left out from then on, and counted as ``withheld``; where one leaves that was there before, rounds are lost and
-    counted until it is back. Cohorts are refused for methods that send Hessians of the squared loss, which are asked
-    again every round; other methods with few clients lose the rounds of some cohorts.
+    Sums over different cohorts are equations that can be solved for a client. So in a run no sum is
+    opened that would make a combination of sums rest on one client alone, whatever was asked
+    (`Ledger`). If a client stays away once, its updates are left out from then on, and counted as
+    ``withheld``. If a client leaves that was there before, rounds are lost and counted until it is
+    back. Cohorts are refused for methods that send Hessians of the squared loss, because these ask
+    for the same numbers in every round. Other methods with few clients lose the rounds of some
+    cohorts.
 
-    The range is resolution * 2^62: a larger number in an answer is an error, and the sum cannot overflow. By
-    default it is 2^22, about four million. It needs the extra `secure`.
+    The range is resolution * 2^62, by default 2^22, about four million. A larger number in an
+    update is an error, so that the sum cannot overflow. It needs the extra `secure`.
 
     Parameters
     ----------
     resolution : float, default 2^-40
-        The unit: a sum of L answers is off by at most L/2 units, and by the rounding of float64, 2^-51 times the
-        largest magnitude in an answer, which is more than a unit above 2^51 units (2,048 by default). From 2^-126 to
-        2^64.
+        The unit, from 2^-126 to 2^64. A sum of L updates is off by at most L/2 units, and by the
+        rounding of float64: 2^-51 times the largest magnitude in an update, which is more than a
+        unit above 2^51 units (2,048 by default).
     threshold : int or None
-        How many clients of a cohort must stay to the end, at least 2, also for an objective; a round with fewer is
-        lost, and an objective nan. None is two thirds, rounded up. Any fewer, together with the server, learn nothing
-        of another client but the sums.
+        How many clients of a cohort must stay to the end, at least 2, also for an objective. A
+        round with fewer is lost, and an objective nan. None means two thirds, rounded up. Fewer
+        clients than that, together with the server, learn nothing of another client but the sums.
     ledger : Ledger, optional
-        The sets of clients whose sums were released before: one for several runs that nobody is to subtract. None is a
-        new one for each run.
+        The sets of clients whose sums were released before: give one ledger to several runs whose
+        sums must not be subtracted. None is a new one for each run.
     """
 
     resolution: float = 2.0**-40
@@ -75,28 +111,52 @@ class SecureSum(Aggregator):
     ledger: Ledger | None = field(default=None, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        validate_number_field(self, "resolution", at_least=_FINEST, at_most=_COARSEST)
-        validate_integer_field(self, "threshold", optional=True, at_least=2)
+        check_number("resolution", self.resolution, at_least=_FINEST, at_most=_COARSEST)
+        if self.threshold is not None:
+            check_integer("threshold", self.threshold, at_least=2)
         check_kind("ledger", self.ledger, (Ledger, type(None)), "a Ledger, or None")
 
-    withholds = True
-
     @property
-    def secret(self) -> bytes:
-        """The ledger, for the checkpoint of a run: who goes on from it keeps to what was released."""
-        return b"" if self.ledger is None else self.ledger.to_bytes()
+    def privacy(self) -> SumsOnly:
+        """The mechanism that shows the server sums."""
+        return SumsOnly(self)
 
-    @secret.setter
-    def secret(self, kept: bytes) -> None:
-        object.__setattr__(self, "ledger", Ledger.from_bytes(kept))
+    def prepare(
+        self, info: ProblemInfo, cohort_size: int, n_exchanges: int, n_rounds: int
+    ) -> SecureSum:
+        """Return this aggregator with a ledger.
+
+        Raises
+        ------
+        ValueError
+            If a cohort has fewer clients than the threshold.
+        ImportError
+            If the extra `secure` is not installed.
+        """
+        for package, module in _PACKAGES.items():
+            if importlib.util.find_spec(module) is None:
+                raise ImportError(
+                    f"secure sums need {package}: pip install cryptography pycryptodome"
+                )
+        self.needed(cohort_size)
+        return replace(self, ledger=Ledger()) if self.ledger is None else self
+
+    def with_secret(self, secret: bytes) -> SecureSum:
+        """Return this aggregator with the ledger that a checkpoint has kept."""
+        return replace(self, ledger=Ledger.from_bytes(secret))
+
+    def __call__(self, updates: Updates) -> Array:
+        """Return the single row that the server sees, which is the mean."""
+        row: Array = updates.values[0]
+        return row
 
     @property
     def range(self) -> float:
-        """The largest magnitude of a number in an answer."""
-        return self.resolution * 2.0**62
+        """The largest magnitude of a number in an update."""
+        return float(self.resolution) * 2.0**62
 
     def needed(self, n_clients: int) -> int:
-        """The threshold for a cohort; a ValueError where it has too few clients."""
+        """Return the threshold for a cohort; raise a ValueError if the cohort is smaller."""
         check_integer("cohort_size", n_clients, at_least=2, why="of a secure sum")
         if self.threshold is None:
             return _two_thirds(n_clients)
@@ -108,134 +168,268 @@ class SecureSum(Aggregator):
             why="the clients of a cohort",
         )
 
-    def prepare(
-        self, shape: ProblemInfo, cohort_size: int, exchanges: int, rounds: int
-    ) -> SecureSum:
-        """Itself with a ledger; an error where a cohort has too few clients, or what it needs is not installed."""
-        for package, module in (("cryptography", "cryptography"), ("pycryptodome", "Crypto")):
-            if importlib.util.find_spec(module) is None:
-                raise ImportError(
-                    f"secure sums need {package}: pip install cryptography pycryptodome"
-                )
-        self.needed(cohort_size)
-        return replace(self, ledger=Ledger()) if self.ledger is None else self
+    def encoded(self, values: Array, weight: float | Array = 1.0) -> Array:
+        """Return values times weights as unsigned integers.
 
-    def check_method(self, method: Any, shape: ProblemInfo, cohort_size: int) -> None:
-        """Refuse cohorts where sums do not depend on the model: each round would add equations for the same numbers."""
-        if method.sends_objectives() and self.ledger is not None and not self.ledger.settle():
-            raise ValueError(
-                "ledger has an objective and answers of other clients; expected a new one for this method"
-            )
-        n_clients = len(shape.client_ids)
-        if cohort_size < n_clients and method.repeats_itself(shape.loss):
-            raise ValueError(
-                f"cohort_size is {cohort_size} of {n_clients} with secure sums of {type(method).__name__}, which asks "
-                "every round for the same Hessians; expected None: sums of other cohorts subtract to single clients"
-            )
+        Parameters
+        ----------
+        values : ndarray of float
+        weight : float or ndarray
+            Shares of the whole weight, from 0 to 1.
 
-    def aggregate(
-        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
-    ) -> Aggregated:
-        """The sum of a cohort's answers, over their weight: the transport's own sum under masks, where it has one."""
-        shares = transport.weights[cohort] / transport.weights[cohort].sum()
-        if hasattr(transport, "masked"):
-            total, here, up, down, rejected = transport.masked(call, message, cohort, shares, self)
-        else:
-            answers = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
-            here = self.releasable(transport, cohort, shares, answers.here)
-            enough = len(answers.here) >= self.needed(len(cohort))
-            withheld = (len(answers.here) - len(here)) * enough
-            rejected = answers.rejected + Counter(withheld=withheld)
-            total, up, down = None, 0, 0
-            rows = answers.rows()[np.isin(answers.here, here)]
-            try:
-                if len(here):
-                    total, _, up, down, _, _ = self.masked(rows, here, shares)
-            except TooFewClients:
-                here = here[:0]
-        if total is None:
-            return Aggregated(None, here[:0], up, down, Counter(rejected))
-        weight = float(shares[here].sum())
-        return Aggregated(self.decoded(total) / weight, here, up, down, Counter(rejected))
+        Raises
+        ------
+        TooLarge
+            If a value is beyond the range.
+        """
+        weights = np.asarray(weight)
+        if not np.all((weights >= 0) & (weights <= 1)):
+            raise ValueError(
+                f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around"
+            )
+        too_large = np.flatnonzero(~(np.abs(values) <= self.range))  # nan is too large
+        if too_large.size:
+            expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"
+            raise TooLarge(f"an answer holds larger numbers; {expected}", too_large, values.size)
+        units: Array = np.rint(values.astype(np.float64) * (weight / float(self.resolution)))
+        return units.astype(np.int64).view(np.uint64)
+
+    def decoded(self, total: Array) -> Array:
+        """Return the values that a sum of unsigned integers stands for."""
+        return total.view(np.int64).astype(np.float64) * float(self.resolution)
+
+    def sum_of_rows(self, rows: Array, senders: IndexArray, shares: Array) -> Unmasked:
+        """Return the sum of weighted rows under masks, with every message on this machine.
+
+        Parameters
+        ----------
+        rows : ndarray of float, shape (n_senders, n_columns)
+        senders : ndarray of int
+            Whose rows these are, as positions in the cohort.
+        shares : ndarray of float, shape (cohort_size,)
+            The weights of the whole cohort.
+
+        Raises
+        ------
+        TooFewClients
+            If there are fewer senders than the threshold.
+        """
+        vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
+        for row, position in zip(rows, senders.tolist(), strict=True):
+            vectors[position] = self.encoded(row, shares[position])
+        absent = set(range(len(shares))) - set(senders.tolist())
+        return masked_sum(vectors, self.needed(len(vectors)), dict.fromkeys(absent, "masked"))
 
     def releasable(
         self,
         transport: Transport,
         cohort: IndexArray,
         shares: Array,
-        there: IndexArray,
+        present: IndexArray,
         is_objective: bool = False,
     ) -> IndexArray:
-        """Of the positions of a cohort that are there those whose sum may be opened, none where no sum may be.
+        """Return the clients whose sum may be opened, as positions in the cohort.
 
-        The ledger has those alone who weigh: a client of weight zero hides nobody.
+        Parameters
+        ----------
+        transport : Transport
+        cohort : ndarray of int
+        shares : ndarray of float, shape (cohort_size,)
+        present : ndarray of int
+            Positions of the clients that sent something.
+        is_objective : bool, default False
+
+        Returns
+        -------
+        ndarray of int
+            Some of `present`, or none if no sum may be opened.
         """
-        assert self.ledger is not None, "a run begins with `fitted`"
-        keys = np.asarray(transport.shape.client_ids)[cohort]
+        if self.ledger is None:
+            raise ValueError("ledger is None; expected the aggregator that `prepare` returns")
         needed = self.needed(len(cohort))
-        if len(there) < needed:
-            return there[:0]  # nothing is opened, and nothing goes into the ledger
-        choose = self.ledger.choose_objective if is_objective else self.ledger.choose
-        chosen = choose(keys[there[shares[there] > 0]].tolist(), at_least=needed)
-        if not chosen and not is_objective and not self.ledger.was_said:
-            self.ledger.was_said = True
-            warn_user(
-                f"a secure sum of {len(there)} of {len(cohort)} clients stays closed: beside the sums of before it "
-                "would tell of a single client; until those of before are back, rounds are lost"
-            )
-        stays = np.isin(keys[there], chosen) | (shares[there] == 0)
-        found: IndexArray = there[stays & bool(chosen)]
-        return found
+        if len(present) < needed:
+            return present[:0]  # nothing is opened, and nothing goes into the ledger
 
-    def masked(self, rows: Array, here: IndexArray, shares: Array) -> Unmasked:
-        """Every message of the protocol, on this machine: the rows of those who are here, and everybody's shares."""
-        vectors = [np.zeros(rows.shape[1], np.uint64)] * len(shares)
-        for row, index in zip(rows, here.tolist(), strict=True):
-            vectors[index] = self.encoded(row, shares[index])
-        lost = dict.fromkeys(set(range(len(shares))) - set(here.tolist()), "masked")
-        return masked_sum(vectors, self.needed(len(vectors)), lost)
-
-    def objective(self, transport: Transport, x: Array | SparseModel, indices: IndexArray) -> float:
-        """The mean objective, of which the server sees the sum; nan where too few say one that is in the range."""
-        weights = transport.weights[indices] / transport.weights[indices].sum()
-        least = self.threshold or _two_thirds(int(np.count_nonzero(weights)))
-        if least > len(indices):
-            return float("nan")
-        secure = replace(self, threshold=least)
-        if hasattr(transport, "masked"):
-            total, here, *_ = transport.masked(None, x, indices, weights, secure)
+        client_ids = np.asarray(transport.shape.client_ids)[cohort]
+        has_weight = shares > 0
+        # Only clients with a weight go into the ledger: a client of weight zero hides nobody.
+        candidates = client_ids[present[has_weight[present]]].tolist()
+        if is_objective:
+            chosen = self.ledger.choose_objective(candidates, at_least=needed)
         else:
-            told, values = transport.objectives(x, indices)
-            fine = np.abs(values) <= self.range
-            # Who never answers would say an objective in the open alone, where each is a client's own.
-            gone = np.isin(transport.shape.client_ids, getattr(transport, "never_there", ()))
-            there = np.flatnonzero(np.isin(indices, told[fine]) & ~gone[indices])
-            here = secure.releasable(transport, indices, weights, there, is_objective=True)
-            said = values[np.isin(told, indices[here])]
-            total = self.encoded(said, weights[here]).sum(keepdims=True) if len(here) else None
+            chosen = self.ledger.choose(candidates, at_least=needed)
+        if not chosen:
+            if not is_objective:
+                self._warn_of_closed_sum(self.ledger, len(present), len(cohort))
+            return present[:0]
+        stays = np.isin(client_ids[present], chosen) | ~has_weight[present]
+        return present[stays]
+
+    def _warn_of_closed_sum(self, ledger: Ledger, n_present: int, cohort_size: int) -> None:
+        """Warn, once for each ledger, that a sum is not opened."""
+        if ledger.has_warned:
+            return
+        ledger.has_warned = True
+        warn_user(
+            f"a secure sum of {n_present} of {cohort_size} clients stays closed: beside the sums "
+            "of before it would tell of a single client; until those of before are back, rounds "
+            "are lost"
+        )
+
+
+@dataclass(frozen=True)
+class SumsOnly(PrivacyMechanism):
+    """The server sees the mean of a cohort's updates, and the mean of its objectives.
+
+    Parameters
+    ----------
+    secure : SecureSum
+        With a ledger, as `SecureSum.prepare` returns it.
+    """
+
+    secure: SecureSum
+
+    withholds_objective = True
+
+    @property
+    def secret(self) -> bytes:
+        """The ledger: a run that resumes keeps to the sums that were released."""
+        ledger = self.secure.ledger
+        return b"" if ledger is None else ledger.to_bytes()
+
+    def check_method(self, method: Method, info: ProblemInfo, cohort_size: int) -> None:
+        """Refuse what would make the sums of a run tell of a single client.
+
+        Raises
+        ------
+        ValueError
+            If sums do not depend on the model, and cohorts differ: each round would add equations
+            for the same numbers. If updates hold objectives, and the ledger has the first objective
+            of a run beside a set of other clients.
+        """
+        ledger = self.secure.ledger
+        if method.sends_objectives() and ledger is not None and not ledger.settle():
+            raise ValueError(
+                "ledger has an objective and answers of other clients; expected a new one for this "
+                "method"
+            )
+        n_clients = len(info.client_ids)
+        if cohort_size < n_clients and method.repeats_itself(info.loss):
+            raise ValueError(
+                f"cohort_size is {cohort_size} of {n_clients} with secure sums of "
+                f"{type(method).__name__}, which asks every round for the same Hessians; expected "
+                "None: sums of other cohorts subtract to single clients"
+            )
+
+    def collect(
+        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
+    ) -> Updates:
+        """Return one row: the sum of a cohort's updates, over the weight of those in it.
+
+        The sum is the transport's own, if it has one.
+        """
+        shares = transport.weights[cohort] / transport.weights[cohort].sum()
+        if hasattr(transport, "masked"):
+            sums = MaskedSum(*transport.masked(call, message, cohort, shares, self.secure))
+        else:
+            sums = self._sum_in_process(transport, call, message, cohort, shares)
+
+        rejected = Counter({str(reason): count for reason, count in sums.rejected.items()})
+        accepted = sums.accepted
+        weights = np.ones(1)
+        if sums.total is None:
+            accepted = accepted[:0]
+            weights = weights[:0]
+            rows = np.empty((0, len(call.update_spec.centre)))
+        else:
+            weight = float(shares[accepted].sum())
+            rows = (self.secure.decoded(sums.total) / weight)[None]
+        return Updates(
+            call.update_spec,
+            accepted,
+            weights,
+            None,
+            rows,
+            rejected,
+            sums.bytes_up,
+            sums.bytes_down,
+        )
+
+    def _sum_in_process(
+        self,
+        transport: Transport,
+        call: Call,
+        message: Message,
+        cohort: IndexArray,
+        shares: Array,
+    ) -> MaskedSum:
+        """Return the sum of updates that arrived in the open, masked on this machine."""
+        secure = self.secure
+        updates = call.update_spec.stack(transport.run_clients(call, message, cohort), shares)
+        senders = secure.releasable(transport, cohort, shares, updates.accepted)
+        rejected = updates.rejected
+        if len(updates.accepted) >= secure.needed(len(cohort)):
+            n_withheld = len(updates.accepted) - len(senders)
+            rejected = rejected + Counter({RejectReason.WITHHELD.value: n_withheld})
+
+        closed = MaskedSum(None, senders[:0], 0, 0, rejected)
+        if not len(senders):
+            return closed
+        rows = updates.rows()[np.isin(updates.accepted, senders)]
+        try:
+            unmasked = secure.sum_of_rows(rows, senders, shares)
+        except TooFewClients:
+            return closed
+        return MaskedSum(unmasked.total, senders, unmasked.bytes_up, unmasked.bytes_down, rejected)
+
+    def objective(self, transport: Transport, x: Update, indices: IndexArray) -> float:
+        """Return the mean objective of some clients, of which the server sees the sum.
+
+        It is nan if too few clients report one within the range.
+        """
+        shares = transport.weights[indices] / transport.weights[indices].sum()
+        threshold = self.secure.threshold or _two_thirds(int(np.count_nonzero(shares)))
+        if threshold > len(indices):
+            return float("nan")
+        secure = replace(self.secure, threshold=threshold)
+        if hasattr(transport, "masked"):
+            sums = MaskedSum(*transport.masked(None, x, indices, shares, secure))
+            total = sums.total
+            accepted = sums.accepted
+        else:
+            total, accepted = self._objectives_in_process(secure, transport, x, indices, shares)
         if total is None:
             return float("nan")
-        value = float(self.decoded(total)[0])
-        rounding = len(indices) * self.resolution
-        return value / float(weights[here].sum()) if value >= -rounding else float("nan")
 
-    def encoded(self, values: Array, weight: Any = 1.0) -> Array:
-        """Values times weights of at most 1 as unsigned integers; a ValueError beyond the range."""
-        if not np.all((np.asarray(weight) >= 0) & (np.asarray(weight) <= 1)):
-            raise ValueError(
-                f"weight is {weight}; expected a share of all, from 0 to 1: others wrap around"
-            )
-        too_large = np.flatnonzero(~(np.abs(values) <= self.range))
-        if too_large.size:
-            expected = f"expected magnitudes of at most {self.range:g}, the range of {self!r}"
-            raise TooLarge(f"an answer holds larger numbers; {expected}", too_large, values.size)
-        units: Array = np.rint(values.astype(np.float64) * (weight / self.resolution))
-        return units.astype(np.int64).view(np.uint64)
+        value = float(secure.decoded(total)[0])
+        rounding = len(indices) * float(secure.resolution)
+        if value < -rounding:  # a sum of losses is not below zero: some client sent no loss
+            return float("nan")
+        return value / float(shares[accepted].sum())
 
-    def decoded(self, total: Array) -> Array:
-        """The values that a sum of unsigned integers stands for."""
-        return total.view(np.int64).astype(np.float64) * self.resolution
+    def _objectives_in_process(
+        self,
+        secure: SecureSum,
+        transport: Transport,
+        x: Update,
+        indices: IndexArray,
+        shares: Array,
+    ) -> tuple[Array | None, IndexArray]:
+        """Return the sum of objectives that are at hand, and the positions of those in it."""
+        reported, values = transport.objectives(x, indices)
+        in_range = np.abs(values) <= secure.range
+        # A client that never answers would send its objective only, and so in a set of its own.
+        absent: Sequence[int] = getattr(transport, "never_there", ())
+        is_absent = np.isin(transport.shape.client_ids, absent)
+        present = np.flatnonzero(np.isin(indices, reported[in_range]) & ~is_absent[indices])
+
+        accepted = secure.releasable(transport, indices, shares, present, is_objective=True)
+        if not len(accepted):
+            return None, accepted
+        summands = values[np.isin(reported, indices[accepted])]
+        return secure.encoded(summands, shares[accepted]).sum(keepdims=True), accepted
 
 
 def _two_thirds(n_clients: int) -> int:
+    """Return two thirds of the clients, rounded up, at least 2."""
     return max(2, math.ceil(2 * n_clients / 3))

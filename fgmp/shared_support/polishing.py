@@ -11,7 +11,7 @@ from ..aggregation import Aggregator
 from ..callbacks import History
 from ..federation import Federation, check_federation
 from ..losses import SquaredLoss
-from ..simulation import Estimate, Result, simulate_part
+from ..simulation import RecordedModel, Result, simulate_part
 from ..sparse_model import SparseModel
 from .newton import NewtonOnSupport, SupportSolver, SupportState, solver_in
 
@@ -138,7 +138,7 @@ def polish(
         result.best,
     )
     if after < best.value or np.isnan(best.value):
-        best = Estimate(
+        best = RecordedModel(
             closed.x, closed.support, closed.coefficients, int(joined["round"][-1]), float(after)
         )
     return replace(closed, history=joined, seed=result.seed, best=best)

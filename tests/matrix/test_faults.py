@@ -79,7 +79,7 @@ FAULTS = [
     (NO_BALL, IN_BALL, "radius"),
     (NO_BALL, POLISH, "radius"),
     (
-        (Updates, "shares", lambda exact: property(lambda self: np.full(len(self.here), 0.25))),
+        (Updates, "shares", lambda exact: property(lambda self: np.full(len(self.weights), 0.25))),
         ITERHT,
         "weights",
     ),
