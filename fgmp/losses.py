@@ -64,9 +64,9 @@ class Loss(ABC):
 
     @property
     def self_concordance(self) -> float:
-        """The constant c of generalised self-concordance: |l'''(z)[w, v, v]| <= c ||w|| l''(z)[v, v].
+        """The constant c with |l'''(z)[w, v, v]| <= c ||w|| l''(z)[v, v], or 0 if none is known.
 
-        0 if there is none, or if it is not known: then no bound is derived from it.
+        It bounds how fast the curvature changes (generalised self-concordance).
         """
         return 0.0
 
@@ -110,7 +110,7 @@ class Loss(ABC):
 
     @abstractmethod
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """Return l''(z, y) applied to the direction of each row, of the shape of the predictions."""
+        """Return l''(z, y) applied to the direction of each row, of the predictions' shape."""
 
 
 @dataclass(frozen=True)
