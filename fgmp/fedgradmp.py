@@ -9,7 +9,7 @@ from ._compiled.dispatch import pursuit_twin
 from ._support.validation import validate_integer_field, validate_number_field
 from ._support.warnings import warn_of_few_rows, warn_of_small_batches
 from .aggregation import UpdateSpec
-from .dictionaries import StandardBasis, check_dictionary
+from .dictionaries import Atoms, StandardBasis, check_dictionary
 from .federation import Client, ProblemInfo
 from .rounds import Exchange, Method
 from .selection import PER_OUTPUT, Selection, check_selection
@@ -75,7 +75,7 @@ class FedGradMP(Method):
     sparsity: int
     local_iterations: int = 3
     batch_size: int | None = None
-    dictionary: StandardBasis = field(default_factory=StandardBasis)
+    dictionary: Atoms = field(default_factory=StandardBasis)
     solver: Solver | None = None
     radius: float | None = None
     selection: Selection = PER_OUTPUT

@@ -191,6 +191,11 @@ class LogisticLoss(Loss):
         validate_number_field(self, "margin", above=0)
 
     @property
+    def _c(self) -> float:
+        """The margin as a float: a NumPy float64 would turn arrays of float32 into float64."""
+        return float(self.margin)
+
+    @property
     def class_labels(self) -> Array:
         """-1 and +1."""
         return np.array([-1, 1])
@@ -198,7 +203,7 @@ class LogisticLoss(Loss):
     @property
     def self_concordance(self) -> float:
         """c, because l''' = c (s(-c z) - s(c z)) l''."""
-        return self.margin
+        return self._c
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Return labels -1 and +1, of which a client may have only one, or raise a ValueError."""
@@ -210,19 +215,19 @@ class LogisticLoss(Loss):
     def values(self, predictions: Array, targets: Array) -> Array:
         """Return log(1 + exp(-c y z)), without overflow."""
         zero = predictions.dtype.type(0)
-        values: Array = np.logaddexp(zero, -self.margin * targets * predictions)
+        values: Array = np.logaddexp(zero, -self._c * targets * predictions)
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
         """Return -c y s(-c y z)."""
-        slope = -self.margin * targets
+        slope = -self._c * targets
         derivative: Array = slope * expit(slope * predictions)
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
         """Return c^2 s(c z) s(-c z) times the direction."""
-        scaled = self.margin * predictions
-        product: Array = self.margin**2 * expit(scaled) * expit(-scaled) * direction
+        scaled = self._c * predictions
+        product: Array = self._c**2 * expit(scaled) * expit(-scaled) * direction
         return product
 
     def leads(self, predictions: Array, targets: Array) -> Array:
@@ -270,7 +275,7 @@ class SoftmaxLoss(Loss):
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
         """Return ``(n_features, n_classes)``."""
-        return (n_features, self.n_classes)
+        return (n_features, int(self.n_classes))
 
     def check_targets(self, name: str, targets: Array) -> Array:
         """Return labels from 0 to C-1 as integers, or raise a ValueError.

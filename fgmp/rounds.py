@@ -18,7 +18,7 @@ import numpy as np
 
 from ._support.serialization import n_bytes
 from .aggregation import Aggregator, Rejected, UpdateSpec
-from .dictionaries import StandardBasis
+from .dictionaries import Atoms, StandardBasis
 from .federation import Client, ProblemInfo
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
@@ -64,12 +64,12 @@ class Method:
         R, of the ball that models are in; None is no ball.
     """
 
-    dictionary: StandardBasis = StandardBasis()
+    dictionary: Atoms = StandardBasis()
     selection: Selection = PER_OUTPUT
     radius: float | None = None
 
     @cached_property
-    def atoms(self) -> StandardBasis:
+    def atoms(self) -> Atoms:
         """The dictionary, which knows what counts."""
         return self.dictionary.with_selection(self.selection)
 

@@ -153,6 +153,7 @@ class Selection:
 
     def soft(self, v: Array, threshold: float) -> Array:
         """Return S_t(v) = sign(v) max(|v| - t, 0), except for the atoms in `always_include`."""
+        threshold = float(threshold)  # a NumPy float64 would turn float32 into float64
         clipped: Array = v.clip(-threshold, threshold)
         clipped[list(self.always_include)] = 0
         return np.subtract(v, clipped, out=clipped)
@@ -237,7 +238,7 @@ class PerAtom(Selection):
         """Return the rows shortened by the threshold, except for those of `always_include`."""
         rows = v.reshape(len(v), -1)
         norms = np.linalg.norm(rows, axis=1, keepdims=True)
-        factors = np.maximum(norms - threshold, 0) / np.where(norms > 0, norms, 1)
+        factors = np.maximum(norms - float(threshold), 0) / np.where(norms > 0, norms, 1)
         factors[list(self.always_include)] = 1
         return np.asarray(rows * factors, v.dtype).reshape(v.shape)
 

@@ -26,7 +26,7 @@ from ._support.validation import (
     validate_integer_field,
     validate_number_field,
 )
-from .dictionaries import StandardBasis
+from .dictionaries import Atoms
 from .federation import Client, minibatches
 from .losses import Loss, SquaredLoss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel, length_of, unit_of
@@ -57,7 +57,7 @@ class RestrictedProblem:
     columns: Array
     targets: Array
     loss: Loss
-    dictionary: StandardBasis
+    dictionary: Atoms
     merged: IndexArray
     indices: IndexArray
     n_outputs: int
@@ -65,7 +65,7 @@ class RestrictedProblem:
     to_coordinates: Array | None = None
 
     @classmethod
-    def of(cls, client: Client, merged: IndexArray, dictionary: StandardBasis) -> RestrictedProblem:
+    def of(cls, client: Client, merged: IndexArray, dictionary: Atoms) -> RestrictedProblem:
         """The restricted problem of a client, whose features are A_i Psi, on merged positions."""
         n_outputs, columns, indices = client.n_outputs, client.features, merged
         if n_outputs == 1:
@@ -427,7 +427,7 @@ class SGD:
 def minimise_on(
     merged: IndexArray,
     client: Client,
-    dictionary: StandardBasis,
+    dictionary: Atoms,
     solver: Solver,
     start: SparseModel,
     rng: np.random.Generator,
