@@ -9,15 +9,19 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_solve, solve_triangular
 
+from ._support.linear_algebra import solve_semidefinite
 from ._support.validation import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
+from .selection import matching_pursuit
 
 Matrix = NDArray[np.float64]
 
 # Two vectors count as the same up to a factor above this |cosine|; a Dictionary accepts a little more.
 _PARALLEL = 1 - 1e-9
+
+# An atom that adds less than this to a signal of norm 1 adds the rounding of the atoms before it.
+_TOLERANCE = float(np.finfo(np.float64).eps) ** 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,37 +163,10 @@ def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     gram, products = atoms.T @ atoms, atoms.T @ _normalised(signals)
     codes = np.zeros_like(products)
     for code, product in zip(codes.T, products.T, strict=True):
-        chosen, values = _pursuit(gram, product, sparsity)
-        code[chosen] = values
+        chosen = matching_pursuit(gram, product, sparsity, tolerance=_TOLERANCE)
+        code[chosen] = solve_semidefinite(gram[np.ix_(chosen, chosen)], product[chosen])
     scaled: Matrix = codes * np.linalg.norm(signals, axis=0)
     return scaled
-
-
-def _pursuit(gram: Matrix, product: Matrix, sparsity: int) -> tuple[list[int], Matrix]:
-    """The atoms that one signal of norm 1 takes, and their coefficients, from inner products alone.
-
-    It ends early where the atoms left have nothing to add, or only what those that are taken span.
-    """
-    eps = float(np.finfo(np.float64).eps)
-    factor = np.zeros(
-        (sparsity, sparsity)
-    )  # lower triangle, of the Gram matrix of the atoms that are taken
-    chosen: list[int] = []
-    values, left = np.empty(0), product
-    while (k := len(chosen)) < sparsity:
-        j = int(np.abs(left).argmax())
-        if j in chosen or left[j] ** 2 < eps:
-            break
-        row = solve_triangular(factor[:k, :k], gram[chosen, j], lower=True, check_finite=False)
-        pivot = gram[j, j] - row @ row
-        if pivot <= eps:
-            break
-        factor[k, :k] = row
-        factor[k, k] = np.sqrt(pivot)
-        chosen.append(j)
-        values = cho_solve((factor[: k + 1, : k + 1], True), product[chosen], check_finite=False)
-        left = product - gram[:, chosen] @ values
-    return chosen, values
 
 
 def _update_atom(residuals: Matrix, atoms: Matrix, codes: Matrix, j: int, rounding: float) -> None:
