@@ -34,7 +34,7 @@ from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
 from .callbacks import Bar, Callback, Checkpoint, History, Run, stop_at, stop_when_stalled
 from .datasets import digits_by_writer, make_sparse_regression
-from .dictionaries import Dictionary, StandardBasis, gaussian_dictionary
+from .dictionaries import Atoms, Dictionary, StandardBasis, gaussian_dictionary
 from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
 from .federation import Client, Federation, ProblemInfo
@@ -64,6 +64,7 @@ __all__ = [
     "SGD",
     "AdviceWarning",
     "Aggregator",
+    "Atoms",
     "Bar",
     "Callback",
     "Checkpoint",

@@ -217,7 +217,7 @@ def _takes_labels(loss: str | Loss) -> bool:
     """Return whether the targets of a loss are two labels of any kind."""
     if isinstance(loss, str):
         return loss == "logistic"
-    return isinstance(loss, LogisticLoss)
+    return loss.is_binary
 
 
 def _encode_labels(

@@ -1,15 +1,23 @@
-"""Dictionaries: the atoms a model is sparse in, and the two operations on them, approx_tau and P_Lambda.
+"""Dictionaries: the atoms that models are sparse in, and the operations on them that methods need.
 
-Everything works on coefficients alpha: correlations with the atoms and the Gram matrix Psi'Psi are enough for
-selections, projections and norms, so a client needs B_i = A_i Psi once, whatever the length of a signal.
+An atom is a column a_j of Psi, and a signal x = Psi alpha is a combination of few atoms. The two
+operations of the paper are approx_tau(w), which selects at most tau atoms that approximate a signal
+w, and P_Lambda x, the orthogonal projection of x onto the span of the atoms in Lambda.
+
+`Atoms` lists all operations. Two classes have them: `StandardBasis`, for which Psi is the identity,
+and `Dictionary`, for any finite set of atoms. Models are given by their coefficients alpha, and
+other signals w by their inner products with the atoms, Psi' w: with them and the Gram matrix
+Psi' Psi, a client needs the product A_i Psi once, and no operation depends on the length of a
+signal.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from copy import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,105 +36,168 @@ from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel
 
 
-class StandardBasis:
-    """The standard basis e_1, ..., e_n: Psi is the identity, and a signal is its own coefficients."""
+class Atoms(ABC):
+    """What a method asks of the atoms that its models are sparse in.
 
-    orthonormal = True
+    A model stands for the signal x = Psi alpha. If there are several outputs, alpha and x are
+    matrices with one column for each output. A support holds positions in the flattened alpha (see
+    `SparseModel`), and `selection` says which of them count as tau.
+
+    The operations that are defined in this class hold for orthonormal atoms, Psi' Psi = 1.
+
+    Attributes
+    ----------
+    orthonormal : bool
+        Whether the atoms are orthonormal.
+    selection : Selection
+        How atoms are counted; `PerOutput` unless `with_selection` changes it.
+    """
+
+    orthonormal: bool
 
     def __init__(self) -> None:
         self.selection: Selection = PER_OUTPUT
 
-    def with_selection(self, selection: Selection) -> StandardBasis:
-        """The same atoms, of which a selection says what counts as one of the tau."""
-        counting = copy(self)
-        counting.selection = selection
-        return counting
+    def with_selection(self, selection: Selection) -> Self:
+        """Return the same atoms with another selection."""
+        changed = copy(self)
+        changed.selection = selection
+        return changed
 
+    @abstractmethod
     def n_atoms(self, n_features: int) -> int:
-        """Number of atoms d for signals of `n_features`."""
-        return n_features
+        """Return the number d of atoms, or raise a ValueError if they do not have `n_features`."""
 
+    @abstractmethod
     def products(self, features: Any) -> Any:
-        """A Psi: the features in the coordinates of the atoms; here the features themselves."""
-        if any(isinstance(part, LinearOperator) for part in _parts(features)):
-            raise ValueError(
-                "As are streamed, not stored; expected stored features, or a method with a dictionary, which needs "
-                "A_i Psi only"
-            )
-        return features
+        """Return A Psi, the features in the coordinates of the atoms.
 
+        `features` is the table of all rows, or a tuple with the features of each client.
+        """
+
+    @abstractmethod
     def synthesise(self, coefficients: Array) -> Array:
-        """The signal x = Psi alpha."""
-        return coefficients
+        """Return the signal x = Psi alpha."""
 
+    @abstractmethod
     def correlations(self, model: SparseModel) -> Array:
-        """Psi' x, the inner products of a model with every atom."""
-        return model.dense()
+        """Return Psi' x, the inner products of all atoms with the signal of a model."""
+
+    @abstractmethod
+    def normalised(self, correlations: Array) -> Array:
+        """Return a_j' w / ||a_j||, given the inner products a_j' w."""
+
+    @abstractmethod
+    def inner_products(self, atoms: IndexArray) -> Array:
+        """Return Psi_S' Psi_S for the atoms in S, shape (k, k); S may repeat an atom."""
+
+    @abstractmethod
+    def norm(self, model: SparseModel) -> float:
+        """Return ||x||_2 of the signal x = Psi alpha (Frobenius norm if x is a matrix)."""
 
     def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
-        """approx_tau: the flat, increasing support of at most `sparsity` atoms that approximates w, given Psi' w.
+        """Return approx_tau(w): the support of at most tau atoms that approximates w, increasing.
 
-        For orthonormal atoms the largest inner products are the best choice (eta = 1). Ties break towards the lower
-        index.
+        `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
+        choice: ||w - P_Lambda w|| <= eta ||w - P_best w|| holds with eta = 1. Ties break towards
+        the lower index.
         """
-        return self.selection.select(correlations, sparsity)
+        return self.selection.select(self.normalised(correlations), sparsity)
 
     def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
-        """approx_tau of a model: for orthonormal atoms, its largest coefficients."""
+        """Return approx_tau(x) of a model: for orthonormal atoms its largest coefficients."""
         return self.selection.select_from(model, sparsity)
 
     def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
-        """P_Lambda: the orthogonal projection of a model onto the span of the atoms of `support`."""
+        """Return P_Lambda x, the projection of a model onto the span of the atoms of `support`.
+
+        For orthonormal atoms it keeps the coefficients on the support.
+        """
         return SparseModel(support, model.on(support), model.shape)
 
-    def inner_products(self, atoms: IndexArray) -> Array:
-        """Inner products of some atoms with one another, shape (k, k); an atom may stand there several times."""
-        return np.array(atoms[:, None] == atoms, np.float64)
-
-    def norm(self, model: SparseModel) -> float:
-        """||x||_2 of the signal x = Psi alpha."""
-        return float(np.linalg.norm(model.values))
-
     def into_ball(self, model: SparseModel, radius: float | None) -> SparseModel:
-        """Pi_R x: the nearest point of the ball ||x||_2 <= radius; None is no ball."""
+        """Return Pi_R x = x min(1, R / ||x||_2), the nearest point of the ball of radius R.
+
+        If the radius is None, there is no ball, and the model is returned.
+        """
         if radius is None:
             return model
         norm = self.norm(model)
-        return model if norm <= radius else replace(model, values=model.values * (radius / norm))
+        if norm <= radius:
+            return model
+        # A NumPy float64 would turn a model of float32 into one of float64; a float does not.
+        scale = float(radius) / norm
+        return replace(model, values=model.values * scale)
+
+
+class StandardBasis(Atoms):
+    """The standard basis e_1, ..., e_n: Psi is the identity, and a signal is its coefficients."""
+
+    orthonormal = True
+
+    def n_atoms(self, n_features: int) -> int:
+        """Return n, the number of features."""
+        return n_features
+
+    def products(self, features: Any) -> Any:
+        """Return the features themselves, or raise a ValueError if they are streamed."""
+        if any(isinstance(part, LinearOperator) for part in _parts(features)):
+            expected = "stored features, or a method with a dictionary, which needs A_i Psi only"
+            raise ValueError(f"As are streamed, not stored; expected {expected}")
+        return features
+
+    def synthesise(self, coefficients: Array) -> Array:
+        """Return x = alpha."""
+        return coefficients
+
+    def correlations(self, model: SparseModel) -> Array:
+        """Return x = alpha, as a dense array."""
+        return model.dense()
 
     def normalised(self, correlations: Array) -> Array:
-        """Inner products with the atoms scaled to norm 1, from those with the atoms."""
+        """Return the correlations, because all atoms have norm 1."""
         return correlations
 
+    def inner_products(self, atoms: IndexArray) -> Array:
+        """Return 1 for equal atoms and 0 for others."""
+        return np.array(atoms[:, None] == atoms, np.float64)
 
-class Dictionary(StandardBasis):
+    def norm(self, model: SparseModel) -> float:
+        """Return ||alpha||_2."""
+        return float(np.linalg.norm(model.values))
+
+
+class Dictionary(Atoms):
     """Any finite set of atoms a_1, ..., a_d in R^n, the columns of Psi.
 
     Parameters
     ----------
     atoms : array_like, shape (n_features, n_atoms)
-        The atoms; their norms may differ. Not modified.
+        The atoms. Their norms may differ. Not modified.
     approximation : {"omp", "thresholding"}, default "omp"
-        How approx_tau selects atoms that are not orthonormal: orthogonal matching pursuit, or the largest inner
-        products with the normalised atoms. Orthonormal atoms need neither.
+        How approx_tau selects atoms that are not orthonormal: by orthogonal matching pursuit, or by
+        the largest inner products with the normalised atoms. Orthonormal atoms need neither.
 
     Attributes
     ----------
     gram : ndarray of float64, shape (n_atoms, n_atoms)
         Psi' Psi.
+    norms : ndarray of float64, shape (n_atoms,)
+        The norms of the atoms.
     orthonormal : bool
         Whether the Gram matrix is the identity to rounding.
 
     Raises
     ------
     ValueError
-        Where atoms are not finite, zero, or the same up to a factor.
+        If an atom is not finite or is zero, or if two atoms are the same up to a factor.
 
     Notes
     -----
-    Selections, projections and norms come from the Gram matrix, so the relative error of a model is the machine
-    precision times the condition number of Psi' Psi on its support: without noise a run ends at 1e-14 or less in
-    orthonormal atoms, and at 1e-12 or so where all atoms are the same but for a thousandth.
+    Selections, projections and norms are computed from the Gram matrix, so the relative error of a
+    model is the machine precision times the condition number of Psi' Psi on its support: without
+    noise a run ends at 1e-14 or less in orthonormal atoms, and at about 1e-12 if all atoms are the
+    same except for a thousandth.
 
     Examples
     --------
@@ -142,126 +213,154 @@ class Dictionary(StandardBasis):
         super().__init__()
         self.atoms = check_array("atoms", atoms, ndim=2)
         if 0 in self.atoms.shape:
-            raise ValueError(
-                f"atoms has shape {self.atoms.shape}; expected at least one feature and one atom"
-            )
+            expected = "at least one feature and one atom"
+            raise ValueError(f"atoms has shape {self.atoms.shape}; expected {expected}")
         self.approximation = check_option("approximation", approximation, ("omp", "thresholding"))
-        wide = self.atoms.astype(np.float64, copy=False)
-        self.gram: Array = wide.T @ wide
+
+        in_float64 = self.atoms.astype(np.float64, copy=False)
+        self.gram: Array = in_float64.T @ in_float64
         self.norms = np.sqrt(self.gram.diagonal())
-        zero = np.flatnonzero(self.norms <= np.finfo(self.norms.dtype).tiny)
-        if zero.size:
-            i, size = zero[0], np.abs(wide[:, zero[0]]).max()
-            raise ValueError(
-                f"atoms[:, {i}] is zero, or {size:.3g} at most, and its squares are; expected a positive norm"
-            )
-        (n_features, n_atoms), precision = self.atoms.shape, float(np.finfo(self.atoms.dtype).eps)
-        alike = 1 - (1e-10 if precision < 1e-10 else 1e-6)
-        twice = np.argwhere(
-            np.triu(np.abs(self.gram) > alike * np.outer(self.norms, self.norms), 1)
+        self._refuse_zero_atoms()
+        self._refuse_equal_atoms()
+        self.orthonormal = self._is_orthonormal()
+
+    def _refuse_zero_atoms(self) -> None:
+        is_zero = self.norms <= np.finfo(self.norms.dtype).tiny
+        if not is_zero.any():
+            return
+        index = int(is_zero.argmax())
+        size = np.abs(self.atoms[:, index].astype(np.float64)).max()
+        raise ValueError(
+            f"atoms[:, {index}] is zero, or {size:.3g} at most, and its squares are; "
+            "expected a positive norm"
         )
-        if len(twice):
-            i, j = twice[0]
+
+    def _refuse_equal_atoms(self) -> None:
+        """Raise a ValueError for two atoms whose cosine is 1 to the precision of the atoms."""
+        is_double = self.atoms.dtype == np.float64
+        largest_cosine = 1 - (1e-10 if is_double else 1e-6)
+        products = np.abs(self.gram)
+        is_equal = products > largest_cosine * np.outer(self.norms, self.norms)
+        pairs = np.argwhere(np.triu(is_equal, 1))
+        if len(pairs):
+            i, j = pairs[0]
             raise ValueError(
                 f"atoms[:, {i}] and atoms[:, {j}] are the same up to a factor; expected none twice"
             )
-        rounding = 16 * precision * np.sqrt(n_features)
-        self.orthonormal = n_atoms <= n_features and bool(
-            np.abs(self.gram - np.eye(n_atoms)).max() <= rounding
-        )
+
+    def _is_orthonormal(self) -> bool:
+        n_features, n_atoms = self.atoms.shape
+        if n_atoms > n_features:
+            return False
+        # Rounding moves an inner product by a few eps, as a random walk over n terms.
+        rounding = 16 * float(np.finfo(self.atoms.dtype).eps) * np.sqrt(n_features)
+        return bool(np.abs(self.gram - np.eye(n_atoms)).max() <= rounding)
 
     def __repr__(self) -> str:
+        n_features, n_atoms = self.atoms.shape
         kind = "orthonormal" if self.orthonormal else self.approximation
-        return f"Dictionary({self.atoms.shape[1]} atoms in R^{self.atoms.shape[0]}, {kind})"
+        return f"Dictionary({n_atoms} atoms in R^{n_features}, {kind})"
 
     def n_atoms(self, n_features: int) -> int:
-        """Number of atoms d; a ValueError where the atoms have another dimension than the signals."""
-        if self.atoms.shape[0] != n_features:
-            raise ValueError(
-                f"dictionary has atoms of {self.atoms.shape[0]} features; expected {n_features}"
-            )
-        return int(self.atoms.shape[1])
+        """Return the number d of atoms, or raise a ValueError if they do not have `n_features`."""
+        dimension, n_atoms = self.atoms.shape
+        if dimension != n_features:
+            raise ValueError(f"dictionary has atoms of {dimension} features; expected {n_features}")
+        return int(n_atoms)
 
     def products(self, features: Any) -> Array:
-        """A Psi, one table of all rows."""
+        """Return A Psi as one dense table of all rows, or raise a ValueError if it overflows."""
         parts = _parts(features)
+        dtype = parts[0].dtype
         self.n_atoms(parts[0].shape[1])
-        atoms = self.atoms.astype(parts[0].dtype, copy=False)
+        atoms = self.atoms.astype(dtype, copy=False)
+
         with np.errstate(over="ignore", invalid="ignore"):
-            whole = np.concatenate([np.asarray(part @ atoms) for part in parts])
-        if not np.isfinite(whole).all():
+            table = np.concatenate([np.asarray(part @ atoms) for part in parts])
+        if not np.isfinite(table).all():
             raise ValueError(
-                f"A Psi overflows in {parts[0].dtype}; expected atoms and features in other units"
+                f"A Psi overflows in {dtype}; expected atoms and features in other units"
             )
-        return np.ascontiguousarray(whole.astype(parts[0].dtype, copy=False))
+        return np.ascontiguousarray(table.astype(dtype, copy=False))
 
     def synthesise(self, coefficients: Array) -> Array:
-        """The signal x = Psi alpha."""
+        """Return the signal x = Psi alpha, in the precision of the coefficients."""
         return np.asarray(self.atoms @ coefficients, coefficients.dtype)
 
     def correlations(self, model: SparseModel) -> Array:
-        """Psi' x = Psi' Psi alpha, from the Gram matrix."""
-        product: Array = (
-            model.values @ self.gram[model.support]
-            if len(model.shape) == 1
-            else self.gram @ model.dense()
-        )
+        """Return Psi' x = Psi' Psi alpha, from the Gram matrix."""
+        is_vector = len(model.shape) == 1
+        if is_vector:
+            product: Array = model.values @ self.gram[model.support]
+        else:
+            product = self.gram @ model.dense()
         return product
 
+    def normalised(self, correlations: Array) -> Array:
+        """Return a_j' w / ||a_j||."""
+        if self.orthonormal:
+            return correlations
+        return (correlations.T / self.norms).T
+
+    def inner_products(self, atoms: IndexArray) -> Array:
+        """Return entries of the Gram matrix."""
+        return self.gram[atoms[:, None], atoms]
+
+    def norm(self, model: SparseModel) -> float:
+        """Return ||x||_2 = sqrt(alpha' Psi' Psi alpha)."""
+        square = np.sum(model.dense() * self.correlations(model))
+        return float(np.sqrt(max(square, 0.0)))
+
     def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
-        """approx_tau by matching pursuit or thresholding, exact where the atoms are orthonormal."""
+        """Return approx_tau(w), by pursuit or thresholding if atoms are not orthonormal."""
         if self.orthonormal or self.approximation == "thresholding":
-            return super().approximate(self.normalised(correlations), sparsity)
+            return super().approximate(correlations, sparsity)
         return self.selection.pursue(self.gram, correlations, sparsity)
 
-    def normalised(self, correlations: Array) -> Array:
-        """Divided by the norms of the atoms."""
-        return correlations if self.orthonormal else (correlations.T / self.norms).T
-
     def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
-        """approx_tau of a model, from its inner products with the atoms."""
+        """Return approx_tau(x) of a model, from Psi' x if the atoms are not orthonormal."""
         if self.orthonormal:
             return super().approximate_model(model, sparsity)
         return self.approximate(self.correlations(model), sparsity)
 
     def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
-        """P_Lambda x: (Psi_Lambda' Psi_Lambda) alpha = Psi_Lambda' x, for each output; of dependent atoms the least."""
+        """Return P_Lambda x = Psi_Lambda beta with (Psi_Lambda' Psi_Lambda) beta = Psi_Lambda' x.
+
+        Each output is projected onto the span of its own atoms. If these are dependent, beta is the
+        solution of minimum norm.
+        """
         if self.orthonormal:
             return super().project(model, support)
+
+        n_outputs = math.prod(model.shape[1:])
         right = self.correlations(model).reshape(-1)[support].astype(np.float64, copy=False)
-        atoms, outputs = np.divmod(support, math.prod(model.shape[1:]))
+        atoms, outputs = np.divmod(support, n_outputs)
         values = np.empty(len(support), model.values.dtype)
         for output in np.unique(outputs):
-            own = outputs == output
-            values[own] = solve_semidefinite(self.inner_products(atoms[own]), right[own])
+            is_own = outputs == output
+            gram = self.inner_products(atoms[is_own])
+            values[is_own] = solve_semidefinite(gram, right[is_own])
         return SparseModel(support, values, model.shape)
-
-    def inner_products(self, atoms: IndexArray) -> Array:
-        """Entries of the Gram matrix."""
-        return self.gram[atoms[:, None], atoms]
-
-    def norm(self, model: SparseModel) -> float:
-        """||Psi alpha||_2 from the Gram matrix (Frobenius, where there are several outputs)."""
-        return float(np.sqrt(max(np.sum(model.dense() * self.correlations(model)), 0.0)))
-
-
-def check_dictionary(dictionary: Any) -> Any:
-    """Return a dictionary, or raise a ValueError where it is something else."""
-    return check_kind("dictionary", dictionary, StandardBasis, "a Dictionary or a StandardBasis")
 
 
 def _parts(features: Any) -> tuple[Any, ...]:
-    """The features of all rows, or of the rows of each client."""
+    """Return the tables that hold the rows: one of all clients, or one of each client."""
     return features if isinstance(features, tuple) else (features,)
+
+
+def check_dictionary(dictionary: Any) -> Any:
+    """Return a dictionary, or raise a ValueError for any other value."""
+    return check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
 
 
 def gaussian_dictionary(
     n_features: int, n_atoms: int, rng: Seed = None, **options: str
 ) -> Dictionary:
-    """A random Gaussian dictionary (paper, Section IV-D): independent entries N(0, 1/n_features).
+    """Return a random Gaussian dictionary with independent entries N(0, 1/n_features).
 
-    Independent of the clients' data, so sharing it reveals nothing about them; B Psi has restricted condition numbers
-    that depend on the stable rank of B.
+    This is the dictionary of the paper's Section IV-D. It does not depend on the data of clients,
+    so sharing it reveals nothing about them. A_i Psi has restricted condition numbers that depend
+    on the stable rank of A_i.
 
     Parameters
     ----------
@@ -278,6 +377,6 @@ def gaussian_dictionary(
     >>> fgmp.gaussian_dictionary(n_features=100, n_atoms=150, rng=0)
     Dictionary(150 atoms in R^100, omp)
     """
-    shape = check_integer("n_features", n_features), check_integer("n_atoms", n_atoms)
+    shape = (check_integer("n_features", n_features), check_integer("n_atoms", n_atoms))
     generator = np.random.default_rng(check_seed("rng", rng))
     return Dictionary(generator.standard_normal(shape) / np.sqrt(n_features), **options)

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.linalg import cho_solve, solve_triangular
 
+from ._support.linear_algebra import solve_semidefinite
 from ._support.validation import Seed, check_array, check_integer, check_seed
 from .dictionaries import Dictionary
-from .sparse_model import IndexArray
+from .selection import matching_pursuit
 
 Matrix = NDArray[np.float64]
 
 # Two vectors count as the same up to a factor above this |cosine|; a Dictionary accepts a little
 # more.
 _PARALLEL = 1 - 1e-9
+
+# An atom that adds less than this to a signal of norm 1 adds the rounding of the atoms before it.
+_TOLERANCE = float(np.finfo(np.float64).eps) ** 0.5
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -252,52 +255,10 @@ def _code(signals: Matrix, atoms: Matrix, sparsity: int) -> Matrix:
     products = atoms.T @ _normalized(signals)
     codes = np.zeros_like(products)
     for code, product in zip(codes.T, products.T, strict=True):
-        chosen, values = _pursuit(gram, product, sparsity)
-        code[chosen] = values
+        chosen = matching_pursuit(gram, product, sparsity, tolerance=_TOLERANCE)
+        code[chosen] = solve_semidefinite(gram[np.ix_(chosen, chosen)], product[chosen])
     scaled: Matrix = codes * np.linalg.norm(signals, axis=0)
     return scaled
-
-
-def _pursuit(gram: Matrix, product: Matrix, sparsity: int) -> tuple[IndexArray, Matrix]:
-    """Code one signal of norm 1 by orthogonal matching pursuit, from inner products alone.
-
-    It ends early if the other atoms have nothing to add, or only what the chosen ones span.
-
-    Parameters
-    ----------
-    gram : ndarray, shape (n_atoms, n_atoms)
-        D'D.
-    product : ndarray, shape (n_atoms,)
-        D'x.
-    sparsity : int
-
-    Returns
-    -------
-    chosen : ndarray of int
-        The atoms.
-    values : ndarray
-        Their coefficients.
-    """
-    epsilon = float(np.finfo(np.float64).eps)
-    # The lower triangular factor of the Gram matrix of the chosen atoms.
-    factor = np.zeros((sparsity, sparsity))
-    chosen: list[int] = []
-    values = np.empty(0)
-    correlations = product
-    for k in range(sparsity):
-        j = int(np.abs(correlations).argmax())
-        if j in chosen or correlations[j] ** 2 < epsilon:
-            break
-        row = solve_triangular(factor[:k, :k], gram[chosen, j], lower=True, check_finite=False)
-        pivot = gram[j, j] - row @ row
-        if pivot <= epsilon:
-            break
-        factor[k, :k] = row
-        factor[k, k] = np.sqrt(pivot)
-        chosen.append(j)
-        values = cho_solve((factor[: k + 1, : k + 1], True), product[chosen], check_finite=False)
-        correlations = product - gram[:, chosen] @ values
-    return np.array(chosen, np.intp), values
 
 
 def _normalized(signals: Matrix) -> Matrix:

@@ -1,4 +1,13 @@
-"""Who holds which data: one table of rows, of which every client has a slice, and the weights p_i."""
+"""Clients and their data: who holds which rows, objectives f_i, their gradients and minibatches.
+
+Client i holds the rows D_i: a matrix A_i with one row a_j for each sample and one column for each
+feature, and the targets y_j. Its objective is f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j) with a loss l
+(see `fgmp.losses`), and federated learning minimises f(x) = sum_i p_i f_i(x) over sparse models x,
+without moving the rows (paper, Section II).
+
+`Client` is one of them, `Federation` holds all of them in one table, for runs in one process, and
+`ProblemInfo` is what a server may know without their data.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +23,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ._support.sparse_features import SparseFeatures
-from ._support.tables import concatenate_rows, normalized_weights
 from ._support.validation import (
     as_array,
     check_integer,
@@ -24,44 +31,52 @@ from ._support.validation import (
     precision_of,
     short_repr,
 )
-from .client_data import Labels, split_by_client, validate_client_data
-from .losses import Loss, SquaredLoss
+from .losses import Loss
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
-_MOST = 2**31 - 1
+# Rows of features: an ndarray, a `SparseFeatures` of few nonzeros, or a LinearOperator, which is
+# streamed and never stored. All have `shape`, `dtype` and products with arrays from both sides, and
+# the first two ``take(indices, axis)``, some rows or some columns.
+Features = Any
+
+# Indices of coefficients travel as 32-bit integers.
+_MOST_COEFFICIENTS = 2**31 - 1
 
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """One client: the objective f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j) and the rows behind it.
+    """One client: its rows, and the objective f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j).
 
     Attributes
     ----------
-    features : ndarray or SparseFeatures, shape (n_samples, n_features)
-        A_i, a slice of the federation's table; or a LinearOperator, which is streamed and never stored.
+    features : ndarray, SparseFeatures or LinearOperator, shape (n_samples, n_features)
+        A_i, a slice of the federation's table. In a run with a dictionary Psi it is A_i Psi.
     targets : ndarray, shape (n_samples,)
-        y_i, as the loss knows them.
+        y_i, as the loss uses them.
     loss : Loss
-    key : int
-        Who the client is: its random draws depend on the seed, the round and this key, and on nobody else.
+    client_id : int
+        Identifies the client. Its random draws depend on the seed, the round and this id, and on no
+        other client.
     """
 
-    features: Any
+    features: Features
     targets: Array
     loss: Loss
     client_id: int = 0
 
     def __repr__(self) -> str:
-        return f"Client(key {self.client_id}, {self.n_samples} rows of {self.n_features} features, {self.loss!r})"
+        rows = f"{self.n_samples} rows of {self.n_features} features"
+        return f"Client(id {self.client_id}, {rows}, {self.loss!r})"
 
     @property
-    def dtype(self) -> Any:
-        """float32 or float64: of the models and the features."""
-        return self.features.dtype
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: of the features, and of models."""
+        dtype: np.dtype[Any] = self.features.dtype
+        return dtype
 
     @property
     def n_samples(self) -> int:
-        """|D_i|."""
+        """|D_i|, the number of rows."""
         return int(self.features.shape[0])
 
     @property
@@ -71,62 +86,84 @@ class Client:
 
     @property
     def model_shape(self) -> tuple[int, ...]:
-        """Shape of a model for this client."""
+        """Shape of a model x."""
         return self.loss.model_shape(self.n_features)
 
     @cached_property
     def n_outputs(self) -> int:
-        """Columns of a model: 1 where it is a vector."""
+        """Number of columns of a model: 1 if it is a vector."""
         return math.prod(self.model_shape[1:])
 
     def columns(self, support: IndexArray) -> Array:
-        """The columns of A_i on a support, dense, shape (n_samples, k)."""
-        picked: Array = self.features.take(support, axis=1)
-        return picked
+        """Return the columns of A_i on a support, dense, shape (n_samples, k)."""
+        columns: Array = self.features.take(support, axis=1)
+        return columns
 
     def predictions(self, x: Array | SparseModel) -> Array:
-        """A_i x."""
+        """Return A_i x."""
         return _predictions(self.features, x)
 
+    def objective(self, x: Array | SparseModel) -> float:
+        """Return f_i(x)."""
+        total = self.loss.values(self.predictions(x), self.targets).sum()
+        return float(total * self.loss.row_weight(self.n_samples))
+
     def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
-        """The gradient of f_i at x, or of g_ij, where `rows` names the minibatch j."""
-        A, y = (
-            (self.features, self.targets)
-            if rows is None
-            else (self.features.take(rows, axis=0), self.targets[rows])
-        )
+        """Return the gradient (1/|D_i|) A_i' l'(A_i x, y_i) of f_i at x.
+
+        With `rows`, return the gradient of g_ij, the same mean over the rows of minibatch j.
+        """
+        if rows is None:
+            A, y = self.features, self.targets
+        else:
+            A, y = self.features.take(rows, axis=0), self.targets[rows]
         derivative = self.loss.derivative(_predictions(A, x), y) * self.loss.row_weight(len(y))
-        gradient: Array = (derivative.T @ A).T  # one contiguous column for each output
+        # Transposed twice, so that each output has a contiguous column.
+        gradient: Array = (derivative.T @ A).T
         return gradient
 
     def minibatches(
         self, rng: np.random.Generator, batch_size: int | None, count: int
     ) -> Iterator[IndexArray | None]:
-        """`count` minibatches of `batch_size` rows without replacement; None, all rows, where there are no more.
+        """Yield minibatches of rows, each drawn without replacement.
 
-        Every subset of that size is equally likely, as in the paper's M = binomial(|D_i|, b) minibatches.
+        All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
+        M = binomial(|D_i|, b) minibatches.
+
+        Parameters
+        ----------
+        rng : Generator
+        batch_size : int or None
+            b. If it is None or at least the number of rows, a minibatch is None: all rows.
+        count : int
+            The number of minibatches.
         """
-        return minibatches(rng, self.n_samples, batch_size, count)
-
-    def objective(self, x: Array | SparseModel) -> float:
-        """f_i(x)."""
-        total = self.loss.values(self.predictions(x), self.targets).sum()
-        return float(total * self.loss.row_weight(self.n_samples))
+        if batch_size is None or batch_size >= self.n_samples:
+            return iter([None] * int(count))
+        # The rows with the b smallest of |D_i| random numbers are a uniformly random subset.
+        keys = rng.random((count, self.n_samples))
+        return iter(keys.argpartition(batch_size - 1, axis=1)[:, :batch_size])
 
 
 @dataclass(frozen=True, eq=False)
 class ProblemInfo:
-    """What a server may know of clients without their data; a method checks its parameters against it.
+    """What a server may know of the clients without their data.
+
+    A method checks its parameters against it.
 
     Attributes
     ----------
     n_features : int
-        In the coordinates of the method: n, or the number of atoms.
+        Number of coefficients for each output: n, or the number of atoms of the method.
     loss : Loss
-    rows, client_ids : sequence of int
-        |D_i|, and who the clients are.
-    weights, dtype : ndarray, shape (n_clients,), and dtype, default float64
-        The p_i, which sum to one; and of the models.
+    rows : sequence of int
+        |D_i|, the number of rows of each client.
+    client_ids : sequence of int
+        The ids of the clients.
+    weights : ndarray, shape (n_clients,)
+        The p_i, which sum to one.
+    dtype : dtype, default float64
+        Of models.
     """
 
     n_features: int
@@ -144,48 +181,50 @@ class ProblemInfo:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Federation:
-    """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x) (paper, Section II).
+    """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x).
 
-    `from_arrays` and `from_frame` make one of data that people have, and check them; `of` makes one of clients.
+    `from_arrays` and `from_frame` validate data and make a federation of them, and `from_clients`
+    makes one of clients. A run asks the federation for what clients compute: it is the transport
+    (`fgmp.Transport`) of a simulation.
 
     Attributes
     ----------
-    features : ndarray or SparseFeatures, shape (M, n_features)
-        The rows of all clients, one client after another; or a tuple of LinearOperator, one for each client.
+    features : ndarray or SparseFeatures, shape (M, n_features), or tuple
+        The rows of all clients, one client after another, or a tuple with the features of each
+        client, if these are streamed.
     targets : ndarray, shape (M,)
     offsets : ndarray of int, shape (n_clients + 1,)
         Client i holds the rows offsets[i] to offsets[i + 1].
     loss : Loss
     weights : ndarray, shape (n_clients,)
         The p_i, which sum to one.
-    truth : ndarray or None
-        x#, the model that made the data, where there is one.
     client_ids : ndarray of int, shape (n_clients,)
-        Who the clients are, increasing.
+        The ids of the clients, increasing.
+    truth : ndarray or None
+        x#, the model that made the data, if there is one.
     labels : tuple of two values, or None
-        What the data call the -1 and +1 of the logistic loss.
+        The labels in the data that -1 and +1 of the logistic loss stand for.
     feature_names, client_names : tuple or None
-        What the columns and the clients are called, where they came from a table.
+        The names of the columns and of the clients, if they came from a table.
     """
 
-    features: Any
+    features: Features
     targets: Array
     offsets: IndexArray
     loss: Loss
     weights: Array
+    client_ids: IndexArray
     truth: Array | None = None
-    client_ids: IndexArray = None  # type: ignore[assignment]
-    labels: Labels | None = None
+    labels: tuple[Any, Any] | None = None
     feature_names: tuple[str, ...] | None = None
     client_names: tuple[Any, ...] | None = None
-
-    def __post_init__(self) -> None:
-        if self.client_ids is None:
-            object.__setattr__(self, "client_ids", np.arange(len(self.weights)))
 
     def __repr__(self) -> str:
         rows = f"{len(self.targets)} rows of {self.n_features} features"
         return f"Federation({self.n_clients} clients, {rows}, {self.loss!r})"
+
+    # Constructors. The conversion of data is imported where it is used: it is long, and nothing in
+    # a run depends on it.
 
     @classmethod
     def from_arrays(
@@ -201,27 +240,29 @@ class Federation:
 
         Parameters
         ----------
-        As : sequence of array_like, sparse matrices or LinearOperator, each of shape (n_samples_i, n_features)
-            The matrices A_i. float32 stays float32; anything else becomes float64. Nothing is modified. SciPy's sparse
-            matrices stay sparse. A LinearOperator is a matrix that is streamed and never stored; it serves methods with
-            a dictionary, which need A_i Psi once. One array of shape (n_clients, n_samples, n_features) is not copied.
+        As : sequence of array_like, sparse matrices or LinearOperator
+            The matrices A_i, each of shape (n_samples_i, n_features). float32 stays float32;
+            anything else becomes float64. Nothing is modified. SciPy's sparse matrices stay sparse.
+            A LinearOperator is a matrix that is streamed and never stored; it serves methods with a
+            dictionary, which need A_i Psi once. One array of shape
+            (n_clients, n_samples, n_features) is not copied.
         ys : sequence of array_like, each of shape (n_samples_i,)
             The targets y_i.
         loss : {"squared", "logistic", "softmax"} or Loss
-            The loss of every client. Labels are two values of any kind for logistic, integers 0..C-1 for softmax,
-            where C is one more than the largest label; `SoftmaxLoss` sets C.
+            The loss of every client. Labels are two values of any kind for logistic, and integers
+            0..C-1 for softmax, with C one more than the largest label; `SoftmaxLoss` sets C.
         weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|
             The p_i: not negative, scaled to sum to one.
         truth : array_like, optional
             x#, of the shape of a model.
         labels : sequence of two values, optional
-            For the logistic loss: the label that becomes -1, and the one that becomes +1. By default the two that
-            occur, in increasing order. The federation keeps them, as `labels`.
+            For the logistic loss: the label that becomes -1, and the one that becomes +1. By
+            default the two that occur, in increasing order. The federation keeps them, as `labels`.
 
         Raises
         ------
         ValueError
-            Where lengths, shapes or values do not fit; the message names the argument and the client.
+            If lengths, shapes or values do not fit. The message names the argument and the client.
 
         Examples
         --------
@@ -230,10 +271,13 @@ class Federation:
         >>> federation.n_clients, federation.model_shape, federation.weights.round(3).tolist()
         (2, (2,), [0.667, 0.333])
         """
-        features, targets, loss, kept = validate_client_data(As, ys, loss, labels)
-        made = cls._of(features, targets, loss, weights)
-        true = None if truth is None else check_shape("truth", truth, made.model_shape)
-        return replace(made, truth=true, labels=kept)
+        from .client_data import validate_client_data
+
+        features, targets, loss, labels_of_signs = validate_client_data(As, ys, loss, labels)
+        federation = cls._of_rows(features, targets, loss, weights)
+        if truth is not None:
+            truth = check_shape("truth", truth, federation.model_shape)
+        return replace(federation, truth=truth, labels=labels_of_signs)
 
     @classmethod
     def from_frame(
@@ -253,78 +297,102 @@ class Federation:
         df : pandas.DataFrame, polars.DataFrame or another table that narwhals reads
             It is not modified.
         site, target : str, or another name of a column
-            The column that says whose row it is, and that of the targets y: labels as in `from_arrays`.
+            The column with the client of each row, and that of the targets y: labels as in
+            `from_arrays`.
         features : sequence of names, optional
-            The columns of the matrices A_i, in this order; all others by default. float32 stays float32 where all are.
+            The columns of the matrices A_i, in this order; all others by default. float32 stays
+            float32 if all columns are.
         loss, weights
-            As in `from_arrays`; the weights in the order of the sorted sites, which `client_names` has.
+            As in `from_arrays`; the weights in the order of the sorted values of `site`, which
+            `client_names` holds.
 
         Raises
         ------
         TypeError, ValueError
-            Where `df` is not a table; where a column, which is named, is missing or lacks in some row what it is for.
+            If `df` is not a table, or if a column, which is named, is missing or has missing or
+            invalid values.
         """
-        As, ys, names, sites = split_by_client(df, site, target, features, loss)
-        return replace(
-            cls.from_arrays(As, ys, loss, weights), feature_names=names, client_names=sites
-        )
+        from .client_data import split_by_client
+
+        As, ys, feature_names, client_names = split_by_client(df, site, target, features, loss)
+        federation = cls.from_arrays(As, ys, loss, weights)
+        return replace(federation, feature_names=feature_names, client_names=client_names)
 
     @classmethod
     def from_clients(
         cls, clients: Sequence[Client], weights: ArrayLike | None = None, **others: Any
     ) -> Federation:
-        """The federation of clients of one loss and number of features, by their ids, none of which is there twice."""
+        """Build a federation from clients, ordered by their ids.
+
+        Parameters
+        ----------
+        clients : sequence of Client
+            With the same loss and number of features, and with different ids.
+        weights : array_like of shape (n_clients,), default |D_i| / sum |D_i|
+            The p_i in the order of `clients`.
+        **others
+            Further attributes of the federation, such as `truth`.
+        """
+        from ._support.tables import concatenate_rows, normalized_weights
+
         client_ids = np.array([client.client_id for client in clients])
         if not len(client_ids) or len(np.unique(client_ids)) < len(client_ids):
             raise ValueError(
-                f"clients have the ids {client_ids.tolist()}; expected at least one client, and no id twice"
+                f"clients have the ids {client_ids.tolist()}; "
+                "expected at least one client, and no id twice"
             )
         order = np.argsort(client_ids)
-        parts, first = [clients[i] for i in order], clients[0]
-        for client in parts:
+        ordered = [clients[index] for index in order]
+        first = clients[0]
+        for client in ordered:
             if (client.n_features, client.loss) != (first.n_features, first.loss):
                 raise ValueError(
-                    f"client {client.client_id} is {client!r}; expected features and loss of {first!r}"
+                    f"client {client.client_id} is {client!r}; "
+                    f"expected features and loss of {first!r}"
                 )
-        p = normalized_weights(
-            [client.n_samples for client in clients] if weights is None else weights, len(clients)
-        )
-        made = cls._of(
-            concatenate_rows([part.features for part in parts]),
-            [part.targets for part in parts],
-            first.loss,
-            p[order],
-        )
-        return replace(made, client_ids=client_ids[order], **others)
+
+        if weights is None:
+            weights = [client.n_samples for client in clients]
+        p = normalized_weights(weights, len(clients))
+        features = concatenate_rows([client.features for client in ordered])
+        targets = [client.targets for client in ordered]
+        federation = cls._of_rows(features, targets, first.loss, p[order])
+        return replace(federation, client_ids=client_ids[order], **others)
 
     @classmethod
-    def _of(cls, features: Any, targets: list[Array], loss: Loss, weights: Any) -> Federation:
-        """A table and what stands beside it."""
-        counts, y = np.array([len(own) for own in targets]), np.concatenate(targets)
-        p = normalized_weights(counts if weights is None else weights, len(counts))
-        made = cls(features, y, np.append(0, np.cumsum(counts)), loss, p)
-        if (size := math.prod(made.model_shape)) > _MOST:
-            found = f"As[0] has {made.n_features} features, for a model of {size} coefficients"
-            raise ValueError(
-                f"{found}; expected at most {_MOST}: indices travel as 32-bit integers"
-            )
-        if y.dtype.kind != "f" or y.dtype == made.dtype:
-            return made
-        for i, own in enumerate(targets):
-            if np.abs(own).max(initial=0.0) > np.finfo(made.dtype).max:
-                found = f"ys[{i}] holds numbers beyond {made.dtype}, the precision of As"
-                raise ValueError(f"{found}; expected As in float64, or ys in another unit")
-        return replace(made, targets=y.astype(made.dtype))
+    def _of_rows(
+        cls, features: Features, targets: list[Array], loss: Loss, weights: ArrayLike | None
+    ) -> Federation:
+        """Return the federation of a table of all rows, and the targets of each client."""
+        from ._support.tables import normalized_weights
+
+        rows = np.array([len(y) for y in targets])
+        p = normalized_weights(rows if weights is None else weights, len(rows))
+        federation = cls(
+            features,
+            np.concatenate(targets),
+            offsets=np.append(0, np.cumsum(rows)),
+            loss=loss,
+            weights=p,
+            client_ids=np.arange(len(rows)),
+        )
+        _check_size(federation)
+
+        has_labels = federation.targets.dtype.kind != "f"
+        if has_labels or federation.targets.dtype == federation.dtype:
+            return federation
+        _check_precision_of_targets(targets, federation.dtype)
+        return replace(federation, targets=federation.targets.astype(federation.dtype))
 
     @property
     def n_clients(self) -> int:
-        """N."""
+        """N, the number of clients."""
         return len(self.weights)
 
     @property
     def n_features(self) -> int:
-        """The dimension n of the signals."""
-        return int(self._first.shape[1])
+        """n, the number of features."""
+        return int(self._first_features.shape[1])
 
     @property
     def model_shape(self) -> tuple[int, ...]:
@@ -332,125 +400,153 @@ class Federation:
         return self.loss.model_shape(self.n_features)
 
     @property
-    def dtype(self) -> Any:
-        """float32 or float64, as the data."""
-        return self._first.dtype
+    def dtype(self) -> np.dtype[Any]:
+        """float32 or float64: of the features, and of models."""
+        dtype: np.dtype[Any] = self._first_features.dtype
+        return dtype
 
     @property
-    def _first(self) -> Any:
-        """The table, or the first client's features where they are streamed."""
+    def _first_features(self) -> Features:
+        """The table, or the features of the first client if these are streamed."""
         return self.features[0] if isinstance(self.features, tuple) else self.features
 
     @cached_property
     def rows(self) -> IndexArray:
-        """|D_i|, the rows of each client."""
+        """|D_i|, the number of rows of each client."""
         return np.diff(self.offsets)
+
+    @cached_property
+    def _row_weights(self) -> Array:
+        """The weight of a row in the objective of each client: 1/|D_i| for a mean."""
+        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
 
     @cached_property
     def shape(self) -> ProblemInfo:
         """What a server knows of the federation."""
-        rows, client_ids = tuple(self.rows.tolist()), tuple(self.client_ids.tolist())
+        rows = tuple(self.rows.tolist())
+        client_ids = tuple(self.client_ids.tolist())
         return ProblemInfo(self.n_features, self.loss, rows, client_ids, self.weights, self.dtype)
 
     @cached_property
     def clients(self) -> tuple[Client, ...]:
         """The clients, each a view of its rows."""
-        return tuple(map(self.client, range(self.n_clients)))
+        return tuple(self.client(index) for index in range(self.n_clients))
 
     def client(self, index: int) -> Client:
-        """One of the clients, by its place in the federation."""
+        """Return the client at an index, a view of its rows."""
         begin, end = self.offsets[index], self.offsets[index + 1]
-        features = (
-            self.features[index] if isinstance(self.features, tuple) else self.features[begin:end]
-        )
+        if isinstance(self.features, tuple):
+            features = self.features[index]
+        else:
+            features = self.features[begin:end]
         return Client(features, self.targets[begin:end], self.loss, int(self.client_ids[index]))
 
     def subset(self, indices: Any) -> Federation:
-        """The federation of some of the clients, in their order here, with weights that sum to one.
+        """Return the federation of some of the clients, with weights that sum to one.
 
-        `indices` are integers, a slice, or an array of bool with an entry for each client.
+        Parameters
+        ----------
+        indices : int, sequence of int, slice, or array of bool of shape (n_clients,)
+            Indices of clients, of which none occurs twice. The clients keep their order.
         """
-        chosen = self._places(indices)
-        names = None if self.client_names is None else tuple(self.client_names[i] for i in chosen)
+        selected = self._client_indices(indices)
+        client_names = None
+        if self.client_names is not None:
+            client_names = tuple(self.client_names[index] for index in selected)
         return Federation.from_clients(
-            [self.client(i) for i in chosen],
-            self.weights[chosen],
+            [self.client(index) for index in selected],
+            self.weights[selected],
             truth=self.truth,
             labels=self.labels,
             feature_names=self.feature_names,
-            client_names=names,
+            client_names=client_names,
         )
 
-    def _places(self, indices: Any) -> IndexArray:
-        """Places of clients, increasing, or a ValueError."""
-        everybody = np.arange(self.n_clients)
-        found = f"places is {short_repr(indices)}"
+    def _client_indices(self, indices: Any) -> IndexArray:
+        """Return indices of clients, increasing, or raise a ValueError."""
+        problem = f"indices is {short_repr(indices)}"
         if not isinstance(indices, slice):
             indices = np.atleast_1d(np.asarray(indices))
-            if indices.ndim > 1 or indices.dtype.kind not in "iub" and indices.size:
-                raise ValueError(f"{found}; expected integers, a slice, or truth values")
+            if indices.ndim > 1 or (indices.size and indices.dtype.kind not in "iub"):
+                raise ValueError(f"{problem}; expected integers, a slice, or truth values")
             if indices.dtype.kind == "b" and len(indices) != self.n_clients:
-                raise ValueError(
-                    f"{found}; expected one truth value for each of the {self.n_clients} clients"
-                )
-            indices = indices if indices.size else indices.astype(np.intp)
+                expected = f"one truth value for each of the {self.n_clients} clients"
+                raise ValueError(f"{problem}; expected {expected}")
+            if not indices.size:
+                indices = indices.astype(np.intp)  # an empty list is an array of float
         try:
-            chosen = np.sort(everybody[indices])
+            selected = np.sort(np.arange(self.n_clients)[indices])
         except IndexError:
-            raise ValueError(
-                f"{found}; expected places below {self.n_clients}, the number of clients"
-            ) from None
-        if not chosen.size or len(np.unique(chosen)) < len(chosen):
-            raise ValueError(f"{found}; expected at least one client, and none twice")
-        return chosen
+            expected = f"indices below {self.n_clients}, the number of clients"
+            raise ValueError(f"{problem}; expected {expected}") from None
+        if not selected.size or len(np.unique(selected)) < len(selected):
+            raise ValueError(f"{problem}; expected at least one client, and none twice")
+        return selected
 
     def objective(self, x: Array | SparseModel) -> float:
-        """f(x) = sum_i p_i f_i(x), for x of the shape of a model; nan or infinite where x has diverged."""
+        """Return f(x) = sum_i p_i f_i(x) for a model x; nan or infinite if x has diverged."""
         if not isinstance(x, SparseModel):
             x = as_array("x", x)
             x = x.astype(precision_of("x", x.dtype), copy=False)
         if x.shape != self.model_shape:
             raise ValueError(f"x has shape {x.shape}; expected {self.model_shape}")
         with np.errstate(over="ignore", invalid="ignore"):
-            return float(self.weights @ self.objectives(x)[1])
+            _, values = self.objectives(x)
+            return float(self.weights @ values)
 
     def pooled(self) -> Federation:
-        """One client that holds all rows and has the objective f: what an algorithm in one place would see.
+        """Return one client that holds all rows and has the objective f.
 
-        Where a row weighs more or less than it would in one place, the rows of the squared loss are scaled by the
-        square root of the ratio; for other losses that is a ValueError.
+        This is the problem of an algorithm that has all data in one place. If a row of some client
+        weighs more than one of another, the rows of the squared loss are scaled by the square root
+        of the ratio. For other losses that is a ValueError.
         """
-        features, y, total = self.features, self.targets, len(self.targets)
-        if isinstance(features, tuple):
+        if isinstance(self.features, tuple):
             raise ValueError(
                 "features are streamed, or centred apart; expected them stored, and centred alike"
             )
-        scales = np.sqrt(self.weights * self._row_weights / self.loss.row_weight(total))
+        features = self.features
+        targets = self.targets
+        n_rows = len(targets)
+        scales = np.sqrt(self.weights * self._row_weights / self.loss.row_weight(n_rows))
         if not np.allclose(scales, 1, rtol=1e-12):
-            if not isinstance(self.loss, SquaredLoss):
-                found = "weights are not in proportion to the rows of the clients"
-                raise ValueError(f"{found}; expected that for the loss {self.loss}")
-            each = np.repeat(scales, self.rows).astype(self.dtype)
-            thin = isinstance(features, SparseFeatures)
-            features, y = features.times_rows(each) if thin else features * each[:, None], y * each
-        made = Federation(
-            features, y, np.array([0, total]), self.loss, np.ones(1), self.truth, labels=self.labels
-        )
-        return replace(made, feature_names=self.feature_names)
+            if not self.loss.is_quadratic:
+                raise ValueError(
+                    "weights are not in proportion to the rows of the clients; "
+                    f"expected that for the loss {self.loss}"
+                )
+            factors = np.repeat(scales, self.rows).astype(self.dtype)
+            if isinstance(features, np.ndarray):
+                features = features * factors[:, None]
+            else:
+                features = features.times_rows(factors)
+            targets = targets * factors
 
-    # What a run asks of whoever carries its messages (`fgmp.rounds.Transport`).
+        return Federation(
+            features,
+            targets,
+            offsets=np.array([0, n_rows]),
+            loss=self.loss,
+            weights=np.ones(1),
+            client_ids=np.arange(1),
+            truth=self.truth,
+            labels=self.labels,
+            feature_names=self.feature_names,
+        )
+
+    # What a run asks of its transport (`fgmp.rounds.Transport`).
 
     def prepare(self, method: Any) -> Federation:
-        """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi.
+        """Return the federation in the coordinates of a method, with the features A_i Psi.
 
-        It is made for a run, because what a run derives from rows, and keeps, is true for as long as nobody writes into
-        them. Clients are views, and stay.
+        It is made for one run, because what a run derives from rows, and keeps, is valid only until
+        somebody writes into them. Clients are views, and stay.
         """
         features = method.dictionary.products(self.features)
         return copy(self) if features is self.features else replace(self, features=features)
 
     def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
-        """What each client of a cohort makes of a message, in the order of the cohort."""
+        """Return the update of each client of a cohort, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []
         together = call.exchange.cohort_kernel
@@ -463,76 +559,103 @@ class Federation:
 
     def objectives(
         self, x: Array | SparseModel, indices: IndexArray | None = None
-    ) -> tuple[Any, Array]:
-        """The places of those who tell (here everybody asked), and f_i(x) of each."""
-        if indices is not None and len(indices) < self.n_clients:
-            return indices, np.array([self.clients[i].objective(x) for i in indices])
-        values = self.loss.values(_predictions(self.features, x), self.targets)
-        indices = np.arange(self.n_clients) if indices is None else indices
-        return indices, np.add.reduceat(values, self.offsets[:-1]) * self._row_weights
+    ) -> tuple[IndexArray, Array]:
+        """Return the indices of the clients that report, and f_i(x) of each.
 
-    @cached_property
-    def _row_weights(self) -> Array:
-        return np.array([self.loss.row_weight(int(count)) for count in self.rows])
+        All clients in `indices` report, or all clients if it is None.
+        """
+        if indices is not None and len(indices) < self.n_clients:
+            return indices, np.array([self.clients[index].objective(x) for index in indices])
+
+        # In one product, which is faster than one for each client.
+        values = self.loss.values(_predictions(self.features, x), self.targets)
+        sums = np.add.reduceat(values, self.offsets[:-1])
+        if indices is None:
+            indices = np.arange(self.n_clients)
+        return indices, sums * self._row_weights
 
     def identity(self) -> dict[str, Any]:
-        """What makes it this federation and no other, for checkpoints, by name."""
+        """Return hashes of the data, by name: a checkpoint resumes with the same data only."""
         parts = self.features if isinstance(self.features, tuple) else (self.features,)
-        table = joblib.hash((list(map(_numbers, parts)), self.offsets))
-        others = {
+        table = joblib.hash(([_numbers_of(part) for part in parts], self.offsets))
+        return {
             "data": (table, joblib.hash(self.targets)),
             "truth": joblib.hash(self.truth),
             "loss": self.loss,
-        }
-        return others | {
             "client_ids": joblib.hash(self.client_ids),
             "weights": joblib.hash(self.weights),
         }
 
 
-def _numbers(features: Any) -> Any:
-    """What features hold, without what they keep besides; of those that are streamed the shape."""
-    if isinstance(features, SparseFeatures):
-        S = features.stored
-        return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
-    return features.shape if isinstance(features, LinearOperator) else features
-
-
 def check_federation(name: str, federation: Any) -> Any:
-    """Return a federation, or raise a ValueError where it is something else."""
+    """Return a federation, or raise a ValueError for any other value."""
     return check_kind(name, federation, Federation, "a Federation, as from_arrays makes one")
 
 
 def check_cohort(cohort_size: int | None, n_clients: int) -> int:
-    """The cohort size L, all clients where it is None; a ValueError where it does not fit."""
+    """Return the cohort size L, all clients if it is None, or raise a ValueError."""
     if cohort_size is None:
         return n_clients
     return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
-def minibatches(
-    rng: np.random.Generator, n_rows: int, batch_size: int | None, count: int
-) -> Iterator[IndexArray | None]:
-    """`Client.minibatches` of `n_rows` rows."""
-    if batch_size is None or batch_size >= n_rows:
-        return iter([None] * count)
-    return iter(rng.random((count, n_rows)).argpartition(batch_size - 1, axis=1)[:, :batch_size])
+def _check_size(federation: Federation) -> None:
+    n_coefficients = math.prod(federation.model_shape)
+    if n_coefficients > _MOST_COEFFICIENTS:
+        raise ValueError(
+            f"As[0] has {federation.n_features} features, "
+            f"for a model of {n_coefficients} coefficients; "
+            f"expected at most {_MOST_COEFFICIENTS}: indices travel as 32-bit integers"
+        )
 
 
-def _predictions(A: Any, x: Array | SparseModel) -> Array:
-    """A x; a sparse model touches its own columns only, unless that is no less work."""
-    if isinstance(A, tuple):
-        return np.concatenate([_predictions(part, x) for part in A])
-    if isinstance(x, SparseModel) and not isinstance(A, LinearOperator):
-        thin, atoms = isinstance(A, SparseFeatures), x.atoms
-        few = A.shape[0] * len(atoms) <= A.stored.nnz if thin else 4 * len(atoms) <= A.shape[1]
-        if few:
-            A = (
-                A.take(atoms, axis=1) if thin else A[:, atoms]
-            )  # which waits less for memory than `take`
-            x = x.values if len(x.shape) == 1 else x.dense()[atoms]
-    x = dense(x)
-    product: Array = (
-        A @ x if x.ndim == 1 or not isinstance(A, np.ndarray) else (x.T @ A.T).T
-    )  # contiguous columns
+def _check_precision_of_targets(targets: list[Array], dtype: np.dtype[Any]) -> None:
+    for index, y in enumerate(targets):
+        if np.abs(y).max(initial=0.0) > np.finfo(dtype).max:
+            raise ValueError(
+                f"ys[{index}] holds numbers beyond {dtype}, the precision of As; "
+                "expected As in float64, or ys in another unit"
+            )
+
+
+def _numbers_of(features: Features) -> Any:
+    """Return the arrays that define features, or the shape of those that are streamed."""
+    if isinstance(features, np.ndarray):
+        return features
+    if isinstance(features, LinearOperator):
+        return features.shape
+    S = features.stored
+    return S.shape, S.data, S.indices, S.indptr, features.left, features.centre
+
+
+def _predictions(features: Features, x: Array | SparseModel) -> Array:
+    """Return A x. A sparse model needs its own columns only, unless all take no more time."""
+    if isinstance(features, tuple):
+        return np.concatenate([_predictions(part, x) for part in features])
+
+    if isinstance(x, SparseModel):
+        atoms = x.atoms
+        if _is_faster_by_columns(features, len(atoms)):
+            coefficients = x.values if len(x.shape) == 1 else x.dense()[atoms]
+            # Slices of an ndarray wait less for memory than `take`, which sparse features have.
+            is_dense = isinstance(features, np.ndarray)
+            columns = features[:, atoms] if is_dense else features.take(atoms, axis=1)
+            return _product(columns, coefficients)
+    return _product(features, dense(x))
+
+
+def _is_faster_by_columns(features: Features, n_columns: int) -> bool:
+    """Return whether to copy some columns and multiply them takes less than to multiply all."""
+    n_rows, n_features = features.shape
+    if isinstance(features, np.ndarray):
+        return bool(4 * n_columns <= n_features)
+    if isinstance(features, LinearOperator):
+        return False
+    return bool(n_rows * n_columns <= features.stored.nnz)
+
+
+def _product(features: Features, x: Array) -> Array:
+    """Return A x; if x is a matrix, with one contiguous column for each output."""
+    is_dense = isinstance(features, np.ndarray)
+    product: Array = (x.T @ features.T).T if is_dense and x.ndim > 1 else features @ x
     return product

@@ -9,11 +9,11 @@ from ._compiled.dispatch import pursuit_twin
 from ._support.validation import validate_integer_field, validate_number_field
 from ._support.warnings import warn_of_few_rows, warn_of_small_batches
 from .aggregation import UpdateSpec
-from .dictionaries import StandardBasis, check_dictionary
+from .dictionaries import Atoms, StandardBasis, check_dictionary
 from .federation import Client, ProblemInfo
 from .rounds import Exchange, Method
 from .selection import PER_OUTPUT, Selection, check_selection
-from .solvers import Exact, Solver, check_solver, minimise_on, solver_for
+from .solvers import Solver, check_solver, minimise_on, solver_for
 from .sparse_model import Array, NonFiniteUpdate, SparseModel, union
 
 
@@ -75,7 +75,7 @@ class FedGradMP(Method):
     sparsity: int
     local_iterations: int = 3
     batch_size: int | None = None
-    dictionary: StandardBasis = field(default_factory=StandardBasis)
+    dictionary: Atoms = field(default_factory=StandardBasis)
     solver: Solver | None = None
     radius: float | None = None
     selection: Selection = PER_OUTPUT
@@ -94,7 +94,7 @@ class FedGradMP(Method):
         """Raise a ValueError where sparsity or batch size do not fit; warn of clients with few rows."""
         self.selection.check(self.sparsity, shape.model_shape)
         warn_of_small_batches(self.batch_size, shape.rows)
-        if isinstance(self.solver or solver_for(shape.loss), Exact):
+        if (self.solver or solver_for(shape.loss)).is_exact:
             warn_of_few_rows(
                 min(3 * self.sparsity + len(self.selection.always_include), shape.n_features),
                 shape.rows,

@@ -27,7 +27,7 @@ from .aggregation import (
     n_bytes,
 )
 from .aggregation import Message as Message
-from .dictionaries import StandardBasis
+from .dictionaries import Atoms, StandardBasis
 from .federation import Client, ProblemInfo
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
@@ -77,12 +77,12 @@ class Method:
         Radius R of the ball that models stay in; None means that there is no ball.
     """
 
-    dictionary: StandardBasis = StandardBasis()
+    dictionary: Atoms = StandardBasis()
     selection: Selection = PER_OUTPUT
     radius: float | None = None
 
     @cached_property
-    def atoms(self) -> StandardBasis:
+    def atoms(self) -> Atoms:
         """The dictionary together with the selection."""
         return self.dictionary.with_selection(self.selection)
 

@@ -1,15 +1,22 @@
-"""One client: f_i over the span of the merged atoms, and the ways to minimise it there (Algorithms 1 and 2).
+"""Solvers: b = argmin f_i(x) over the span of the merged atoms, exactly or nearly.
 
-A solver gets a `RestrictedProblem` and coefficients of the merged atoms, and returns others. Those whose steps, norms
-and accuracy are those of the paper's signals work in orthonormal coordinates of the span, whatever the dictionary.
+In each local iteration a client merges 2 tau new atoms with those of its model, and minimises its
+objective f_i over signals that are combinations of the merged atoms. `RestrictedProblem` is this
+problem, of a few coefficients, and a `Solver` minimises it: `Exact` (Algorithm 1), or
+`GradientDescent`, `Newton` and `SGD` (Algorithm 2).
+
+The coefficients of atoms that are not orthonormal depend on how the atoms lie. `GradientDescent`,
+`Newton` and `Exact` therefore work with the signal: a gradient, a distance and a minimum norm are
+those of the signal in the span, as in the paper, whatever atoms span it.
 """
 
 from __future__ import annotations
 
 import warnings
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,45 +26,67 @@ from ._support.linear_algebra import (
     regularize_null_directions,
     solve_semidefinite,
 )
-from ._support.sparse_features import SparseFeatures
 from ._support.validation import (
+    check_kind,
     check_option,
-    check_protocol,
     validate_integer_field,
     validate_number_field,
 )
-from .dictionaries import StandardBasis
-from .federation import Client, minibatches
-from .losses import Loss, SquaredLoss
+from .dictionaries import Atoms
+from .federation import Client
+from .losses import Loss
 from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel, length_of, unit_of
 
+# Steps of a solver that stops at an accuracy only.
 _LIMIT = 10_000
+
+# A line search halves its step at most so often: then the step is below rounding in float64.
+_MOST_HALVINGS = 60
+
+# The share of the decrease that the slope promises which a step has to reach (Armijo's rule).
+_SUFFICIENT_DECREASE = 1e-4
+
+
+class LineSearchStep(NamedTuple):
+    """How far to go along a direction d, and what d does to the predictions."""
+
+    length: float
+    image: Array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RestrictedProblem:
-    """h(z) = w sum_j l(predictions_j(z), y_j), linear predictions and the weight w of a row: 1/m, or 1 in a sum.
+    """The objective of a client as a function h of the coefficients of the k merged atoms.
 
-    z are the coefficients of the k merged atoms or, after `orthonormalised`, s coordinates of their span.
+    With the matrix B of predictions and the weight w of a row, which is 1/m for a mean over m rows
+    and 1 for a sum,
+
+        h(z) = w sum_j l((B z)_j, y_j),    grad h(z) = w B' l'(B z, y).
+
+    z are the coefficients, B = A_i Psi on the merged atoms, or, after `orthonormalised`, z are s
+    coordinates of the signal in an orthonormal basis of their span.
 
     Parameters
     ----------
     columns : ndarray, shape (m, u)
-        The data on atoms that include all that some output uses; for one output, on the merged atoms.
+        A_i Psi on atoms that include all that at least one output uses. If there is one output, on
+        the merged atoms.
     targets : ndarray, shape (m,)
     loss : Loss
-    dictionary : StandardBasis
-    merged, places : ndarray of int, shape (k,)
-        Where the coefficients stand in a flattened model, and in the (u, n_outputs) matrix that the columns multiply.
+    dictionary : Atoms
+    merged : ndarray of int, shape (k,)
+        Positions of the coefficients in a flattened model (see `SparseModel`).
+    indices : ndarray of int, shape (k,)
+        Their positions in the flattened matrix of shape (u, n_outputs) that `columns` multiplies.
     n_outputs : int
-    forth, back : ndarray, shapes (k, s) and (s, k), or None
-        Coefficients are `to_coefficients` z, and z is `to_coordinates` times coefficients; None is the identity.
+    to_coefficients, to_coordinates : ndarray, shapes (k, s) and (s, k), or None
+        Matrices from coordinates z to coefficients, and back. None is the identity.
     """
 
     columns: Array
     targets: Array
     loss: Loss
-    dictionary: StandardBasis
+    dictionary: Atoms
     merged: IndexArray
     indices: IndexArray
     n_outputs: int
@@ -65,130 +94,173 @@ class RestrictedProblem:
     to_coordinates: Array | None = None
 
     @classmethod
-    def of(cls, client: Client, merged: IndexArray, dictionary: StandardBasis) -> RestrictedProblem:
-        """The restricted problem of a client, whose features are A_i Psi, on merged positions."""
-        n_outputs, columns, indices = client.n_outputs, client.features, merged
+    def of(cls, client: Client, merged: IndexArray, dictionary: Atoms) -> RestrictedProblem:
+        """Return the problem of a client, whose features are A_i Psi, on merged positions."""
+        n_outputs = client.n_outputs
         if n_outputs == 1:
-            columns, indices = client.columns(merged), np.arange(len(merged))
+            columns = client.columns(merged)
+            indices = np.arange(len(merged))
         else:
-            used, where = np.unique(merged // n_outputs, return_inverse=True)
-            if 2 * len(used) < client.n_features or isinstance(columns, SparseFeatures):
-                columns, indices = client.columns(used), where * n_outputs + merged % n_outputs
+            used_atoms, used_index = np.unique(merged // n_outputs, return_inverse=True)
+            is_dense = isinstance(client.features, np.ndarray)
+            if is_dense and 2 * len(used_atoms) >= client.n_features:
+                # To copy most of the columns would take longer than to multiply all of them.
+                columns = client.features
+                indices = merged
+            else:
+                columns = client.columns(used_atoms)
+                indices = used_index * n_outputs + merged % n_outputs
         return cls(columns, client.targets, client.loss, dictionary, merged, indices, n_outputs)
 
+    def on_rows(self, rows: IndexArray | None) -> RestrictedProblem:
+        """Return the problem of some of the rows, or of all if `rows` is None."""
+        if rows is None:
+            return self
+        return replace(self, columns=self.columns[rows], targets=self.targets[rows])
+
     def orthonormalised(self) -> RestrictedProblem:
-        """The same problem in orthonormal coordinates of the span, each output in those of its own atoms."""
+        """Return the same problem in orthonormal coordinates of the span.
+
+        Each output has those of the span of its own atoms.
+        """
         if self.dictionary.orthonormal:
             return self
+
         atoms, outputs = np.divmod(self.merged, self.n_outputs)
-        members = [outputs == output for output in range(self.n_outputs)]
-        gram = self.dictionary.inner_products(atoms) * (outputs[:, None] == outputs)
-        blocks = [
-            np.eye(len(gram))[:, own] @ orthonormal_combinations(gram[np.ix_(own, own)])
-            for own in members
-        ]
-        to_coefficients, dtype = np.hstack(blocks), self.columns.dtype
+        is_same_output = outputs[:, None] == outputs
+        gram = self.dictionary.inner_products(atoms) * is_same_output
+        identity = np.eye(len(gram))
+        blocks = []
+        for output in range(self.n_outputs):
+            is_own = outputs == output
+            combinations = orthonormal_combinations(gram[np.ix_(is_own, is_own)])
+            blocks.append(identity[:, is_own] @ combinations)
+
+        # The columns of Q = Psi V are orthonormal, so the coordinates of Psi alpha are V' G alpha.
+        to_coefficients = np.hstack(blocks)
+        to_coordinates = to_coefficients.T @ gram
+        dtype = self.columns.dtype
         return replace(
             self,
             to_coefficients=np.asarray(to_coefficients, dtype),
-            to_coordinates=np.asarray(to_coefficients.T @ gram, dtype),
+            to_coordinates=np.asarray(to_coordinates, dtype),
         )
 
     def coefficients(self, z: Array) -> Array:
-        """The coefficients of the merged atoms."""
+        """Return the coefficients of the merged atoms."""
         return z if self.to_coefficients is None else self.to_coefficients @ z
 
     def start(self, coefficients: Array) -> Array:
-        """The z of given coefficients."""
+        """Return the z of coefficients of the merged atoms."""
         return coefficients if self.to_coordinates is None else self.to_coordinates @ coefficients
 
+    @property
+    def n_coordinates(self) -> int:
+        """Number of entries of z."""
+        return len(self.merged if self.to_coordinates is None else self.to_coordinates)
+
     def predictions(self, z: Array) -> Array:
-        """The predictions on all rows, for several outputs one contiguous column for each."""
-        z = self.coefficients(z)
+        """Return B z; if there are several outputs, with one contiguous column for each."""
+        factor = self.coefficients(z)
         if self.n_outputs > 1:
             matrix = np.zeros((self.columns.shape[1], self.n_outputs), self.columns.dtype)
-            matrix.reshape(-1)[self.indices] = z
-            z = matrix
-        return (z.T @ self.columns.T).T
+            matrix.reshape(-1)[self.indices] = factor
+            factor = matrix
+        return (factor.T @ self.columns.T).T
 
     def pull_back(self, derivative: Array) -> Array:
-        """The transpose of `predictions`: from numbers per row to numbers per coordinate."""
-        gradient: Array = self.columns.T @ derivative
+        """Return B' times numbers of the shape of the predictions."""
+        product: Array = self.columns.T @ derivative
         if self.n_outputs > 1:
-            gradient = gradient.reshape(-1)[self.indices]
-        return gradient if self.to_coefficients is None else self.to_coefficients.T @ gradient
+            product = product.reshape(-1)[self.indices]
+        return product if self.to_coefficients is None else self.to_coefficients.T @ product
 
     @property
     def row_weight(self) -> float:
-        """What each row counts: w."""
+        """The weight w of each row."""
         return self.loss.row_weight(len(self.targets))
 
     def value(self, predictions: Array) -> float:
-        """The objective h, from the predictions."""
+        """Return h(z), given the predictions B z."""
         return float(np.sum(self.loss.values(predictions, self.targets)) * self.row_weight)
 
     def derivative(self, predictions: Array) -> Array:
-        """The derivative of h in the predictions."""
+        """Return w l'(B z, y), the derivative of h in the predictions."""
         return self.loss.derivative(predictions, self.targets) * self.row_weight
 
     def gradient(self, predictions: Array) -> Array:
-        """The gradient of h, from the predictions."""
+        """Return grad h(z), given the predictions B z."""
         return self.pull_back(self.derivative(predictions))
 
     def hessian(self, predictions: Array) -> Array:
-        """The Hessian of h: blocks B_c' W_cc' B_c', where row j of W_cc' is the derivative of entry c of l' in c'."""
+        """Return the Hessian of h in z, given the predictions B z."""
         if self.n_outputs == 1:
-            bent = self.loss.curvature(
-                predictions, self.targets, np.full_like(predictions, self.row_weight)
-            )
-            hessian: Array = self.columns.T @ (self.columns * bent[:, None])
+            hessian = self._hessian_of_one_output(predictions)
         else:
-            hessian = np.zeros((len(self.indices), len(self.indices)), self.columns.dtype)
-            atoms, outputs = np.divmod(self.indices, self.n_outputs)
-            members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
-            parts = [self.columns[:, atoms[own]] for own in members]
-            for second, own in enumerate(members):
-                towards = np.zeros_like(predictions)
-                towards[:, second] = self.row_weight
-                bent = self.loss.curvature(predictions, self.targets, towards)
-                for first, others in enumerate(members[: second + 1]):
-                    block = parts[first].T @ (parts[second] * bent[:, first, None])
-                    hessian[np.ix_(others, own)] = block
-                    hessian[np.ix_(own, others)] = block.T
-        return (
-            hessian
-            if self.to_coefficients is None
-            else self.to_coefficients.T @ hessian @ self.to_coefficients
-        )
+            hessian = self._hessian_of_several_outputs(predictions)
+        if self.to_coefficients is None:
+            return hessian
+        return self.to_coefficients.T @ hessian @ self.to_coefficients
+
+    def _hessian_of_one_output(self, predictions: Array) -> Array:
+        """Return B' diag(w l'') B."""
+        weights = np.full_like(predictions, self.row_weight)
+        curvature = self.loss.curvature(predictions, self.targets, weights)
+        hessian: Array = self.columns.T @ (self.columns * curvature[:, None])
+        return hessian
+
+    def _hessian_of_several_outputs(self, predictions: Array) -> Array:
+        """Return the blocks B_c' diag(w l''_cd) B_d, with B_c the columns of output c.
+
+        l''_cd is the derivative of entry c of l' in the prediction of output d.
+        """
+        hessian = np.zeros((len(self.indices), len(self.indices)), self.columns.dtype)
+        atoms, outputs = np.divmod(self.indices, self.n_outputs)
+        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
+        parts = [self.columns[:, atoms[own]] for own in members]
+        for d in range(self.n_outputs):
+            direction = np.zeros_like(predictions)
+            direction[:, d] = self.row_weight
+            curvature = self.loss.curvature(predictions, self.targets, direction)
+            for c in range(d + 1):
+                block = parts[c].T @ (parts[d] * curvature[:, c, None])
+                hessian[np.ix_(members[c], members[d])] = block
+                hessian[np.ix_(members[d], members[c])] = block.T
+        return hessian
 
     @property
     def shifts(self) -> Array:
-        """Orthonormal directions of z, shape (k, s), that change all outputs alike, where the loss does not notice.
+        """Orthonormal directions of z that do not change h, because they shift all outputs alike.
 
-        Of coefficients those of an atom that every output has. In coordinates of an output's own these are the z with
-        equal signals Q_c z_c, for which || sum_c Q_c z_c ||^2 = C ||z||^2, the most.
+        They are the columns of an array of shape (n_coordinates, s), and there are none (s = 0) if
+        the loss is not shift invariant. A shift gives an atom the same coefficient for all outputs.
+        In orthonormal coordinates, in which the signal of output c is Q_c z_c, all Q_c z_c are
+        equal: of all z these have the largest || sum_c Q_c z_c ||^2, which is C ||z||^2 for C
+        outputs.
         """
         if not self.loss.shift_invariant:
-            return np.zeros(
-                (len(self.merged if self.to_coordinates is None else self.to_coordinates), 0)
-            )
+            return np.zeros((self.n_coordinates, 0))
+
         atoms = self.merged // self.n_outputs
         if self.to_coefficients is None:
-            every, count = np.unique(atoms, return_counts=True)
-            alike: Array = (atoms[:, None] == every[count == self.n_outputs]) / np.sqrt(
-                self.n_outputs
-            )
-            return alike
-        energies, directions = np.linalg.eigh(
-            self.to_coefficients.T @ self.dictionary.inner_products(atoms) @ self.to_coefficients
-        )
+            distinct_atoms, count = np.unique(atoms, return_counts=True)
+            common_atoms = distinct_atoms[count == self.n_outputs]
+            shifts: Array = (atoms[:, None] == common_atoms) / np.sqrt(self.n_outputs)
+            return shifts
+
+        gram = self.dictionary.inner_products(atoms)
+        energies, directions = np.linalg.eigh(self.to_coefficients.T @ gram @ self.to_coefficients)
         return directions[:, energies >= (1 - 1e-9) * self.n_outputs]
 
     @cached_property
     def steepest(self) -> float:
-        """The most by which z of length one changes the predictions of a row, or a little more with several outputs."""
+        """A bound on the change of a row's predictions by z of length one.
+
+        It is attained if there is one output.
+        """
         rows = self.columns[:, self.indices // self.n_outputs]
-        rows = rows if self.to_coefficients is None else rows @ self.to_coefficients
+        if self.to_coefficients is not None:
+            rows = rows @ self.to_coefficients
         return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
     @cached_property
@@ -199,106 +271,170 @@ class RestrictedProblem:
 
     def line_search(
         self, predictions: Array, derivative: Array, gradient: Array, direction: Array
-    ) -> tuple[float, Array]:
-        """How far to go along a direction d, 0 where that is no descent beyond rounding, and its image in predictions.
+    ) -> LineSearchStep:
+        """Return how far to go along a direction d, and its image B d.
 
-        The minimiser of the quadratic model along d, which for the squared loss is the exact line search; halved
-        until h decreases enough (Armijo), which the squared loss never needs.
+        The length s is the minimiser of the quadratic model of h along d,
+
+            s = -grad h(z)' d / (w (B d)' l''(B z, y) (B d)),
+
+        which for the squared loss is the exact line search. It is halved until
+        h(z + s d) <= h(z) + 1e-4 s grad h(z)' d (Armijo's rule), which the squared loss never
+        needs. It is 0 if d is not a descent direction to rounding, or if no step decreases h.
         """
-        image, slope = self.predictions(direction), inner(gradient, direction)
-        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(
-            direction
-        )  # whatever the units
-        rounding = float(np.finfo(derivative.dtype).eps)
-        negligible = (
-            rounding * (16 + len(derivative)) ** 0.5 * length_of(derivative) * length_of(steps)
-        )
-        curvature = (
-            inner(image, self.loss.curvature(predictions, self.targets, image)) * self.row_weight
-        )
-        if curvature <= 0 or not slope < -negligible:
-            return 0.0, image
-        length, before = -slope / curvature, self.value(predictions)
-        for _ in range(60):
-            if self.value(
-                predictions + length * image
-            ) <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
-                return length, image
+        image = self.predictions(direction)
+        slope = inner(gradient, direction)
+        curvature = self.loss.curvature(predictions, self.targets, image)
+        second_derivative = inner(image, curvature) * self.row_weight
+        if second_derivative <= 0 or not slope < -self._rounding_of_slope(derivative, direction):
+            return LineSearchStep(0.0, image)
+
+        precision = float(np.finfo(derivative.dtype).eps)
+        value = self.value(predictions)
+        tolerance = 16 * precision * abs(value)
+        length = -slope / second_derivative
+        for _ in range(_MOST_HALVINGS):
+            wanted = value + _SUFFICIENT_DECREASE * length * slope + tolerance
+            if self.value(predictions + length * image) <= wanted:
+                return LineSearchStep(length, image)
             length /= 2
-        return 0.0, image
+        return LineSearchStep(0.0, image)
+
+    def _rounding_of_slope(self, derivative: Array, direction: Array) -> float:
+        """Return a bound on the rounding error of grad h' d, in any units of the columns.
+
+        The slope is the sum over the rows of products of the derivative and the image of d, which
+        is itself a sum over columns of size ``steps``.
+        """
+        precision = float(np.finfo(derivative.dtype).eps)
+        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(direction)
+        n_roundings: float = (16 + len(derivative)) ** 0.5
+        return precision * n_roundings * length_of(derivative) * length_of(steps)
 
     def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
-        """Whether z is certainly within `accuracy` of a minimiser: ||grad h|| <= accuracy x smallest curvature.
+        """Return whether z is certainly within `accuracy` of a minimiser.
 
-        Exact for the squared loss, whose Hessian is constant (in directions of no curvature, to rounding, every point
-        is a minimiser); for other losses the Hessian at z stands for the one on the way. Rows that can be separated
-        leave no minimiser. There is one where the gradient is so small beside the curvature that no third derivative
-        can undo it: ||grad h|| <= curvature / (2 R), with R the loss's constant times the steepest prediction (F. Bach,
-        Self-concordant analysis for logistic regression, 2010, Proposition 2). Far out where a loss is flat, curvature
-        itself vanishes in directions in which it had some at zero.
+        The condition is ||grad h(z)|| <= accuracy * mu with the smallest positive eigenvalue mu of
+        the Hessian. It is exact for the squared loss, whose Hessian is constant: in directions of
+        no curvature, to rounding, every point is a minimiser. For other losses the Hessian at z
+        stands for the one on the way.
+
+        Rows that can be separated leave no minimiser. There is one if the gradient is so small
+        beside the curvature that no third derivative can undo it: ||grad h(z)|| <= mu / (2 R), with
+        R the constant of self-concordance times the steepest prediction (F. Bach, Self-concordant
+        analysis for logistic regression, 2010, Proposition 2). Far out, where a loss is flat, the
+        curvature itself vanishes in directions in which it was positive at z = 0.
         """
-        positive = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
-        least = float(positive[0]) if positive.size else np.inf
-        curvature = getattr(self.loss, "self_concordance", 0.0)
-        reach = 1 / (2 * curvature * self.steepest) if curvature * self.steepest > 0 else np.inf
-        if not length_of(gradient) <= min(accuracy, reach) * least:
+        eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
+        smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
+        R = self.loss.self_concordance * self.steepest
+        reach = 1 / (2 * self.loss.self_concordance * self.steepest) if R > 0 else np.inf
+        if not length_of(gradient) <= min(accuracy, reach) * smallest:
             return False
-        if isinstance(self.loss, SquaredLoss):
+        if self.loss.is_quadratic:
             return True
-        return len(positive) >= len(
-            _positive(np.linalg.eigvalsh(self.hessian(np.zeros_like(predictions))))
-        )
+
+        at_zero = np.zeros_like(predictions)
+        eigenvalues_at_zero = _positive(np.linalg.eigvalsh(self.hessian(at_zero)))
+        return len(eigenvalues) >= len(eigenvalues_at_zero)
 
 
-def _positive(curvatures: Array) -> Array:
-    """Those of increasing eigenvalues that are no rounding."""
-    rounding = len(curvatures) * np.finfo(curvatures.dtype).eps * curvatures[-1]
-    positive: Array = curvatures[curvatures > rounding]
+def _positive(eigenvalues: Array) -> Array:
+    """Return those of increasing eigenvalues that are larger than rounding of the largest."""
+    rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
+    positive: Array = eigenvalues[eigenvalues > rounding]
     return positive
 
 
 def inner(left: Array, right: Array) -> float:
-    """The inner product in float64, where products of float32 neither overflow nor vanish."""
+    """Return the inner product in float64: products of float32 might overflow or vanish."""
     return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
 
 
-class Solver(Protocol):
-    """What FedGradMP needs of a solver."""
+class Solver(ABC):
+    """Base of the solvers of a client: what FedGradMP asks of them."""
 
+    is_exact: bool = False
+    """Whether the solver returns a minimiser, which fits the noise of a client that has fewer rows
+    than merged atoms. A run warns of such clients."""
+
+    @abstractmethod
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """Coefficients that minimise the problem, or nearly so, from those of `start`."""
+        """Return coefficients of the merged atoms that minimise the problem, or nearly so.
+
+        Parameters
+        ----------
+        problem : RestrictedProblem
+        start : ndarray, shape (k,)
+            The coefficients of the client's model on the merged atoms.
+        rng : Generator
+            The random numbers of the client in this round.
+
+        Returns
+        -------
+        ndarray, shape (k,)
+        """
 
 
 def check_solver(solver: Any) -> None:
-    """Raise a ValueError where a solver is not a client's."""
-    local = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
-    check_protocol("solver", solver, ("minimise",), local)
+    """Raise a ValueError for anything that is not a solver of a client."""
+    expected = "a client's solver: Exact(), GradientDescent(...), Newton(...) or SGD(...)"
+    check_kind("solver", solver, Solver, expected)
 
 
 @dataclass(frozen=True)
-class GradientDescent:
-    """Gradient descent with a line search that costs no extra product with the data (Algorithm 2).
+class Exact(Solver):
+    """Return the minimiser to machine precision, as Algorithm 1 does.
+
+    For the squared loss it is the least-squares solution, argmin ||B b - y||_2, of all minimisers
+    the one whose signal has the smallest norm. Other losses are minimised by Newton's method until
+    nothing is left to gain. Data that a logistic loss can separate have no minimiser: the
+    coefficients are then finite, but as large as a hundred Newton steps make them.
+    """
+
+    is_exact = True
+
+    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
+        """Return the minimiser. `start` matters only if the loss needs iterations."""
+        if not problem.loss.is_quadratic:
+            return Newton(steps=100).minimise(problem, start, rng)
+
+        # The rank of the data decides, not that of the atoms.
+        metric = None
+        if not problem.dictionary.orthonormal:
+            metric = problem.dictionary.inner_products(problem.merged)
+        return least_squares(problem.columns, problem.targets, metric)
+
+
+@dataclass(frozen=True)
+class GradientDescent(Solver):
+    """Run gradient descent with a line search (Algorithm 2).
 
     Parameters
     ----------
     steps : int or None
-        Stop after so many steps; None is no limit but 10,000.
+        The number of steps. None sets no limit except 10,000.
     accuracy : float or None
-        delta: stop once ||b - b_opt||_2 <= delta is certain. None never checks, which saves an eigenvalue problem.
+        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain. None never checks,
+        which saves an eigenvalue problem in each step.
 
     Warns
     -----
     sklearn.exceptions.ConvergenceWarning
-        Where `accuracy` was asked for without `steps` and was not reached: after 10,000 steps, or where rounding
-        leaves no step that decreases the objective.
+        If `accuracy` without `steps` was not reached: after 10,000 steps, or because no step
+        decreases the objective by more than rounding.
 
     Notes
     -----
-    A step is z <- z - s grad h(z), s by the line search of `RestrictedProblem`: two products with the m x k columns.
+    A step is z <- z + s d with d = -grad h(z) and the length s from
+    `RestrictedProblem.line_search`. It costs two products with the m x k columns, B d and B' l',
+    because the predictions B z are updated with B d.
     """
 
     steps: int | None = None
     accuracy: float | None = None
+
+    _advice = "a larger accuracy, or Newton, which needs fewer steps"
 
     def __post_init__(self) -> None:
         if self.steps is None and self.accuracy is None:
@@ -307,102 +443,96 @@ class GradientDescent:
         validate_number_field(self, "accuracy", optional=True, above=0)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The coefficients after the last step."""
+        """Return the coefficients after the last step."""
         inside = problem.orthonormalised()
         z = inside.start(start)
-        predictions, certain = inside.predictions(z), False
+        predictions = inside.predictions(z)
+        is_certain = False
+
         for _ in range(_LIMIT if self.steps is None else self.steps):
             derivative = inside.derivative(predictions)
             gradient = inside.pull_back(derivative)
-            certain = self.accuracy is not None and inside.converged(
-                self.accuracy, predictions, gradient
-            )
-            if certain:
-                break
+            if self.accuracy is not None:
+                is_certain = inside.converged(float(self.accuracy), predictions, gradient)
+                if is_certain:
+                    break
+
             direction = self._direction(inside, predictions, gradient)
             length, image = inside.line_search(predictions, derivative, gradient, direction)
             if length == 0:
                 break
-            z, predictions = z + length * direction, predictions + length * image
-        if self.steps is None and not certain:
-            from sklearn.exceptions import ConvergenceWarning
+            z = z + length * direction
+            predictions = predictions + length * image
 
-            name = type(self).__name__
-            advice = "a larger accuracy" + (
-                "" if name == "Newton" else ", or Newton, which needs fewer steps"
-            )
-            warnings.warn(
-                f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
-                f"{len(z)} coordinates and {len(inside.targets)} rows; try {advice}",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+        if self.steps is None and not is_certain:
+            self._warn_of_accuracy(len(z), len(inside.targets))
         return inside.coefficients(z)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
+        """Return -grad h(z), scaled by a power of two so that its square is a number."""
         return -gradient * unit_of(gradient)
+
+    def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
+        from sklearn.exceptions import ConvergenceWarning
+
+        warnings.warn(
+            f"{type(self).__name__} stopped before accuracy={self.accuracy:g} was certain, "
+            f"on a restricted problem of {n_coordinates} coordinates and {n_rows} rows; "
+            f"try {self._advice}",
+            ConvergenceWarning,
+            stacklevel=3,
+        )
 
 
 @dataclass(frozen=True)
 class Newton(GradientDescent):
-    """The same in Newton's direction, of which one step is exact for the squared loss; parameters as there.
+    """Run Newton's method with a line search; one step is exact for the squared loss.
 
-    A singular Hessian is inverted on its range, in float64 whatever the data: one of float32 is too rough to divide by.
+    A step is z <- z + s d with d = -H^+ grad h(z), where H is the Hessian of h. A singular Hessian
+    is inverted on its range. Everything is computed in float64, whatever the precision of the data,
+    because a Hessian of float32 is too inaccurate to divide by. The parameters, the warning and the
+    line search are those of `GradientDescent`.
     """
 
+    _advice = "a larger accuracy"
+
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The coefficients after the last step."""
-        columns, targets = problem.columns.astype(np.float64, copy=False), problem.targets
-        targets = targets.astype(np.float64, copy=False) if targets.dtype.kind == "f" else targets
-        wide = replace(problem, columns=columns, targets=targets)
-        return super().minimise(wide, start.astype(np.float64), rng).astype(start.dtype, copy=False)
+        """Return the coefficients after the last step, in the precision of `start`."""
+        columns = problem.columns.astype(np.float64, copy=False)
+        targets = problem.targets
+        if targets.dtype.kind == "f":
+            targets = targets.astype(np.float64, copy=False)
+        in_float64 = replace(problem, columns=columns, targets=targets)
+        b = super().minimise(in_float64, start.astype(np.float64), rng)
+        return b.astype(start.dtype, copy=False)
 
     def _direction(self, problem: RestrictedProblem, predictions: Array, gradient: Array) -> Array:
-        return -solve_semidefinite(
-            *regularize_null_directions(problem.hessian(predictions), gradient, problem.shifts)
+        """Return -H^+ grad h(z), without a part along shifts, which do not change h."""
+        hessian, gradient = regularize_null_directions(
+            problem.hessian(predictions), gradient, problem.shifts
         )
+        return -solve_semidefinite(hessian, gradient)
 
 
 @dataclass(frozen=True)
-class Exact:
-    """The minimiser to machine precision: Algorithm 1.
-
-    Least squares for the squared loss, of minimum norm where the minimiser is not unique; Newton's method until nothing
-    is left to gain for other losses. Data that a logistic loss can separate have no minimiser: what comes back then is
-    finite, but as large as a hundred Newton steps make it.
-    """
-
-    def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The minimiser; `start` matters only where the loss needs iterations."""
-        if not isinstance(problem.loss, SquaredLoss):
-            return Newton(steps=100).minimise(problem, start, rng)
-        # The rank of the data decides, not that of the atoms.
-        metric = (
-            None
-            if problem.dictionary.orthonormal
-            else problem.dictionary.inner_products(problem.merged)
-        )
-        return least_squares(problem.columns, problem.targets, metric)
-
-
-@dataclass(frozen=True)
-class SGD:
-    """Stochastic gradient descent on the client's rows.
+class SGD(Solver):
+    """Run stochastic gradient descent on the rows of a client.
 
     Parameters
     ----------
     learning_rate : float
-        A step on all rows descends below 2 / L, for L the largest curvature of f_i on the merged atoms; where the loss
-        is a sum, the gradient of a step is the sum over its rows.
+        A step on all rows decreases f_i if it is below 2 / L, with L the largest curvature of f_i
+        on the merged atoms. If the loss is a sum, the gradient of a step is the sum over its rows.
     steps : int, default 2
-        Number of steps; the paper's digits use 2.
+        The number of steps. The paper's digits use 2.
     batch_size : int or None
-        Rows per step, drawn without replacement; None is all rows.
+        Rows per step, drawn without replacement. None is all rows.
 
     Notes
     -----
-    A step is alpha <- alpha - rate g on the coefficients of the merged atoms, which in the standard basis and for
-    orthonormal atoms is a step on the signal itself; elsewhere it is too cheap to change coordinates for.
+    A step is alpha <- alpha - learning_rate * grad h_j(alpha), with h_j the problem on minibatch j.
+    These are the coefficients of the merged atoms: in the standard basis and for orthonormal atoms
+    a step on the signal itself. In other atoms it is too cheap to change coordinates for it.
     """
 
     learning_rate: float
@@ -415,33 +545,48 @@ class SGD:
         validate_integer_field(self, "batch_size", optional=True)
 
     def minimise(self, problem: RestrictedProblem, start: Array, rng: np.random.Generator) -> Array:
-        """The coefficients after the last step."""
-        z = start
-        for rows in minibatches(rng, len(problem.targets), self.batch_size, self.steps):
-            some = slice(None) if rows is None else rows
-            batch = replace(problem, columns=problem.columns[some], targets=problem.targets[some])
-            z = z - self.learning_rate * batch.gradient(batch.predictions(z))
-        return z
+        """Return the coefficients after the last step."""
+        learning_rate = float(self.learning_rate)  # a NumPy float64 would widen float32
+        alpha = start
+        on_merged_atoms = Client(problem.columns, problem.targets, problem.loss)
+        for rows in on_merged_atoms.minibatches(rng, self.batch_size, self.steps):
+            batch = problem.on_rows(rows)
+            alpha = alpha - learning_rate * batch.gradient(batch.predictions(alpha))
+        return alpha
 
 
 def minimise_on(
     merged: IndexArray,
     client: Client,
-    dictionary: StandardBasis,
+    dictionary: Atoms,
     solver: Solver,
     start: SparseModel,
     rng: np.random.Generator,
 ) -> SparseModel:
-    """b = argmin f_i(x) over x in the span of the merged atoms, exactly or as the solver does it.
+    """Return b = argmin f_i(x) over x in the span of the merged atoms, as the solver finds it.
+
+    Parameters
+    ----------
+    merged : ndarray of int, shape (k,)
+        Increasing positions in the flattened coefficients (see `SparseModel`).
+    client : Client
+        With features A_i Psi.
+    dictionary : Atoms
+    solver : Solver
+    start : SparseModel
+        The model of the client before this local iteration.
+    rng : Generator
 
     Raises
     ------
     NonFiniteUpdate
-        Where b is no finite number: a selection would hide that.
+        If b is not finite, which a selection would hide.
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)
-    b = solver.minimise(RestrictedProblem.of(client, merged, dictionary), start.on(merged), rng)
+
+    problem = RestrictedProblem.of(client, merged, dictionary)
+    b = solver.minimise(problem, start.on(merged), rng)
     if not np.isfinite(b).all():
         raise NonFiniteUpdate(
             f"client {client.client_id} has no finite minimiser on {len(merged)} coefficients"
@@ -449,14 +594,16 @@ def minimise_on(
     return SparseModel(merged, b, start.shape)
 
 
-_BY_NAME: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
+_DEFAULT_SOLVERS: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
 
 
 def solver_for(loss: Loss) -> Solver:
-    """The solver that FedGradMP takes where none is named; ``loss.local_solver`` has to be ``"exact"`` or ``"damped"``.
+    """Return the solver that FedGradMP takes by default, which ``loss.local_solver`` names.
 
-    Damped is `GradientDescent(steps=1)`, one step in each local iteration: with a line search it lowers f_i or stays,
-    and it needs no learning rate. `Exact` and `Newton` run away wherever a site can separate its rows on 3 tau atoms;
-    more steps gain where rows are many and lose where they are few: benchmarks/README.md has what was measured.
+    ``"exact"`` is `Exact()`. ``"damped"`` is `GradientDescent(steps=1)`, one step in each local
+    iteration: with a line search it decreases f_i or stays, and it needs no learning rate. `Exact`
+    and `Newton` diverge if a client can separate its rows on 3 tau atoms. More steps gain if rows
+    are many and lose if they are few: benchmarks/README.md has the measurements.
     """
-    return _BY_NAME[check_option(f"local_solver of {loss!r}", loss.local_solver, tuple(_BY_NAME))]
+    name = f"local_solver of {loss!r}"
+    return _DEFAULT_SOLVERS[check_option(name, loss.local_solver, tuple(_DEFAULT_SOLVERS))]

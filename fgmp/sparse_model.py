@@ -1,4 +1,9 @@
-"""Sparse models: which atoms, with which coefficients."""
+"""Sparse models: which coefficients are not zero, and their values.
+
+A model is a signal x = Psi alpha, a combination of the columns of Psi, which are called atoms, with
+coefficients alpha. In the standard basis Psi is the identity: the atoms are the features, and
+x = alpha. The support of a model is the set of positions at which alpha is not zero.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +12,34 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Array = NDArray[Any]
 IndexArray = NDArray[np.intp]
 
 
 class NonFiniteUpdate(FloatingPointError):
-    """A client has no finite update to send. Only this package raises it; a FloatingPointError of others is theirs."""
+    """A client has no finite update to send.
+
+    Only this package raises it. A FloatingPointError of a user's code is not caught.
+    """
 
 
 @dataclass(frozen=True, eq=False)
 class SparseModel:
-    """A model x = Psi alpha with few nonzero coefficients.
+    """A model x = Psi alpha with few nonzero coefficients alpha.
+
+    A loss with several outputs has one column of coefficients for each output. They are flattened
+    row by row, so that the coefficient of an atom for an output is at the position
+    ``atom * n_outputs + output``.
 
     Parameters
     ----------
     support : ndarray of int, shape (k,)
-        Increasing positions in the flattened coefficients; for a vector, the indices of the atoms.
+        Increasing positions in the flattened coefficients: the indices of the atoms if there is one
+        output.
     values : ndarray of float, shape (k,)
-        Their coefficients.
+        The coefficients at these positions.
     shape : tuple of int
         Shape of the dense coefficients: ``(n_atoms,)``, or ``(n_atoms, n_outputs)``.
     """
@@ -36,66 +49,77 @@ class SparseModel:
     shape: tuple[int, ...]
 
     @classmethod
-    def zero(cls, shape: tuple[int, ...], dtype: Any = np.float64) -> SparseModel:
-        """The model with an empty support."""
+    def zero(cls, shape: tuple[int, ...], dtype: DTypeLike = np.float64) -> SparseModel:
+        """Return the model with an empty support."""
         return cls(np.empty(0, np.intp), np.empty(0, dtype), shape)
 
     @classmethod
     def of(cls, coefficients: Array) -> SparseModel:
-        """The nonzero entries of dense coefficients."""
+        """Return the model of dense coefficients."""
         flat = coefficients.reshape(-1)
         support = np.flatnonzero(flat)
         return cls(support, flat[support], coefficients.shape)
 
     def dense(self) -> Array:
-        """The coefficients alpha as a dense array of the model's shape."""
+        """Return the coefficients alpha as a dense array of the shape of the model."""
         coefficients = np.zeros(self.shape, self.values.dtype)
         coefficients.reshape(-1)[self.support] = self.values
         return coefficients
 
     @property
     def atoms(self) -> IndexArray:
-        """The atoms that some output uses, increasing; the support itself where there is one output."""
+        """Atoms that at least one output uses, increasing: the support if there is one output."""
         if len(self.shape) == 1:
             return self.support
-        used = np.zeros(self.shape[0], bool)
-        used[self.support // self.shape[1]] = True
-        return np.flatnonzero(used)
+
+        n_atoms, n_outputs = self.shape
+        is_used = np.zeros(n_atoms, bool)
+        is_used[self.support // n_outputs] = True
+        return np.flatnonzero(is_used)
 
     def on(self, support: IndexArray) -> Array:
-        """The coefficients on another support, zero where this model has none."""
+        """Return the coefficients on another support: zero outside the support of this model."""
         return self.dense().reshape(-1)[support]
 
 
 def dense(coefficients: Array | SparseModel) -> Array:
-    """The coefficients of a model as a dense array."""
+    """Return the coefficients of a model as a dense array."""
     return coefficients.dense() if isinstance(coefficients, SparseModel) else coefficients
 
 
 def union(first: IndexArray, second: IndexArray, size: int) -> IndexArray:
-    """Increasing union of two sets of positions below `size`."""
-    member = np.zeros(size, bool)
-    member[first] = True
-    member[second] = True
-    return member.nonzero()[0]
+    """Return the increasing union of two sets of positions below `size`."""
+    is_member = np.zeros(size, bool)
+    is_member[first] = True
+    is_member[second] = True
+    return is_member.nonzero()[0]
+
+
+# Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe, and 2^largest is a
+# number whose inverse is one, too.
+_SAFE_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+_LARGEST_EXPONENT = {np.dtype(np.float32): 120, np.dtype(np.float64): 1000}
 
 
 def unit_of(array: Array) -> float:
-    """A power of two that brings numbers whose squares might overflow or vanish to about 1; 1 where none might.
+    """Return a power of two that scales numbers whose squares might overflow or vanish to about 1.
 
-    Products with it are exact, so that nothing else changes.
+    It is 1 if none might. Products with a power of two are exact, so a result changes in nothing
+    else.
     """
     largest = float(np.abs(array).max(initial=0))
-    exponent, (safe, most) = (
-        math.frexp(largest)[1],
-        (30, 120) if array.dtype == np.float32 else (200, 1000),
-    )
-    if abs(exponent) <= safe or not 0 < largest < math.inf:
+    if not 0 < largest < math.inf:
         return 1.0
-    return 2.0 ** -max(min(exponent, most), -most)
+
+    _, exponent = math.frexp(largest)
+    if abs(exponent) <= _SAFE_EXPONENT[array.dtype]:
+        return 1.0
+    bound = _LARGEST_EXPONENT[array.dtype]
+    return 2.0 ** -min(max(exponent, -bound), bound)
 
 
 def length_of(vector: Array) -> float:
-    """The Euclidean norm, also where squares overflow or vanish."""
+    """Return the Euclidean norm, also if squares of the entries overflow or vanish."""
     unit = unit_of(vector)
-    return float(np.linalg.norm(vector if unit == 1 else vector * unit)) / unit
+    scaled = vector if unit == 1 else vector * unit
+    return float(np.linalg.norm(scaled)) / unit

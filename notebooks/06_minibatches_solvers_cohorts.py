@@ -265,7 +265,7 @@ claim("theory-zero-residual", "the final error to x* is zero where zeta* and sig
 
 # %%
 @dataclass(frozen=True)
-class OffBy:
+class OffBy(fgmp.Solver):
     delta: float
 
     def minimise(self, problem, start, rng):

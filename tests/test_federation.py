@@ -136,7 +136,7 @@ def test_a_part_keeps_what_the_whole_was_called():
 )
 def test_a_part_has_some_of_the_clients_each_once(places):
     federation = Federation.from_arrays(np.ones((4, 2, 3)), np.ones((4, 2)))
-    with pytest.raises(ValueError, match=r"^places is .*; expected"):
+    with pytest.raises(ValueError, match=r"^indices is .*; expected"):
         federation.subset(places)
 
 

@@ -14,7 +14,6 @@ from fgmp._support.linear_algebra import (
     solve_semidefinite,
 )
 from fgmp.dictionaries import StandardBasis
-from fgmp.federation import minibatches
 from fgmp.solvers import RestrictedProblem, minimise_on
 from fgmp.sparse_model import SparseModel
 
@@ -76,7 +75,9 @@ def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, av
     A, y, atoms = rng.standard_normal((12, 5)), rng.standard_normal(12), rng.standard_normal((5, 3))
     client = one_client(A @ atoms, y, fgmp.SquaredLoss(averaged=averaged))
     (rows,) = (
-        [np.arange(12)] if batch_size is None else minibatches(np.random.default_rng(3), 12, 4, 1)
+        [np.arange(12)]
+        if batch_size is None
+        else client.minibatches(np.random.default_rng(3), 4, 1)
     )
     found = minimise(client, fgmp.SGD(rate, 1, batch_size), np.ones(3), 3, fgmp.Dictionary(atoms))
     pull = atoms.T @ A[rows].T @ (A[rows] @ atoms @ np.ones(3) - y[rows])

@@ -264,14 +264,14 @@ def _separates(transport: Any, coefficients: NDArray[Any]) -> bool:
 
     Return False for a loss without labels, or if no client is at hand.
     """
-    # The condition of `fgmp.losses.misclassified`, which this module lies below.
-    leads = getattr(transport.shape.loss, "leads", None)
-    if leads is None:
+    loss = transport.shape.loss
+    if loss.leads is None:
         return False
     # Only now, because a federation makes its clients when they are asked for.
     clients = getattr(transport, "clients", ())
     if not len(clients):
         return False
     return not any(
-        (leads(client.predictions(coefficients), client.targets) <= 0).any() for client in clients
+        loss.misclassified(client.predictions(coefficients), client.targets).any()
+        for client in clients
     )

@@ -13,7 +13,7 @@ from .._compiled.dispatch import descent_twin
 from .._support.validation import validate_integer_field, validate_number_field
 from .._support.warnings import warn_of_small_batches
 from ..aggregation import UpdateSpec
-from ..dictionaries import StandardBasis, check_dictionary
+from ..dictionaries import Atoms, StandardBasis, check_dictionary
 from ..federation import Client, ProblemInfo
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
@@ -40,7 +40,7 @@ class FirstOrder(Method):
     local_iterations: int = 1
     batch_size: int | None = None
     server_learning_rate: float = 1.0
-    dictionary: StandardBasis = field(default_factory=StandardBasis)
+    dictionary: Atoms = field(default_factory=StandardBasis)
     selection: Selection = PER_OUTPUT
 
     def __post_init__(self) -> None:

@@ -19,7 +19,7 @@ from .._support.validation import (
 )
 from .._support.warnings import warn_user
 from ..aggregation import UpdateSpec
-from ..dictionaries import StandardBasis
+from ..dictionaries import Atoms, StandardBasis
 from ..federation import Client, ProblemInfo
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection
@@ -31,7 +31,7 @@ class SketchContext(NamedTuple):
     """What clients and server know alike: tau, the atoms and what counts of them, the seed, the round, from 0."""
 
     sparsity: int
-    atoms: StandardBasis
+    atoms: Atoms
     seed: int
     number: int
 
@@ -267,7 +267,7 @@ class SharedSupportGradMP(Method):
     sparsity: int
     screening: CountSketch | LargestEntries = field(default_factory=CountSketch)
     solver: SupportSolver = field(default_factory=NewtonOnSupport)
-    dictionary: StandardBasis = field(default_factory=StandardBasis)
+    dictionary: Atoms = field(default_factory=StandardBasis)
     radius: float | None = None
     selection: Selection = PER_OUTPUT
     pruning: str = "elimination"

@@ -16,7 +16,7 @@ import numpy as np
 from .._support.linear_algebra import regularize_null_directions, solve_definite, solve_semidefinite
 from .._support.validation import check_kind, validate_integer_field, validate_number_field
 from ..aggregation import UpdateSpec
-from ..dictionaries import Dictionary, StandardBasis, check_dictionary
+from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, ProblemInfo
 from ..losses import SquaredLoss, misclassified
 from ..rounds import Exchange, Method
@@ -62,7 +62,7 @@ class SupportSolver(Method):
     `SharedSupportGradMP` and `polish` give it the dictionary and the radius of the method, and take none but these.
     """
 
-    dictionary: StandardBasis = field(default_factory=StandardBasis, repr=False)
+    dictionary: Atoms = field(default_factory=StandardBasis, repr=False)
     radius: float | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
@@ -98,7 +98,7 @@ class SupportSolver(Method):
         return self.dictionary.into_ball(state.model, self.radius)
 
 
-def solver_in(dictionary: StandardBasis, radius: float | None, solver: Any) -> Any:
+def solver_in(dictionary: Atoms, radius: float | None, solver: Any) -> Any:
     """A solver on a shared support, in a dictionary and a ball; a ValueError where it is none, or has others."""
     expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
     check_kind("solver", solver, SupportSolver, expected)
@@ -118,7 +118,7 @@ def solver_in(dictionary: StandardBasis, radius: float | None, solver: Any) -> A
     return replace(solver, dictionary=dictionary, radius=radius)
 
 
-def _have_the_same_atoms(one: StandardBasis, other: StandardBasis) -> bool:
+def _have_the_same_atoms(one: Atoms, other: Atoms) -> bool:
     both = isinstance(one, Dictionary) and isinstance(other, Dictionary)
     return both and np.array_equal(one.atoms, other.atoms)  # type: ignore[attr-defined]
 

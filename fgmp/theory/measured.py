@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
 from .._support.validation import check_array, check_integer, check_kind, check_shape
-from ..dictionaries import Dictionary, StandardBasis, check_dictionary
+from ..dictionaries import Atoms, Dictionary, check_dictionary
 from ..federation import Client, Federation, check_federation
 from ..losses import SquaredLoss
 from ..selection import largest
@@ -43,7 +43,7 @@ def restricted_constants(
     sparsity: int,
     *,
     weights: ArrayLike | None = None,
-    dictionary: StandardBasis | None = None,
+    dictionary: Atoms | None = None,
 ) -> RestrictedConstants:
     """Exact restricted constants: ``lower`` = min over S of lambda_min(B_S'B_S / m), ``upper`` = max of lambda_max.
 
@@ -164,7 +164,7 @@ class Approximation(NamedTuple):
     eta: float
 
 
-def approx_tau(dictionary: StandardBasis, signal: ArrayLike, sparsity: int) -> Approximation:
+def approx_tau(dictionary: Atoms, signal: ArrayLike, sparsity: int) -> Approximation:
     """Approximate projection of a signal onto at most `sparsity` atoms (paper, Section II), with the eta it reached.
 
     Only for looking: methods select by their dictionary. In atoms that are not orthonormal there may be 5,000,000
@@ -351,7 +351,7 @@ def _problem(
     B: ArrayLike,
     sparsity: int,
     weights: ArrayLike | None = None,
-    dictionary: StandardBasis | None = None,
+    dictionary: Atoms | None = None,
 ) -> tuple[Array, Array | None, int]:
     """The Hessian in the coordinates of the atoms, and their Gram matrix, None where it is the identity."""
     inside, gram = check_array("B", B, ndim=2), None
@@ -360,7 +360,7 @@ def _problem(
     check_kind(
         "dictionary",
         dictionary,
-        (StandardBasis, type(None)),
+        (Atoms, type(None)),
         "a Dictionary, a StandardBasis or None",
     )
     if isinstance(dictionary, Dictionary):

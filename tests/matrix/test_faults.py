@@ -8,9 +8,9 @@ import pytest
 import fgmp
 from fgmp import rounds
 from fgmp._support.sparse_features import SparseFeatures
+from fgmp._support.tables import normalized_weights
 from fgmp.aggregation import Updates
 from fgmp.dictionaries import StandardBasis
-from fgmp.federation import normalized_weights
 from fgmp.losses import SquaredLoss
 from fgmp.rounds import Streams
 from fgmp.selection import Selection
