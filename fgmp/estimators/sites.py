@@ -274,6 +274,8 @@ class WeightedLoss:
 
     loss: Any
 
+    is_quadratic = False  # least squares would not know the weights
+
     def __post_init__(self) -> None:
         for name in (
             "shift_invariant",
