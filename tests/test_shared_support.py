@@ -14,8 +14,9 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
 from fgmp.selection import Overall
-from fgmp.shared_support.method import SketchContext, hashes
-from fgmp.shared_support.newton import LocalSteps, SupportState, eliminated
+from fgmp.shared_support.elimination import eliminated
+from fgmp.shared_support.newton import LocalSteps, SupportState
+from fgmp.shared_support.sketches import SketchContext, hash_matrices
 from fgmp.sparse_model import SparseModel
 
 
@@ -183,8 +184,10 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
 ):
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
-    signs = np.array([matrix.toarray() for matrix in hashes(seed, 2, rows, columns, n_atoms, "d")])
-    sketch = way.answer(np.asfortranarray(gradient), question)
+    signs = np.array(
+        [matrix.toarray() for matrix in hash_matrices(seed, 2, rows, columns, n_atoms, "d")]
+    )
+    sketch = way.encode(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
     estimates = np.einsum("rca,rc...->ra...", signs, sketch)
     np.testing.assert_allclose(
@@ -236,7 +239,7 @@ def test_hashes_deal_evenly_and_with_both_signs():
     """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
     cohort_kernel = 0
     for number in range(400):
-        signs = np.array([matrix.toarray() for matrix in hashes(3, number, 3, 5, 23, "d")])
+        signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
         assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
             -1,
             0,
@@ -349,7 +352,7 @@ def test_polishing_hands_its_seed_to_the_solver():
 
 def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).answer(
+        fgmp.LargestEntries(2).encode(
             np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
         )
     huge, nobody = (
