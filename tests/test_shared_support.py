@@ -92,6 +92,36 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     np.testing.assert_allclose(found, reference.coef_[0], rtol=1e-4)
 
 
+def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
+    """On the support of all features, rounds of one step end where one round of many steps does."""
+    federation = labelled(0)
+    refused = fgmp.SharedSupportGradMP(8, solver=fgmp.NewtonOnSupport(ridge=0.05))
+    with pytest.raises(ValueError, match="for the squared loss, and the loss is LogisticLoss"):
+        fgmp.simulate(refused, federation, 1, rng=0)
+    ends = []
+    for solver, rounds in (
+        (fgmp.NewtonOnSupport(ridge=0.05, allow_inexact=True), 12),
+        (fgmp.NewtonOnSupport(steps=12, ridge=0.05), 1),
+    ):
+        method = fgmp.SharedSupportGradMP(8, solver=solver, pruning="largest")
+        ends.append(fgmp.simulate(method, federation, rounds, rng=0).x)
+    np.testing.assert_allclose(*ends, rtol=1e-8)
+
+
+def test_numbers_of_numpy_leave_float32_runs_as_they_are():
+    rng = np.random.default_rng(0)
+    As = rng.standard_normal((3, 30, 8)).astype(np.float32)
+    federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1] + As[:, :, 2]), "logistic")
+    ends = []
+    for integer, number in ((int, float), (np.int64, np.float64)):
+        solver = fgmp.NewtonOnSupport(integer(3), number(0.125))
+        screening = fgmp.CountSketch(integer(1), integer(4))
+        method = fgmp.SharedSupportGradMP(integer(2), screening, solver, seed=integer(1))
+        ends.append(fgmp.simulate(method, federation, 3, rng=0))
+    assert not ends[1].rejected and ends[1].x.dtype == np.float32
+    np.testing.assert_array_equal(ends[0].x, ends[1].x)
+
+
 def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     federation = labelled(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])

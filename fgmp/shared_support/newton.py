@@ -287,8 +287,8 @@ class NewtonOnSupport(SupportSolver):
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return an exchange for each step, and with several steps one that compares objectives."""
-        n_exchanges = self.steps + (self.steps > 1)
-        return [*super().exchanges()] * n_exchanges
+        n_exchanges = self.steps + 1 if self.steps > 1 else 1
+        return [*super().exchanges()] * int(n_exchanges)
 
     def message(self, state: SupportState) -> Message:
         """Return the model, whether the exchange is the last, and a step that is in doubt.
@@ -369,7 +369,7 @@ class NewtonOnSupport(SupportSolver):
     def _objective(self, x: Array, mean: Array) -> float:
         """Return f + (ridge/2) ||x||^2 at the model that was sent, without f for a single step."""
         f = float(mean[-2]) if self.steps > 1 else 0.0
-        return f + self.ridge / 2 * inner(x, x)
+        return f + float(self.ridge) / 2 * inner(x, x)
 
     def _newton_step(self, model: SparseModel, mean: Array) -> _NewtonStep:
         """Return the step to the minimiser of the quadratic model.
@@ -379,11 +379,12 @@ class NewtonOnSupport(SupportSolver):
         """
         x = model.values
         k = len(x)
+        ridge = float(self.ridge)  # a NumPy number would widen float32
         size_of_half = k * (k + 1) // 2
         upper = np.zeros((k, k), mean.dtype)
         upper[np.triu_indices(k)] = mean[:size_of_half]
-        hessian = upper + np.triu(upper, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
-        gradient = mean[size_of_half : size_of_half + k] + self.ridge * x
+        hessian = upper + np.triu(upper, 1).T + ridge * np.eye(k, dtype=mean.dtype)
+        gradient = mean[size_of_half : size_of_half + k] + ridge * x
 
         solved = solve_definite(hessian, gradient)
         if solved is not None:
