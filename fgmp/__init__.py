@@ -47,9 +47,10 @@ from .privacy.secure_sums import SecureSum
 from .robust import Median, TrimmedMean
 from .rounds import Exchange, Method, Transport
 from .selection import Overall, PerAtom, PerOutput, Selection
-from .shared_support.method import CountSketch, LargestEntries, SharedSupportGradMP
+from .shared_support.method import SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish
+from .shared_support.sketches import CountSketch, LargestEntries
 from .simulation import RecordedModel, Result, simulate
 from .solvers import SGD, Exact, GradientDescent, Newton, RestrictedProblem, Solver
 from .sparse_model import SparseModel

@@ -106,10 +106,10 @@ def data(alpha, seed):
 ASKED = {"the whole gradient": CountSketch(1, n_features), "new sketches": CountSketch(), "lists": LargestEntries()}
 
 
-def read(screening, gradients, question):
+def read(screening, gradients, context):
     """What the server makes of the sum of the clients' answers."""
-    answers = [dense(screening.answer(gradient, question)) for gradient in gradients]
-    return screening.decode(np.mean(answers, axis=0), question, gradients[0].shape)
+    answers = [dense(screening.encode(gradient, context)) for gradient in gradients]
+    return screening.decode(np.mean(answers, axis=0), context, gradients[0].shape)
 
 
 # %%
@@ -118,7 +118,7 @@ def named(seed):
     x = fgmp.simulate(method, fed, 2, rng=seed).x
     missing = np.setdiff1d(np.flatnonzero(fed.truth), np.flatnonzero(x))
     gradients = [client.gradient(x) for client in fed.clients]
-    views = [[read(way, gradients, method.question(k)) for k in range(2, 10)] for way in ASKED.values()]
+    views = [[read(way, gradients, method.sketch_context(k)) for k in range(2, 10)] for way in ASKED.values()]
     hits = [[np.isin(missing, fgmp.PerOutput().select(view, 2 * sparsity)) for view in row] for row in views]
     return np.logical_or.accumulate(hits, axis=1).sum(axis=2)
 
@@ -189,8 +189,8 @@ claim("sums-circles",
 
 # %%
 class OneSketch(SharedSupportGradMP):
-    def question(self, number):
-        return super().question(0)
+    def sketch_context(self, rounds):
+        return super().sketch_context(0)
 
 
 # %%

@@ -112,7 +112,7 @@ WHOLE = {
         ("ClientConstants.of", {"lower": 0.0}),
         ("ClientConstants.of", {"lower": 1.1}),
     ],
-    "eta_1 is 1.5 and upper_squared None; expected upper_squared where eta_1 is above 1": [
+    "eta_1 is 1.5 and upper_squared is None; expected it for eta_1 above 1": [
         ("beta_2", {"upper_squared": None})
     ],
 }

@@ -14,8 +14,9 @@ import fgmp
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
 from fgmp.selection import Overall
-from fgmp.shared_support.method import SketchContext, hashes
-from fgmp.shared_support.newton import LocalSteps, SupportState, eliminated
+from fgmp.shared_support.elimination import eliminated
+from fgmp.shared_support.newton import LocalSteps, SupportState
+from fgmp.shared_support.sketches import SketchContext, hash_matrices
 from fgmp.sparse_model import SparseModel
 
 
@@ -89,6 +90,36 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     C = 1 / (ridge * len(y)) if ridge else np.inf  # its penalty is |x|^2 / 2C, over m rows
     reference = LogisticRegression(C=C, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(A, y)
     np.testing.assert_allclose(found, reference.coef_[0], rtol=1e-4)
+
+
+def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
+    """On the support of all features, rounds of one step end where one round of many steps does."""
+    federation = labelled(0)
+    refused = fgmp.SharedSupportGradMP(8, solver=fgmp.NewtonOnSupport(ridge=0.05))
+    with pytest.raises(ValueError, match="for the squared loss, and the loss is LogisticLoss"):
+        fgmp.simulate(refused, federation, 1, rng=0)
+    ends = []
+    for solver, rounds in (
+        (fgmp.NewtonOnSupport(ridge=0.05, allow_inexact=True), 12),
+        (fgmp.NewtonOnSupport(steps=12, ridge=0.05), 1),
+    ):
+        method = fgmp.SharedSupportGradMP(8, solver=solver, pruning="largest")
+        ends.append(fgmp.simulate(method, federation, rounds, rng=0).x)
+    np.testing.assert_allclose(*ends, rtol=1e-8)
+
+
+def test_numbers_of_numpy_leave_float32_runs_as_they_are():
+    rng = np.random.default_rng(0)
+    As = rng.standard_normal((3, 30, 8)).astype(np.float32)
+    federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1] + As[:, :, 2]), "logistic")
+    ends = []
+    for integer, number in ((int, float), (np.int64, np.float64)):
+        solver = fgmp.NewtonOnSupport(integer(3), number(0.125))
+        screening = fgmp.CountSketch(integer(1), integer(4))
+        method = fgmp.SharedSupportGradMP(integer(2), screening, solver, seed=integer(1))
+        ends.append(fgmp.simulate(method, federation, 3, rng=0))
+    assert not ends[1].rejected and ends[1].x.dtype == np.float32
+    np.testing.assert_array_equal(ends[0].x, ends[1].x)
 
 
 def test_newton_steps_for_softmax_reach_a_point_without_gradient():
@@ -183,8 +214,10 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
 ):
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
-    signs = np.array([matrix.toarray() for matrix in hashes(seed, 2, rows, columns, n_atoms, "d")])
-    sketch = way.answer(np.asfortranarray(gradient), question)
+    signs = np.array(
+        [matrix.toarray() for matrix in hash_matrices(seed, 2, rows, columns, n_atoms, "d")]
+    )
+    sketch = way.encode(np.asfortranarray(gradient), question)
     np.testing.assert_allclose(sketch, np.einsum("rca,a...->rc...", signs, gradient), atol=1e-12)
     estimates = np.einsum("rca,rc...->ra...", signs, sketch)
     np.testing.assert_allclose(
@@ -236,7 +269,7 @@ def test_hashes_deal_evenly_and_with_both_signs():
     """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
     cohort_kernel = 0
     for number in range(400):
-        signs = np.array([matrix.toarray() for matrix in hashes(3, number, 3, 5, 23, "d")])
+        signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
         assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
             -1,
             0,
@@ -349,7 +382,7 @@ def test_polishing_hands_its_seed_to_the_solver():
 
 def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).answer(
+        fgmp.LargestEntries(2).encode(
             np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
         )
     huge, nobody = (

@@ -54,12 +54,14 @@ from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
 from ..rounds import Method
 from ..selection import PerAtom, PerOutput, Selection
-from ..shared_support.method import CountSketch, SharedState, SharedSupportGradMP
-from ..shared_support.newton import SETTLED, NewtonOnSupport, Separated, SupportState, backwards
+from ..shared_support.elimination import backwards
+from ..shared_support.method import SharedState, SharedSupportGradMP
+from ..shared_support.newton import SETTLED, NewtonOnSupport, Separated, SupportState
+from ..shared_support.sketches import CountSketch
 from ..simulation import Result, simulate_part
 from ..sparse_model import Array, SparseModel
 from .model_files import model_to_json
-from .sites import BeyondRange, OneStep, Sums, Table, folds_at, group_of_each, groups_of, some_of
+from .sites import BeyondRange, Sums, Table, folds_at, group_of_each, groups_of, some_of
 
 _SIZES = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20)
 _TRIES = 100
@@ -394,7 +396,7 @@ class Fit:
             # The gradient itself: the moments have cost three times as much, and of many features and few rows a
             # sketch hides those that are sought.
             gradient = CountSketch(rows=1, columns=max(self.first + self.shape.n_features, 2))
-            solver = OneStep(ridge=self.forward_ridge)
+            solver = NewtonOnSupport(ridge=self.forward_ridge, allow_inexact=True)
             method = SharedSupportGradMP(
                 most, gradient, solver, selection=self.selection, pruning="largest"
             )

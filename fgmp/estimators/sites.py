@@ -20,7 +20,6 @@ from ..aggregation import UpdateSpec
 from ..federation import Client, Federation, ProblemInfo
 from ..losses import Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Exchange, Method
-from ..shared_support.newton import NewtonOnSupport
 from ..sparse_model import Array, IndexArray, SparseModel
 
 
@@ -291,8 +290,10 @@ class WeightedLoss:
 
     @property
     def leads(self) -> Any:
-        """Those of the loss, for weights are above zero; an AttributeError where it has none."""
+        """Those of the loss, for weights are above zero; None where it has none."""
         leads = self.loss.leads
+        if leads is None:
+            return None
 
         def of_labels(predictions: Array, targets: Array) -> Array:
             y = targets[:, 0]
@@ -301,6 +302,10 @@ class WeightedLoss:
             )
 
         return of_labels
+
+    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
+        """As every loss, from `leads`."""
+        return Loss.misclassified(self, predictions, targets)  # type: ignore[arg-type]
 
 
 @dataclass(frozen=True)
@@ -499,11 +504,3 @@ def _parts(client: Client) -> tuple[Array, Array, Any]:
 
 def _mean(columns: Any, weights: Array) -> Array:
     return np.asarray(columns.T @ weights / len(weights))
-
-
-@dataclass(frozen=True)
-class OneStep(NewtonOnSupport):
-    """One Newton step in each round, for any loss: the rounds go on, and the best model on record counts."""
-
-    def check(self, shape: ProblemInfo) -> None:
-        """Every loss fits."""

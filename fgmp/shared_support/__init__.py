@@ -1,1 +1,1 @@
-"""SharedSupportGradMP: clients choose the support together, by sums (not in the paper)."""
+"""SharedSupportGradMP, this project's own method: clients choose the support by sums."""

@@ -1,65 +1,98 @@
-"""Minimising f = sum_i p_i f_i on a support that all clients know, from weighted means of what they send.
+"""Minimise f = sum_i p_i f_i on a support that all clients know, from weighted means of updates.
 
-What the sums reveal: a Hessian on 3 tau features holds, for the squared loss, their second moments, and the gradient
-their correlations with the residual; nothing about other features. Without secure sums a client with fewer rows than
-features gives away its rows on the support up to a rotation, so this is not a privacy mechanism. Backward elimination,
-which leaves tau atoms of a minimiser, needs no further message.
+The sums reveal second moments: for the squared loss, a Hessian on 3 tau features holds those of
+these features, and the gradient their correlations with the residual. They reveal nothing about
+other features. Without secure sums, a client with fewer rows than features gives away its rows on
+the support up to a rotation. Therefore this is not a privacy mechanism.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from .._support.linear_algebra import regularize_null_directions, solve_definite, solve_semidefinite
-from .._support.validation import check_kind, validate_integer_field, validate_number_field
+from .._support.validation import (
+    check_bool,
+    check_kind,
+    validate_integer_field,
+    validate_number_field,
+)
 from ..aggregation import UpdateSpec
 from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
 from ..federation import Client, ProblemInfo
-from ..losses import SquaredLoss, misclassified
-from ..rounds import Exchange, Method
-from ..selection import Selection
+from ..losses import Loss
+from ..rounds import Exchange, Message, Method
 from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
-from ..sparse_model import Array, IndexArray, SparseModel
+from ..sparse_model import Array, SparseModel
 
-_MOST = 100_000  # each is an exchange
-SETTLED = (
-    1e-4  # of a coefficient: what is left after a Newton step that moves no further is squared
-)
-_AHEAD = 0.1  # a Newton step towards infinity takes separated rows about 1 ahead, in log-odds
-_RIDGE = (
-    1e-10  # of the unit diagonal, where fewer samples than atoms leave directions without curvature
-)
+_MOST_STEPS = 100_000  # each is an exchange
+
+# Of a coefficient: the error that a Newton step leaves is about the square of what it moved.
+SETTLED = 1e-4
+
+# In log-odds: a Newton step towards infinity takes separated rows about 1 ahead.
+_AHEAD = 0.1
 
 
 @dataclass(frozen=True, eq=False)
 class SupportState:
-    """Where the server is on a support: the model that clients are asked about, and what Newton steps remember.
+    """The state of the server while it minimises on a support.
 
-    That is the best model so far with its objective, `value`, the step that is tried from there and its Hessian,
-    `curvature`, None where the solver knows none; how many exchanges are done, and whether one was at the zero model;
-    at the end by how much the last step `missed` the decrease that it promised. The last Newton step `moved` a
-    coefficient by at most this fraction of it: 0 of a solver that takes one step, or none.
+    Attributes
+    ----------
+    model : SparseModel
+        The model that is sent to the clients.
+    best : SparseModel or None
+        The best model so far; None before the first update.
+    value : float
+        The objective of `best`, infinite before the first update.
+    step : ndarray
+        The step that is tried from `best`.
+    curvature : ndarray, shape (k, k), or None
+        The Hessian at `best`; None if the solver computes none.
+    done : int
+        How many exchanges of the round are done.
+    tried_zero : bool
+        Whether one of them was at the zero model.
+    missed : float
+        After the round, by how much the last step missed the decrease that it promised.
+    moved : float
+        The largest change of a coefficient by the last Newton step, as a fraction of the
+        coefficient; 0 for a solver that takes one step, or none.
     """
 
     model: SparseModel
-    best: Any = None
+    best: SparseModel | None = None
     value: float = inf
-    step: Any = 0.0
-    curvature: Any = None
+    step: Array = field(default_factory=lambda: np.zeros(0))
+    curvature: Array | None = None
     done: int = 0
     tried_zero: bool = False
     missed: float = 0.0
     moved: float = 0.0
 
+    @property
+    def best_model(self) -> SparseModel:
+        """The best model so far, which is the model itself before the first update."""
+        return self.model if self.best is None else self.best
+
+
+State = TypeVar("State", bound=SupportState)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SupportSolver(Method):
-    """A method of one round that keeps the support of its `SupportState`: a step of `SharedSupportGradMP`, or alone.
+    """A method of one round that keeps the support of its `SupportState`.
 
-    `SharedSupportGradMP` and `polish` give it the dictionary and the radius of the method, and take none but these.
+    It is a part of `SharedSupportGradMP`, or runs alone in `polish`. Both give it the dictionary
+    and the radius of the method, and refuse a solver that has others.
+
+    A subclass has `client_update`, and whatever else of `message`, `update_spec`, `server_update`
+    and `exchanges` differs from the defaults: clients get the model and send coefficients of its
+    support, whose mean becomes the model.
     """
 
     dictionary: Atoms = field(default_factory=StandardBasis, repr=False)
@@ -70,63 +103,83 @@ class SupportSolver(Method):
         validate_number_field(self, "radius", optional=True, above=0)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One, as far as a solver does not say more."""
-        return [Exchange(self.message, self.client_update, self.server_update, self.update_spec)]
-
-    def message(self, point: Any) -> Any:
-        """What the server sends: by default the model."""
-        return point.model
-
-    def update_spec(self, point: Any) -> UpdateSpec:
-        """What an answer looks like: by default a coefficient for each of the support, near those of the model."""
-        return UpdateSpec(
-            point.model.values.shape, point.model.values.dtype, near=point.model.values
+        """Return the exchanges of a round: one by default."""
+        exchange = Exchange(
+            message=self.message,
+            client_update=self.client_update,
+            server_update=self.server_update,
+            update_spec=self.update_spec,
         )
+        return [exchange]
 
-    def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """What a client sends: one vector."""
+    def message(self, state: SupportState) -> Message:
+        """Return what the server sends: by default the model."""
+        return state.model
+
+    def update_spec(self, state: SupportState) -> UpdateSpec:
+        """Return the spec of an update: by default coefficients, near those of the model."""
+        values = state.model.values
+        return UpdateSpec(values.shape, values.dtype, near=values)
+
+    def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
+        """Return what a client sends: one vector."""
         raise NotImplementedError(f"{type(self).__name__} has no client_update")
 
-    def server_update(self, point: Any, mean: Array) -> Any:
-        """What the server makes of the mean: by default the point with these coefficients, in the ball."""
-        return replace(
-            point, model=self.dictionary.into_ball(replace(point.model, values=mean), self.radius)
-        )
+    def server_update(self, state: State, mean: Array) -> State:
+        """Return the state after a mean of updates, which by default is the model, in the ball."""
+        model = replace(state.model, values=mean)
+        return replace(state, model=self.dictionary.into_ball(model, self.radius))
 
     def coefficients(self, state: SupportState) -> SparseModel:
-        """The model of the point, in the ball: one that a run started from need not be."""
+        """Return the model of the state, moved into the ball, where a start need not be."""
         return self.dictionary.into_ball(state.model, self.radius)
 
 
-def solver_in(dictionary: Atoms, radius: float | None, solver: Any) -> Any:
-    """A solver on a shared support, in a dictionary and a ball; a ValueError where it is none, or has others."""
+def check_support_solver(solver: Any) -> None:
+    """Raise a ValueError unless a value is a solver on a shared support."""
     expected = "a solver on a shared support: NewtonOnSupport() or LocalSteps(a client's solver)"
     check_kind("solver", solver, SupportSolver, expected)
-    own = solver.dictionary
-    if (
-        type(own) is not StandardBasis
-        and own is not dictionary
-        and not _have_the_same_atoms(own, dictionary)
-    ):
+
+
+def with_geometry(solver: SupportSolver, dictionary: Atoms, radius: float | None) -> SupportSolver:
+    """Return a solver on a shared support in the dictionary and the ball of a method.
+
+    Raises
+    ------
+    ValueError
+        If it is no such solver, or has another dictionary or radius.
+    """
+    check_support_solver(solver)
+    if not _fits_dictionary(solver.dictionary, dictionary):
         raise ValueError(
-            f"solver has the dictionary {own!r}; expected none, or {dictionary!r}, that of the method"
+            f"solver has the dictionary {solver.dictionary!r}; "
+            f"expected none, or {dictionary!r}, that of the method"
         )
     if solver.radius not in (None, radius):
         raise ValueError(
-            f"solver has the radius {solver.radius!r}; expected none, or {radius!r}, that of the method"
+            f"solver has the radius {solver.radius!r}; "
+            f"expected none, or {radius!r}, that of the method"
         )
     return replace(solver, dictionary=dictionary, radius=radius)
 
 
-def _have_the_same_atoms(one: Atoms, other: Atoms) -> bool:
-    both = isinstance(one, Dictionary) and isinstance(other, Dictionary)
-    return both and np.array_equal(one.atoms, other.atoms)  # type: ignore[attr-defined]
+def _fits_dictionary(of_solver: Atoms, of_method: Atoms) -> bool:
+    """Whether a solver has no dictionary, or one with the atoms of the method."""
+    if type(of_solver) is StandardBasis or of_solver is of_method:
+        return True
+    if not isinstance(of_solver, Dictionary) or not isinstance(of_method, Dictionary):
+        return False
+    return np.array_equal(of_solver.atoms, of_method.atoms)
 
 
 class Separated(ValueError):
-    """A loss without ridge and radius that has no minimiser: rows can be moved ahead, and none has to go back.
+    """A loss without ridge and radius has no minimiser, because the clients' rows are separated.
 
-    Either all rows are on the right side, or they are separated `in_part`.
+    Attributes
+    ----------
+    in_part : bool
+        Whether only some rows are separated: these can be moved ahead for ever, and no other row
+        goes back. Otherwise all rows are on the right side.
     """
 
     def __init__(self, message: str, in_part: bool = False) -> None:
@@ -134,211 +187,325 @@ class Separated(ValueError):
         self.in_part = in_part
 
 
+class _NewtonStep(NamedTuple):
+    """A Hessian, and the step to the minimiser of the quadratic model with it."""
+
+    hessian: Array
+    step: Array
+
+
 @dataclass(frozen=True)
 class NewtonOnSupport(SupportSolver):
-    """Aggregated Newton steps, one exchange for each: one step is exact for the squared loss, the normal equations.
+    """Aggregated Newton steps, one exchange for each.
 
-    Client i sends the upper half of its Hessian H on the support and its gradient g, and with several steps f_i and the
-    share of its rows on the wrong side, in one vector; the server goes to the minimiser of the quadratic model of
-    f(x) + (ridge/2) ||alpha||^2. Where it is not unique, one step ends at the one of minimum norm, several take the
-    shortest way. With several, a step that raised the objective is halved, and a last exchange compares objectives.
-    Before the first is halved, the zero model on the support is tried in its place, once: from a point that ran away,
-    where a loss has hardly any curvature, no step leads back, and from zero they converge.
+    Client i sends in one vector the upper half of its Hessian H on the support, its gradient g, and
+    with several steps f_i and the share of its rows on the wrong side. The server goes to the
+    minimiser of the quadratic model of f(x) + (ridge/2) ||alpha||^2. If it is not unique, one step
+    ends at the minimiser of minimum norm, and several steps take the shortest way.
 
-    Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that change all classes of a
-    feature alike, where it has none of its own, and no step moves along them.
+    There are two uses. **To the minimiser in one round**: one step for the squared loss, for which
+    these are the normal equations, or several steps for another loss. **One step in each round**,
+    with `allow_inexact`, for any loss: the rounds of `SharedSupportGradMP` go on from there.
 
     Parameters
     ----------
     steps : int, default 1
-        At least 1; losses other than the squared take several, five say.
+        At least 1. Losses other than the squared take several, for example five.
     ridge : float, default 0.0
         Weight of the squared norm of the coefficients, at least 0.
+    allow_inexact : bool, default False
+        Whether one step is allowed for a loss for which it is not exact.
 
     Raises
     ------
     ValueError
-        During a run of several steps, where the clients' rows are separated on the support and there is neither a ridge
-        nor a ball: then the logistic and softmax losses have no minimiser. That is seen at once where no row is on the
-        wrong side; where only some rows are separated, as by a flag that one class has, once the others have settled,
-        after about twenty steps: if the last one still moves, its exchange asks whether it takes rows ahead and none
+        During a run of several steps, if the clients' rows are separated on the support and there
+        is neither a ridge nor a ball: then the logistic and softmax losses have no minimiser. If no
+        row is on the wrong side, it is raised at once. If only some rows are separated, as by a
+        flag that one class has, it is raised once the others have settled, after about twenty
+        steps: if the last step still moves, its exchange asks whether it takes rows ahead and none
         back.
 
     Notes
     -----
-    Units of the features do not matter. A step leaves a fraction of the error: about the machine precision times the
-    square of the condition number of the pooled columns, scaled to length one.
+    With several steps, a step that raised the objective is halved, and a last exchange compares
+    objectives. Before the first step is halved, the zero model on the support is tried in its
+    place, once: from a point that ran away, where a loss has hardly any curvature, no step leads
+    back, and from zero Newton steps converge.
+
+    Without a ridge, a softmax Hessian arrives with its mean curvature along the directions that
+    change all classes of a feature alike. It has none of its own there, and no step moves along
+    them.
+
+    The units of the features do not matter. A step leaves a fraction of the error: about the
+    machine precision times the square of the condition number of the pooled columns, scaled to
+    length one.
     """
 
     steps: int = 1
     ridge: float = 0.0
+    allow_inexact: bool = field(default=False, kw_only=True, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        validate_integer_field(self, "steps", at_most=_MOST)
+        validate_integer_field(self, "steps", at_most=_MOST_STEPS)
         validate_number_field(self, "ridge", at_least=0)
+        check_bool("allow_inexact", self.allow_inexact)
 
     def check(self, shape: ProblemInfo) -> None:
-        """One step is for the squared loss."""
-        if self.steps == 1 and not isinstance(shape.loss, SquaredLoss):
+        """Raise a ValueError for one step with a loss that is not quadratic, unless allowed."""
+        is_exact = self.steps > 1 or shape.loss.is_quadratic
+        if not is_exact and not self.allow_inexact:
             raise ValueError(
-                f"solver is {self!r}, for the squared loss, and the loss is {shape.loss!r}; expected "
-                "NewtonOnSupport(steps=5) or LocalSteps(...)"
+                f"solver is {self!r}, for the squared loss, and the loss is {shape.loss!r}; "
+                "expected NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
 
-    def repeats_itself(self, loss: Any) -> bool:
-        """Hessians of the squared loss are the same at every model."""
-        return isinstance(loss, SquaredLoss)
+    def repeats_itself(self, loss: Loss) -> bool:
+        """Whether every round asks for the same numbers: Hessians of the squared loss."""
+        return loss.is_quadratic
 
     def sends_objectives(self) -> bool:
-        """Several steps compare them."""
+        """Whether updates hold the objective of a client: with several steps, to compare them."""
         return self.steps > 1
 
+    @property
+    def _can_diverge(self) -> bool:
+        """Whether nothing keeps coefficients from growing for ever."""
+        return self.ridge == 0 and self.radius is None
+
+    def _is_last(self, state: SupportState) -> bool:
+        """Whether the exchange is the one after all steps, which compares objectives."""
+        return state.done == self.steps
+
+    def _asks_about_step(self, state: SupportState) -> bool:
+        """Whether the last exchange asks about the last step, which has not settled."""
+        is_last_of_several = self.steps > 1 and self._is_last(state)
+        return is_last_of_several and self._can_diverge and state.moved > SETTLED
+
     def exchanges(self) -> Sequence[Exchange]:
-        """`steps`, and one that compares where these are several."""
-        return [*super().exchanges()] * (self.steps + (self.steps > 1))
+        """Return an exchange for each step, and with several steps one that compares objectives."""
+        n_exchanges = self.steps + 1 if self.steps > 1 else 1
+        return [*super().exchanges()] * int(n_exchanges)
 
-    def message(self, point: SupportState) -> tuple[Any, ...]:
-        """The model of the point, and whether it is the last, of which values are enough; a step that is in doubt."""
-        if self._doubts(point):
-            return point.model, 1, point.step
-        return point.model, int(point.done == self.steps)
+    def message(self, state: SupportState) -> Message:
+        """Return the model, whether the exchange is the last, and a step that is in doubt.
 
-    def _doubts(self, point: SupportState) -> bool:
-        """Whether the last step has not settled where nothing keeps coefficients from growing for ever."""
-        is_free = self.ridge == 0 and self.radius is None
-        return is_free and point.done == self.steps > 1 and point.moved > SETTLED
+        The last exchange asks for values only.
+        """
+        if self._asks_about_step(state):
+            return state.model, 1, state.step
+        return state.model, int(self._is_last(state))
 
-    def update_spec(self, point: SupportState) -> UpdateSpec:
-        """The upper half of H and g, and with several steps f_i and the share; at the end these two, or three."""
-        k, values = len(point.model.support), 2 * (self.steps > 1) + self._doubts(point)
-        return UpdateSpec(
-            (values if point.done == self.steps else k * (k + 3) // 2 + values,),
-            point.model.values.dtype,
-        )
+    def update_spec(self, state: SupportState) -> UpdateSpec:
+        """Return the spec of one vector.
 
-    def client_update(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
-        """f_i on the support to second order."""
-        model, is_last, *direction = message
+        It is the upper half of H, then g, then with several steps f_i and a share of rows: of those
+        on the wrong side, or two shares of those that a doubtful step moves. The last exchange has
+        no H and g.
+        """
+        k = len(state.model.support)
+        length = 0 if self._is_last(state) else k * (k + 3) // 2
+        if self.steps > 1:
+            length += 2
+        if self._asks_about_step(state):
+            length += 1
+        return UpdateSpec((length,), state.model.values.dtype)
+
+    def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
+        """Return f_i on the support to second order, as `update_spec` lays it out."""
+        model, is_last = message[:2]
         problem = RestrictedProblem.of(client, model.support, self.dictionary)
-        predictions, parts = problem.predictions(model.values), []
+        predictions = problem.predictions(model.values)
+        parts = []
         if not is_last:
-            hessian, gradient = problem.hessian(predictions), problem.gradient(predictions)
+            hessian = problem.hessian(predictions)
+            gradient = problem.gradient(predictions)
             if self.ridge == 0:
                 hessian, gradient = regularize_null_directions(hessian, gradient, problem.shifts)
             parts = [hessian[np.triu_indices(len(gradient))], gradient]
         if self.steps > 1:
-            wrong_rows = misclassified(client.loss)
-            wrong = (
-                1.0
-                if wrong_rows is None
-                else float(np.mean(wrong_rows(predictions, client.targets)))
-            )
-            told = _shares_moved(problem, *direction) if direction else (wrong,)
-            parts.append(np.array([problem.value(predictions), *told], predictions.dtype))
+            values = [problem.value(predictions)]
+            if len(message) == 3:
+                values += _shares_moved(problem, step=message[2])
+            else:
+                values.append(_share_misclassified(problem, predictions))
+            parts.append(np.array(values, predictions.dtype))
         return np.concatenate(parts)
 
-    def server_update(self, point: Any, mean: Array) -> Any:
-        """To the minimiser of the quadratic model or, where the last step raised the objective, half of it back."""
-        x, several = point.model.values, self.steps > 1
-        if self._doubts(point):
-            value, goes_back, goes_ahead = mean
-            if goes_back == 0 and goes_ahead > 0:
-                raise Separated(
-                    f"some of the clients' rows are separated on the {len(x)} coefficients of the support, and no row "
-                    "is against it, so the loss has no minimiser there; expected a ridge above 0 or a radius",
-                    in_part=True,
-                )
+    def server_update(self, state: State, mean: Array) -> State:
+        """Go to the minimiser of the quadratic model, or back by half a step if f rose."""
+        x = state.model.values
+        if self._asks_about_step(state):
+            _refuse_separated_in_part(len(x), share_back=mean[1], share_ahead=mean[2])
             mean = mean[:2]
-        value, wrong = mean[-2:] if several else (0.0, 1.0)
-        value = float(value) + self.ridge / 2 * inner(x, x)
-        rounding = 16 * float(np.finfo(x.dtype).eps) * abs(point.value)  # of what the clients sent
-        is_worse = several and value > point.value + rounding
-        if point.done == self.steps:
-            decrease = 0.0 if is_worse else point.value - value
-            missed = abs(inner(point.step, point.curvature @ point.step) / 2 - decrease)
-            model = point.best if is_worse else point.model
-            return replace(point, model=model, value=inf, done=0, tried_zero=False, missed=missed)
-        if wrong == 0 and self.ridge == 0 and self.radius is None:
-            raise Separated(
-                f"the clients' rows are separated without error on the {len(x)} coefficients of the support, so the "
-                "loss has no minimiser there; expected a ridge above 0 or a radius"
-            )
-        is_lost, tried_zero = is_worse, point.tried_zero or not x.any()
-        if not is_worse:
-            hessian, step = self._newton(point.model, mean)
-            is_lost = not np.isfinite(step).all()  # no curvature to speak of: a saturated loss
-            moved = 0.0
-            if several:
-                moved = inf if is_lost else _moved(x, step, hessian, value)
-            step = np.zeros_like(x) if is_lost else step
-            point = replace(
-                point, best=point.model, value=value, step=step, curvature=hessian, moved=moved
-            )
-        elif tried_zero:
-            point = replace(point, step=point.step / 2)
-        values = np.zeros_like(x) if is_lost and not tried_zero else point.best.values + point.step
-        return super().server_update(
-            replace(point, done=point.done + several, tried_zero=tried_zero), values
-        )
+        value = self._objective(x, mean)
+        rounding = 16 * float(np.finfo(x.dtype).eps) * abs(state.value)  # of what the clients sent
+        is_worse = self.steps > 1 and value > state.value + rounding
+        if self._is_last(state):
+            return _ended(state, value, is_worse)
+        if self.steps > 1 and self._can_diverge:
+            _refuse_separated(len(x), share_misclassified=mean[-1])
 
-    def _newton(self, model: SparseModel, mean: Array) -> tuple[Array, Array]:
-        """The Hessian, and the step to the minimiser of the quadratic model: the only one to that of minimum norm."""
-        x, k = model.values, len(model.values)
-        hessian, half = np.zeros((k, k), mean.dtype), k * (k + 1) // 2
-        hessian[np.triu_indices(k)] = mean[:half]
-        hessian = hessian + np.triu(hessian, 1).T + self.ridge * np.eye(k, dtype=mean.dtype)
-        gradient = mean[half : half + k] + self.ridge * x
-        if (solved := solve_definite(hessian, gradient)) is not None:
-            return hessian, -solved[1]
+        tried_zero = state.tried_zero or not x.any()
+        if is_worse:
+            is_lost = True
+            if tried_zero:
+                state = replace(state, step=state.step / 2)
+        else:
+            newton = self._newton_step(state.model, mean)
+            is_lost = not np.isfinite(newton.step).all()  # a saturated loss has no curvature left
+            state = self._accepted(state, value, newton, is_lost)
+
+        if is_lost and not tried_zero:
+            values = np.zeros_like(x)
+        else:
+            values = state.best_model.values + state.step
+        done = state.done + 1 if self.steps > 1 else state.done
+        return super().server_update(replace(state, done=done, tried_zero=tried_zero), values)
+
+    def _objective(self, x: Array, mean: Array) -> float:
+        """Return f + (ridge/2) ||x||^2 at the model that was sent, without f for a single step."""
+        f = float(mean[-2]) if self.steps > 1 else 0.0
+        return f + float(self.ridge) / 2 * inner(x, x)
+
+    def _newton_step(self, model: SparseModel, mean: Array) -> _NewtonStep:
+        """Return the step to the minimiser of the quadratic model.
+
+        If there are several minimisers, one step goes to that of minimum norm, and several steps go
+        the shortest way.
+        """
+        x = model.values
+        k = len(x)
+        ridge = float(self.ridge)  # a NumPy number would widen float32
+        size_of_half = k * (k + 1) // 2
+        upper = np.zeros((k, k), mean.dtype)
+        upper[np.triu_indices(k)] = mean[:size_of_half]
+        hessian = upper + np.triu(upper, 1).T + ridge * np.eye(k, dtype=mean.dtype)
+        gradient = mean[size_of_half : size_of_half + k] + ridge * x
+
+        solved = solve_definite(hessian, gradient)
+        if solved is not None:
+            return _NewtonStep(hessian, -solved[1])
         if self.steps > 1:
-            return hessian, -solve_semidefinite(hessian, gradient)
-        metric = (
-            None if self.dictionary.orthonormal else self.dictionary.inner_products(model.support)
+            return _NewtonStep(hessian, -solve_semidefinite(hessian, gradient))
+        metric = None
+        if not self.dictionary.orthonormal:
+            metric = self.dictionary.inner_products(model.support)
+        minimiser = solve_semidefinite(hessian, hessian @ x - gradient, metric)
+        return _NewtonStep(hessian, minimiser - x)
+
+    def _accepted(self, state: State, value: float, newton: _NewtonStep, is_lost: bool) -> State:
+        """Return the state with the model as the best so far, and the step to try from it."""
+        x = state.model.values
+        step = np.zeros_like(x) if is_lost else newton.step
+        moved = 0.0
+        if self.steps > 1:
+            moved = inf if is_lost else _fraction_moved(x, newton, value)
+        return replace(
+            state,
+            best=state.model,
+            value=value,
+            step=step,
+            curvature=newton.hessian,
+            moved=moved,
         )
-        return hessian, solve_semidefinite(hessian, hessian @ x - gradient, metric) - x
 
 
-def _moved(x: Array, step: Array, hessian: Array, value: float) -> float:
-    """The largest change of a coefficient by a Newton step, as a fraction of the new one; 0 where it is all rounding.
+def _ended(state: State, value: float, is_worse: bool) -> State:
+    """Return the state after a round of several steps, with the better of the last two models."""
+    decrease = 0.0 if is_worse else state.value - value
+    promised = 0.0
+    if state.curvature is not None:
+        promised = inner(state.step, state.curvature @ state.step) / 2
+    return replace(
+        state,
+        model=state.best_model if is_worse else state.model,
+        value=inf,
+        done=0,
+        tried_zero=False,
+        missed=abs(promised - decrease),
+    )
 
-    Neither has a unit. A gain of the whole objective would not do: what rows tell that are nearly separated is a small
-    part of it, of which a step towards infinity gains the same fraction for ever.
+
+def _refuse_separated(n_coefficients: int, share_misclassified: float) -> None:
+    """Raise `Separated` if no row of any client is on the wrong side."""
+    if share_misclassified == 0:
+        raise Separated(
+            f"the clients' rows are separated without error on the {n_coefficients} coefficients "
+            "of the support, so the loss has no minimiser there; expected a ridge above 0 or a "
+            "radius"
+        )
+
+
+def _refuse_separated_in_part(n_coefficients: int, share_back: float, share_ahead: float) -> None:
+    """Raise `Separated` if a step takes rows ahead and none back, so that it can go on for ever."""
+    if share_back == 0 and share_ahead > 0:
+        raise Separated(
+            f"some of the clients' rows are separated on the {n_coefficients} coefficients of the "
+            "support, and no row is against it, so the loss has no minimiser there; expected a "
+            "ridge above 0 or a radius",
+            in_part=True,
+        )
+
+
+def _fraction_moved(x: Array, newton: _NewtonStep, value: float) -> float:
+    """Return the largest change of a coefficient by a step, as a fraction of the new coefficient.
+
+    It is 0 if the step is rounding, and has no unit. The gain of the objective would not do: rows
+    that are nearly separated are a small part of it, of which a step towards infinity gains the
+    same fraction for ever.
     """
+    step = newton.step
     eps = float(np.finfo(x.dtype).eps)
-    promised = inner(step, hessian @ step)
-    # What rounding leaves of a gradient, squared, over the smallest curvature that a factorisation accepts.
+    promised = inner(step, newton.hessian @ step)
+    # What rounding leaves of a gradient, squared, over the least curvature that a factor accepts.
     if promised <= 4 * eps**1.25 * abs(value):
         return 0.0
-    is_felt = step**2 * hessian.diagonal() > (64 * eps) ** 2 * abs(value)
+    is_felt = step**2 * newton.hessian.diagonal() > (64 * eps) ** 2 * abs(value)
     sizes = np.abs(x + step)[is_felt]
     if not (sizes > 0).all():
         return inf
     return float(np.max(np.abs(step[is_felt]) / sizes, initial=0.0))
 
 
-def _shares_moved(problem: RestrictedProblem, step: Array) -> tuple[float, float]:
-    """The shares of a client's rows that a step moves back, but for rounding, and well ahead; of a loss with labels."""
-    leads = getattr(problem.loss, "leads", None)
+def _share_misclassified(problem: RestrictedProblem, predictions: Array) -> float:
+    """Return the share of a client's rows on the wrong side; 1 for a loss that has no sides."""
+    wrong = problem.loss.misclassified(predictions, problem.targets)
+    return 1.0 if wrong is None else float(np.mean(wrong))
+
+
+class _SharesMoved(NamedTuple):
+    """The shares of a client's rows that a step moves back, but for rounding, and well ahead."""
+
+    back: float
+    ahead: float
+
+
+def _shares_moved(problem: RestrictedProblem, step: Array) -> _SharesMoved:
+    """Return the shares of rows that a step moves; a loss without labels counts as moved back."""
+    leads = problem.loss.leads
     if leads is None:
-        return 1.0, 0.0
+        return _SharesMoved(back=1.0, ahead=0.0)
     moves = leads(problem.predictions(step), problem.targets)
     rounding = float(np.sqrt(np.finfo(step.dtype).eps))
     goes_back = np.any(moves < -rounding, axis=1)
     goes_ahead = np.any(moves > _AHEAD, axis=1)
-    return float(np.mean(goes_back)), float(np.mean(goes_ahead))
+    return _SharesMoved(back=float(np.mean(goes_back)), ahead=float(np.mean(goes_ahead)))
 
 
 @dataclass(frozen=True)
 class LocalSteps(SupportSolver):
-    """Any loss, one exchange: every client minimises f_i on the support with a solver of its own, the server averages.
+    """Every client minimises f_i on the support with its own solver, and the server averages.
 
-    Unlike Newton steps it does not approach the minimiser of f where the clients differ.
+    It takes one exchange, and any loss. Unlike Newton steps, it does not approach the minimiser of
+    f if the clients differ.
 
     Parameters
     ----------
     solver : Solver
-        `SGD`, `GradientDescent` or another: the K restricted local steps, from the model that the server has.
+        `SGD`, `GradientDescent` or another, which makes K restricted local steps from the model of
+        the server.
     """
 
     solver: Solver
@@ -347,67 +514,8 @@ class LocalSteps(SupportSolver):
         super().__post_init__()
         check_solver(self.solver)
 
-    def client_update(
-        self, client: Client, message: SparseModel, rng: np.random.Generator
-    ) -> Array:
-        """Where the client's own steps end."""
-        return minimise_on(
-            message.support, client, self.dictionary, self.solver, message, rng
-        ).values
-
-
-def eliminated(
-    b: SparseModel, curvature: Array, before: IndexArray, sparsity: int, selection: Selection
-) -> SparseModel:
-    """The minimiser on tau of the atoms of b by backward elimination in (x - b)' H (x - b), H the `curvature`.
-
-    One atom after another goes whose loss raises the quadratic least, b_j^2 / (H^-1)_jj; b and H^-1 follow. Units of
-    the features do not matter. Where the atoms of the last model, `before`, can do better than those left, they stay:
-    so a run cannot go in circles.
-
-    References
-    ----------
-    S. J. Reeves, An efficient implementation of the backward greedy algorithm for sparse signal reconstruction, IEEE
-    Signal Processing Letters 6(10), 1999; B. Hassibi, D. G. Stork, Second order derivatives for network pruning, 1993.
-    """
-    hessian = curvature.astype(np.float64)
-    *_, (_, left, _) = backwards(b, hessian, selection, sparsity)
-    height, values = _on(left, b, hessian)
-    if len(before) and selection.holds(before, b.shape, sparsity):
-        was = np.flatnonzero(np.isin(b.support, before, assume_unique=True))
-        other, others = _on(was, b, hessian)
-        left, values = (was, others) if other < height else (left, values)
-    return replace(b, support=b.support[left], values=values.astype(b.values.dtype, copy=False))
-
-
-def backwards(
-    b: SparseModel, hessian: Array, selection: Selection, least: int = 1
-) -> Iterator[tuple[int, IndexArray, Array]]:
-    """The whole path: how many atoms are left, which positions of b these are, and the minimiser on them.
-
-    It begins with one atom less than b has, or with `least`, and ends there.
-    """
-    scale = np.sqrt(np.maximum(hessian.diagonal(), 0))
-    scale[scale == 0] = 1
-    inverse = np.linalg.inv(hessian / scale[:, None] / scale + _RIDGE * np.eye(len(scale)))
-    values, left = b.values.astype(np.float64) * scale, np.arange(len(scale))
-    for count in range(max(selection.n_selected(b.support, b.shape) - 1, least), least - 1, -1):
-        sizes = SparseModel(b.support[left], np.abs(values) / np.sqrt(inverse.diagonal()), b.shape)
-        stays = np.isin(sizes.support, selection.select_from(sizes, count), assume_unique=True)
-        gone, stay = np.flatnonzero(~stays), np.flatnonzero(stays)
-        if gone.size:
-            across = np.linalg.solve(inverse[np.ix_(gone, gone)], inverse[np.ix_(gone, stay)])
-            values = values[stay] - values[gone] @ across
-            inverse = inverse[np.ix_(stay, stay)] - inverse[np.ix_(stay, gone)] @ across
-            left = left[stay]
-        yield count, left, values / scale[left]
-
-
-def _on(kept: IndexArray, b: SparseModel, hessian: Array) -> tuple[float, Array]:
-    """How far the minimiser on some positions of b lies above the minimum, and its values, a correction of b's."""
-    move = -b.values.astype(np.float64)
-    dropped = np.setdiff1d(np.arange(len(move)), kept)
-    move[kept] = -solve_semidefinite(
-        hessian[np.ix_(kept, kept)], hessian[np.ix_(kept, dropped)] @ move[dropped]
-    )
-    return float(move @ hessian @ move), b.values[kept] + move[kept]
+    def client_update(self, client: Client, message: Message, rng: np.random.Generator) -> Array:
+        """Return the coefficients at which the client's solver ends."""
+        model = message
+        local = minimise_on(model.support, client, self.dictionary, self.solver, model, rng)
+        return local.values

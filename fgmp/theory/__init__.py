@@ -1,6 +1,8 @@
-"""Theory that runs: the theorems as functions, and the quantities in their assumptions measured on data."""
+"""The theorems as functions, and the quantities in their assumptions measured on data."""
 
 from .measured import (
+    Approximation,
+    GaussianWidth,
     RestrictedConstants,
     approx_tau,
     gaussian_width,
@@ -27,8 +29,10 @@ from .theorems import (
 )
 
 __all__ = [
+    "Approximation",
     "ClientConstants",
     "ConvergenceBound",
+    "GaussianWidth",
     "RestrictedConstants",
     "TheoremParameters",
     "approx_tau",

@@ -1,12 +1,25 @@
-"""The paper's lemmas and convergence theorems as functions: from the constants of the clients to rates and residuals.
+"""The paper's lemmas and theorems as functions: from constants of clients to rates and residuals.
 
-Formulas follow the proofs. Where the printed statement differs, the docstring says so and ERRATA.md explains it. The
-betas are numbers or arrays that broadcast; they are infinite where a lemma is void.
+The functions follow the proofs. If the printed statement differs, the docstring says so and names
+the entry of ERRATA.md. Line numbers are those of the paper's LaTeX source (arXiv 2302.10755), as in
+ERRATA.md. The betas are numbers or arrays that broadcast; they are infinite if a lemma is void.
+
+Names in the code, beside the paper's:
+
+=====================  =============================================================
+`rho_minus`            rho^-_{4 tau}(i), restricted strong convexity of f_i
+`rho_plus`             the mean over minibatches j of rho^+_{4 tau}(i, j)
+`L_squared`            the mean over j of L(i, j)^2, L the smoothness of a gradient
+`s`                    sqrt(eta_1^2 - 1) / eta_1, zero for exact projections
+`sigma_squared`        sigma_i^2, the variance of the minibatch gradients
+`mu`, `nu`, `kappa`    as in Theorem 1
+=====================  =============================================================
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,41 +36,27 @@ from .._support.validation import (
 from ..sparse_model import Array
 
 
-def _theta(theta: ArrayLike) -> Array:
-    array = as_array("theta", theta)
-    if array.dtype.kind not in "fiu" or not (array > 0).all():
-        raise ValueError(f"theta is {short_repr(theta)}; expected numbers above 0, or infinity")
-    return array.astype(float)
-
-
-def _floats(name: str, value: ArrayLike) -> Array:
-    return check_array(name, value).astype(float)
-
-
-def _nonnegative(name: str, value: ArrayLike) -> Array:
-    array = _floats(name, value)
-    if array.min(initial=0) < 0:
-        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
-    return array
-
-
 @dataclass(frozen=True, eq=False)
 class ClientConstants:
-    """What the theorems need to know of the clients, one entry each: by `of` from numbers, or `measure_constants`.
+    """What the theorems need to know of the clients, one entry for each client.
+
+    `ClientConstants.of` makes it of numbers, and `measure_constants` of least-squares clients.
 
     Attributes
     ----------
     lower, upper : ndarray, shape (N,)
-        rho^-_{4 tau}(i), restricted strong convexity of f_i, and the mean over minibatches j of rho^+_{4 tau}(i, j),
-        restricted curvature of g_ij.
+        rho^-_{4 tau}(i), restricted strong convexity of f_i (Assumption 1), and the mean over
+        minibatches j of rho^+_{4 tau}(i, j), restricted curvature of g_ij.
     upper_squared : ndarray, shape (N,)
-        The mean over j of L_{2 tau}(i, j)^2, with L the smoothness of the whole gradient (Assumption 2 as printed):
-        ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with 2 tau nonzeros; L may exceed the curvature at
-        4 tau. Needed for eta_1 > 1, where the proof of Lemma 3 bounds a whole gradient; nan where it is not known.
+        The mean over j of L_{2 tau}(i, j)^2, with L the smoothness of the whole gradient
+        (Assumption 2 as printed): ||grad g_ij(x) - grad g_ij(x')|| <= L ||x - x'|| for x - x' with
+        2 tau nonzeros. L may exceed the curvature at 4 tau. It is needed for eta_1 > 1, because
+        the proof of Lemma 3 then bounds a whole gradient; nan if it is not known.
     gradient, whole_gradient : ndarray, shape (N,)
-        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, nan where it is not known.
+        max over |Omega| = 4 tau of ||P_Omega grad f_i(x*)||^2, and ||grad f_i(x*)||^2, which is nan
+        if it is not known.
     variance : ndarray, shape (N,)
-        sigma_i^2, the variance of the minibatch gradients.
+        sigma_i^2, the variance of the minibatch gradients (Assumption 4).
     weights : ndarray, shape (N,)
         p_i, with sum one.
     """
@@ -82,56 +81,65 @@ class ClientConstants:
         variance: ArrayLike = 0.0,
         weights: ArrayLike | None = None,
     ) -> ClientConstants:
-        """Constants from sequences, or numbers for all clients; 0 < lower <= upper.
+        """Return constants from sequences, or from numbers that hold for all clients.
 
-        None is not known, but a `whole_gradient` where `gradient` is zero: it is zero then. Weights are scaled to sum
-        one; None is equal weights.
+        None means that a constant is not known, with two exceptions: `whole_gradient` is zero if
+        `gradient` is zero, and the weights are equal. Weights are scaled to sum one.
+
+        Raises
+        ------
+        ValueError
+            If a number is negative, if 0 < lower <= upper fails for a client, or if all weights
+            are zero.
         """
-        given = {
-            "lower": lower,
-            "upper": upper,
-            "upper_squared": upper_squared,
-            "gradient": gradient,
-        }
-        given |= {
-            "whole_gradient": whole_gradient,
-            "variance": variance,
-            "weights": 1 if weights is None else weights,
-        }
-        parts = [
-            np.nan if value is None else _nonnegative(name, value) for name, value in given.items()
+        columns = [
+            _nonnegative("lower", lower),
+            _nonnegative("upper", upper),
+            _nonnegative_or_nan("upper_squared", upper_squared),
+            _nonnegative("gradient", gradient),
+            _nonnegative_or_nan("whole_gradient", whole_gradient),
+            _nonnegative("variance", variance),
+            _nonnegative("weights", 1.0 if weights is None else weights),
         ]
-        own = cls(*np.atleast_1d(*np.broadcast_arrays(*parts)))
-        if own.lower.ndim > 1:
+        constants = cls(*np.atleast_1d(*np.broadcast_arrays(*columns)))
+        constants._check()
+
+        if whole_gradient is None:
+            whole = np.where(constants.gradient == 0, 0.0, np.nan)
+        else:
+            whole = constants.whole_gradient
+        p = constants.weights / constants.weights.sum()
+        return replace(constants, whole_gradient=whole, weights=p)
+
+    def _check(self) -> None:
+        """Raise a ValueError if the constants do not belong together."""
+        if self.lower.ndim > 1:
             raise ValueError(
-                f"constants have shape {own.lower.shape}; expected one number for each client"
+                f"constants have shape {self.lower.shape}; expected one number for each client"
             )
-        if (own.lower <= 0).any() or (own.upper < own.lower * (1 - 1e-12)).any():
+        crosses = self.upper < self.lower * (1 - 1e-12)  # but for the rounding of eigenvalues
+        if (self.lower <= 0).any() or crosses.any():
             raise ValueError(
                 "lower and upper cross, or lower is 0; expected 0 < lower <= upper for each client"
             )
-        if not own.weights.any():
+        if not self.weights.any():
             raise ValueError("weights are all 0; expected a positive one")
-        whole = (
-            np.where(own.gradient == 0, 0.0, np.nan)
-            if whole_gradient is None
-            else own.whole_gradient
-        )
-        return replace(own, whole_gradient=whole, weights=own.weights / own.weights.sum())
 
 
 @dataclass(frozen=True, kw_only=True)
 class TheoremParameters:
-    """The letters of the theorems that are no constants of the clients (paper, Algorithm 1 and Theorem 1).
+    """The parameters of the theorems that do not depend on the clients (Algorithm 1, Theorem 1).
 
     Parameters
     ----------
     theta : float, default infinity
-        The trade-off between rate and residual: above 0, free to choose; infinite is right for the full batch.
+        The trade-off between rate and residual, above 0 and free to choose. Infinity is best for
+        the full batch.
     eta_1, eta_2, eta_3 : float, default 1
-        The quality of the projections with which a client finds the largest part of its gradient and prunes its local
-        solution, and the server prunes the average: eta where ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, with H_tau(w)
-        the best approximation of that sparsity. At least 1; 1 is exact, as in the standard basis.
+        The quality of three projections: a client finds the largest part of its gradient (eta_1)
+        and prunes its local solution (eta_2), and the server prunes the average (eta_3). eta is
+        the factor in ||w - P_Gamma w|| <= eta ||w - H_tau(w)||, where H_tau(w) is the best
+        approximation of that sparsity. At least 1; 1 is exact, as in the standard basis.
     """
 
     theta: float = np.inf
@@ -140,29 +148,36 @@ class TheoremParameters:
     eta_3: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "theta", float(_theta(self.theta)))
+        is_infinite = isinstance(self.theta, (float, np.floating)) and self.theta == np.inf
+        if not is_infinite:
+            validate_number_field(self, "theta", above=0)
         for name in ("eta_1", "eta_2", "eta_3"):
             validate_number_field(self, name, at_least=1)
 
     @property
     def pruning(self) -> float:
-        """(1 + eta_2)^2: what the pruning of a client costs at most (Lemma 1)."""
-        return (1 + self.eta_2) ** 2
+        """(1 + eta_2)^2, the factor of the squared error in local pruning (Lemma 1, line 417)."""
+        return (1 + float(self.eta_2)) ** 2
 
     @property
     def server(self) -> float:
-        """2 eta_3^2 + 2: what averaging and pruning at the server cost at most."""
-        return 2 * self.eta_3**2 + 2
+        """2 eta_3^2 + 2, the factor of the squared error in the server's pruning (line 728)."""
+        return 2 * float(self.eta_3) ** 2 + 2
 
 
 _EXACT = TheoremParameters()
 
 
 def beta_1(lower: ArrayLike, upper: ArrayLike) -> Array:
-    """Lemma 2: beta_1 = rho^+ / (2 rho^- - rho^+); infinite where rho^+ >= 2 rho^-, and the lemma is void."""
-    lower, upper = _floats("lower", lower), _floats("upper", upper)
+    """Return beta_1 = rho^+ / (2 rho^- - rho^+) of Lemma 2 (line 433, `lem:GradMP_lem2`).
+
+    It is infinite if rho^+ >= 2 rho^-: then the lemma is void, a condition that the paper does not
+    print (ERRATA.md, entry 2). `lower` and `upper` are rho^- and rho^+ at sparsity 4 tau.
+    """
+    rho_minus = _floats("lower", lower)
+    rho_plus = _floats("upper", upper)
     with np.errstate(all="ignore"):
-        return _quotient(upper, 2 * lower - upper)
+        return _quotient(rho_plus, 2 * rho_minus - rho_plus)
 
 
 def beta_2(
@@ -173,23 +188,33 @@ def beta_2(
     eta_1: float = 1.0,
     upper_squared: ArrayLike | None = None,
 ) -> Array:
-    """Lemma 3: beta_2 = 2 (rho^+ + 1/theta^2 - rho^-) / rho^- + 2 s (3 E rho^{+2} + 1) / rho^-.
+    """Return beta_2 of Lemma 3 (line 447, `lem:GradMP_lem3`) as its proof gives it.
 
-    Here s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The statement in the paper divides
-    rho^+ + 1/theta^2 by eta_1^2; the proof does not.
+    beta_2 = 2 (rho^+ - rho^- + 1/theta^2) / rho^- + 2 s (3 E L^2 + 1) / rho^-,
+    with s = sqrt(1 - 1/eta_1^2), which is zero for exact projections. The printed statement divides
+    rho^+ + 1/theta^2 by eta_1^2; the proof does not (ERRATA.md, entry 3).
 
-    `lower`, `upper` are rho^- and rho^+ at sparsity 4 tau, `upper_squared` E rho^{+2}, needed only where eta_1 > 1: as
-    in `ClientConstants`. `theta` and `eta_1` as in `TheoremParameters`. Infinite where rho^- is not positive.
+    Parameters
+    ----------
+    lower, upper : array_like
+        rho^- and rho^+ at sparsity 4 tau, as in `ClientConstants`. The result is infinite if rho^-
+        is not positive.
+    theta, eta_1
+        As in `TheoremParameters`; `theta` may be an array.
+    upper_squared : array_like, optional
+        E L^2, as in `ClientConstants`. Needed if eta_1 > 1.
     """
-    s, lower, upper = _slack(eta_1), _floats("lower", lower), _floats("upper", upper)
+    s = _slack(eta_1)
+    rho_minus = _floats("lower", lower)
+    rho_plus = _floats("upper", upper)
     if s > 0 and upper_squared is None:
         raise ValueError(
-            f"eta_1 is {eta_1:g} and upper_squared None; expected upper_squared where eta_1 is above 1"
+            f"eta_1 is {eta_1:g} and upper_squared is None; expected it for eta_1 above 1"
         )
-    squared = 0.0 if upper_squared is None else _floats("upper_squared", upper_squared)
+    L_squared = 0.0 if upper_squared is None else _floats("upper_squared", upper_squared)
     with np.errstate(all="ignore"):
-        rise = upper - lower + 1 / _theta(theta) ** 2 + s * (3 * squared + 1)
-    return 2 * _quotient(rise, lower)
+        half = rho_plus - rho_minus + 1 / _theta(theta) ** 2 + s * (3 * L_squared + 1)
+    return 2 * _quotient(half, rho_minus)
 
 
 def beta_2_unbounded_variance(
@@ -200,30 +225,36 @@ def beta_2_unbounded_variance(
     theta: ArrayLike,
     eta_1: float = 1.0,
 ) -> Array:
-    """The lemma of the appendix: beta_2 of Lemma 3 plus 6 theta^2 (E rho^{+2} + rho^{+2}) / rho^-, for any variance.
+    """Return beta_2 for any variance (line 1609, `lem:GradMP_lem3_without_bounded_variance`).
 
-    As its proof gives; the printed lemma and theorem have 3 theta^2, and rho^+ for its square. It is at least
-    4 sqrt(6) for all data and all theta, so that the last theorem of the appendix, which needs kappa < 1 with it,
-    promises nothing (ERRATA.md, entries 21 to 23). Parameters as `beta_2`.
+    It is beta_2 of Lemma 3 plus 6 theta^2 (E L^2 + rho^{+2}) / rho^-, as the proof gives. The
+    printed lemma and theorem have 3 theta^2 in place of 6, and rho^+ in place of its square.
+
+    It is at least 4 sqrt(6) for all data and all theta. Therefore the last theorem of the appendix
+    (line 1695, `thm:main_theorem3`), which needs kappa < 1 with it, promises nothing (ERRATA.md,
+    entries 21 to 23). Parameters as in `beta_2`.
     """
-    plain = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
+    bounded = beta_2(lower, upper, theta=theta, eta_1=eta_1, upper_squared=upper_squared)
+    rho_minus = _floats("lower", lower)
+    rho_plus = _floats("upper", upper)
+    L_squared = _floats("upper_squared", upper_squared)
     with np.errstate(all="ignore"):
-        spread = _floats("upper_squared", upper_squared) + _floats("upper", upper) ** 2
-    return np.asarray(
-        plain + 6 * _quotient(_times_theta_squared(spread, theta), _floats("lower", lower))
-    )
+        variance_per_error = L_squared + rho_plus**2
+    added = 6 * _quotient(_times_theta_squared(variance_per_error, theta), rho_minus)
+    return np.asarray(bounded + added)
 
 
 @dataclass(frozen=True, eq=False)
 class ConvergenceBound:
-    """E||x_t - x*||^2 <= kappa^t ||x_0 - x*||^2 + residual, with everything that led to it.
+    """A bound E||x_t - x*||^2 <= kappa^t ||x_0 - x*||^2 + residual, and the numbers that led to it.
 
     Attributes
     ----------
     beta_1, beta_2, mu, nu : ndarray, shape (N,)
-        Per client; nu(i) = (1 + eta_2)^2 (beta_1 xi_2 + xi_1) is what one local iteration adds.
+        For each client. mu(i) = (1 + eta_2)^2 beta_1(i) beta_2(i) multiplies the squared error in
+        one local iteration, and nu(i) = (1 + eta_2)^2 (beta_1(i) xi_2(i) + xi_1(i)) is added to it.
     kappa, residual : float
-        The rate per round, and the limit of the bound, infinite where kappa >= 1.
+        The rate per round, and the limit of the bound, which is infinite if kappa >= 1.
     """
 
     beta_1: Array
@@ -235,30 +266,44 @@ class ConvergenceBound:
 
     @property
     def guarantees(self) -> bool:
-        """Whether kappa < 1: otherwise the theorem says nothing."""
+        """Whether kappa < 1. Otherwise the theorem promises nothing."""
         return self.kappa < 1
 
     def after(self, rounds: ArrayLike, initial: float) -> Array:
-        """The bound of E||x_t - x*||^2 after t rounds, from ||x_0 - x*||^2; infinite where there is no guarantee."""
-        t, initial = _nonnegative("rounds", rounds), check_number("initial", initial, at_least=0)
-        return np.asarray(
-            self.kappa**t * initial + self.residual if self.guarantees else np.full(t.shape, np.inf)
-        )
+        """Return the bound of E||x_t - x*||^2 after t rounds.
+
+        Parameters
+        ----------
+        rounds : array_like
+            t, at least 0.
+        initial : float
+            ||x_0 - x*||^2.
+
+        Returns
+        -------
+        ndarray
+            In the shape of `rounds`; infinite without a guarantee.
+        """
+        t = _nonnegative("rounds", rounds)
+        initial = check_number("initial", initial, at_least=0)
+        if not self.guarantees:
+            return np.full(t.shape, np.inf)
+        return np.asarray(self.kappa**t * initial + self.residual)
 
 
 def theorem1(
     constants: ClientConstants, local_iterations: int, parameters: TheoremParameters = _EXACT
 ) -> ConvergenceBound:
-    """Linear convergence of FedGradMP (paper, Theorem 1, the main theorem).
+    """Return the linear convergence of FedGradMP (Theorem 1, line 629, `thm:main_theorem1`).
 
-    kappa = (2 eta_3^2 + 2) sum p_i mu(i)^K with mu(i) = (1 + eta_2)^2 beta_1(i) beta_2(i), and the residual is
-    (2 eta_3^2 + 2)/(1 - kappa) times the smaller of sum p_i nu(i) S(i) and (sum p_i nu(i)) (sum p_i S(i)), where
-    S(i) = (1 - mu(i)^K)/(1 - mu(i)).
+    kappa = (2 eta_3^2 + 2) sum p_i mu(i)^K with mu(i) = (1 + eta_2)^2 beta_1(i) beta_2(i). The
+    residual is (2 eta_3^2 + 2)/(1 - kappa) times the smaller of sum p_i nu(i) S(i) and
+    (sum p_i nu(i)) (sum p_i S(i)), where S(i) = (1 - mu(i)^K)/(1 - mu(i)).
 
     Parameters
     ----------
     constants : ClientConstants
-        With `upper_squared` and `whole_gradient` where eta_1 > 1.
+        With `upper_squared` and `whole_gradient` if eta_1 > 1.
     local_iterations : int
         K.
     parameters : TheoremParameters, optional
@@ -266,8 +311,8 @@ def theorem1(
 
     Notes
     -----
-    The induction of the printed proof gives the first sum, the statement prints the product with one
-    nu >= sum p_i nu(i). Both are right, and either may be the smaller one (ERRATA.md, entry 7).
+    The induction of the printed proof gives the first sum. The statement prints the product, with
+    one nu >= sum p_i nu(i). Both are right, and either may be the smaller one (ERRATA.md, entry 7).
 
     Examples
     --------
@@ -280,34 +325,31 @@ def theorem1(
     False
     """
     check_kind("constants", constants, ClientConstants, "ClientConstants")
-    check_kind(
-        "parameters",
-        parameters,
-        TheoremParameters,
-        "TheoremParameters, with theta and eta_1 to eta_3",
-    )
-    p, squared, missed = parameters, None, np.zeros(len(constants.lower))
-    if p.eta_1 > 1:
-        for name in ("upper_squared", "whole_gradient"):
-            if np.isnan(getattr(constants, name)).any():
-                raise ValueError(
-                    f"{name} is not known; expected it for each client where eta_1 is above 1"
-                )
-        squared, missed = constants.upper_squared, constants.variance + constants.whole_gradient
-    first = beta_1(constants.lower, constants.upper)
-    second = beta_2(
-        constants.lower, constants.upper, theta=p.theta, eta_1=p.eta_1, upper_squared=squared
-    )
-    spread = _times_theta_squared(2 * constants.variance, p.theta) + 6 * _slack(p.eta_1) * missed
-    xi_1 = 4 * _quotient(constants.gradient + constants.variance, constants.upper**2)
-    xi_2 = 8 * _quotient(constants.gradient, constants.lower**2) + _quotient(
-        spread, constants.lower
-    )
-    void = np.isinf(first)
-    factor = p.pruning * np.where(void, 1.0, first)
-    mu, nu = np.where(void, np.inf, factor * second), np.where(void, np.inf, factor * (xi_2 + xi_1))
+    expected = "TheoremParameters, with theta and eta_1 to eta_3"
+    check_kind("parameters", parameters, TheoremParameters, expected)
+    rho_minus = constants.lower
+    rho_plus = constants.upper
+    theta = float(parameters.theta)
+    eta_1 = float(parameters.eta_1)
+    L_squared = None
+    if eta_1 > 1:
+        _check_known(constants, "upper_squared")
+        _check_known(constants, "whole_gradient")
+        L_squared = constants.upper_squared
+
+    first = beta_1(rho_minus, rho_plus)
+    second = beta_2(rho_minus, rho_plus, theta=theta, eta_1=eta_1, upper_squared=L_squared)
+    # xi_1 of Lemma 2 has the factor 1 / (rho^+ (2 rho^- - rho^+)) = beta_1 / rho^{+2}. The mean of
+    # ||P grad g_ij(x*)||^2 in it is at most 2 ||P grad f_i(x*)||^2 + 2 sigma_i^2.
+    xi_1_by_beta_1 = 4 * _quotient(constants.gradient + constants.variance, rho_plus**2)
+    xi_2 = _xi_2(constants, theta, eta_1)
+
+    is_void = np.isinf(first)
+    factor = parameters.pruning * np.where(is_void, 1.0, first)
+    mu = np.where(is_void, np.inf, factor * second)
+    nu = np.where(is_void, np.inf, factor * (xi_2 + xi_1_by_beta_1))
     bound = ConvergenceBound(first, second, mu, nu, np.inf, np.inf)
-    return _with_rate(bound, constants.weights, local_iterations, p)
+    return _with_rate(bound, constants.weights, local_iterations, parameters)
 
 
 def theorem_inexact(
@@ -316,17 +358,20 @@ def theorem_inexact(
     accuracy: float,
     parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
-    """Inexact FedGradMP, restricted problems solved to ||b - b_opt|| <= delta (paper, the theorem on inexact solvers).
+    """Return the convergence of inexact FedGradMP (line 943, `thm:main_theorem1_inexact_solver`).
 
-    mu(i) doubles, and nu(i) becomes 2 nu(i) + 2 (1 + eta_2)^2 delta^2, as the proof gives; the statement prints
-    nu + delta^2. Parameters as `theorem1`, and `accuracy` = delta, at least 0.
+    Restricted problems are solved to ||b - b_opt|| <= delta (Algorithm 2). Then mu(i) doubles, and
+    nu(i) becomes 2 nu(i) + 2 (1 + eta_2)^2 delta^2, as the proof gives. The statement prints
+    nu + delta^2 (ERRATA.md, entry 11).
+
+    Parameters as in `theorem1`, and `accuracy` = delta, at least 0.
     """
     delta = check_number("accuracy", accuracy, at_least=0)
     exact = theorem1(constants, local_iterations, parameters)
+    mu = 2 * exact.mu
     nu = 2 * exact.nu + 2 * parameters.pruning * delta**2
-    return _with_rate(
-        replace(exact, mu=2 * exact.mu, nu=nu), constants.weights, local_iterations, parameters
-    )
+    inexact = replace(exact, mu=mu, nu=nu)
+    return _with_rate(inexact, constants.weights, local_iterations, parameters)
 
 
 def theorem_partial_participation(
@@ -335,21 +380,28 @@ def theorem_partial_participation(
     cohort_size: int,
     parameters: TheoremParameters = _EXACT,
 ) -> ConvergenceBound:
-    """Cohorts of L of N clients with equal weights (paper, the theorem on client sampling).
+    """Return the convergence with cohorts of L clients of N (line 973, `thm:main_theorem2`).
 
-    kappa = (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K, as printed: the maximum over cohorts. The proof
-    needs only the mean over cohorts, which is the kappa of `theorem1` whatever L is. The residual is that of equal
-    weights over all clients, the mean over random cohorts; the paper bounds its variance part by N/L times as much.
+    The weights are equal, whatever `constants` says.
+
+    kappa is (2 eta_3^2 + 2) times the mean of the L largest mu(i)^K: the maximum over cohorts, as
+    printed. The proof needs only the mean over cohorts, which is the kappa of `theorem1` whatever L
+    is (ERRATA.md, "Better than claimed", H).
+
+    The residual is that of equal weights over all clients, the mean over random cohorts. The paper
+    bounds its variance part by N/L times as much (ERRATA.md, entry 12).
+
+    Parameters as in `theorem1`, and `cohort_size` = L, from 1 to the number of clients.
     """
     bound = theorem1(constants, local_iterations, parameters)
-    size = check_integer(
-        "cohort_size", cohort_size, at_most=len(bound.mu), why="the number of clients"
-    )
-    powers, series = _powers(bound.mu, local_iterations)
-    kappa = parameters.server * float(np.sort(powers)[-size:].mean())
-    residual = (
-        parameters.server * float(np.mean(bound.nu * series)) / (1 - kappa) if kappa < 1 else np.inf
-    )
+    n_clients = len(bound.mu)
+    L = check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
+
+    local = _local_series(bound.mu, local_iterations)
+    kappa = parameters.server * float(np.sort(local.power)[-L:].mean())
+    residual = np.inf
+    if kappa < 1:
+        residual = parameters.server * float(np.mean(bound.nu * local.series)) / (1 - kappa)
     return replace(bound, kappa=kappa, residual=residual)
 
 
@@ -362,52 +414,126 @@ def objective_bound(
     gradient: float,
     smoothness: float,
 ) -> Array:
-    """The corollary of Theorem 1: E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
+    """Return the bound of E f(x_t) of the corollary of Theorem 1 (line 860, `cor:7`).
 
-    `objective` is f(x*), `gradient` ||grad f(x*)||^2, and `smoothness` rho = sum p_i of the mean restricted smoothness
-    at sparsity 2 tau: x_t - x* has up to 2 tau nonzeros. The rest as in `ConvergenceBound.after`.
+    E f(x_t) <= f(x*) + ||grad f(x*)||^2 / (2 rho) + rho E||x_t - x*||^2.
+
+    Parameters
+    ----------
+    bound, rounds, initial
+        As in `ConvergenceBound.after`, which bounds E||x_t - x*||^2.
+    objective : float
+        f(x*).
+    gradient : float
+        ||grad f(x*)||^2.
+    smoothness : float
+        rho, the sum of p_i times the mean restricted smoothness of client i, at sparsity 2 tau,
+        because x_t - x* has up to 2 tau nonzeros. The paper prints tau (ERRATA.md, entry 9).
     """
     check_kind("bound", bound, ConvergenceBound, "a ConvergenceBound, as theorem1 returns it")
-    objective = check_number("objective", objective)
+    f = check_number("objective", objective)
     gradient = check_number("gradient", gradient, at_least=0)
-    smoothness = check_number("smoothness", smoothness, above=0)
-    return objective + gradient / (2 * smoothness) + smoothness * bound.after(rounds, initial)
+    rho = check_number("smoothness", smoothness, above=0)
+    return f + gradient / (2 * rho) + rho * bound.after(rounds, initial)
+
+
+def _xi_2(constants: ClientConstants, theta: float, eta_1: float) -> Array:
+    """Return xi_2 of Lemma 3 (line 448).
+
+    xi_2 = 8 max ||P_Omega grad f_i(x*)||^2 / rho^{-2}
+    + (2 theta^2 sigma_i^2 + 6 s (sigma_i^2 + ||grad f_i(x*)||^2)) / rho^-.
+    """
+    rho_minus = constants.lower
+    sigma_squared = constants.variance
+    missed = np.zeros(len(rho_minus))
+    if eta_1 > 1:
+        missed = sigma_squared + constants.whole_gradient
+    spread = _times_theta_squared(2 * sigma_squared, theta) + 6 * _slack(eta_1) * missed
+    return 8 * _quotient(constants.gradient, rho_minus**2) + _quotient(spread, rho_minus)
 
 
 def _with_rate(
     bound: ConvergenceBound, weights: Array, K: int, parameters: TheoremParameters
 ) -> ConvergenceBound:
-    """The bound with the rate and the residual of its mu and nu; clients of weight zero do not count."""
-    counted = weights > 0
-    p, nu, (powers, series) = weights[counted], bound.nu[counted], _powers(bound.mu[counted], K)
-    kappa, residual = parameters.server * float(p @ powers), np.inf
+    """Return the bound with the rate and the residual of its mu and nu.
+
+    Clients of weight zero do not count, even if their mu is infinite.
+    """
+    counts = weights > 0
+    p = weights[counts]
+    nu = bound.nu[counts]
+    local = _local_series(bound.mu[counts], K)
+
+    kappa = parameters.server * float(p @ local.power)
+    residual = np.inf
     if kappa < 1:
-        added = min(float(p @ (nu * series)), float(p @ nu) * float(p @ series))
-        residual = parameters.server * added / (1 - kappa)
+        sum_of_products = float(p @ (nu * local.series))
+        product_of_sums = float(p @ nu) * float(p @ local.series)
+        residual = parameters.server * min(sum_of_products, product_of_sums) / (1 - kappa)
     return replace(bound, kappa=kappa, residual=residual)
 
 
-def _powers(mu: Array, local_iterations: int) -> tuple[Array, Array]:
-    """mu(i)^K, and S(i) = 1 + mu(i) + .. + mu(i)^(K-1)."""
+class _LocalSeries(NamedTuple):
+    """mu(i)^K, and S(i) = 1 + mu(i) + .. + mu(i)^(K-1) = (1 - mu(i)^K) / (1 - mu(i))."""
+
+    power: Array
+    series: Array
+
+
+def _local_series(mu: Array, local_iterations: int) -> _LocalSeries:
+    """Return what K local iterations make of a factor mu(i) and of an addend of one."""
     exponents = np.arange(check_integer("local_iterations", local_iterations) + 1.0)
     with np.errstate(all="ignore"):
         powers = mu ** exponents[:, None]
-    return powers[-1], powers[:-1].sum(axis=0)
+    return _LocalSeries(power=powers[-1], series=powers[:-1].sum(axis=0))
 
 
 def _slack(eta_1: float) -> float:
-    """The s of Lemma 3: sqrt(eta_1^2 - 1) / eta_1, zero where the projection of the gradient is exact."""
+    """Return s = sqrt(eta_1^2 - 1) / eta_1 of Lemma 3, zero if the projection is exact."""
     eta_1 = check_number("eta_1", eta_1, at_least=1)
+    # In factors, because eta_1^2 may overflow and eta_1^2 - 1 cancels.
     return float(np.sqrt((eta_1 - 1) / eta_1 * ((eta_1 + 1) / eta_1)))
 
 
 def _quotient(numerator: Array, denominator: Array) -> Array:
-    """A quotient that is infinite where the denominator is not positive: nothing is promised there."""
+    """Return a quotient, infinite if its denominator is not positive: then nothing is promised."""
     with np.errstate(all="ignore"):
         return np.where(denominator > 0, numerator / denominator, np.inf)
 
 
 def _times_theta_squared(values: Array, theta: ArrayLike) -> Array:
-    """theta^2 times nonnegative values: zero where they are zero, even for infinite theta."""
+    """Return theta^2 times nonnegative values: zero if these are zero, even for infinite theta."""
     with np.errstate(all="ignore"):
         return np.where(values > 0, values * _theta(theta) ** 2, 0.0)
+
+
+def _theta(theta: ArrayLike) -> Array:
+    """Return theta as an array of floats, or raise a ValueError unless all are above 0."""
+    array = as_array("theta", theta)
+    if array.dtype.kind not in "fiu" or not (array > 0).all():
+        raise ValueError(f"theta is {short_repr(theta)}; expected numbers above 0, or infinity")
+    return array.astype(float)
+
+
+def _floats(name: str, value: ArrayLike) -> Array:
+    """Return finite numbers as an array of float64."""
+    return check_array(name, value).astype(float)
+
+
+def _nonnegative(name: str, value: ArrayLike) -> Array:
+    """Return finite numbers of at least 0 as an array of float64."""
+    array = _floats(name, value)
+    if array.min(initial=0) < 0:
+        raise ValueError(f"{name} is {array.min():g} at least once; expected numbers of at least 0")
+    return array
+
+
+def _nonnegative_or_nan(name: str, value: ArrayLike | None) -> Array:
+    """Return `_nonnegative` numbers, or nan for None, which is not known."""
+    return np.array(np.nan) if value is None else _nonnegative(name, value)
+
+
+def _check_known(constants: ClientConstants, name: str) -> None:
+    """Raise a ValueError if a constant that inexact projections need is not known."""
+    if np.isnan(getattr(constants, name)).any():
+        raise ValueError(f"{name} is not known; expected it for each client for eta_1 above 1")
