@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+from ._compiled.registry import BackendRecord, run_clients
 from ._support.sparse_features import SparseFeatures
 from ._support.tables import (
     Labels,
@@ -171,6 +171,8 @@ class Federation:
         What the data call the -1 and +1 of the logistic loss.
     feature_names, client_names : tuple or None
         What the columns and the clients are called, where they came from a table.
+    backend_record : BackendRecord
+        What computed the updates of the run that this federation was prepared for.
     """
 
     features: Any
@@ -183,6 +185,7 @@ class Federation:
     labels: Labels | None = None
     feature_names: tuple[str, ...] | None = None
     client_names: tuple[Any, ...] | None = None
+    backend_record: BackendRecord = field(default_factory=BackendRecord, repr=False)
 
     def __post_init__(self) -> None:
         if self.client_ids is None:
@@ -452,23 +455,17 @@ class Federation:
     def prepare(self, method: Any) -> Federation:
         """The federation in the coordinates of a method: one product of the whole table with its atoms, A Psi.
 
-        It is made for a run, because what a run derives from rows, and keeps, is true for as long as nobody writes into
-        them. Clients are views, and stay.
+        It is made for a run, with a record of its own: what a run derives from rows, and keeps, is true for as long as
+        nobody writes into them.
         """
         features = method.dictionary.products(self.features)
-        return copy(self) if features is self.features else replace(self, features=features)
+        return replace(self, features=features, backend_record=BackendRecord())
 
     def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
-        """What each client of a cohort makes of a message, in the order of the cohort."""
+        """Return the update of each client of a cohort, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []
-        together = call.exchange.cohort_kernel
-        answers: Sequence[Any] | None = (
-            None if together is None else together(self, call, message, cohort)
-        )
-        if answers is not None:
-            return answers
-        return [call.update_of(self.clients[i], message) for i in cohort]
+        return run_clients(self, call, message, cohort)
 
     def objectives(
         self, x: Array | SparseModel, indices: IndexArray | None = None

@@ -40,15 +40,12 @@ class Exchange(NamedTuple):
         What the weighted mean of the answers, a dense array, does to the state.
     update_spec : state -> Form
         What an answer looks like.
-    cohort_kernel : callable, optional
-        A compiled twin of `answer`: (federation, call, message, cohort) -> answers, or None where it does not serve.
     """
 
     message: Callable[[State], Message]
     client_update: Callable[[Client, Message, np.random.Generator], Array | SparseModel]
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
-    cohort_kernel: Callable[..., Sequence[Any] | None] | None = None
 
 
 class Method:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ._compiled.registry import BackendRecord
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
@@ -63,6 +64,14 @@ class Result:
     interrupted : bool
         Whether Ctrl-C ended the run: then all this is of its last finished round, and `simulate` did not return it but
         left it on the exception.
+    backend : {"compiled", "reference", "mixed"} or None
+        What computed the updates of the clients in the rounds of this call: kernels, the reference implementation, or
+        both. None if no client was asked, or if clients choose for themselves, as over Flower.
+    fallbacks : Counter
+        The updates that the reference implementation computed, by the reason why: ``reference backend chosen``,
+        ``no kernel for this method``, ``overridden step``, ``no kernel for this loss``,
+        ``no kernel for these options or data``, ``numba is missing``, ``numba does not work``, and for single clients
+        ``nearly singular or not finite``.
     """
 
     x: Array = field(repr=False)
@@ -76,6 +85,8 @@ class Result:
     objective_on: IndexArray = field(repr=False)
     method: Method = field(repr=False)
     interrupted: bool = False
+    backend: str | None = None
+    fallbacks: Counter[str] = field(default_factory=Counter, repr=False)
 
 
 def simulate(
@@ -135,9 +146,8 @@ def simulate(
     -----
     An answer that is not finite, or not of the form asked for, is left out of the mean and counted, and the weights are
     scaled to the rest. A round counts as a whole: an exchange that nobody answers leaves the model as it was. What code
-    of yours raises (a method, a loss, a metric, a callback) reaches you. Ctrl-C gives up the round under way. With
-    ``FGMP_READABLE=1`` in the environment clients run the printed forms, which a debugger can step through, and no
-    compiled twins; the numbers are the same but for rounding.
+    of yours raises (a method, a loss, a metric, a callback) reaches you. Ctrl-C gives up the round under way. Within
+    `backend` ("reference") clients run what one reads, which a debugger can step through, and no compiled kernels.
 
     Examples
     --------
@@ -243,6 +253,8 @@ def _end(run: Run, callbacks: Sequence[Any], because_of: BaseException | None = 
 def _result(run: Run, interrupted: bool = False) -> Result:
     """What the run leaves."""
     columns = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
+    # Not every transport knows what its clients run.
+    record = getattr(run.transport, "backend_record", BackendRecord())
     last = _estimate(run, run.step.state, run.step.round, float("nan"))
     best = _estimate(run, run.best[2], run.best[1], run.best[0])
     if not interrupted:
@@ -257,6 +269,8 @@ def _result(run: Run, interrupted: bool = False) -> Result:
         objective_on=run.asked,
         method=run.method,
         interrupted=interrupted,
+        backend=record.backend,
+        fallbacks=Counter(record.fallbacks),
     )
 
 
