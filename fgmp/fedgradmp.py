@@ -168,4 +168,5 @@ class FedGradMP(Method):
         """Return Pi_R P_Lambda b with Lambda = approx_tau(b)."""
         support = self.atoms.approximate_model(b, self.sparsity)
         projected = self.atoms.project(b, support)
-        return self.atoms.into_ball(projected, self.radius)
+        radius = None if self.radius is None else float(self.radius)  # as NumPy's it would be wider
+        return self.atoms.into_ball(projected, radius)

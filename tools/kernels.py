@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build" / "kernels"
 EVERY = ("Haswell", "Sandybridge", "SkylakeX", "Zen", "oldest", "plain", "shaken-1", "shaken-2")
+# What each kernel of a notebook runs first.
+WITHOUT_NUMBA = "import sys; sys.modules['numba'] = None"
 SHAKE = """
 import zlib, numpy as np, fgmp
 def shaken(A, seed={seed}):
@@ -52,12 +54,11 @@ def compare(name: str) -> bool:
     environment = os.environ | {"JOBLIB_MULTIPROCESSING": "0"}
     python = oldest_environment() if name == "oldest" else sys.executable
     environment["JUPYTER_PATH"] = str(Path(python).parents[1] / "share" / "jupyter")
-    if name == "plain":
-        environment["FGMP_READABLE"] = "1"
-    elif name.startswith("shaken"):
+    if name == "plain" or name.startswith("shaken"):
         startup = BUILD / name / "profile_default" / "startup"
         startup.mkdir(parents=True, exist_ok=True)
-        (startup / "shake.py").write_text(SHAKE.format(seed=name[-1]))
+        text = WITHOUT_NUMBA if name == "plain" else SHAKE.format(seed=name[-1])
+        (startup / "first.py").write_text(text)
         environment["IPYTHONDIR"] = str(BUILD / name)
     elif name != "oldest":
         environment["OPENBLAS_CORETYPE"] = name

@@ -66,24 +66,29 @@ class FedDualAvg(L1Penalised):
     ) -> Array:
         """Take K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
         z, rounds = message
+        eta_c = float(self.learning_rate)
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
         for rows, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
             w = self.selection.soft(z, threshold)
-            z = z - self.learning_rate * client.gradient(w, rows)
+            z = z - eta_c * client.gradient(w, rows)
         return z
 
     def dual_server_update(self, state: Dual, mean: Array) -> Dual:
         """Return z + eta_s (mean - z), a round later."""
-        return Dual(state.z + self.server_learning_rate * (mean - state.z), state.rounds + 1)
+        eta_s = float(self.server_learning_rate)
+        return Dual(state.z + eta_s * (mean - state.z), state.rounds + 1)
 
     def thresholds(self, rounds: int) -> list[float]:
         """Return lambda (eta_s eta_c K r + eta_c k) for the local steps k = 0, ..., K-1."""
+        eta_c = float(self.learning_rate)
+        l1_weight = float(self.l1_weight)
         steps = range(self.local_iterations)
-        return [self.l1_weight * (self.length * rounds + self.learning_rate * k) for k in steps]
+        return [l1_weight * (self.length * rounds + eta_c * k) for k in steps]
 
     def coefficients(self, state: Dual) -> Array:
         """Return S(z, lambda eta_s eta_c K r) after r rounds."""
-        return self.selection.soft(state.z, self.l1_weight * self.length * state.rounds)
+        threshold = float(self.l1_weight * self.length * state.rounds)
+        return self.selection.soft(state.z, threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,9 +174,9 @@ class FastFedDualAvg(L1Penalised):
 
     def model(self, G: Array, X: Array, t: int) -> Array:
         """Return w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
-        half = self.strong_convexity / 2
-        b = 1 / self.learning_rate + t * half
-        return self.selection.soft((half * X - G) / b, self.l1_weight * t / b)
+        half = float(self.strong_convexity) / 2
+        b = 1 / float(self.learning_rate) + t * half
+        return self.selection.soft((half * X - G) / b, float(self.l1_weight) * t / b)
 
     def coefficients(self, state: Dual) -> Array:
         """Return the model w that the sums give."""

@@ -77,13 +77,15 @@ class FirstOrder(Method):
 
     def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
         """Take K steps w <- thresholded(w - eta_c g)."""
+        eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            w = self.thresholded(w - self.learning_rate * client.gradient(w, rows))
+            w = self.thresholded(w - eta_c * client.gradient(w, rows))
         return w
 
     def server_update(self, w: Array, mean: Array) -> Array:
         """Return w + eta_s (mean - w) after the server's threshold."""
-        return self.thresholded_by_server(w + self.server_learning_rate * (mean - w))
+        eta_s = float(self.server_learning_rate)
+        return self.thresholded_by_server(w + eta_s * (mean - w))
 
     def thresholded(self, w: Array) -> Array:
         """Return w as it is: no threshold after a client's step."""
@@ -100,7 +102,7 @@ class FirstOrder(Method):
     @property
     def length(self) -> float:
         """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
+        return float(self.server_learning_rate * self.learning_rate * self.local_iterations)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,8 +207,8 @@ class FedMid(L1Penalised):
 
     def thresholded(self, w: Array) -> Array:
         """Return S(w, eta_c lambda)."""
-        return self.selection.soft(w, self.learning_rate * self.l1_weight)
+        return self.selection.soft(w, float(self.learning_rate * self.l1_weight))
 
     def thresholded_by_server(self, w: Array) -> Array:
         """Return S(w, eta_s eta_c K lambda)."""
-        return self.selection.soft(w, self.length * self.l1_weight)
+        return self.selection.soft(w, float(self.length * self.l1_weight))
