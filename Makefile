@@ -78,7 +78,7 @@ soak: .venv/tests  ## runs of 20,000 rounds, then all notebooks with small.yaml,
 
 mutants: .venv/mutmut  ## change the code in small ways and count what the tests notice (half an hour, nightly)
 	@mkdir -p build
-	MPLBACKEND=agg $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
+	MPLBACKEND=agg NUMBA_DISABLE_JIT=1 $(BIN)/python -m mutmut run --max-children 2 >build/mutmut.log || { tail -n 30 build/mutmut.log; exit 1; }
 	$(BIN)/python tools/mutants.py
 
 lab: .venv/installed  ## open JupyterLab on the notebooks (LAB=options)

@@ -5,13 +5,12 @@ import time
 from functools import cache, partial
 from pathlib import Path
 
-import numpy as np
 from harness import Finding, Row, Scale, interleaved
 from images import answers
 from machine import loop_threads
 
 import fgmp
-from fgmp._compiled import kernels as loops
+from fgmp._compiled import kernels
 from fgmp.rounds import Streams
 
 HERE = Path(__file__).resolve().parent
@@ -29,13 +28,12 @@ def drawing():
     """The minibatches of a round and nothing else, as the compiled loop draws them."""
     import numba
 
-    minibatches = loops._minibatches
+    draw_minibatches = kernels.draw_minibatches
 
     @numba.njit
-    def draws(cohort, steps, stream):
-        for i in range(cohort.shape[1]):
-            begin, end, batch, client = cohort[:, i]
-            minibatches(stream, client, steps, end - begin, batch)
+    def draws(begins, ends, batch_size, client_ids, steps, stream):
+        for i in range(len(begins)):
+            draw_minibatches(stream, client_ids[i], steps, ends[i] - begins[i], batch_size)
 
     return draws
 
@@ -45,17 +43,15 @@ def parts(scale: Scale) -> Finding:
     federation, rounds = fgmp.make_sparse_regression(50, 40, 200, 5, noise_variance=1e-4, rng=0), 40
     method, streams = fgmp.FedGradMP(5, 3, 20), Streams(0)
     state = fgmp.simulate(method, federation, 3, rng=0).state
-    cohort = np.array(
-        [federation.offsets[:-1], federation.offsets[1:], [20] * 50, federation.client_ids],
-        np.int64,
-    )
+    cohort = federation.offsets[:-1], federation.offsets[1:], 20, federation.client_ids
+    stream = kernels.RandomStream(streams.key, streams.ANSWER, 0, 1)
 
     def run(every: int) -> None:
         fgmp.simulate(method, federation, rounds, rng=0, history=fgmp.History(every))
 
     runs = {"recorded": partial(run, 1), "unrecorded": partial(run, rounds)}
     runs |= {"answers": answers(method, federation, state)}
-    runs |= {"draws": partial(drawing(), cohort, 3, (streams.key, streams.ANSWER, 0, 1))}
+    runs |= {"draws": partial(drawing(), *cohort, 3, stream)}
     with loop_threads(1):
         seconds = interleaved(runs, scale.pick(2, 30, 60), time.process_time)
     micro = {

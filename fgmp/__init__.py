@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any
 
 from . import datasets as datasets
 from . import theory as theory
+from ._compiled import dispatch as _dispatch  # noqa: F401  (registers the kernels of the package)
+from ._compiled.registry import backend
 from ._support.warnings import AdviceWarning
 from .aggregation import (
     Aggregator,
@@ -124,6 +126,7 @@ __all__ = [
     "TrimmedMean",
     "UpdateSpec",
     "accuracy_on",
+    "backend",
     "digits_by_writer",
     "gaussian_dictionary",
     "ksvd",

@@ -13,8 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator, Sequence
-from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+from ._compiled.registry import BackendRecord, run_clients
 from ._support.validation import (
     as_array,
     check_integer,
@@ -206,6 +206,8 @@ class Federation:
         The labels in the data that -1 and +1 of the logistic loss stand for.
     feature_names, client_names : tuple or None
         The names of the columns and of the clients, if they came from a table.
+    backend_record : BackendRecord
+        What computed the updates of the run that this federation was prepared for.
     """
 
     features: Features
@@ -218,6 +220,7 @@ class Federation:
     labels: tuple[Any, Any] | None = None
     feature_names: tuple[str, ...] | None = None
     client_names: tuple[Any, ...] | None = None
+    backend_record: BackendRecord = field(default_factory=BackendRecord, repr=False)
 
     def __repr__(self) -> str:
         rows = f"{len(self.targets)} rows of {self.n_features} features"
@@ -539,23 +542,17 @@ class Federation:
     def prepare(self, method: Any) -> Federation:
         """Return the federation in the coordinates of a method, with the features A_i Psi.
 
-        It is made for one run, because what a run derives from rows, and keeps, is valid only until
-        somebody writes into them. Clients are views, and stay.
+        It is made for one run, with a record of its own, because what a run derives from rows, and
+        keeps, is valid only until somebody writes into them.
         """
         features = method.dictionary.products(self.features)
-        return copy(self) if features is self.features else replace(self, features=features)
+        return replace(self, features=features, backend_record=BackendRecord())
 
     def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
         """Return the update of each client of a cohort, in the order of the cohort."""
         if not len(cohort):  # all of it may have dropped out
             return []
-        together = call.exchange.cohort_kernel
-        answers: Sequence[Any] | None = (
-            None if together is None else together(self, call, message, cohort)
-        )
-        if answers is not None:
-            return answers
-        return [call.update_of(self.clients[i], message) for i in cohort]
+        return run_clients(self, call, message, cohort)
 
     def objectives(
         self, x: Array | SparseModel, indices: IndexArray | None = None

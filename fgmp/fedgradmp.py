@@ -1,11 +1,14 @@
-"""Federated gradient matching pursuit: Algorithms 1 and 2 of Jeong, Needell and Qin (2024), line by line."""
+"""Federated gradient matching pursuit: Algorithms 1 and 2 of the paper, line by line.
+
+`FedGradMP.client_update` and `FedGradMP.server_update` are the two halves of the pseudo-code. The
+paper is the one of Jeong, Needell and Qin (2024), which the class refers to in full.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from ._compiled.dispatch import pursuit_twin
 from ._support.validation import validate_integer_field, validate_number_field
 from ._support.warnings import warn_of_few_rows, warn_of_small_batches
 from .aggregation import UpdateSpec
@@ -19,48 +22,61 @@ from .sparse_model import Array, NonFiniteUpdate, SparseModel, union
 
 @dataclass(frozen=True)
 class FedGradMP(Method):
-    """Federated gradient matching pursuit (paper, Algorithms 1 and 2).
+    """Run federated gradient matching pursuit (paper, Algorithms 1 and 2).
 
-    In each round every client of the cohort runs `local_iterations` of stochastic gradient matching pursuit from the
-    broadcast model, and the server projects the average of what comes back onto `sparsity` atoms. With one client this
-    is StoGradMP, with the full batch GradMP, and for the squared loss in the standard basis CoSaMP.
+    In each round every client of the cohort runs `local_iterations` of stochastic gradient matching
+    pursuit from the model x_t that the server broadcasts. The server averages the models that come
+    back and projects the average onto `sparsity` atoms. With one client this is StoGradMP, with the
+    full batch GradMP, and for the squared loss in the standard basis CoSaMP.
 
     Parameters
     ----------
     sparsity : int
-        tau, the number of atoms of the model: from 1 to the number of atoms of the dictionary. For a loss with several
-        outputs (softmax), of each output's column of the model; `selection` can make it something else.
+        tau, the number of atoms of the model: from 1 to the number of atoms of the dictionary. For
+        a loss with several outputs (softmax) it is that of each output's column of the model, and
+        `selection` can make it something else.
     local_iterations : int, default 3
         K, the iterations of a client in one round.
     batch_size : int or None
-        b, the rows of a minibatch, drawn without replacement; None, or more rows than a client has, is the full batch.
+        b, the rows of a minibatch, drawn without replacement. None is the full batch, and so is a
+        size above the number of the client's rows.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
-        How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or `GradientDescent`,
-        `SGD`, `Newton` (Algorithm 2). None is `Exact` for the squared loss, and a damped step of gradient descent for
-        the logistic and the softmax loss (`fgmp.solvers.solver_for` says why).
+        How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2). None is `Exact` for the squared loss, and
+        a damped step of gradient descent for the logistic and the softmax loss
+        (`fgmp.solvers.solver_for` says why).
     radius : float or None
-        R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step); None is no ball.
+        R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step). None
+        is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
+
+    Raises
+    ------
+    ValueError
+        If a parameter is out of its range, or does not fit the clients when a run starts.
 
     Warns
     -----
     AdviceWarning
-        In a run, where clients solve exactly and some have too few rows for 3 tau atoms and those that always stay.
+        In a run, if clients solve exactly and some of them have too few rows for 3 tau atoms and
+        those that always stay.
 
     Notes
     -----
-    Where the pseudo-code is silent: every client starts a round with Lambda = supp(x_t), as the proof of Lemma 3
-    needs; the weights p_i are scaled to sum to one over the cohort; of several minimisers b is that of minimum norm.
+    The pseudo-code leaves three things open. Every client starts a round with Lambda = supp(x_t),
+    as the proof of Lemma 3 needs. The weights p_i are scaled to sum to one over the cohort. Of
+    several minimisers, b is the one of minimum norm.
 
     References
     ----------
-    H. Jeong, D. Needell, J. Qin, Federated Gradient Matching Pursuit, IEEE Transactions on Information Theory 70(6),
-    4512-4537, 2024.
-    N. Nguyen, D. Needell, T. Woolf, Linear convergence of stochastic iterative greedy algorithms with sparse
-    constraints, IEEE Transactions on Information Theory 63(11), 6869-6895, 2017 (GradMP and StoGradMP).
+    H. Jeong, D. Needell, J. Qin, Federated Gradient Matching Pursuit, IEEE Transactions on
+    Information Theory 70(6), 4512-4537, 2024.
+    N. Nguyen, D. Needell, T. Woolf, Linear convergence of stochastic iterative greedy algorithms
+    with sparse constraints, IEEE Transactions on Information Theory 63(11), 6869-6895, 2017
+    (GradMP and StoGradMP).
 
     Examples
     --------
@@ -91,57 +107,66 @@ class FedGradMP(Method):
             check_solver(self.solver)
 
     def check(self, shape: ProblemInfo) -> None:
-        """Raise a ValueError where sparsity or batch size do not fit; warn of clients with few rows."""
+        """Raise a ValueError if a parameter does not fit the clients; warn of few rows."""
         self.selection.check(self.sparsity, shape.model_shape)
         warn_of_small_batches(self.batch_size, shape.rows)
-        if (self.solver or solver_for(shape.loss)).is_exact:
-            warn_of_few_rows(
-                min(3 * self.sparsity + len(self.selection.always_include), shape.n_features),
-                shape.rows,
-            )
+
+        solver = self.solver or solver_for(shape.loss)
+        if solver.is_exact:
+            # Gamma-hat has 2 tau atoms of the gradient, tau of the model, and those that stay.
+            merged = 3 * self.sparsity + len(self.selection.always_include)
+            warn_of_few_rows(min(merged, shape.n_features), shape.rows)
 
     def start(self, shape: ProblemInfo) -> SparseModel:
-        """x_0 = 0, with an empty support."""
+        """Return x_0 = 0, with an empty support."""
         return SparseModel.zero(shape.model_shape, shape.dtype)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One exchange a round: x_t goes out, the x_i come back, tau atoms of their mean are x_{t+1}."""
-        return (
-            Exchange(
-                lambda x: x,
-                self.client_update,
-                self.server_update,
-                self.update_spec,
-                pursuit_twin(self),
-            ),
-        )
+        """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
+        exchange = Exchange(self.message, self.client_update, self.server_update, self.update_spec)
+        return (exchange,)
+
+    def message(self, x: SparseModel) -> SparseModel:
+        """Return x_t itself, which the server broadcasts."""
+        return x
 
     def update_spec(self, x: SparseModel) -> UpdateSpec:
-        """A client answers with tau atoms, and those that always stay, near x_t."""
+        """Return what an update looks like: tau atoms, and those that always stay, near x_t."""
         return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
     def client_update(
         self, client: Client, x: SparseModel, rng: np.random.Generator
     ) -> SparseModel:
-        """The loop over k, from x_t with Lambda = supp(x_t)."""
-        psi, tau, solver = self.atoms, self.sparsity, self.solver or solver_for(client.loss)
+        """Run the K local iterations of a client, from x_t with Lambda = supp(x_t)."""
+        psi = self.atoms
+        tau = self.sparsity
+        solver = self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            r = client.gradient(x, rows)  # r = grad g_{i,j}(x)
+            # r = grad g_{i,j}(x), the gradient of the minibatch
+            r = client.gradient(x, rows)
             if not np.isfinite(r).all():
                 raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
-            gamma = psi.approximate(r, 2 * tau)  # Gamma = approx_{2 tau}(r)
-            merged = union(gamma, x.support, r.size)  # Gamma-hat = Gamma u Lambda
-            b = minimise_on(
-                merged, client, psi, solver, x, rng
-            )  # b = argmin f_i over R(A_Gamma-hat)
-            x = self.pruned(b)  # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
+
+            # Gamma = approx_{2 tau}(r)
+            gamma = psi.approximate(r, 2 * tau)
+
+            # Gamma-hat = Gamma u Lambda
+            merged = union(gamma, x.support, r.size)
+
+            # b = argmin f_i over R(A_Gamma-hat)
+            b = minimise_on(merged, client, psi, solver, x, rng)
+
+            # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
+            x = self.pruned(b)
         return x
 
     def server_update(self, x: SparseModel, mean: Array) -> SparseModel:
-        """x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it."""
+        """Return x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it."""
         return self.pruned(SparseModel.of(mean))
 
     def pruned(self, b: SparseModel) -> SparseModel:
-        """Pi_R P_Lambda b with Lambda = approx_tau(b)."""
+        """Return Pi_R P_Lambda b with Lambda = approx_tau(b)."""
         support = self.atoms.approximate_model(b, self.sparsity)
-        return self.atoms.into_ball(self.atoms.project(b, support), self.radius)
+        projected = self.atoms.project(b, support)
+        radius = None if self.radius is None else float(self.radius)  # as NumPy's it would be wider
+        return self.atoms.into_ball(projected, radius)

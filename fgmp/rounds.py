@@ -49,16 +49,12 @@ class Exchange(NamedTuple):
         Return the new state, given the aggregate of the updates as a dense array.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
-    cohort_kernel : callable, optional
-        A compiled kernel that stands for `client_update`: (federation, call, message, cohort) ->
-        updates, or None if it does not serve.
     """
 
     message: Callable[[State], Message]
     client_update: Callable[[Client, Message, np.random.Generator], Update]
     server_update: Callable[[State, Array], State]
     update_spec: Callable[[State], UpdateSpec]
-    cohort_kernel: Callable[..., Sequence[Any] | None] | None = None
 
 
 class Method:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from ._compiled.registry import BackendRecord
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
@@ -77,6 +78,15 @@ class Result:
     interrupted : bool
         Whether Ctrl-C ended the run. Then all this is of its last finished round, and `simulate`
         did not return it but left it on the exception.
+    backend : {"compiled", "reference", "mixed"} or None
+        What computed the client updates in the rounds of this call: compiled kernels, the reference
+        implementation, or both. None if no client was asked, or if clients choose for themselves,
+        as over Flower.
+    fallbacks : Counter
+        The updates that the reference implementation computed, by the reason why: ``reference
+        backend chosen``, ``no kernel for this method``, ``overridden step``, ``no kernel for this
+        loss``, ``no kernel for these options or data``, ``numba is missing``, ``numba does not
+        work``, and for single clients ``nearly singular or not finite``.
     """
 
     x: Array = field(repr=False)
@@ -90,6 +100,8 @@ class Result:
     objective_on: IndexArray = field(repr=False)
     method: Method = field(repr=False)
     interrupted: bool = False
+    backend: str | None = None
+    fallbacks: Counter[str] = field(default_factory=Counter, repr=False)
 
 
 def simulate(
@@ -157,9 +169,8 @@ def simulate(
     An update that is not finite, or not of the form asked for, is rejected and counted, and the
     weights are scaled to the rest. Rounds are atomic: an exchange that nobody answers leaves the
     model as it was. Exceptions of your own code (a method, a loss, a metric, a callback) reach you.
-    Ctrl-C gives up the round in progress. With ``FGMP_READABLE=1`` in the environment clients run
-    the printed forms, which a debugger can step through, and no compiled twins; the numbers are the
-    same but for rounding.
+    Ctrl-C gives up the round in progress. With `backend` ("reference") clients run the reference
+    implementation, which a debugger can step through, and no compiled kernels.
 
     Examples
     --------
@@ -272,6 +283,8 @@ def _end_after_error(run: Run, callbacks: Sequence[Callback], error: BaseExcepti
 def _result(run: Run, interrupted: bool = False) -> Result:
     """Return the result of a run, and warn of its outcome unless it was interrupted."""
     history = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
+    # Not every transport knows what its clients run.
+    record = getattr(run.transport, "backend_record", BackendRecord())
     last = _recorded_model(run, Best(float("nan"), run.step.round, run.step.state))
     best = _recorded_model(run, run.best)
     if not interrupted:
@@ -289,6 +302,8 @@ def _result(run: Run, interrupted: bool = False) -> Result:
         objective_on=run.polled,
         method=run.method,
         interrupted=interrupted,
+        backend=record.backend,
+        fallbacks=Counter(record.fallbacks),
     )
 
 

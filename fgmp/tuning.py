@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike
 
+from ._compiled.registry import backend, current_backend
 from ._support.validation import (
     Seed,
     check_integer,
@@ -123,7 +124,7 @@ def tune(
     methods = [make_method(**parameters) for parameters in candidates]
     options["rng"] = check_seed("rng", rng)
     runs = [
-        delayed(_history)(method, fed, rounds, column, **options)
+        delayed(_history)(method, fed, rounds, column, current_backend(), **options)
         for method in methods
         for fed in feds
     ]
@@ -158,6 +159,7 @@ def _history(
     federation: Federation,
     rounds: int,
     column: str,
+    backend_name: str,
     callbacks: Any = (),
     **options: Any,
 ) -> Any:
@@ -169,4 +171,5 @@ def _history(
 
     # In silence: a search has to try what runs away; its table says so.
     callbacks = [beyond_return, *check_callbacks(callbacks)]
-    return simulate_part(method, federation, rounds, callbacks=callbacks, **options).history
+    with backend(backend_name):  # a worker does not inherit it
+        return simulate_part(method, federation, rounds, callbacks=callbacks, **options).history

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import numpy as np
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
 import fgmp
@@ -17,7 +17,13 @@ os.environ.setdefault("MPLBACKEND", "agg")
 # The last digits of a sum depend on the number of threads.
 threadpool_limits(1)
 
-settings.register_profile("fgmp", deadline=None, derandomize=bool(os.environ.get("CI")))
+# The fixture `backend` is one context for all examples of a test, as it is meant.
+settings.register_profile(
+    "fgmp",
+    deadline=None,
+    derandomize=bool(os.environ.get("CI")),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 settings.load_profile("fgmp")
 
 
@@ -37,14 +43,12 @@ def pytest_configure(config) -> None:
 
 
 @pytest.fixture(params=["compiled", "reference"])
-def both_paths(request, monkeypatch):
-    """What clients compute in the compiled loops, where these serve, and as printed: for faults, lies and refusals."""
-    if request.param == "reference":
-        monkeypatch.setenv("FGMP_READABLE", "1")
-    else:
+def backend(request):
+    """Run the test once with compiled kernels, if there are any for it, and once without them."""
+    if request.param == "compiled":
         pytest.importorskip("numba")
-        monkeypatch.delenv("FGMP_READABLE", raising=False)
-    return request.param
+    with fgmp.backend(request.param):
+        yield request.param
 
 
 def compile_loops() -> None:

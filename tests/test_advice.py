@@ -133,7 +133,7 @@ def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_co
     fgmp.polish(fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0), fed)  # exact at once
 
 
-@pytest.mark.usefixtures("both_paths")
+@pytest.mark.usefixtures("backend")
 def test_a_run_in_which_no_update_arrived_says_so():
     fed = regression((30, 30))
     nobody = fgmp.Faulty(fed, fgmp.DropOut())

@@ -1,25 +1,32 @@
-"""One law for compiled twins: the twin is taken, and equals the printed form; everything else runs as printed."""
+"""Compiled kernels equal the reference implementation, and stand for nothing else; and how Numba may fail."""
 
+import asyncio
 import os
 import subprocess
 import sys
 import warnings
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import pytest
+from matrix.runs import rewired
 from scipy import sparse
 
 import fgmp
-from fgmp._compiled import dispatch as compiled
+from fgmp._compiled import dispatch, registry
 from fgmp.dictionaries import StandardBasis
 
-loops = pytest.importorskip("fgmp._compiled.kernels")
+kernels = pytest.importorskip("fgmp._compiled.kernels")
+compilation = pytest.importorskip("fgmp._compiled.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 STEPS = {"learning_rate": 0.05, "local_iterations": 4, "batch_size": 9}
 ROTATED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((30, 30)))[0])
-TWINS = {
+KERNELS = {
     "pursuit": fgmp.FedGradMP(4, batch_size=9),
     "full batch": fgmp.FedGradMP(4, solver=fgmp.Exact()),
     "orthonormal": fgmp.FedGradMP(4, batch_size=9, dictionary=ROTATED),
@@ -51,21 +58,24 @@ def data(loss, dtype=np.float64, rows=(12, 30, 25, 2100)):
     return fgmp.Federation.from_arrays(As, ys[loss], losses[loss])
 
 
-def both(method, federation, monkeypatch, rounds=4, cohort_size=3):
-    """A run with the twin and one as printed, and how many clients answered as printed in the first."""
-    asked, update_of = [], fgmp.rounds.Call.update_of
-    monkeypatch.setattr(
-        fgmp.rounds.Call,
-        "update_of",
-        lambda call, *given: asked.append(1) or update_of(call, *given),
-    )
-    taken = fgmp.simulate(method, federation, rounds, cohort_size, 3)
-    count = len(asked)
-    monkeypatch.setenv("FGMP_READABLE", "1")
-    printed = fgmp.simulate(method, federation, rounds, cohort_size, 3)
-    monkeypatch.delenv("FGMP_READABLE")
-    assert len(asked) - count == rounds * cohort_size * len(method.exchanges())
-    return taken, printed, count
+def both(method, federation, rounds=4, cohort_size=3):
+    """A run with kernels, and one without."""
+    compiled = fgmp.simulate(method, federation, rounds, cohort_size, 3)
+    with fgmp.backend("reference"):
+        reference = fgmp.simulate(method, federation, rounds, cohort_size, 3)
+    updates = rounds * cohort_size * len(method.exchanges())
+    assert reference.backend == "reference"
+    assert reference.fallbacks == {"reference backend chosen": updates}
+    return compiled, reference
+
+
+def fallbacks_of(method, federation):
+    """Why no update of a run came from a kernel."""
+    result = fgmp.simulate(method, federation, 2, 3, 3)
+    assert result.backend == "reference"
+    (reason,) = result.fallbacks
+    assert result.fallbacks[reason] == 2 * 3 * len(method.exchanges())
+    return reason
 
 
 def close(one, other, dtype):
@@ -78,13 +88,14 @@ def close(one, other, dtype):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-@pytest.mark.parametrize("name", TWINS)
-def test_the_twin_is_taken_and_equals_the_printed_form(name, loss, dtype, monkeypatch):
-    if isinstance(TWINS[name], fgmp.FedGradMP) and loss != "squared":
-        pytest.skip("as printed")
-    taken, printed, count = both(TWINS[name], data(loss, dtype), monkeypatch)
-    assert count == 0
-    close(taken, printed, dtype)
+@pytest.mark.parametrize("name", KERNELS)
+def test_the_kernel_is_taken_and_equals_the_reference(name, loss, dtype):
+    if isinstance(KERNELS[name], fgmp.FedGradMP) and loss != "squared":
+        assert fallbacks_of(KERNELS[name], data(loss, dtype)) == "no kernel for this loss"
+        return
+    compiled, reference = both(KERNELS[name], data(loss, dtype))
+    assert compiled.backend == "compiled" and not compiled.fallbacks
+    close(compiled, reference, dtype)
 
 
 class Coarse(StandardBasis):
@@ -92,63 +103,143 @@ class Coarse(StandardBasis):
         return super().approximate(gradient.round(1), count)
 
 
-class Pruned(fgmp.FedGradMP):
-    def pruned(self, b):
-        return super().pruned(b)
+class ExactToo(fgmp.Exact):
+    """A solver that may do something else."""
 
 
-class Clipped(fgmp.FedAvg):
-    def thresholded(self, w):
-        return np.clip(w, -1, 1)
-
-
-class Strict(fgmp.FedDualAvg):
-    def thresholds(self, rounds):
-        return [2 * threshold for threshold in super().thresholds(rounds)]
-
-
-PRINTED = {
-    "a basis of one's own": fgmp.FedGradMP(4, dictionary=Coarse()),
+REFERENCE = {
+    "a basis of its own": fgmp.FedGradMP(4, dictionary=Coarse()),
     "a ball": fgmp.FedGradMP(4, radius=1.0),
     "another solver": fgmp.FedGradMP(4, solver=fgmp.GradientDescent(2)),
+    "a subclass of the solver": fgmp.FedGradMP(4, solver=ExactToo()),
     "a dictionary": fgmp.FedGradMP(4, dictionary=fgmp.gaussian_dictionary(30, 40, rng=0)),
-    "what stays": fgmp.FedGradMP(4, selection=fgmp.PerOutput(always_include=0)),
-    "shared": fgmp.SharedSupportGradMP(4),
-    "fast": fgmp.FastFedDualAvg(l1_weight=0.05, **STEPS),
-    "another pruning": Pruned(4),
-    "another threshold": Clipped(**STEPS),
-    "other thresholds": Strict(l1_weight=0.05, **STEPS),
+    "atoms that stay": fgmp.FedGradMP(4, selection=fgmp.PerOutput(always_include=0)),
+    "another selection": fgmp.FedGradMP(4, selection=fgmp.Overall()),
+    "an intercept that stays": fgmp.FedAvg(selection=fgmp.PerOutput(always_include=0), **STEPS),
 }
 
 
-@pytest.mark.parametrize("name", PRINTED)
-def test_what_no_twin_was_written_for_runs_as_printed(name, monkeypatch):
-    assert both(PRINTED[name], data("squared"), monkeypatch)[2] > 0
+@pytest.mark.parametrize("name", REFERENCE)
+def test_options_without_a_kernel_run_the_reference(name):
+    assert fallbacks_of(REFERENCE[name], data("squared")) == "no kernel for these options or data"
 
 
-@pytest.mark.parametrize(
-    "name, sparse_rows", [("pursuit", True), ("average", True), ("average", False)]
-)
-def test_sparse_rows_and_losses_of_ones_own_run_as_printed(name, sparse_rows, monkeypatch):
-    class Own(fgmp.SquaredLoss):
+@pytest.mark.parametrize("sparsity", [100, 101])
+@pytest.mark.parametrize("hard", [True, False])
+def test_a_kernel_selects_at_most_a_hundred_entries(sparsity, hard):
+    federation = fgmp.make_sparse_regression(3, 250, 120, 4, rng=0)
+    method = fgmp.FedGradMP(sparsity, 1)
+    if hard:
+        method = fgmp.FedIterHT(sparsity=sparsity, learning_rate=0.01)
+    compiled = fgmp.simulate(method, federation, 1, rng=0).backend == "compiled"
+    assert compiled == (sparsity == 100)
+    if hard:  # all of them need no selection
+        everything = fgmp.FedIterHT(sparsity=120, learning_rate=0.01)
+        assert fgmp.simulate(everything, federation, 1, rng=0).backend == "compiled"
+
+
+@pytest.mark.parametrize("layout", ["sparse", "transposed"])
+@pytest.mark.parametrize("name", ["pursuit", "average"])
+def test_rows_that_are_not_one_dense_array_run_the_reference(name, layout):
+    federation = data("squared")
+    features = federation.features
+    if layout == "sparse":
+        As = [sparse.csr_array(client.features) for client in federation.clients]
+        ys = [client.targets for client in federation.clients]
+        federation = fgmp.Federation.from_arrays(As, ys)
+    else:
+        federation = replace(federation, features=np.asfortranarray(features))
+    assert fallbacks_of(KERNELS[name], federation) == "no kernel for these options or data"
+
+
+@pytest.mark.parametrize("name", ["pursuit", "average"])
+def test_a_subclass_of_a_loss_runs_the_reference(name):
+    class SignLoss(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
             return np.sign(predictions - targets)
 
-    clients, loss = data("squared").clients, "squared" if sparse_rows else Own()
-    As = [sparse.csr_array(c.features) if sparse_rows else c.features for c in clients]
-    federation = fgmp.Federation.from_arrays(As, [c.targets for c in clients], loss)
-    assert both(TWINS[name], federation, monkeypatch)[2] > 0
+    clients = data("squared").clients
+    federation = fgmp.Federation.from_arrays(
+        [client.features for client in clients], [client.targets for client in clients], SignLoss()
+    )
+    assert fallbacks_of(KERNELS[name], federation) == "no kernel for this loss"
 
 
-def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client(monkeypatch):
-    """Client 1 has every column twice, client 2 overflows; the others answer from the loop."""
+@pytest.mark.parametrize(
+    "method", [fgmp.SharedSupportGradMP(4), fgmp.FastFedDualAvg(l1_weight=0.05, **STEPS)], ids=repr
+)
+def test_a_method_without_a_kernel_runs_the_reference(method):
+    assert fallbacks_of(method, data("squared")) == "no kernel for this method"
+
+
+def counting(method_class, step):
+    """A subclass that overrides one step, and the calls of it."""
+    calls, inherited = [], getattr(method_class, step)
+
+    def overridden(self, *arguments):
+        calls.append(step)
+        if isinstance(inherited, cached_property):
+            return inherited.func(self)
+        return inherited(self, *arguments)
+
+    replacement = cached_property(overridden) if step == "atoms" else overridden
+    if step == "atoms":
+        replacement.__set_name__(None, step)
+    return type("Overridden", (method_class,), {step: replacement}), calls
+
+
+STEPS_OF_CLASSES = [
+    (fgmp.FedGradMP, "client_update", {"sparsity": 4}, "no kernel for this method"),
+    (fgmp.FedGradMP, "pruned", {"sparsity": 4}, "overridden step"),
+    (fgmp.FedGradMP, "atoms", {"sparsity": 4}, "overridden step"),
+    (fgmp.FedAvg, "client_update", STEPS, "no kernel for this method"),
+    (fgmp.FedAvg, "thresholded", STEPS, "overridden step"),
+    (fgmp.FedIterHT, "thresholded", STEPS | {"sparsity": 4}, "overridden step"),
+    (fgmp.FedMid, "thresholded", STEPS | {"l1_weight": 0.05}, "overridden step"),
+    (
+        fgmp.FedDualAvg,
+        "dual_client_update",
+        STEPS | {"l1_weight": 0.05},
+        "no kernel for this method",
+    ),
+    (fgmp.FedDualAvg, "thresholds", STEPS | {"l1_weight": 0.05}, "overridden step"),
+]
+
+
+@pytest.mark.parametrize("method_class, step, options, reason", STEPS_OF_CLASSES)
+def test_a_subclass_that_overrides_a_step_runs_its_own(method_class, step, options, reason):
+    overridden, calls = counting(method_class, step)
+    assert fallbacks_of(overridden(**options), data("squared")) == reason
+    assert calls
+
+
+@pytest.mark.parametrize("method_class, step, options, reason", STEPS_OF_CLASSES)
+def test_a_subclass_that_overrides_none_has_the_kernel(method_class, step, options, reason):
+    named = type("Named", (method_class,), {"__doc__": "Another name."})
+    assert fgmp.simulate(named(**options), data("squared"), 2, rng=0).backend == "compiled"
+
+
+def test_an_exchange_with_a_function_of_its_own_runs_it():
+    method = fgmp.FedAvg(**STEPS)
+    own = rewired(
+        method,
+        lambda index, exchange: exchange._replace(
+            client_update=lambda client, w, rng: exchange.client_update(client, w, rng)
+        ),
+    )
+    assert fallbacks_of(own, data("squared")) == "no kernel for this method"
+
+
+def test_clients_that_a_kernel_does_not_solve_run_the_reference():
+    """Client 1 has every column twice, client 2 overflows; the others are the kernel's."""
     federation = data("squared")
     federation.features[12:42, 15:] = federation.features[12:42, :15]
-    taken, printed, count = both(TWINS["pursuit"], federation, monkeypatch, 3, 4)
-    assert count == 3
-    close(taken, printed, np.float64)
+    compiled, reference = both(KERNELS["pursuit"], federation, 3, 4)
+    assert compiled.backend == "mixed"
+    assert compiled.fallbacks == {"nearly singular or not finite": 3}
+    close(compiled, reference, np.float64)
     federation.features[42:67] *= 1e300
-    for run in both(TWINS["pursuit"], federation, monkeypatch, 2, 4)[:2]:
+    for run in both(KERNELS["pursuit"], federation, 2, 4):
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
@@ -156,23 +247,23 @@ def test_what_is_deficient_or_no_number_goes_to_the_printed_form_for_that_client
     "name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")]
 )
 def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
-    monkeypatch.setattr("fgmp._compiled.dispatch._SMALL", 0)
+    monkeypatch.setattr("fgmp._compiled.dispatch._FEW_MULTIPLICATIONS", 0)
     ends = []
     for threads in (1, 2, 5, 40):
-        monkeypatch.setattr(loops.numba.config, "NUMBA_NUM_THREADS", threads)
-        ends.append(fgmp.simulate(TWINS[name], data(loss), 4, rng=1).x)
+        monkeypatch.setattr(kernels.numba.config, "NUMBA_NUM_THREADS", threads)
+        ends.append(fgmp.simulate(KERNELS[name], data(loss), 4, rng=1).x)
     assert all(np.array_equal(ends[0], end) for end in ends)
 
 
 def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
     """What is called may be compiled once more for its caller, with other sums; so nothing is, all is inlined."""
-    compiled_ones = [getattr(one, "compiled", one) for one in vars(loops).values()]
-    found = [one.targetoptions for one in compiled_ones if hasattr(one, "targetoptions")]
-    inner, outer = (
-        [one for one in found if bool(one.get("fastmath")) == given] for given in (True, False)
-    )
-    assert len(inner) == 9 and all(one["forceinline"] for one in inner)
-    assert len(outer) == 2 and all(one["nogil"] and "parallel" not in one for one in outer)
+    dispatchers = [getattr(one, "compiled", one) for one in vars(kernels).values()]
+    found = [one.targetoptions for one in dispatchers if hasattr(one, "targetoptions")]
+    inner = [options for options in found if options.get("fastmath")]
+    outer = [options for options in found if not options.get("fastmath")]
+    assert len(inner) == 14 and all(options["forceinline"] for options in inner)
+    assert len(outer) == 2
+    assert all(options["nogil"] and "parallel" not in options for options in outer)
 
 
 def test_in_the_span_of_the_rows(monkeypatch):
@@ -183,17 +274,17 @@ def test_in_the_span_of_the_rows(monkeypatch):
         As, [rng.integers(0, 3, 10) for _ in As], fgmp.SoftmaxLoss(3)
     )
     method = fgmp.FedAvg(learning_rate=0.1, local_iterations=20, batch_size=5)
-    made, row_products = [], compiled._row_products
+    made, row_products = [], dispatch._row_products
     monkeypatch.setattr(
-        compiled, "_row_products", lambda *given: made.append(row_products(*given)) or made[-1]
+        dispatch, "_row_products", lambda *given: made.append(row_products(*given)) or made[-1]
     )
-    taken, printed, count = both(method, federation, monkeypatch)
-    assert count == 0 and len(made) == 4 and made[0].shape == (40, 10)
+    compiled, reference = both(method, federation)
+    assert compiled.backend == "compiled" and len(made) == 4 and made[0].shape == (40, 10)
     assert all(products is made[0] for products in made)  # once a run
-    close(taken, printed, np.float64)
+    close(compiled, reference, np.float64)
     # The arrays are the caller's: what he writes into them between two runs is what the next one sees.
     federation.features[:] *= 0.5
-    close(*both(method, federation, monkeypatch)[:2], np.float64)
+    close(*both(method, federation), np.float64)
     assert made[-1] is not made[0]
 
 
@@ -201,17 +292,17 @@ def test_in_the_span_of_the_rows(monkeypatch):
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
 def test_the_words_are_those_of_numpy(key, length):
     key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
-    words, bits = (
-        loops.keyed_words((key, 3, 5, 11), 2**40, length),
-        np.random.Philox(key=key, counter=counter),
-    )
+    bits = np.random.Philox(key=key, counter=counter)
+    with np.errstate(over="ignore"):  # as Python, words overflow aloud
+        words = kernels.keyed_words(kernels.RandomStream(key, 3, 5, 11), 2**40, length)
     assert length <= len(words) <= length + 3 and np.array_equal(words, bits.random_raw(len(words)))
 
 
 def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():
-    places = np.empty(3, np.int64)
-    assert loops._largest(np.array([1.0, -3, 2, -1, 2, 2]), places) and places.tolist() == [1, 2, 4]
-    assert not loops._largest(np.array([1.0, 3, 2, 4, np.nan]), places)
+    indices = np.empty(3, np.int64)
+    assert kernels.find_largest(np.array([1.0, -3, 2, -1, 2, 2]), indices)
+    assert indices.tolist() == [1, 2, 4]
+    assert not kernels.find_largest(np.array([1.0, 3, 2, 4, np.nan]), indices)
 
 
 def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
@@ -219,18 +310,18 @@ def test_columns_nearly_alike_in_units_far_apart_cost_no_accuracy():
     A, truth = rng.normal(size=(200, 60)), rng.normal(size=3) * [1e5, 1, 1e5]
     A[:, 1] = A[:, 0] + 1e-4 * A[:, 1]
     A *= np.where(np.arange(60) % 2, 1e150, 1e145)
-    clients, stream = (
-        np.array([ends - 40, ends, [20] * 5, range(5)]),
-        (np.array([7, 5], np.uint64), 1, 2, 9),
+    rows = kernels.CohortData(
+        A, A[:, :3] @ truth, ends - 40, ends, np.full(5, 20), np.arange(5, dtype=np.int64)
     )
-    places, kept, counts = np.zeros((5, 3), np.int64), np.zeros((5, 3)), np.zeros(5, np.int64)
-    asked, model = (A, A[:, :3] @ truth, clients, stream), (np.arange(3), truth / 2)
-    loops.cohort_pursuit(0, 5, asked, 2, model, (places, kept, counts))
-    assert (
-        (counts == 3).all()
-        and (places == np.arange(3)).all()
-        and np.abs(kept / truth - 1).max() <= 1e-11
-    )
+    stream = kernels.RandomStream(np.array([7, 5], np.uint64), 1, 2, 9)
+    supports, values = np.zeros((5, 3), np.int64), np.zeros((5, 3))
+    counts = np.zeros(5, np.int64)
+    with np.errstate(over="ignore"):
+        kernels.pursuit_loop(
+            0, 5, rows, stream, 2, np.arange(3), truth / 2, supports, values, counts
+        )
+    assert (counts == 3).all() and (supports == np.arange(3)).all()
+    assert np.abs(values / truth - 1).max() <= 1e-11
 
 
 def fill(first, last, out):
@@ -241,9 +332,9 @@ def fill(first, last, out):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A folder of Numba's own, with `fill` compiled in it."""
-    monkeypatch.setattr(loops.numba.config, "CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(loops._Loop, "_lost", set())
-    assert filled(loops._Loop(fill)) == []
+    monkeypatch.setattr(kernels.numba.config, "CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(compilation.CompiledLoop, "_lost_folders", set())
+    assert filled(compilation.CompiledLoop(fill)) == []
     assert len(list(tmp_path.rglob("test_compiled.fill-*.nb?"))) == 2
     return tmp_path
 
@@ -263,12 +354,14 @@ def filled(loop, dtype=float):
 def test_a_damaged_cache_is_said_once_and_done_without(suffix, content, cache):
     for file in cache.rglob(f"*.{suffix}"):
         file.write_bytes(file.read_bytes()[:40] if content == b"cut" else content)
-    (said,) = filled(loops._Loop(fill))
+    (said,) = filled(compilation.CompiledLoop(fill))
     assert (
         said.startswith(f"Numba's cache {cache}") and "test_compiled.fill-* cannot be used" in said
     )
     assert "NUMBA_CACHE_DIR" in said
-    assert filled(loops._Loop(fill)) == []  # once in a process, for all that lies there
+    assert (
+        filled(compilation.CompiledLoop(fill)) == []
+    )  # once in a process, for all that lies there
 
 
 @pytest.mark.parametrize("number", [28, 27, 13, 30, 122])
@@ -278,7 +371,7 @@ def test_a_cache_that_cannot_be_written_is_said_once_and_done_without(number, ca
     def failing(*given, **options):
         raise OSError(number, os.strerror(number))
 
-    loop, replace = loops._Loop(fill), os.replace
+    loop, replace = compilation.CompiledLoop(fill), os.replace
     monkeypatch.setattr(os, "replace", failing)
     (said,) = filled(loop, np.float32)
     assert os.strerror(number) in said and filled(loop, np.int16) == []
@@ -289,65 +382,173 @@ def test_it_is_said_of_the_machine_inside_a_fit_too(cache):
     for file in cache.rglob("*.nbi"):
         file.write_bytes(b"")
     with fgmp._support.warnings.suppress_advice():
-        assert len(filled(loops._Loop(fill))) == 1
+        assert len(filled(compilation.CompiledLoop(fill))) == 1
 
 
-def test_a_numba_that_does_not_work_is_said_once_and_the_run_goes_on_as_printed(tmp_path):
-    """In a process of its own, with another package of that name."""
+def run_with_numba(package, tmp_path):
+    """What a process says in which Numba is another package, or with None is missing."""
     (tmp_path / "numba").mkdir()
-    (tmp_path / "numba" / "__init__.py").write_text(
-        "raise ImportError('Numba needs another NumPy')"
-    )
+    (tmp_path / "numba" / "__init__.py").write_text(package or "")
     code = (
-        "import warnings, fgmp; warnings.simplefilter('always')\n"
+        "import sys, warnings; warnings.simplefilter('always')\n"
+        f"sys.modules.update({{'numba': None}} if {package is None} else {{}})\n"
+        "import fgmp\n"
         "fed = fgmp.make_sparse_regression(3, 30, 20, 2, rng=0)\n"
         "for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):\n"
-        "    print(fgmp.simulate(method, fed, 2, rng=0).history['clients'])\n"
+        "    result = fgmp.simulate(method, fed, 2, rng=0)\n"
+        "    print(result.history['clients'], result.backend, dict(result.fallbacks))\n"
     )
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([str(tmp_path), str(Path(fgmp.__file__).parents[1])])
     }
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True
     )
-    assert done.stdout == "[0 3 3]\n[0 3 3]\n", done.stderr
+
+
+def test_a_damaged_numba_is_said_once_and_the_run_goes_on_with_the_reference(tmp_path):
+    done = run_with_numba("raise ImportError('Numba needs another NumPy')", tmp_path)
+    line = "[0 3 3] reference {'numba does not work': 6}\n"
+    assert done.stdout == 2 * line, done.stderr
     assert done.stderr.count("does not work (ImportError: Numba needs another NumPy)") == 1
 
 
+def test_without_numba_the_run_goes_on_with_the_reference_in_silence(tmp_path):
+    done = run_with_numba(None, tmp_path)
+    assert done.stdout == 2 * "[0 3 3] reference {'numba is missing': 6}\n", done.stderr
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize("name", ["pursuit", "average"])
-def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on_as_printed(
-    name, monkeypatch
-):
+def test_a_loop_that_cannot_be_compiled_is_said_once_and_the_run_goes_on(name, monkeypatch):
     class Failing:
         def prepare(self, *given):
             raise RuntimeError("LLVM")
 
-    loop = "cohort_pursuit" if name == "pursuit" else "cohort_descent"
-    compiled._broken.cache_clear()
-    monkeypatch.setattr(loops, loop, Failing())
+    monkeypatch.setattr(dispatch, "_FAILED_LOOPS", set())
+    loop = "pursuit_loop" if name == "pursuit" else "descent_loop"
+    monkeypatch.setattr(kernels, loop, Failing())
     with pytest.warns(fgmp.AdviceWarning, match=r"does not work \(RuntimeError: LLVM\)") as caught:
-        result = fgmp.simulate(TWINS[name], data("squared"), 3, 3, 3)
+        result = fgmp.simulate(KERNELS[name], data("squared"), 3, 3, 3)
     assert len([w for w in caught if "LLVM" in str(w.message)]) == 1
-    monkeypatch.setenv("FGMP_READABLE", "1")
-    np.testing.assert_array_equal(result.x, fgmp.simulate(TWINS[name], data("squared"), 3, 3, 3).x)
-    compiled._broken.cache_clear()
+    assert result.backend == "reference" and result.fallbacks == {"numba does not work": 9}
+    with fgmp.backend("reference"):
+        reference = fgmp.simulate(KERNELS[name], data("squared"), 3, 3, 3)
+    np.testing.assert_array_equal(result.x, reference.x)
 
 
 @pytest.mark.parametrize("terminal", [True, False])
 def test_whoever_waits_at_a_terminal_is_told_why(terminal, monkeypatch, cache, capsys):
-    monkeypatch.setattr(loops, "_LONG", 0.0)
+    monkeypatch.setattr(compilation, "_LONG", 0.0)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: terminal)
-    loop = loops._Loop(fill)
-    compile_, waits = loop.compiled.compile, loops.threading.Event()
+    loop = compilation.CompiledLoop(fill)
+    compile_, waits = loop.compiled.compile, compilation.threading.Event()
     monkeypatch.setattr(loop.compiled, "compile", lambda types: waits.wait(0.5) or compile_(types))
     loop(0, 2, np.zeros(3))
     assert ("compiling its loops" in capsys.readouterr().err) is terminal
 
 
-@pytest.mark.parametrize("name", TWINS)
-def test_a_cohort_of_which_nobody_is_there(name):
-    """Rounds without anybody, and with some, on both paths alike."""
+@pytest.mark.usefixtures("backend")
+@pytest.mark.parametrize("name", KERNELS)
+def test_a_cohort_that_dropped_out_loses_its_round_only(name):
     faulty = fgmp.Faulty(data("squared"), fgmp.DropOut(probability=0.7))
-    result = fgmp.simulate(TWINS[name], faulty, 8, 1, 3)
+    result = fgmp.simulate(KERNELS[name], faulty, 8, 1, 3)
     lost = result.history["clients"][1:] == 0
     assert lost.any() and not lost.all() and result.rejected == {"missing": lost.sum()}
+
+
+def backend_of_a_run(**options):
+    return fgmp.simulate(KERNELS["average"], data("squared"), 1, rng=0, **options).backend
+
+
+def test_contexts_nest_and_end_with_an_error():
+    assert registry.current_backend() == "compiled"
+    with fgmp.backend("reference"):
+        assert backend_of_a_run() == "reference"
+        with fgmp.backend("compiled"):
+            assert backend_of_a_run() == "compiled"
+        assert backend_of_a_run() == "reference"
+    with pytest.raises(ZeroDivisionError), fgmp.backend("reference"):
+        raise ZeroDivisionError
+    assert backend_of_a_run() == "compiled"
+
+
+def test_a_backend_that_is_none_is_refused():
+    expected = r"name is 'fast'; expected one of 'compiled', 'reference'"
+    with pytest.raises(ValueError, match=expected), fgmp.backend("fast"):
+        pass
+
+
+def test_each_thread_has_a_choice_of_its_own():
+    with ThreadPoolExecutor(1) as pool, fgmp.backend("reference"):
+        assert pool.submit(backend_of_a_run).result() == "compiled"
+        assert backend_of_a_run() == "reference"
+
+
+def test_each_task_has_a_choice_of_its_own():
+    async def chosen(name, first, second):
+        with fgmp.backend(name):
+            first.set()
+            await second.wait()
+            return backend_of_a_run()
+
+    async def both_at_once():
+        one, other = asyncio.Event(), asyncio.Event()
+        return await asyncio.gather(chosen("reference", one, other), chosen("compiled", other, one))
+
+    assert asyncio.run(both_at_once()) == ["reference", "compiled"]
+
+
+def test_the_workers_of_tune_inherit_the_choice(tmp_path):
+    """Each writes down what it ran; they are processes, in which nobody chose."""
+
+    def note(run):
+        path = folder / f"{os.getpid()}-{run.method.learning_rate}"
+        path.write_text(str(run.transport.backend_record.backend))
+
+    grid = {"learning_rate": [0.01, 0.02]}
+    for name in ("reference", "compiled"):
+        folder = tmp_path / name
+        folder.mkdir()
+        with fgmp.backend(name):
+            fgmp.tune(
+                lambda learning_rate: fgmp.FedAvg(learning_rate=learning_rate),
+                grid,
+                data("squared"),
+                1,
+                workers=2,
+                callbacks=note,
+            )
+        files = list(folder.iterdir())
+        assert {path.read_text() for path in files} == {name}
+        assert str(os.getpid()) not in {path.name.partition("-")[0] for path in files}
+
+
+def test_a_run_counts_its_own_updates_only():
+    federation = data("squared")
+    for rounds in (2, 3):
+        with fgmp.backend("reference"):
+            result = fgmp.simulate(KERNELS["average"], federation, rounds, 3, 3)
+        assert result.fallbacks == {"reference backend chosen": 3 * rounds}
+    result = fgmp.simulate(KERNELS["average"], federation, 2, 3, 3)
+    assert result.backend == "compiled" and not result.fallbacks
+    result.fallbacks["mine"] += 1
+    assert not fgmp.simulate(KERNELS["average"], federation, 2, 3, 3).fallbacks
+
+
+def test_a_run_without_updates_names_no_backend():
+    assert fgmp.simulate(KERNELS["average"], data("squared"), 0).backend is None
+    nobody = fgmp.Faulty(data("squared"), fgmp.DropOut())
+    assert fgmp.simulate(KERNELS["average"], nobody, 2).backend is None
+
+
+def test_a_run_that_changes_its_backend_is_mixed():
+    def switch(run):
+        if run.step.round == 1:
+            stack.enter_context(fgmp.backend("reference"))
+
+    with ExitStack() as stack:
+        result = fgmp.simulate(KERNELS["average"], data("squared"), 3, 3, 3, callbacks=switch)
+    assert result.backend == "mixed"
+    assert result.fallbacks == {"reference backend chosen": 6}
+    assert backend_of_a_run() == "compiled"

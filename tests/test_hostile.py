@@ -22,7 +22,7 @@ from fgmp.sparse_model import SparseModel
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
-    pytest.mark.usefixtures("both_paths"),
+    pytest.mark.usefixtures("backend"),
 ]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
@@ -60,31 +60,23 @@ SPARSE = {
 }
 
 
-def hostile(method, index, spoil, whom=(2,)):
-    """The method, with some clients that answer exchange `index` with something else."""
+class Hostile(Faulty):
+    """A transport over which some clients answer exchange `index` of a round with something else."""
 
-    def wrapped(place, exchange):
-        def answer(client, message, rng):
-            honest = exchange.client_update(client, message, rng)
-            return spoil(honest) if place == index and client.client_id in whom else honest
+    def __init__(self, transport, index, spoil, whom=(2,)):
+        super().__init__(transport)
+        self.index, self.spoil, self.whom = index, spoil, whom
 
-        def cohort_kernel(federation, call, message, cohort):
-            """The same on the compiled path, where who is no case for the loop has answered as printed, honestly."""
-            answers = exchange.cohort_kernel(
-                federation, call._replace(exchange=exchange), message, cohort
-            )
-            if answers is None or place != index:
-                return answers
-            return [
-                spoil(honest) if federation.client_ids[i] in whom else honest
-                for i, honest in zip(cohort, answers, strict=True)
-            ]
+    def prepare(self, method):
+        return Hostile(self.transport.prepare(method), self.index, self.spoil, self.whom)
 
-        return exchange._replace(
-            client_update=answer, cohort_kernel=exchange.cohort_kernel and cohort_kernel
-        )
-
-    return rewired(method, wrapped)
+    def run_clients(self, call, message, cohort):
+        updates = list(super().run_clients(call, message, cohort))
+        if call.exchange_index == self.index:
+            for position, client in enumerate(cohort):
+                if client in self.whom:
+                    updates[position] = self.spoil(updates[position])
+        return updates
 
 
 def cases():
@@ -109,21 +101,23 @@ COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_the_path_is_the_one_that_is_asked_for(name, both_paths, monkeypatch):
-    """Also of a method that is made hostile: or what follows would see one path twice."""
-    printed, update_of = [], Call.update_of
+def test_the_backend_is_the_one_that_is_asked_for(name, backend, monkeypatch):
+    """Also over a hostile transport: or what follows would see one backend twice."""
+    by_reference, update_of = [], Call.update_of
     monkeypatch.setattr(
-        Call, "update_of", lambda call, *given: printed.append(1) or update_of(call, *given)
+        Call, "update_of", lambda call, *given: by_reference.append(1) or update_of(call, *given)
     )
-    fgmp.simulate(hostile(ALL[name], 0, lambda x: x), FED, 1, rng=0)
-    assert (not printed) == (both_paths == "compiled" and name in COMPILED)
+    result = fgmp.simulate(ALL[name], Hostile(FED, 0, lambda x: x), 1, rng=0)
+    is_compiled = backend == "compiled" and name in COMPILED
+    assert result.backend == ("compiled" if is_compiled else "reference")
+    assert (not by_reference) == is_compiled
 
 
 @pytest.mark.parametrize(("method", "index", "spoil", "reason"), cases())
 def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason):
     """The run is the one in which the client did not answer, and the result says so, by the reason."""
-    spoiled = fgmp.simulate(hostile(method, index, spoil), FED, 2, rng=0)
-    silent = fgmp.simulate(hostile(method, index, lambda x: None), FED, 2, rng=0)
+    spoiled = fgmp.simulate(method, Hostile(FED, index, spoil), 2, rng=0)
+    silent = fgmp.simulate(method, Hostile(FED, index, lambda x: None), 2, rng=0)
     np.testing.assert_array_equal(spoiled.x, silent.x)
     np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
     assert dict(spoiled.rejected) == {reason: 2} and spoiled.history["rejected"].tolist() == [
@@ -201,7 +195,7 @@ def test_how_often_a_fault_strikes():
 
 def test_an_exchange_that_nobody_answers_leaves_the_model():
     result = fgmp.simulate(
-        hostile(fgmp.SharedSupportGradMP(3), 1, lambda x: None, range(6)), FED, 2, rng=0
+        fgmp.SharedSupportGradMP(3), Hostile(FED, 1, lambda x: None, range(6)), 2, rng=0
     )
     np.testing.assert_array_equal(result.x, np.zeros(50))
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
@@ -254,6 +248,8 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
     def metric(x):
         raise FloatingPointError("mine")
 
+    method = rewired(ALL[name], lambda index, exchange: exchange._replace(client_update=raising))
+
     class Own(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
             raising()
@@ -262,7 +258,7 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
         [c.features for c in FED.clients], [c.targets for c in FED.clients], Own()
     )
     runs = [
-        lambda: fgmp.simulate(hostile(ALL[name], 0, raising), FED, 2, rng=0),
+        lambda: fgmp.simulate(method, FED, 2, rng=0),
         lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
         lambda: fgmp.simulate(
             ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})
@@ -274,7 +270,7 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
         with pytest.raises(FloatingPointError, match="mine"):
             run()
     with pytest.raises(FloatingPointError, match="mine"):
-        fgmp.tune(lambda once: hostile(ALL[name], 0, raising), {"once": [1]}, FED, 2)
+        fgmp.tune(lambda once: method, {"once": [1]}, FED, 2)
 
 
 def test_a_solver_of_the_users_is_the_users():

@@ -80,8 +80,8 @@ def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(
 ):
     """All exchanges of all rounds together are one Gaussian mechanism with less noise."""
     epsilon = spent(multiplier, 10, 10, exchanges, rounds, 1e-5)
-    cohort_kernel = multiplier / math.sqrt(exchanges * rounds)
-    assert exact_delta(cohort_kernel, epsilon) <= 1e-5 <= exact_delta(cohort_kernel, 0.75 * epsilon)
+    composed = multiplier / math.sqrt(exchanges * rounds)
+    assert exact_delta(composed, epsilon) <= 1e-5 <= exact_delta(composed, 0.75 * epsilon)
 
 
 def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_that_keeps_to_the_budget():

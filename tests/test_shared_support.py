@@ -267,7 +267,7 @@ def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
 
 def test_hashes_deal_evenly_and_with_both_signs():
     """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
-    cohort_kernel = 0
+    collisions = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
         assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
@@ -277,8 +277,8 @@ def test_hashes_deal_evenly_and_with_both_signs():
         }
         assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
         bucket = np.abs(signs).argmax(axis=1)
-        cohort_kernel += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
-    assert cohort_kernel / 1200 == pytest.approx(1 / 5, abs=0.04) and cohort_kernel / 1200 < 1 / 5
+        collisions += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
+    assert collisions / 1200 == pytest.approx(1 / 5, abs=0.04) and collisions / 1200 < 1 / 5
 
 
 def test_a_sketch_that_is_no_shorter_is_the_gradient():

@@ -5,7 +5,7 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from matrix.runs import Ledger, recorded
+from matrix.runs import Ledger, Recorded, recorded
 
 import fgmp
 from fgmp.callbacks import Bar
@@ -16,7 +16,7 @@ from fgmp.sparse_model import SparseModel
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
-    pytest.mark.usefixtures("both_paths"),
+    pytest.mark.usefixtures("backend"),
 ]
 
 FED = fgmp.make_sparse_regression(6, 30, 50, 3, noise_variance=0.01, rng=0)
@@ -94,7 +94,7 @@ def test_a_state_is_a_start():
 def test_a_client_draws_the_same_whoever_else_takes_part():
     everyone, some = Ledger(), Ledger()
     for ledger, size in ((everyone, None), (some, 2)):
-        fgmp.simulate(recorded(AVERAGE, ledger), FED, 1, size, rng=1)
+        fgmp.simulate(recorded(AVERAGE, ledger), Recorded(FED, ledger), 1, size, rng=1)
     assert len(some.trips[0].up) == 2
     for key, answer in some.trips[0].answers.items():
         np.testing.assert_array_equal(answer, everyone.trips[0].answers[key])

@@ -420,12 +420,11 @@ def before_and_after(seed):
     return fgmp.Federation.from_arrays([A], [y]), across[:2].T @ ((left.T @ y)[:2] / sizes[:2])
 
 
-@pytest.mark.parametrize("readable", ["0", "1"])
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("seed", [113, 138, *range(20)])
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_runs_on_dependent_columns_end_at_minimum_norm(seed, readable, monkeypatch):
+def test_runs_on_dependent_columns_end_at_minimum_norm(seed):
     """Also where the first columns leave so little that what is left of the last one is rounding, but not small."""
-    monkeypatch.setenv("FGMP_READABLE", readable)
     federation, shortest = before_and_after(seed)
     found = [
         fgmp.simulate(method, federation, 1, rng=0)

@@ -57,7 +57,7 @@ def test_every_method_is_here():
     assert methods == {type(method) for method in ALL.values()}
 
 
-@pytest.mark.usefixtures("both_paths")
+@pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("name", ALL)
 @pytest.mark.parametrize(("recorded", "every"), [(1, 1), (2, None)])
 def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):

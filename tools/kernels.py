@@ -29,7 +29,8 @@ ENVIRONMENTS = (
     "shaken-2",
 )
 EXTRAS = "notebooks,fast,video,femnist,secure,privacy,test"
-# Runs in the kernel of each notebook before its first cell.
+# What the kernel of each notebook runs before its first cell.
+WITHOUT_NUMBA = "import sys; sys.modules['numba'] = None"
 SHAKE = """
 import zlib, numpy as np, fgmp
 def shaken(A, seed={seed}):
@@ -68,20 +69,20 @@ def variables_of(name: str, python: Path) -> dict[str, str]:
         "JUPYTER_PATH": str(python.parents[1] / "share" / "jupyter"),
     }
     if name == "plain":
-        variables["FGMP_READABLE"] = "1"
+        variables["IPYTHONDIR"] = str(profile_that_runs(WITHOUT_NUMBA, name))
     elif name.startswith("shaken"):
-        variables["IPYTHONDIR"] = str(profile_that_shakes(name))
+        variables["IPYTHONDIR"] = str(profile_that_runs(SHAKE.format(seed=name[-1]), name))
     elif name != "oldest":
         variables["OPENBLAS_CORETYPE"] = name
     return variables
 
 
-def profile_that_shakes(name: str) -> Path:
-    """Write an IPython profile that shakes the features of every federation; return its folder."""
+def profile_that_runs(source: str, name: str) -> Path:
+    """Write an IPython profile that runs some lines at the start of a kernel; return its folder."""
     folder = BUILD / name
     startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True, exist_ok=True)
-    (startup / "shake.py").write_text(SHAKE.format(seed=name[-1]), encoding="utf-8")
+    (startup / "first.py").write_text(source, encoding="utf-8")
     return folder
 
 

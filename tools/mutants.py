@@ -39,7 +39,7 @@ def score_of(path: Path) -> ModuleScore:
 def main(root: Path = ROOT) -> int:
     """Print the scores, write the survivors, and return the exit code."""
     project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
-    wanted = project["tool"]["fgmp"]["mutants"]
+    shares = project["tool"]["fgmp"]["mutants"]
     scores = [score_of(path) for path in sorted((root / "mutants").rglob("*.py.meta"))]
     scores = [score for score in scores if score.n_tried]
     for score in scores:
@@ -52,11 +52,14 @@ def main(root: Path = ROOT) -> int:
     (root / "build").mkdir(exist_ok=True)
     (root / "build" / "mutants.txt").write_text("\n".join(survivors) + "\n", encoding="utf-8")
 
-    poor = [score.module for score in scores if score.noticed < wanted]
+    poor = []
+    for score in scores:
+        wanted = shares.get(score.module, shares["default"])
+        if score.noticed < wanted:
+            poor.append(f"{score.module} (wanted: {wanted:.0%})")
     if poor:
         print(
-            f"below {wanted:.0%}: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt "
-            "lists",
+            f"too few: {', '.join(poor)}; `mutmut show` prints what build/mutants.txt lists",
             file=sys.stderr,
         )
     return int(bool(poor))

@@ -1,1 +1,1 @@
-"""Compiled kernels of what clients compute, and when they stand in for the reference implementation."""
+"""Compiled kernels of clients' work, and the registry that says for which methods they stand."""

@@ -1,223 +1,323 @@
-"""Compiled twins of what clients answer: a whole cohort in one call, where Numba is installed.
+"""The kernels of this package, each with the functions of the methods that it stands for.
 
-A method names its twin in its exchange; the twin stands for the printed steps that it was written for and no others: a
-class that overrides one of them runs as printed, and so does everything with ``FGMP_READABLE=1`` in the environment.
+`fgmp` imports this module, and methods know nothing of it. Numba is imported, and a loop compiled,
+by the first run that a kernel serves.
 """
 
 import os
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from functools import cache
-from importlib.util import find_spec
 from itertools import pairwise
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from .._support.warnings import warn_user
 from ..aggregation import SparseModels
+from ..baselines.dual_averaging import FedDualAvg
+from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
+from ..dictionaries import Dictionary, StandardBasis
 from ..federation import Federation
+from ..fedgradmp import FedGradMP
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from ..rounds import Call
 from ..selection import PerOutput
 from ..solvers import Exact
-from ..sparse_model import IndexArray, SparseModel
+from ..sparse_model import Array, IndexArray, SparseModel
+from .registry import KernelUpdates, kernel
 
-_NUMBA = (
-    find_spec("numba") is not None
-)  # importing it takes half a second, so that is for those who run
-_SMALL = (
-    1e5  # multiplications of a call below which one thread does it: to wake another takes as long
+# The multiplications of a call below which one thread does it: to wake another takes as long.
+_FEW_MULTIPLICATIONS = 1e5
+
+# The most entries to select: with more, NumPy's partition is as fast as the kernels' insertion.
+_MOST_SELECTED = 100
+
+# The names of loops that could not be compiled in this process, so that each is tried once.
+_FAILED_LOOPS: set[str] = set()
+
+_thread_pool = cache(ThreadPoolExecutor)
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_thread_pool.cache_clear)
+
+
+# FedGradMP: Algorithm 1.
+
+
+def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Federation) -> bool:
+    """Return whether a method is Algorithm 1 with exact solutions and without a ball."""
+    return (
+        type(method.solver) in (type(None), Exact)
+        and method.radius is None
+        and type(method.dictionary) in (StandardBasis, Dictionary)
+        and method.dictionary.orthonormal
+        and min(method.sparsity, federation.n_features) <= _MOST_SELECTED
+        and _selects_entries_of_dense_rows(method, federation)
+    )
+
+
+@kernel(
+    FedGradMP.client_update,
+    steps={"pruned": FedGradMP.pruned, "atoms": FedGradMP.atoms},
+    losses=(SquaredLoss,),
+    when=solves_least_squares_in_orthonormal_atoms,
 )
-_MOST = 100  # entries to keep: with more, NumPy is as fast
-_pool = cache(ThreadPoolExecutor)
-getattr(os, "register_at_fork", dict)(
-    after_in_child=_pool.cache_clear
-)  # a child has none of its parent's threads
+def pursuit(
+    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Run the local iterations of FedGradMP at each client of a cohort."""
+    n_atoms = x.shape[0]
+    sparsity = min(method.sparsity, n_atoms)
+    supports = np.zeros((len(cohort), sparsity), np.int64)
+    values = np.zeros((len(cohort), sparsity), x.values.dtype)
+    counts = np.zeros(len(cohort), np.int64)
 
-
-def _serves(
-    federation: Federation,
-    method: Any,
-    steps: tuple[str, ...],
-    losses: tuple[type, ...],
-    count: int,
-) -> bool:
-    """Whether a method's steps are this package's, with numbers that the loops read, and few of them to sort."""
-    ours = all(
-        getattr(type(method), name).__module__.startswith(("fgmp.fedgradmp", "fgmp.baselines."))
-        for name in steps
+    arguments = (
+        int(method.local_iterations),
+        x.support.astype(np.int64),
+        x.values,
+        supports,
+        values,
+        counts,
     )
-    ours = ours and type(method.selection) is PerOutput and not method.selection.always_include
-    dense = isinstance(federation.features, np.ndarray) and federation.features.flags.c_contiguous
-    wanted = _NUMBA and os.environ.get("FGMP_READABLE") != "1"
-    return wanted and ours and count <= _MOST and dense and type(federation.loss) in losses
-
-
-@cache
-def _loops() -> Any:
-    """The module of the loops, or None, which is said once, where Numba is there but does not work."""
-    try:
-        from . import kernels as loops
-    except Exception as error:  # of another version of NumPy, or damaged: that may raise anything
-        _say_that_numba_fails(error)
+    # Of each row: its part of the gradients, and of the products of the merged columns.
+    multiplications = method.local_iterations * (n_atoms + 9.0 * sparsity**2)
+    if not _run_loop("pursuit_loop", method, federation, call, cohort, arguments, multiplications):
         return None
-    return loops
+    updates = SparseModels(supports, values, counts, x.shape)
+    return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
 
 
-@cache
-def _broken() -> set[str]:
-    """The loops that could not be compiled in this process."""
-    return set()
+# Baselines: gradient steps with thresholds.
+
+_LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
 
 
-def _say_that_numba_fails(error: Exception) -> None:
-    warn_user(
-        f"Numba is installed and does not work ({type(error).__name__}: {error}); the run goes on as printed, more "
-        "slowly. What helps: install it anew, or FGMP_READABLE=1 in the environment, which asks for the printed forms",
-        of_machine=True,
-    )
+def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
+    """Return whether the thresholds of a method act on each entry, and its rows are dense."""
+    return _selects_entries_of_dense_rows(method, federation)
 
 
-def _run(
-    name: str,
-    each: float,
+def keeps_few_entries(method: FedIterHT, federation: Federation) -> bool:
+    """Return whether hard thresholding keeps all entries, or few enough for the kernel."""
+    few = method.sparsity <= _MOST_SELECTED or method.sparsity >= federation.n_features
+    return few and thresholds_entries(method, federation)
+
+
+@kernel(
+    FirstOrder.client_update,
+    steps={"thresholded": FirstOrder.thresholded},
+    losses=_LABELS_AND_NUMBERS,
+    when=thresholds_entries,
+)
+def gradient_steps(
+    method: FirstOrder, federation: Federation, call: Call, w: Array, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Take the local steps of `FedAvg` and `FedHT` at each client of a cohort."""
+    return _descend(method, federation, call, w, cohort)
+
+
+@kernel(
+    FirstOrder.client_update,
+    steps={"thresholded": FedIterHT.thresholded},
+    losses=_LABELS_AND_NUMBERS,
+    when=keeps_few_entries,
+)
+def hard_thresholded_steps(
+    method: FedIterHT, federation: Federation, call: Call, w: Array, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Take the local steps of `FedIterHT` at each client of a cohort."""
+    sparsity = int(method.sparsity) if method.sparsity < len(w) else 0
+    return _descend(method, federation, call, w, cohort, sparsity=sparsity)
+
+
+@kernel(
+    FirstOrder.client_update,
+    steps={"thresholded": FedMid.thresholded},
+    losses=_LABELS_AND_NUMBERS,
+    when=thresholds_entries,
+)
+def soft_thresholded_steps(
+    method: FedMid, federation: Federation, call: Call, w: Array, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Take the local steps of `FedMid` at each client of a cohort."""
+    after = method.learning_rate * method.l1_weight
+    return _descend(method, federation, call, w, cohort, after=after)
+
+
+@kernel(
+    FedDualAvg.dual_client_update,
+    steps={"thresholds": FedDualAvg.thresholds},
+    losses=_LABELS_AND_NUMBERS,
+    when=thresholds_entries,
+)
+def dual_steps(
+    method: FedDualAvg,
     federation: Federation,
-    call: Any,
+    call: Call,
+    message: tuple[Array, int],
     cohort: IndexArray,
-    batch: Any,
-    *given: Any,
-) -> bool:
-    """One of the loops, with parts of the cohort of about as many rows on each of Numba's threads, unless it is short.
+) -> KernelUpdates | None:
+    """Take the local steps of `FedDualAvg` at each client of a cohort."""
+    z, rounds = message
+    return _descend(method, federation, call, z, cohort, before=method.thresholds(rounds))
 
-    `each` is the number of multiplications for a row, `batch` the size of a minibatch. False where it cannot be
-    compiled: then nothing has been computed.
+
+def _descend(
+    method: FirstOrder,
+    federation: Federation,
+    call: Call,
+    start: Array,
+    cohort: IndexArray,
+    *,
+    sparsity: int = 0,
+    before: list[float] | float = 0.0,
+    after: float = 0.0,
+) -> KernelUpdates | None:
+    """Take local steps from `start` at each client, with thresholds before and after each step.
+
+    `sparsity` is the number of entries of each output that hard thresholding keeps; 0 is all.
     """
-    loops = _loops()
-    if loops is None or name in _broken():
-        return False
-    loop, most = getattr(loops, name), loops.numba.config.NUMBA_NUM_THREADS
-    begin, end = federation.offsets[cohort], federation.offsets[cohort + 1]
-    batch, rows = (
-        end - begin if batch is None else np.minimum(batch, end - begin),
-        np.cumsum(end - begin),
+    loss = federation.loss
+    thresholds = np.zeros((method.local_iterations, 2), start.dtype)
+    thresholds[:, 0] = before
+    thresholds[:, 1] = after
+    row_products = np.empty((0, 0), start.dtype)
+    if sparsity == 0 and not thresholds.any() and start.ndim > 1:
+        row_products = _row_products(federation, method)
+
+    # The model that was sent to each client, a row for each output.
+    models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
+    arguments = (
+        float(method.learning_rate),
+        float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
+        loss.row_weight(2) < 1,
+        sparsity,
+        thresholds,
+        row_products,
+        models,
     )
-    clients = np.array([begin, end, batch, federation.client_ids[cohort]], np.int64)
-    stream = call.streams.key, call.streams.ANSWER, call.exchange_index, call.round
-    asked = (
+    multiplications = 2.0 * method.local_iterations * start.size
+    if not _run_loop("descent_loop", method, federation, call, cohort, arguments, multiplications):
+        return None
+    return KernelUpdates(list(models.transpose(0, 2, 1).reshape(len(cohort), *start.shape)))
+
+
+def _row_products(federation: Federation, method: FirstOrder) -> Array:
+    """Return A_i A_i' of all clients, shape (M, most rows), or (0, 0) if that saves no work.
+
+    They are computed once for a run. With several outputs all of them share the products.
+    """
+    most_rows = int(federation.rows.max())
+    n_features = federation.n_features
+    seen = method.local_iterations * min(method.batch_size or most_rows, most_rows)
+    if most_rows * (seen + 2 * n_features) > seen * n_features:
+        return np.empty((0, 0), federation.dtype)
+
+    derived = federation.backend_record.derived
+    if "row_products" not in derived:
+        parts = []
+        for begin, end in pairwise(federation.offsets):
+            A = federation.features[begin:end]
+            parts.append(np.pad(A @ A.T, ((0, 0), (0, most_rows - len(A)))))
+        derived["row_products"] = np.concatenate(parts)
+    return derived["row_products"]
+
+
+# What all kernels share.
+
+
+def _selects_entries_of_dense_rows(method: FedGradMP | FirstOrder, federation: Federation) -> bool:
+    """Return whether each output's entries are selected alone, and the rows are one array."""
+    features = federation.features
+    return (
+        type(method.selection) is PerOutput
+        and not method.selection.always_include
+        and isinstance(features, np.ndarray)
+        and features.flags.c_contiguous
+    )
+
+
+def _run_loop(
+    name: str,
+    method: FedGradMP | FirstOrder,
+    federation: Federation,
+    call: Call,
+    cohort: IndexArray,
+    arguments: tuple[Any, ...],
+    multiplications: float,
+) -> bool:
+    """Run a loop over a cohort, in parts on several threads if there is enough to do.
+
+    The parts have about as many rows each; `multiplications` is the number of them for a row.
+    Return False, before anything is computed, if the loop cannot be compiled.
+    """
+    kernels = _load_kernels()
+    if kernels is None or name in _FAILED_LOOPS:
+        return False
+
+    begins = federation.offsets[cohort].astype(np.int64)
+    ends = federation.offsets[cohort + 1].astype(np.int64)
+    n_rows = ends - begins
+    batch_sizes = n_rows if method.batch_size is None else np.minimum(method.batch_size, n_rows)
+    data = kernels.CohortData(
         federation.features,
         federation.targets.astype(federation.dtype, copy=False),
-        clients,
-        stream,
+        begins,
+        ends,
+        batch_sizes,
+        federation.client_ids[cohort].astype(np.int64),
     )
-    threads = min(most, len(cohort)) if each * rows[-1] >= _SMALL else 1
-    cuts = [
-        0,
-        *np.searchsorted(rows, rows[-1] * np.arange(1, threads) / threads, side="right"),
-        len(rows),
-    ]
-    cuts = [int(cut) for cut in cuts]
-    try:  # here, where what is said reaches whoever called; the threads then find it compiled
-        loop.prepare(*cuts[:2], asked, *given)
-    except Exception as error:
-        _say_that_numba_fails(error)
-        _broken().add(name)
+    streams = call.streams
+    stream = kernels.RandomStream(streams.key, streams.ANSWER, call.exchange_index, call.round)
+
+    most_threads = kernels.numba.config.NUMBA_NUM_THREADS
+    is_long = multiplications * n_rows.sum() >= _FEW_MULTIPLICATIONS
+    bounds = _bounds_of_parts(n_rows, min(most_threads, len(cohort)) if is_long else 1)
+    (first, last), *others = pairwise(bounds)
+    loop = getattr(kernels, name)
+    try:  # in this thread, so that a warning reaches the user; the others find it compiled
+        loop.prepare(first, last, data, stream, *arguments)
+    except Exception as error:  # Numba, or LLVM below it, may raise anything
+        _warn_that_numba_fails(error)
+        _FAILED_LOOPS.add(name)
         return False
-    others = [
-        _pool(most).submit(loop, first, last, asked, *given) for first, last in pairwise(cuts[1:])
+
+    pool = _thread_pool(most_threads)
+    tasks = [
+        pool.submit(copy_context().run, loop, start, stop, data, stream, *arguments)
+        for start, stop in others
     ]
-    loop(*cuts[:2], asked, *given)
-    for other in others:
-        other.result()
+    loop(first, last, data, stream, *arguments)
+    for task in tasks:
+        task.result()
     return True
 
 
-def pursuit_twin(method: Any) -> Any:
-    """Stand for `FedGradMP.client_update` with least squares in orthonormal atoms; None for anything else."""
-    plain = (
-        method.radius is None
-        and type(method.solver) in (type(None), Exact)
-        and method.dictionary.orthonormal
+def _bounds_of_parts(n_rows: IndexArray, n_parts: int) -> list[int]:
+    """Return where to cut a cohort into parts of about as many rows, from 0 to its size."""
+    rows_so_far = np.cumsum(n_rows)
+    shares = rows_so_far[-1] * np.arange(1, n_parts) / n_parts
+    inner = np.searchsorted(rows_so_far, shares, side="right")
+    return [0, *inner.tolist(), len(n_rows)]
+
+
+@cache
+def _load_kernels() -> ModuleType | None:
+    """Return the module of the loops, or None, with one warning, if Numba cannot be imported."""
+    try:
+        from . import kernels
+    except Exception as error:  # of another version of NumPy, or damaged: it may raise anything
+        _warn_that_numba_fails(error)
+        return None
+    return kernels
+
+
+def _warn_that_numba_fails(error: Exception) -> None:
+    warn_user(
+        f"Numba is installed and does not work ({type(error).__name__}: {error}); the run goes on "
+        "with the reference implementation, more slowly. What helps: install it anew, or "
+        'fgmp.backend("reference"), which does not import it',
+        of_machine=True,
     )
-    plain = (
-        plain and type(method.dictionary).__module__ == "fgmp.dictionaries"
-    )  # no class that selects in another way
-
-    def cohort_kernel(federation: Federation, call: Any, x: SparseModel, cohort: IndexArray) -> Any:
-        K, tau = method.local_iterations, min(method.sparsity, x.shape[0])
-        if not plain or not _serves(
-            federation, method, ("client_update", "pruned"), (SquaredLoss,), tau
-        ):
-            return None
-        model, shape = (x.support.astype(np.int64), x.values), (len(cohort), tau)
-        answers = (
-            np.zeros(shape, np.int64),
-            np.zeros(shape, x.values.dtype),
-            np.zeros(len(cohort), np.int64),
-        )
-        each = K * (x.shape[0] + 9.0 * tau**2)
-        if not _run(
-            "cohort_pursuit", each, federation, call, cohort, method.batch_size, K, model, answers
-        ):
-            return None
-        models, solved = SparseModels(*answers, x.shape), answers[2]
-        if solved.all():
-            return models
-        return [
-            models[k] if solved[k] else call.update_of(federation.clients[i], x)
-            for k, i in enumerate(cohort)
-        ]
-
-    return cohort_kernel
-
-
-def descent_twin(method: Any, step: str = "client_update") -> Any:
-    """The twin of the first-order steps of a client, `step`, for the three losses; None for anything else."""
-    kind, eta = type(method).thresholded.__qualname__.partition(".")[0], method.learning_rate
-    steps, losses = (step, "thresholded", "thresholds"), (SquaredLoss, LogisticLoss, SoftmaxLoss)
-
-    def cohort_kernel(federation: Federation, call: Any, message: Any, cohort: IndexArray) -> Any:
-        (w, rounds), loss = message if isinstance(message, tuple) else (message, 0), federation.loss
-        keep = method.sparsity if kind == "FedIterHT" and method.sparsity < len(w) else 0
-        if kind not in ("FirstOrder", "FedIterHT", "FedMid") or not _serves(
-            federation, method, steps, losses, keep
-        ):
-            return None
-        after = eta * method.l1_weight if kind == "FedMid" else 0.0
-        cuts = np.array([(before, after) for before in method.thresholds(rounds)], w.dtype)
-        products = (
-            np.empty((0, 0), w.dtype) if keep or cuts.any() else _row_products(federation, method)
-        )
-        ends = np.repeat(w.reshape(1, len(w), -1).transpose(0, 2, 1), len(cohort), axis=0)
-        how = float(getattr(loss, "margin", 0)), eta, loss.row_weight(2) < 1, keep
-        given = (
-            2.0 * len(cuts) * w.size,
-            federation,
-            call,
-            cohort,
-            method.batch_size,
-            how,
-            cuts,
-            products,
-            ends,
-        )
-        if not _run("cohort_descent", *given):
-            return None
-        return list(ends.transpose(0, 2, 1).reshape(len(cohort), *w.shape))
-
-    return cohort_kernel
-
-
-def _row_products(federation: Federation, method: Any) -> Any:
-    """A_i A_i' of all clients, shape (M, most rows), made once a run; nothing where a round then multiplied more.
-
-    They are kept in what `Federation.prepare` made for the run: the next one may find other numbers in the same array.
-    """
-    most, n, kept = int(federation.rows.max()), federation.n_features, vars(federation)
-    seen = method.local_iterations * min(method.batch_size or most, most)
-    if type(federation.loss) is not SoftmaxLoss or most * (seen + 2 * n) > seen * n:
-        return np.empty((0, 0), federation.dtype)
-    if "row_products" not in kept:
-        each = (federation.features[begin:end] for begin, end in pairwise(federation.offsets))
-        kept["row_products"] = np.concatenate(
-            [np.pad(A @ A.T, ((0, 0), (0, most - len(A)))) for A in each]
-        )
-    return kept["row_products"]

@@ -1,403 +1,539 @@
-"""A round of a cohort, or of its part from `first` to `last`, in one compiled call over one table of all rows."""
+"""The work of a cohort's clients as loops: Algorithm 1 with least squares, and first-order steps.
+
+Read `cohort_pursuit` beside `fgmp.FedGradMP.client_update`, and `cohort_descent` beside the steps
+of `fgmp.baselines`. Both go through the clients of a cohort from `first` to `last` - 1, so that
+several threads can share a cohort: a client's numbers depend on no other client, hence not on the
+number of threads. Everything is plain Python over arrays (NUMBA_DISABLE_JIT=1 runs it as such).
+"""
 
 import math
-import os
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
 
-from .._support.warnings import warn_user
+from ..sparse_model import Array, IndexArray
+from .compilation import CompiledLoop
 
-Array = np.ndarray[Any, Any]
-_HALF, _LOW = np.uint64(32), np.uint64(0xFFFFFFFF)
-_FACTORS = (
-    np.uint64(0xD2E7470EE14C6C93),
-    np.uint64(0xCA5A826395121157),
-)  # of Philox4x64-10, and what its key gains
-_GAINS = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBB67AE8584CAA73B)
+# Philox4x64-10: the multipliers of a round, and what its key gains in each (Salmon et al.,
+# Parallel random numbers: as easy as 1, 2, 3, SC 2011).
+_MULTIPLIER_0 = np.uint64(0xD2E7470EE14C6C93)
+_MULTIPLIER_1 = np.uint64(0xCA5A826395121157)
+_KEY_GAIN_0 = np.uint64(0x9E3779B97F4A7C15)
+_KEY_GAIN_1 = np.uint64(0xBB67AE8584CAA73B)
+_PHILOX_ROUNDS = 10
 
-_LONG = 2.0  # seconds of compiling until somebody who waits is told
+_HALF_WORD = np.uint64(32)
+_LOW_HALF = np.uint64(0xFFFFFFFF)
 
-# Sums may be taken in any order; what is not a number stays what it is. All is inlined: what is called may be compiled
-# once for itself and once for its caller, with other sums, and whether a process compiles or loads then changes bits.
-_jit = numba.njit(fastmath={"reassoc", "nsz", "contract"}, forceinline=True)
+# A double has 53 of the 64 random bits of a word; the other 11 are free.
+_FREE_BITS = 11
+
+# The most corrections of a solution before the factor is said not to serve.
+_REFINEMENTS = 3
+
+# Rows that are read together, so that sums are written back a quarter as often.
+_ROWS_AT_ONCE = 4
 
 
-class _Loop:
-    """A loop over clients beside which other threads go on, kept on disk where there is a folder for it.
+class CohortData(NamedTuple):
+    """The rows of all clients, and where those of each client of a cohort lie.
 
-    The disk only saves time. What Numba finds there may be damaged, and what it writes may not fit: then this process
-    compiles for itself.
+    `features` has shape (M, n) and `targets` (M,). Client i of the cohort has the rows `begins[i]`
+    to `ends[i]` - 1, minibatches of `batch_sizes[i]` rows, and the id `client_ids[i]`.
     """
 
-    _lost: ClassVar[set[str]] = set()  # the folders of which this process has said it
-
-    def __init__(self, function: Callable[..., None]) -> None:
-        self.function = function
-        self._ready: set[Any] = set()
-        self._lock = threading.Lock()
-        try:
-            self.compiled = numba.njit(function, nogil=True, cache=True)
-        except RuntimeError:  # no folder can be made
-            self.compiled = numba.njit(function, nogil=True)
-
-    def __call__(self, *given: Any) -> None:
-        self.prepare(*given)
-        self.compiled(*given)
-
-    def prepare(self, *given: Any) -> None:
-        """Compile or load the loop for arguments of these types, where that has not been done."""
-        kinds = _kinds(given)
-        if kinds in self._ready:
-            return
-        with self._lock:
-            if hasattr(
-                self.compiled, "compile"
-            ):  # with NUMBA_DISABLE_JIT it is the function itself
-                with _said_where_it_takes_long():
-                    self._compile(tuple(map(numba.typeof, given)))
-        self._ready.add(kinds)
-
-    def _compile(self, types: tuple[Any, ...]) -> None:
-        try:
-            self.compiled.compile(types)
-        except Exception as error:  # a damaged file may raise anything
-            if types in self.compiled.overloads:  # it is there, and only could not be written
-                self._say_that_the_cache_is_lost(error)
-                return
-            folder_is_to_blame = self.compiled.stats.cache_path is not None
-            again = numba.njit(self.function, nogil=True)
-            again.compile(types)
-            if folder_is_to_blame:
-                self._say_that_the_cache_is_lost(error)
-            self.compiled = again
-
-    def _say_that_the_cache_is_lost(self, error: Exception) -> None:
-        folder = str(self.compiled.stats.cache_path)
-        if folder not in self._lost:
-            self._lost.add(folder)
-            module, name = self.function.__module__.rpartition(".")[2], self.function.__name__
-            warn_user(
-                f"Numba's cache {os.path.join(folder, f'{module}.{name}-*')} cannot be used "
-                f"({type(error).__name__}: {error}); the run goes on, and each process compiles for itself. What "
-                "helps: delete these files, make room on their disk, or name another folder in NUMBA_CACHE_DIR",
-                of_machine=True,
-            )
+    features: Array
+    targets: Array
+    begins: IndexArray
+    ends: IndexArray
+    batch_sizes: IndexArray
+    client_ids: IndexArray
 
 
-def _kinds(given: Any) -> Any:
-    """What decides the compiled types of arguments, and costs little to ask for."""
-    if isinstance(given, tuple):
-        return tuple(map(_kinds, given))
-    if isinstance(given, np.ndarray):
-        return given.dtype, given.ndim, given.flags.num
-    return type(given)
+class RandomStream(NamedTuple):
+    """The key of a run's random numbers, and whose these are: all but the client's id."""
+
+    key: Array
+    purpose: int
+    exchange_index: int
+    round: int
 
 
-@contextmanager
-def _said_where_it_takes_long() -> Iterator[None]:
-    """A line for whoever sits at a terminal and waits, where nothing was on disk."""
-
-    def say() -> None:
-        print(
-            "fgmp: compiling its loops, which takes some seconds, once on this machine",
-            file=sys.stderr,
-        )
-
-    timer = threading.Timer(_LONG, say)
-    timer.daemon = True
-    if sys.stderr is not None and sys.stderr.isatty():
-        timer.start()
-    try:
-        yield
-    finally:
-        timer.cancel()
+# Minibatches: the same rows in the same order as `fgmp.federation.minibatches` draws.
 
 
-@_jit
-def _high(a: Any, b: Any) -> Any:
-    """The upper 64 of the 128 bits of a product."""
-    low, high = b & _LOW, b >> _HALF
-    middle = (a >> _HALF) * low + ((a & _LOW) * low >> _HALF)
-    return (a >> _HALF) * high + (middle >> _HALF) + ((a & _LOW) * high + (middle & _LOW) >> _HALF)
+def high_word(a: Any, b: Any) -> Any:
+    """Return the upper 64 of the 128 bits of a product."""
+    low = b & _LOW_HALF
+    high = b >> _HALF_WORD
+    middle = (a >> _HALF_WORD) * low + ((a & _LOW_HALF) * low >> _HALF_WORD)
+    carried = (a & _LOW_HALF) * high + (middle & _LOW_HALF) >> _HALF_WORD
+    return (a >> _HALF_WORD) * high + (middle >> _HALF_WORD) + carried
 
 
-@_jit
-def keyed_words(stream: Any, client: int, count: int) -> Array:
-    """The first `count` words of a client and up to three more, by its key; `fgmp.rounds.Streams` keeps 53 bits."""
-    (key, purpose, index, number), words = stream, np.empty(((count + 3) // 4, 4), np.uint64)
-    for block in range(len(words)):
-        a, b, c, d = (
-            np.uint64(block + 1),
-            np.uint64(purpose << 32 | index),
-            np.uint64(client),
-            np.uint64(number),
-        )
-        p, q = key[0], key[1]
-        for _ in range(10):
-            a, b, c, d = (
-                _high(_FACTORS[1], c) ^ b ^ p,
-                _FACTORS[1] * c,
-                _high(_FACTORS[0], a) ^ d ^ q,
-                _FACTORS[0] * a,
-            )
-            p, q = p + _GAINS[0], q + _GAINS[1]
-        words[block, 0], words[block, 1], words[block, 2], words[block, 3] = a, b, c, d
+def keyed_words(stream: RandomStream, client_id: int, count: int) -> Array:
+    """Return the first `count` random words of a client, and up to three more.
+
+    They are those of the generator `fgmp.rounds.Streams.of`, which keeps 53 bits of each word.
+    """
+    n_blocks = (count + 3) // 4
+    words = np.empty((n_blocks, 4), np.uint64)
+    for block in range(n_blocks):
+        counter_0 = np.uint64(block + 1)
+        counter_1 = np.uint64(stream.purpose << 32 | stream.exchange_index)
+        counter_2 = np.uint64(client_id)
+        counter_3 = np.uint64(stream.round)
+        key_0 = stream.key[0]
+        key_1 = stream.key[1]
+        for _ in range(_PHILOX_ROUNDS):
+            high_0 = high_word(_MULTIPLIER_0, counter_0)
+            high_2 = high_word(_MULTIPLIER_1, counter_2)
+            low_0 = _MULTIPLIER_0 * counter_0
+            low_2 = _MULTIPLIER_1 * counter_2
+            counter_0 = high_2 ^ counter_1 ^ key_0
+            counter_1 = low_2
+            counter_2 = high_0 ^ counter_3 ^ key_1
+            counter_3 = low_0
+            key_0 = key_0 + _KEY_GAIN_0
+            key_1 = key_1 + _KEY_GAIN_1
+        words[block, 0] = counter_0
+        words[block, 1] = counter_1
+        words[block, 2] = counter_2
+        words[block, 3] = counter_3
     return words.reshape(-1)
 
 
-@_jit
-def _largest(vector: Array, indices: Array) -> bool:
-    """Fill `indices` with those of the largest entries, ties to the lower index; False where one is not finite."""
-    last, sizes = len(indices) - 1, np.full(len(indices), -1, vector.dtype)
-    for j in range(len(vector)):
-        size, i = abs(vector[j]), last
-        if not size <= sizes[last]:
-            if not size < math.inf:
-                return False
-            while i > 0 and sizes[i - 1] < size:
-                sizes[i], indices[i] = sizes[i - 1], indices[i - 1]
-                i -= 1
-            sizes[i], indices[i] = size, j
-    return True
+def partition_smallest(draws: Array, count: int) -> None:
+    """Reorder `draws` so that the first `count` are the smallest: quickselect by the last entry."""
+    low = 0
+    high = len(draws)
+    split = 0
+    while split != count:
+        pivot = draws[high - 1]
+        split = low
+        for i in range(low, high):
+            draws[i], draws[split] = draws[split], draws[i]
+            split += draws[split] <= pivot
+        if split < count:
+            low = split
+        else:
+            high = split - 1
 
 
-@_jit
-def _minibatches(stream: Any, client: int, steps: int, n_rows: int, batch: int) -> Array:
-    """As `fgmp.federation.Client.minibatches`: the rows of each step, shape (steps, batch)."""
-    rows, numbers = (
-        np.zeros((steps, batch), np.int64) + np.arange(batch),
-        np.arange(n_rows).astype(np.uint64),
-    )
-    drawn, mask = (
-        steps if batch < n_rows else 0,
-        np.uint64(2 ** max(11, math.ceil(math.log2(n_rows))) - 1),
-    )
-    words = keyed_words(stream, client, drawn * n_rows)
-    for k in range(drawn):  # a row's number fills the 11 bits that a draw has not, or more
-        draws, low, high, index = (
-            words[k * n_rows : (k + 1) * n_rows] & ~mask | numbers,
-            0,
-            n_rows,
-            0,
-        )
-        while index != batch:  # partitions by the last of those from low to high
-            pivot, index = draws[high - 1], low
-            for i in range(low, high):
-                draws[i], draws[index] = draws[index], draws[i]
-                index += draws[index] <= pivot
-            low, high = (index, high) if index < batch else (low, index - 1)
-        rows[k] = (draws[:batch] & mask).astype(np.int64)
+def draw_minibatches(
+    stream: RandomStream, client_id: int, n_steps: int, n_rows: int, batch_size: int
+) -> IndexArray:
+    """Return the rows of each minibatch, shape (n_steps, batch_size).
+
+    A minibatch is the rows with the smallest of one random number for each row. The number of the
+    row takes the free bits of its random word, so that both move together. A client with no more
+    rows than a minibatch uses all of them, in order.
+    """
+    rows = np.zeros((n_steps, batch_size), np.int64) + np.arange(batch_size)
+    if batch_size >= n_rows:
+        return rows
+
+    row_bits = max(_FREE_BITS, math.ceil(math.log2(n_rows)))
+    row_mask = np.uint64(2**row_bits - 1)
+    row_numbers = np.arange(n_rows).astype(np.uint64)
+    words = keyed_words(stream, client_id, n_steps * n_rows)
+    for k in range(n_steps):
+        draws = words[k * n_rows : (k + 1) * n_rows] & ~row_mask | row_numbers
+        partition_smallest(draws, batch_size)
+        rows[k] = (draws[:batch_size] & row_mask).astype(np.int64)
     return rows
 
 
-@_jit
-def _dot(a: Array, b: Array) -> Any:
-    """a'b."""
+# Sums and selections.
+
+
+def dot(a: Array, b: Array) -> Any:
+    """Return a'b."""
     total = a.dtype.type(0)
     for j in range(len(a)):
         total += a[j] * b[j]
     return total
 
 
-@_jit
-def _combine(total: Array, A: Array, rows: Array, weights: Array) -> None:
-    """total += weights' A[rows], shape (C, .), four rows in a pass."""
-    last, zero = len(rows) - 1, A.dtype.type(0)
-    for i in range(0, len(rows), 4):
-        g, h, o = min(i + 1, last), min(i + 2, last), min(i + 3, last)
-        a, b, d, e = A[rows[i]], A[rows[g]], A[rows[h]], A[rows[o]]
+def add_weighted_rows(total: Array, A: Array, rows: IndexArray, weights: Array) -> None:
+    """Add weights' A[rows] to `total`, shape (C, n): `weights` has shape (len(rows), C).
+
+    Four rows are read in one pass, so that `total` is written once for them.
+    """
+    last = len(rows) - 1
+    zero = A.dtype.type(0)
+    for i in range(0, len(rows), _ROWS_AT_ONCE):
+        # After the last row stands the last row again, with weight zero.
+        i1 = min(i + 1, last)
+        i2 = min(i + 2, last)
+        i3 = min(i + 3, last)
+        a0 = A[rows[i]]
+        a1 = A[rows[i1]]
+        a2 = A[rows[i2]]
+        a3 = A[rows[i3]]
         for c in range(len(total)):
-            p, q = weights[i, c], weights[g, c] if g > i else zero
-            r, s = weights[h, c] if h > g else zero, weights[o, c] if o > h else zero
+            w0 = weights[i, c]
+            w1 = weights[i1, c] if i1 > i else zero
+            w2 = weights[i2, c] if i2 > i1 else zero
+            w3 = weights[i3, c] if i3 > i2 else zero
             for j in range(total.shape[1]):
-                total[c, j] += p * a[j] + q * b[j] + r * d[j] + s * e[j]
+                total[c, j] += w0 * a0[j] + w1 * a1[j] + w2 * a2[j] + w3 * a3[j]
 
 
-@_jit
-def _has_factor(products: Array, squares: Array, share: float) -> bool:
-    """Whether `products`, the lower half of a matrix, with the diagonal `share` times the `squares` is definite."""
+def find_largest(vector: Array, indices: IndexArray) -> bool:
+    """Fill `indices` with those of the largest magnitudes, in decreasing order.
+
+    Ties go to the lower index. Return False if an entry is not finite.
+    """
+    last = len(indices) - 1
+    sizes = np.full(len(indices), -1, vector.dtype)
+    for j in range(len(vector)):
+        size = abs(vector[j])
+        if not size <= sizes[last]:  # True for NaN too
+            if not size < math.inf:
+                return False
+
+            # Insert it after all that are at least as large.
+            i = last
+            while i > 0 and sizes[i - 1] < size:
+                sizes[i] = sizes[i - 1]
+                indices[i] = indices[i - 1]
+                i -= 1
+            sizes[i] = size
+            indices[i] = j
+    return True
+
+
+# Least squares, as in `fgmp._support.linear_algebra.least_squares`.
+
+
+def has_factor(products: Array, squares: Array, share: float) -> bool:
+    """Return whether the matrix with `products` below its diagonal is definite.
+
+    Its diagonal is `share * squares`.
+    """
     factor = np.empty_like(products)
     for i in range(len(products)):
         for j in range(i):
-            factor[i, j] = (products[i, j] - _dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        pivot = share * squares[i] - _dot(factor[i, :i], factor[i, :i])
+            factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
+        pivot = share * squares[i] - dot(factor[i, :i], factor[i, :i])
         if not 0 < pivot < math.inf:
             return False
         factor[i, i] = 1 / math.sqrt(pivot)
     return True
 
 
-@_jit
-def _least_squares(A: Array, y: Array, x: Array) -> bool:
-    """As `least_squares` of linear_algebra: x = argmin ||A'x - y||, or where A is wide the shortest x with A x = y.
+def factorize(A: Array, factor: Array, squares: Array) -> bool:
+    """Fill `factor` with L of A A' = L L', and `squares` with the diagonal of A A'.
 
-    False where A A' is not definite beyond rounding, or a few refinements do not reach the precision.
+    On its diagonal, `factor` has 1 / L_ii. Return False if A A' is not definite beyond rounding.
     """
-    count, wide, eps, rows = (
-        len(A),
-        len(x) > len(A),
-        float(np.finfo(A.dtype).eps),
-        np.arange(len(A)),
-    )
-    factor, squares, z, error = (
-        np.empty((count, count), A.dtype),
-        np.empty(count),
-        np.empty(count, A.dtype),
-        y.copy(),
-    )
-    products, smallest, shares = np.empty((count, count), A.dtype), eps**0.75, 1.0
+    count = len(A)
+    smallest = float(np.finfo(A.dtype).eps) ** 0.75
+    products = np.empty((count, count), A.dtype)
+    shares = 1.0
     for i in range(count):
         for j in range(i):
-            products[i, j] = _dot(A[i], A[j])
-            factor[i, j] = (products[i, j] - _dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        squares[i] = _dot(A[i], A[i])
-        pivot = squares[i] - _dot(factor[i, :i], factor[i, :i])
+            products[i, j] = dot(A[i], A[j])
+            factor[i, j] = (products[i, j] - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
+        squares[i] = dot(A[i], A[i])
+        pivot = squares[i] - dot(factor[i, :i], factor[i, :i])
         if not smallest * squares[i] < pivot < math.inf:
             return False
         shares *= pivot / squares[i]
         factor[i, i] = 1 / math.sqrt(pivot)
-    # Definite beyond rounding, by the rule of linear_algebra: det(H), the product of the shares, is enough, or H
-    # less a little of its diagonal has a factor as well.
-    if not shares > math.e * smallest and not _has_factor(products, squares, 1 - smallest):
+
+    # H is A A' scaled to a diagonal of ones, and its determinant the product of the shares. H is
+    # definite beyond rounding if the determinant is large enough (which is quick to see), or if H
+    # has a factor even without a little of its diagonal: the rule of `linear_algebra`.
+    return shares > math.e * smallest or has_factor(products, squares, 1 - smallest)
+
+
+def solve_least_squares(A: Array, y: Array, x: Array) -> bool:
+    """Fill x with the minimiser of ||A'x - y||, or if A is wide with the shortest x of A x = y.
+
+    Return False if A A' is not definite beyond rounding, or if a few corrections do not reach the
+    precision.
+    """
+    count = len(A)
+    is_wide = len(x) > count
+    eps = float(np.finfo(A.dtype).eps)
+    factor = np.empty((count, count), A.dtype)
+    squares = np.empty(count)
+    if not factorize(A, factor, squares):
         return False
-    x[:], moved = 0, np.zeros(4)
-    for turn in range(4):
+
+    rows = np.arange(count)
+    z = np.empty(count, A.dtype)
+    error = y.copy()
+    lengths = np.zeros(1 + _REFINEMENTS)
+    x[:] = 0
+    for turn in range(1 + _REFINEMENTS):
+        # L L' z = A error, or if A is wide L L' z = error.
         for i in range(count):
-            z[i] = (
-                (error[i] if wide else _dot(A[i], error)) - _dot(factor[i, :i], z[:i])
-            ) * factor[i, i]
+            right = error[i] if is_wide else dot(A[i], error)
+            z[i] = (right - dot(factor[i, :i], z[:i])) * factor[i, i]
         for i in range(count - 1, -1, -1):
             z[i] *= factor[i, i]
             for j in range(i):
                 z[j] -= z[i] * factor[i, j]
-            moved[turn] += float(z[i]) ** 2 * squares[i]
+            lengths[turn] += float(z[i]) ** 2 * squares[i]
+
+        # x gains z, or A'z; what it leaves of y is computed anew.
         error[:] = y
-        if wide:
-            _combine(x.reshape(1, -1), A, rows, z.reshape(-1, 1))
+        if is_wide:
+            add_weighted_rows(x.reshape(1, -1), A, rows, z.reshape(-1, 1))
             for i in range(count):
-                error[i] -= _dot(A[i], x)
+                error[i] -= dot(A[i], x)
         else:
             x += z
-            _combine(error.reshape(1, -1), A, rows, -x.reshape(-1, 1))
-        fraction = (
-            math.sqrt(moved[1] / moved[0]) if moved[0] > 0 else 0.0
-        )  # that a correction leaves of the error
+            add_weighted_rows(error.reshape(1, -1), A, rows, -x.reshape(-1, 1))
+
+        # Each correction leaves the same fraction of the error.
+        fraction = math.sqrt(lengths[1] / lengths[0]) if lengths[0] > 0 else 0.0
         if turn > 0 and fraction ** (turn + 1) <= eps:
             return True
     return False
 
 
-@_Loop
-def cohort_pursuit(first: int, last: int, asked: Any, steps: int, model: Any, answers: Any) -> None:
-    """Algorithm 1 with least squares: K `steps` from a `model`, its support and values, at each client.
+# Algorithm 1.
 
-    `asked` are A, y, shapes (M, n) and (M,); the cohort, shape (4, L): where the rows of each client begin and end, the
-    size of its minibatches and its key; and the stream, ``(key, purpose, index, number)``. `answers` are increasing
-    places and values, shape (L, tau), and how many: 0 where a system is nearly singular or holds no number.
+
+def minibatch_gradient(
+    A: Array, y: Array, rows: IndexArray, known_columns: Array, x: Array
+) -> Array:
+    """Return r = A_b'(A_b x - y_b) / b over the rows of a minibatch, shape (1, n).
+
+    `known_columns` are the columns of A on the support of x, and `x` its values there.
     """
-    (A_, y_, cohort, stream), (indices, values, counts), n = asked, answers, asked[0].shape[1]
-    tau, gamma = indices.shape[1], np.empty(min(2 * indices.shape[1], n), np.int64)
+    batch_size = len(rows)
+    weights = np.empty((batch_size, 1), A.dtype)
+    for t in range(batch_size):
+        weights[t, 0] = (dot(known_columns[rows[t]], x) - y[rows[t]]) / batch_size
+    r = np.zeros((1, A.shape[1]), A.dtype)
+    add_weighted_rows(r, A, rows, weights)
+    return r
+
+
+def cohort_pursuit(
+    first: int,
+    last: int,
+    data: CohortData,
+    stream: RandomStream,
+    local_iterations: int,
+    start_support: IndexArray,
+    start_values: Array,
+    supports: IndexArray,
+    values: Array,
+    counts: IndexArray,
+) -> None:
+    """Run Algorithm 1 with least squares at each client, from the model x_t that the server sent.
+
+    The updates go into `supports` (increasing) and `values`, shape (L, tau), and the number of
+    their entries into `counts`. A client's count stays 0 if a system is nearly singular, or if a
+    gradient or a model is not finite: then its update is left to the reference implementation.
+    """
+    n = data.features.shape[1]
+    tau = supports.shape[1]
+    gamma = np.empty(min(2 * tau, n), np.int64)
     for i in range(first, last):
-        begin, end, batch, client = cohort[:, i]
-        A, y, (support, x), weights = (
-            A_[begin:end],
-            y_[begin:end],
-            model,
-            np.empty((batch, 1), A_.dtype),
-        )
-        for rows in _minibatches(stream, client, steps, end - begin, batch):
-            known = A[:, support]
-            for t in range(batch):
-                weights[t, 0] = (_dot(known[rows[t]], x) - y[rows[t]]) / batch
-            r, member = np.zeros((1, n), A.dtype), np.zeros(n, np.bool_)
-            _combine(r, A, rows, weights)
-            if not _largest(r[0], gamma):
+        A = data.features[data.begins[i] : data.ends[i]]
+        y = data.targets[data.begins[i] : data.ends[i]]
+        support = start_support
+        x = start_values
+        for rows in draw_minibatches(
+            stream, data.client_ids[i], local_iterations, len(A), data.batch_sizes[i]
+        ):
+            # r = grad g_{i,j}(x), the gradient of the minibatch.
+            r = minibatch_gradient(A, y, rows, A[:, support], x)
+
+            # Gamma = approx_{2 tau}(r): the 2 tau largest entries.
+            if not find_largest(r[0], gamma):
                 break
-            member[gamma] = member[support] = True
-            merged = np.flatnonzero(member)
-            b, kept = np.empty(len(merged), A.dtype), np.empty(min(tau, len(merged)), np.int64)
-            solved = _least_squares(A[:, merged] if len(merged) > len(A) else A.T[merged], y, b)
-            if not solved or not _largest(b, kept):
+
+            # Gamma-hat = Gamma u Lambda.
+            is_merged = np.zeros(n, np.bool_)
+            is_merged[gamma] = True
+            is_merged[support] = True
+            merged = np.flatnonzero(is_merged)
+
+            # b = argmin f_i over the span of the atoms of Gamma-hat.
+            b = np.empty(len(merged), A.dtype)
+            columns = A[:, merged] if len(merged) > len(A) else A.T[merged]
+            if not solve_least_squares(columns, y, b):
+                break
+
+            # Lambda = approx_tau(b), and x = P_Lambda b.
+            kept = np.empty(min(tau, len(merged)), np.int64)
+            if not find_largest(b, kept):
                 break
             kept.sort()
-            support, x = merged[kept], b[kept]
+            support = merged[kept]
+            x = b[kept]
         else:
-            counts[i], indices[i, : len(x)], values[i, : len(x)] = len(x), support, x
+            counts[i] = len(x)
+            supports[i, : len(x)] = support
+            values[i, : len(x)] = x
 
 
-@_jit
-def _derivative(scores: Array, y: Any, margin: float, weight: Any) -> None:
-    """The predictions of a row, shape (C,), become the derivative of its loss, times a weight."""
+# First-order steps.
+
+
+def derivative_in_place(scores: Array, target: Any, margin: float, weight: Any) -> None:
+    """Turn the predictions of a row, shape (C,), into the derivative of its loss, times `weight`.
+
+    The loss is softmax for several outputs, logistic if `margin` is above 0, else squared.
+    """
     if len(scores) > 1:
-        top, total = scores[0], scores.dtype.type(0)
-        lowest = scores.dtype.type(
-            0.7 * math.log(np.finfo(scores.dtype).tiny)
-        )  # as in `fgmp.losses`
+        highest = scores[0]
+        total = scores.dtype.type(0)
+        # As in `fgmp.losses`: less matters no more than rounding, and denormal products are slow.
+        lowest = scores.dtype.type(0.7 * math.log(np.finfo(scores.dtype).tiny))
         for c in range(1, len(scores)):
-            top = max(top, scores[c])
+            highest = max(highest, scores[c])
         for c in range(len(scores)):
-            scores[c] = math.exp(max(scores[c] - top, lowest))
+            scores[c] = math.exp(max(scores[c] - highest, lowest))
             total += scores[c]
         for c in range(len(scores)):
             scores[c] *= weight / total
-        scores[int(y)] -= weight
+        scores[int(target)] -= weight
     elif margin > 0:
-        scores[0] = -margin * y * weight / (1 + math.exp(margin * y * scores[0]))
+        scores[0] = -margin * target * weight / (1 + math.exp(margin * target * scores[0]))
     else:
-        scores[0] = weight * (scores[0] - y)
+        scores[0] = weight * (scores[0] - target)
 
 
-@_Loop
-def cohort_descent(
-    first: int, last: int, asked: Any, how: Any, cuts: Array, products: Array, ends: Array
-) -> None:
-    """K steps v <- S(H(v - eta g(S(v, cuts[k, 0]))), cuts[k, 1]) at each client, `asked` as in `cohort_pursuit`.
+def soft_threshold(v: Array, threshold: float) -> Array:
+    """Return S(v, t) = sign(v) max(|v| - t, 0)."""
+    return v - np.minimum(np.maximum(v, -threshold), threshold)
 
-    `how` is the margin of the logistic loss, else 0, eta, whether the loss is a mean, and what H keeps of each output
-    (0: all). `ends`, shape (L, C, n), holds the model that was sent, and then the answers. With `products`, the A_i
-    A_i' of all clients, and no H and S, steps are taken on predictions: v = A_i w, until w + A_i'z.
+
+def hard_threshold(v: Array, chosen: IndexArray) -> None:
+    """Keep the largest entries of each row of v, as many as `chosen` holds, and set others to zero.
+
+    A row that is not finite stays as it is, so that a divergence shows.
     """
-    (A, y, cohort, stream), (margin, eta, mean, keep), C, spanned = (
-        asked,
-        how,
-        ends.shape[1],
-        len(products) > 0,
-    )
-    chosen, scores = np.empty(keep, np.int64), np.empty((4, C), A.dtype)
+    for c in range(len(v)):
+        if find_largest(v[c], chosen):
+            kept = v[c][chosen]
+            v[c] = 0
+            v[c][chosen] = kept
+
+
+def cohort_descent(
+    first: int,
+    last: int,
+    data: CohortData,
+    stream: RandomStream,
+    learning_rate: float,
+    margin: float,
+    is_mean: bool,
+    sparsity: int,
+    thresholds: Array,
+    row_products: Array,
+    models: Array,
+) -> None:
+    """Take K local steps at each client: v <- S(H(v - eta g(S(v, before))), after).
+
+    Parameters
+    ----------
+    first, last, data, stream
+        As in `cohort_pursuit`.
+    learning_rate : float
+        eta.
+    margin : float
+        Of the logistic loss, else 0.
+    is_mean : bool
+        Whether the gradient of a minibatch is a mean over its rows, or a sum.
+    sparsity : int
+        How many entries of each output H keeps; 0 is all.
+    thresholds : ndarray, shape (K, 2)
+        `before` and `after` of each step.
+    row_products : ndarray, shape (M, most rows), or (0, 0)
+        A_i A_i' of all clients. With them, and without thresholds, steps are taken on predictions:
+        v is A_i w, and the model becomes w + A_i'z, for z the sum of all derivatives.
+    models : ndarray, shape (L, C, n)
+        The model that was sent to each client, which becomes its update.
+    """
+    A = data.features
+    n_outputs = models.shape[1]
+    on_predictions = len(row_products) > 0
+    chosen = np.empty(sparsity, np.int64)
+    scores = np.empty((_ROWS_AT_ONCE, n_outputs), A.dtype)
     for i in range(first, last):
-        begin, end, batch, client = cohort[:, i]
-        table, v, z = A[begin:end], ends[i], np.zeros((end - begin, C), A.dtype)
-        if spanned:
-            table, v = products[begin:end], np.zeros((C, products.shape[1]), A.dtype)
+        begin = data.begins[i]
+        end = data.ends[i]
+        batch_size = data.batch_sizes[i]
+        weight = A.dtype.type(-learning_rate / batch_size if is_mean else -learning_rate)
+        z = np.zeros((end - begin, n_outputs), A.dtype)
+
+        # v, and the rows of which a step is made.
+        table = A[begin:end]
+        v = models[i]
+        if on_predictions:
+            table = row_products[begin:end]
+            v = np.zeros((n_outputs, row_products.shape[1]), A.dtype)
             for t in range(end - begin):
-                for c in range(C):
-                    v[c, t] = _dot(A[begin + t], ends[i, c])
-        weight, step = A.dtype.type(-eta / batch if mean else -eta), np.empty_like(v)
-        for k, rows in enumerate(_minibatches(stream, client, len(cuts), end - begin, batch)):
-            before, after = cuts[k]
+                for c in range(n_outputs):
+                    v[c, t] = dot(A[begin + t], models[i, c])
+
+        step = np.empty_like(v)
+        batches = draw_minibatches(
+            stream, data.client_ids[i], len(thresholds), end - begin, batch_size
+        )
+        for k, rows in enumerate(batches):
+            before, after = thresholds[k]
+
+            # -eta g at S(v, before): a few rows at a time, scores and then their sum.
             step[:] = 0
-            point = v - np.minimum(np.maximum(v, -before), before) if before > 0 else v
-            for t in range(0, batch, 4):
-                for s, row in enumerate(rows[t : t + 4]):
-                    for c in range(C):
-                        scores[s, c] = v[c, row] if spanned else _dot(table[row], point[c])
-                    _derivative(scores[s], y[begin + row], margin, weight)
-                    for c in range(C):
+            point = soft_threshold(v, before) if before > 0 else v
+            for t in range(0, batch_size, _ROWS_AT_ONCE):
+                for s, row in enumerate(rows[t : t + _ROWS_AT_ONCE]):
+                    for c in range(n_outputs):
+                        scores[s, c] = v[c, row] if on_predictions else dot(table[row], point[c])
+                    derivative_in_place(scores[s], data.targets[begin + row], margin, weight)
+                    for c in range(n_outputs):
                         z[row, c] += scores[s, c]
-                _combine(step, table, rows[t : t + 4], scores)
+                add_weighted_rows(step, table, rows[t : t + _ROWS_AT_ONCE], scores)
             v += step
-            for c in range(C if keep else 0):
-                if _largest(v[c], chosen):
-                    kept = v[c][chosen]
-                    v[c] = 0
-                    v[c][chosen] = kept
+
+            # H, and S of the client's own.
+            if sparsity > 0:
+                hard_threshold(v, chosen)
             if after > 0:
-                v -= np.minimum(np.maximum(v, -after), after)
-        if spanned:
-            _combine(ends[i], A[begin:end], np.arange(end - begin), z)
+                v[:] = soft_threshold(v, after)
+
+        if on_predictions:
+            add_weighted_rows(models[i], A[begin:end], np.arange(end - begin), z)
+
+
+# `make mutants` changes no function that has a decorator, so all are compiled from here on.
+#
+# Sums may be taken in any order, but what is not finite stays as it is. Helpers are inlined: one
+# that was called could be compiled once for itself and once for its caller, with sums in another
+# order, and the bits of a run would depend on whether a process compiles a loop or loads it.
+# These options stand in this file because Numba compares the age of its cache with no other.
+_HELPERS = (
+    high_word,
+    keyed_words,
+    partition_smallest,
+    draw_minibatches,
+    dot,
+    add_weighted_rows,
+    find_largest,
+    has_factor,
+    factorize,
+    solve_least_squares,
+    minibatch_gradient,
+    derivative_in_place,
+    soft_threshold,
+    hard_threshold,
+)
+for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
+    globals()[_helper.__name__] = numba.njit(
+        _helper, fastmath={"reassoc", "nsz", "contract"}, forceinline=True
+    )
+
+pursuit_loop = CompiledLoop(cohort_pursuit)
+descent_loop = CompiledLoop(cohort_descent)

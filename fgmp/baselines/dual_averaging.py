@@ -1,13 +1,13 @@
-"""Dual averaging, plain and fast: clients sum up gradients and threshold when they look at a model."""
+"""Dual averaging, plain and fast: clients sum up gradients, and threshold where they take one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from .._compiled.dispatch import descent_twin
 from .._support.validation import validate_number_field
+from ..aggregation import UpdateSpec
 from ..federation import Client, ProblemInfo
 from ..rounds import Exchange
 from ..sparse_model import Array
@@ -15,7 +15,10 @@ from .first_order import L1Penalised
 
 
 class Dual(NamedTuple):
-    """The dual variable z, or the two sums of the fast method, and the number of rounds so far: what travels, too."""
+    """The server's state of dual averaging, and the number of rounds so far.
+
+    `z` is the dual variable, of the shape of a model; the fast method stacks its two sums G and X.
+    """
 
     z: Array
     rounds: int
@@ -23,10 +26,11 @@ class Dual(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FedDualAvg(L1Penalised):
-    """Federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
+    """Run federated dual averaging for f(x) + lambda ||x||_1: the clients average dual variables z.
 
-    In round r = 0, 1, .. the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and z <- z - eta_c g(w), the
-    server z <- z + eta_s (mean - z); the estimate is S(z, lambda eta_s eta_c K (r + 1)).
+    In round r = 0, 1, ... the client computes w = S(z, lambda (eta_s eta_c K r + eta_c k)) and
+    z <- z - eta_c g(w), and the server z <- z + eta_s (mean - z). The estimate after the round is
+    S(z, lambda eta_s eta_c K (r + 1)).
 
     Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
 
@@ -35,57 +39,70 @@ class FedDualAvg(L1Penalised):
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    def start(self, shape: ProblemInfo) -> Any:
-        """z = 0."""
-        return Dual(super().start(shape), 0)
+    def start(self, shape: ProblemInfo) -> Dual:  # type: ignore[override]
+        """Return z = 0."""
+        return Dual(np.zeros(shape.model_shape, shape.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One exchange a round: z and the number of the round go out, the z_i come back."""
-        twin = descent_twin(self, "dual_client_update")
-        return (
-            Exchange(
-                tuple,
-                self.dual_client_update,
-                self.dual_server_update,
-                lambda state: self.update_spec(state.z),
-                twin,
-            ),
+        """Return the one exchange of a round: z and its number go out, the z_i come back."""
+        exchange = Exchange(
+            self.dual_message,
+            self.dual_client_update,
+            self.dual_server_update,
+            self.dual_update_spec,
         )
+        return (exchange,)
+
+    def dual_message(self, state: Dual) -> tuple[Array, int]:
+        """Return z and the number of the round."""
+        return state.z, state.rounds
+
+    def dual_update_spec(self, state: Dual) -> UpdateSpec:
+        """Return what an update looks like: a dense array near z."""
+        return self.update_spec(state.z)
 
     def dual_client_update(
         self, client: Client, message: tuple[Array, int], rng: np.random.Generator
     ) -> Array:
-        """K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
+        """Take K steps w = S(z, lambda (eta_s eta_c K r + eta_c k)), z <- z - eta_c g(w)."""
         z, rounds = message
+        eta_c = float(self.learning_rate)
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
         for rows, threshold in zip(minibatches, self.thresholds(rounds), strict=True):
-            z = z - self.learning_rate * client.gradient(self.selection.soft(z, threshold), rows)
+            w = self.selection.soft(z, threshold)
+            z = z - eta_c * client.gradient(w, rows)
         return z
 
     def dual_server_update(self, state: Dual, mean: Array) -> Dual:
-        """z + eta_s (mean - z)."""
-        return Dual(state.z + self.server_learning_rate * (mean - state.z), state.rounds + 1)
+        """Return z + eta_s (mean - z), a round later."""
+        eta_s = float(self.server_learning_rate)
+        return Dual(state.z + eta_s * (mean - state.z), state.rounds + 1)
 
     def thresholds(self, rounds: int) -> list[float]:
-        """Those of the local steps k = 0, .., K-1."""
+        """Return lambda (eta_s eta_c K r + eta_c k) for the local steps k = 0, ..., K-1."""
+        eta_c = float(self.learning_rate)
+        l1_weight = float(self.l1_weight)
         steps = range(self.local_iterations)
-        return [self.l1_weight * (self.length * rounds + self.learning_rate * k) for k in steps]
+        return [l1_weight * (self.length * rounds + eta_c * k) for k in steps]
 
     def coefficients(self, state: Dual) -> Array:
-        """S(z, lambda eta_s eta_c K r) after r rounds."""
-        return self.selection.soft(state.z, self.l1_weight * self.length * state.rounds)
+        """Return S(z, lambda eta_s eta_c K r) after r rounds."""
+        threshold = float(self.l1_weight * self.length * state.rounds)
+        return self.selection.soft(state.z, threshold)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FastFedDualAvg(L1Penalised):
-    """Fast federated dual averaging: dual averaging that uses strong convexity mu.
+    """Run fast federated dual averaging: dual averaging that uses strong convexity mu.
 
-    With w_1, .., w_t the points at which gradients were taken so far, G = sum g(w_s) and X = sum w_s, a local step is
-    G <- G + g(w), X <- X + w, w <- S((X mu/2 - G)/b, lambda t/b) with b = gamma + t mu/2; the server averages G and X
-    and takes the same w. Here gamma = 1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1,
-    the only one that there is.
+    Let w_1, ..., w_t be the points at which gradients were taken so far, G = sum g(w_s) and
+    X = sum w_s. A local step is G <- G + g(w), X <- X + w, w <- S((X mu/2 - G)/b, lambda t/b) with
+    b = gamma + t mu/2. The server averages G and X and takes the same w. Here gamma is
+    1/learning_rate and x_0 = 0, so that mu = 0 gives `FedDualAvg` with eta_s = 1, the only eta_s
+    that there is.
 
-    Parameters as in `FirstOrder`, `l1_weight`, which is lambda, and `strong_convexity`, mu: both at least 0.
+    Parameters as in `FirstOrder`, `l1_weight`, which is lambda, and `strong_convexity`, which is
+    mu: both at least 0.
 
     Notes
     -----
@@ -93,13 +110,15 @@ class FastFedDualAvg(L1Penalised):
 
         sum_s [<g(w_s), x> + (mu/4) ||x - w_s||^2 + lambda ||x||_1] + (gamma/2) ||x - x_0||^2.
 
-    Update rules in words leave open whether the model of a new round is added to X as well. Then K gradients would
-    stand beside K + 1 iterates, and for mu > 0 the limit would be another point. On one client with lambda = 0 this is
-    gradient descent with the rate 1/b, which has the minimiser of f as its only limit.
+    Update rules in words leave open whether the model of a new round is added to X as well. Then K
+    gradients would stand beside K + 1 iterates, and for mu > 0 the limit would be another point. On
+    one client with lambda = 0 this is gradient descent with the rate 1/b, which has the minimiser
+    of f as its only limit.
 
     References
     ----------
-    Y. Bao et al., Fast composite optimization and statistical recovery in federated learning, ICML 2022.
+    Y. Bao et al., Fast composite optimization and statistical recovery in federated learning,
+    ICML 2022.
     """
 
     strong_convexity: float = 0.0
@@ -108,46 +127,58 @@ class FastFedDualAvg(L1Penalised):
         super().__post_init__()
         validate_number_field(self, "strong_convexity", at_least=0)
         if self.server_learning_rate != 1:
-            found = f"server_learning_rate is {self.server_learning_rate:g}"
-            raise ValueError(f"{found}; expected 1: the server takes the mean of the sums as it is")
+            raise ValueError(
+                f"server_learning_rate is {self.server_learning_rate:g}; expected 1: the server "
+                "takes the mean of the sums as it is"
+            )
 
-    def start(self, shape: ProblemInfo) -> Any:
-        """No gradients yet."""
+    def start(self, shape: ProblemInfo) -> Dual:  # type: ignore[override]
+        """Return G = 0 and X = 0."""
         return Dual(np.zeros((2, *shape.model_shape), shape.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One exchange a round: G, X, w and the number of the round go out, each client's G and X come back."""
-        update = lambda state, mean: Dual(mean, state.rounds + 1)  # noqa: E731
-        return (
-            Exchange(
-                self.message,
-                self.sums_client_update,
-                update,
-                lambda state: self.update_spec(state.z),
-            ),
+        """Return the one exchange of a round: G, X, w go out, the G_i and X_i come back."""
+        exchange = Exchange(
+            self.sums_message,
+            self.sums_client_update,
+            self.sums_server_update,
+            self.sums_update_spec,
         )
+        return (exchange,)
 
-    def message(self, state: Dual) -> tuple[Any, ...]:
-        """G, X, w and the number of the round."""
-        return (*state.z, self.model(state.z, state.rounds * self.local_iterations), state.rounds)
+    def sums_message(self, state: Dual) -> tuple[Array, Array, Array, int]:
+        """Return G, X, w and the number of the round."""
+        G, X = state.z
+        return G, X, self.coefficients(state), state.rounds
+
+    def sums_update_spec(self, state: Dual) -> UpdateSpec:
+        """Return what an update looks like: G and X stacked, near those of the server."""
+        return self.update_spec(state.z)
 
     def sums_client_update(
-        self, client: Client, message: tuple[Any, ...], rng: np.random.Generator
+        self, client: Client, message: tuple[Array, Array, Array, int], rng: np.random.Generator
     ) -> Array:
-        """K times G <- G + g(w), X <- X + w, and the model that these give."""
+        """Take K steps G <- G + g(w), X <- X + w, each time with the w that these give."""
         G, X, w, rounds = message
+        gradients_so_far = rounds * self.local_iterations
         minibatches = client.minibatches(rng, self.batch_size, self.local_iterations)
-        for t, rows in enumerate(minibatches, rounds * self.local_iterations + 1):
-            G, X = G + client.gradient(w, rows), X + w
-            w = self.model((G, X), t)
+        for t, rows in enumerate(minibatches, start=gradients_so_far + 1):
+            G = G + client.gradient(w, rows)
+            X = X + w
+            w = self.model(G, X, t)
         return np.stack([G, X])
 
-    def model(self, sums: Any, t: int) -> Array:
-        """w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
-        (G, X), half = sums, self.strong_convexity / 2
-        b = 1 / self.learning_rate + t * half
-        return self.selection.soft((half * X - G) / b, self.l1_weight * t / b)
+    def sums_server_update(self, state: Dual, mean: Array) -> Dual:
+        """Return the mean of G and X, a round later."""
+        return Dual(mean, state.rounds + 1)
+
+    def model(self, G: Array, X: Array, t: int) -> Array:
+        """Return w after t gradients: S((X mu/2 - G)/b, lambda t/b)."""
+        half = float(self.strong_convexity) / 2
+        b = 1 / float(self.learning_rate) + t * half
+        return self.selection.soft((half * X - G) / b, float(self.l1_weight) * t / b)
 
     def coefficients(self, state: Dual) -> Array:
-        """The model w that the sums give."""
-        return self.model(state.z, state.rounds * self.local_iterations)
+        """Return the model w that the sums give."""
+        G, X = state.z
+        return self.model(G, X, state.rounds * self.local_iterations)

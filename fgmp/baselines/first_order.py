@@ -1,7 +1,8 @@
-"""The methods that FedGradMP is compared with: federated first-order methods, dense, hard- and soft-thresholded.
+"""Federated first-order methods to compare with: dense, hard-thresholded and soft-thresholded.
 
-In all of them k = 0..K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) soft-thresholding, H_tau
-keeps the tau largest entries, and eta_c and eta_s are the learning rates of client and server.
+In all of them k = 0, ..., K-1 counts the local steps, g is the gradient of a minibatch, S(v, t) is
+soft thresholding, H_tau keeps the tau largest entries, and eta_c and eta_s are the learning rates
+of client and server.
 """
 
 from collections.abc import Sequence
@@ -9,7 +10,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from .._compiled.dispatch import descent_twin
 from .._support.validation import validate_integer_field, validate_number_field
 from .._support.warnings import warn_of_small_batches
 from ..aggregation import UpdateSpec
@@ -22,18 +22,24 @@ from ..sparse_model import Array
 
 @dataclass(frozen=True, kw_only=True)
 class FirstOrder(Method):
-    """What the rivals share: K gradient steps at the clients, and a step along the mean of what they moved.
+    """Take K gradient steps at the clients, and a step along the mean of what they moved.
+
+    This is what the baselines share. A subclass overrides a threshold, at the clients or at the
+    server.
 
     Parameters
     ----------
     learning_rate : float
         eta_c, the client's step size: above 0.
     server_learning_rate : float, default 1.0
-        eta_s; 1 is plain averaging.
-    local_iterations, batch_size, dictionary
-        As in `FedGradMP`; K is 1 by default.
+        eta_s: above 0; 1 is plain averaging.
+    local_iterations : int, default 1
+        K, the steps of a client in one round.
+    batch_size, dictionary
+        As in `FedGradMP`.
     selection : Selection
-        What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by default.
+        What a threshold acts on, and the atoms that none touches, as the intercept: `PerOutput` by
+        default.
     """
 
     learning_rate: float
@@ -52,74 +58,73 @@ class FirstOrder(Method):
         check_selection(self.selection)
 
     def check(self, shape: ProblemInfo) -> None:
-        """Raise a ValueError where the parameters do not fit a problem of that shape."""
+        """Raise a ValueError if the parameters do not fit a problem of that shape."""
         self.selection.check(getattr(self, "sparsity", None), shape.model_shape)
         warn_of_small_batches(self.batch_size, shape.rows)
 
     def start(self, shape: ProblemInfo) -> Array:
-        """w = 0."""
+        """Return w = 0."""
         return np.zeros(shape.model_shape, shape.dtype)
 
     def exchanges(self) -> Sequence[Exchange]:
-        """One exchange a round: w goes out, what K steps make of it comes back."""
-        return (
-            Exchange(
-                lambda w: w,
-                self.client_update,
-                self.server_update,
-                self.update_spec,
-                descent_twin(self),
-            ),
-        )
+        """Return the one exchange of a round: w goes out, and comes back after K steps."""
+        exchange = Exchange(lambda w: w, self.client_update, self.server_update, self.update_spec)
+        return (exchange,)
 
     def update_spec(self, w: Array) -> UpdateSpec:
-        """A client answers with a model near w."""
+        """Return what an update looks like: a dense model near w."""
         return UpdateSpec(w.shape, w.dtype, near=w)
 
     def client_update(self, client: Client, w: Array, rng: np.random.Generator) -> Array:
-        """w <- thresholded(w - eta_c g), K times."""
+        """Take K steps w <- thresholded(w - eta_c g)."""
+        eta_c = float(self.learning_rate)  # a number of NumPy would turn float32 into float64
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            w = self.thresholded(w - self.learning_rate * client.gradient(w, rows))
+            w = self.thresholded(w - eta_c * client.gradient(w, rows))
         return w
 
     def server_update(self, w: Array, mean: Array) -> Array:
-        """w <- thresholded(w + eta_s (mean - w)), with the server's threshold."""
-        return self.thresholded_by_server(w + self.server_learning_rate * (mean - w))
+        """Return w + eta_s (mean - w) after the server's threshold."""
+        eta_s = float(self.server_learning_rate)
+        return self.thresholded_by_server(w + eta_s * (mean - w))
 
     def thresholded(self, w: Array) -> Array:
-        """What a client makes of w after a step: nothing."""
+        """Return w as it is: no threshold after a client's step."""
         return w
 
     def thresholded_by_server(self, w: Array) -> Array:
-        """What the server makes of the new model: nothing."""
+        """Return w as it is: no threshold at the server."""
         return w
 
     def thresholds(self, rounds: int) -> list[float]:
-        """At which the model is cut before each local step, after so many rounds: none."""
+        """Return the K thresholds before each local step, after `rounds` rounds: all are zero."""
         return [0.0] * self.local_iterations
 
     @property
     def length(self) -> float:
         """eta_s eta_c K, the length of one round."""
-        return self.server_learning_rate * self.learning_rate * self.local_iterations
+        return float(self.server_learning_rate * self.learning_rate * self.local_iterations)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedAvg(FirstOrder):
-    """Federated averaging: w <- w - eta_c g at the clients, w <- w + eta_s (mean - w) at the server.
+    """Run federated averaging: gradient steps at the clients, and their mean at the server.
+
+    The client takes w <- w - eta_c g, and the server w <- w + eta_s (mean - w).
 
     Parameters as in `FirstOrder`.
 
     References
     ----------
-    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data, AISTATS 2017;
-    server learning rate: S. Reddi et al., Adaptive federated optimization, ICLR 2021.
+    B. McMahan et al., Communication-efficient learning of deep networks from decentralized data,
+    AISTATS 2017. With a server learning rate: S. Reddi et al., Adaptive federated optimization,
+    ICLR 2021.
 
     Examples
     --------
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedAvg(learning_rate=0.01, local_iterations=5), federation, rounds=20, rng=0)
+    >>> method = fgmp.FedAvg(learning_rate=0.01, local_iterations=5)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
     >>> bool(result.history["objective"][-1] < result.history["objective"][0]), len(result.support)
     (True, 20)
     """
@@ -127,19 +132,22 @@ class FedAvg(FirstOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class FedHT(FirstOrder):
-    """Federated hard thresholding: gradient steps at the clients, H_tau at the server.
+    """Run federated hard thresholding: gradient steps at the clients, H_tau at the server.
 
-    Parameters as in `FirstOrder`, and `sparsity`, which is tau; `selection` says what counts.
+    Parameters as in `FirstOrder`, and `sparsity`, which is tau. What counts as one of the tau is up
+    to `selection`.
 
     References
     ----------
-    Q. Tong et al., Federated optimization of l0-norm regularized sparse learning, Algorithms 15(9) 319, 2022.
+    Q. Tong et al., Federated optimization of l0-norm regularized sparse learning,
+    Algorithms 15(9) 319, 2022.
 
     Examples
     --------
     >>> import fgmp
     >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=4, rng=0)
-    >>> result = fgmp.simulate(fgmp.FedHT(sparsity=4, learning_rate=0.01), federation, rounds=20, rng=0)
+    >>> method = fgmp.FedHT(sparsity=4, learning_rate=0.01)
+    >>> result = fgmp.simulate(method, federation, rounds=20, rng=0)
     >>> len(result.support)
     4
     """
@@ -151,22 +159,28 @@ class FedHT(FirstOrder):
         validate_integer_field(self, "sparsity")
 
     def thresholded_by_server(self, w: Array) -> Array:
-        """H_tau(w)."""
+        """Return H_tau(w)."""
         return self.selection.hard(w, self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FedIterHT(FedHT):
-    """Federated iterative hard thresholding: `FedHT` with w <- H_tau(w - eta_c g) at the clients, too."""
+    """Run federated iterative hard thresholding: H_tau at the server, and in every client's step.
+
+    The client takes w <- H_tau(w - eta_c g). Parameters as in `FedHT`.
+    """
 
     def thresholded(self, w: Array) -> Array:
-        """H_tau(w)."""
+        """Return H_tau(w)."""
         return self.selection.hard(w, self.sparsity)
 
 
 @dataclass(frozen=True, kw_only=True)
 class L1Penalised(FirstOrder):
-    """What the methods with a penalty lambda ||x||_1 share: its weight."""
+    """Hold the weight of a penalty lambda ||x||_1, which several methods share.
+
+    Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
+    """
 
     l1_weight: float
 
@@ -177,11 +191,12 @@ class L1Penalised(FirstOrder):
 
 @dataclass(frozen=True, kw_only=True)
 class FedMid(L1Penalised):
-    """Federated mirror descent for an l1 penalty of weight lambda: proximal steps at the clients and at the server.
+    """Run federated mirror descent for a penalty lambda ||x||_1: proximal steps on both sides.
 
-    The client takes w <- S(w - eta_c g, eta_c lambda), the server w <- S(w + eta_s (mean - w), eta_s eta_c K lambda).
-    Both thresholds act in every round: with K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda),
-    so the method minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
+    The client takes w <- S(w - eta_c g, eta_c lambda), and the server
+    w <- S(w + eta_s (mean - w), eta_s eta_c K lambda). Both thresholds act in every round. With
+    K = 1, one client and eta_s = 1 a step is S(w - eta_c g, 2 eta_c lambda), so the method
+    minimises f(x) + 2 lambda ||x||_1. That is how its authors define it.
 
     Parameters as in `FirstOrder`, and `l1_weight`, which is lambda: at least 0.
 
@@ -191,9 +206,9 @@ class FedMid(L1Penalised):
     """
 
     def thresholded(self, w: Array) -> Array:
-        """S(w, eta_c lambda)."""
-        return self.selection.soft(w, self.learning_rate * self.l1_weight)
+        """Return S(w, eta_c lambda)."""
+        return self.selection.soft(w, float(self.learning_rate * self.l1_weight))
 
     def thresholded_by_server(self, w: Array) -> Array:
-        """S(w, eta_s eta_c K lambda)."""
-        return self.selection.soft(w, self.length * self.l1_weight)
+        """Return S(w, eta_s eta_c K lambda)."""
+        return self.selection.soft(w, float(self.length * self.l1_weight))

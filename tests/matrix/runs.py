@@ -68,28 +68,6 @@ class Ledger:
             self.trips.append(Trip(number, message, _copied(to_wire(message))))
             return message
 
-        def keep(client: Any, reply: Any) -> None:
-            self.prepared.append(client.features.dtype)
-            self.trips[-1].up[client.client_id] = _copied(to_wire(reply))
-            self.trips[-1].answers[client.client_id] = reply
-
-        def answer(client: Any, message: Any, rng: np.random.Generator) -> Any:
-            reply = exchange.client_update(client, message, rng)
-            keep(client, reply)
-            return reply
-
-        def cohort_kernel(federation: Any, call: Any, message: Any, cohort: np.ndarray) -> Any:
-            replies = exchange.cohort_kernel(federation, call, message, cohort)
-            if replies is not None:
-                trip = self.trips[-1]
-                trip.up, trip.answers = (
-                    {},
-                    {},
-                )  # who is no case for the twin has answered as printed
-                for place, reply in zip(cohort, replies, strict=True):
-                    keep(federation.clients[place], reply)
-            return replies
-
         def update(state: Any, mean: np.ndarray) -> Any:
             trip = self.trips[-1]
             after = exchange.server_update(state, mean)
@@ -101,9 +79,30 @@ class Ledger:
                 self.changed.append("a message was written into")
             return after
 
-        return Exchange(
-            ask, answer, update, exchange.update_spec, exchange.cohort_kernel and cohort_kernel
-        )
+        return exchange._replace(message=ask, server_update=update)
+
+    def note(self, client: fgmp.Client, reply: Any) -> None:
+        """Write down what a client sent up."""
+        self.prepared.append(client.features.dtype)
+        self.trips[-1].up[client.client_id] = _copied(to_wire(reply))
+        self.trips[-1].answers[client.client_id] = reply
+
+
+class Recorded(fgmp.Faulty):
+    """A transport that writes down in a ledger what the clients send up, whatever computed it."""
+
+    def __init__(self, transport: Any, ledger: Ledger) -> None:
+        super().__init__(transport)
+        self.ledger = ledger
+
+    def prepare(self, method: Any) -> Any:
+        return Recorded(self.transport.prepare(method), self.ledger)
+
+    def run_clients(self, call: Any, message: Any, cohort: np.ndarray) -> list[Any]:
+        replies = list(super().run_clients(call, message, cohort))
+        for index, reply in zip(cohort, replies, strict=True):
+            self.ledger.note(self.transport.clients[index], reply)
+        return replies
 
 
 @dataclass(frozen=True)
@@ -204,14 +203,17 @@ def _run(case: Case, problem: Problem, order: list[int] | None) -> Run:
         "aggregator": KeptMean(ledger),
         "history": fgmp.History(metrics={"kept": ledger.keep}),
     }
-    result = fgmp.simulate(method, federation, ROUNDS, members, SEED, **options)
+    clients = Recorded(federation, ledger)
+    result = fgmp.simulate(method, clients, ROUNDS, members, SEED, **options)
     if case.method != "polish":
         return Run(case, problem, result, ledger)
     closing = Ledger()
     with patch.object(
         polishing,
         "simulate_part",
-        lambda given, *rest, **how: simulate_part(recorded(given, closing), *rest, **how),
+        lambda given, clients, *rest, **how: simulate_part(
+            recorded(given, closing), Recorded(clients, closing), *rest, **how
+        ),
     ):
         closed = fgmp.polish(
             result,

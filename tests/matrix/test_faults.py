@@ -126,10 +126,10 @@ FAULTS = [
 @pytest.mark.parametrize(
     "fault, case, named", FAULTS, ids=lambda value: value[1] if type(value) is tuple else str(value)
 )
-def test_a_fault_is_named(fault, case, named, monkeypatch, both_paths):
+def test_a_fault_is_named(fault, case, named, monkeypatch, backend):
     owner, name, spoilt = fault
-    if named == "precision" and both_paths == "compiled":
-        pytest.skip("the compiled twins have derivatives of their own")
+    if named == "precision" and backend == "compiled":
+        pytest.skip("the compiled kernels have derivatives of their own")
     assert everything(case) == []
     monkeypatch.setattr(owner, name, spoilt(getattr(owner, name)))
     problem_of.cache_clear()

@@ -20,6 +20,7 @@ from .runs import LOSSES, run
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
     pytest.mark.filterwarnings("ignore:polish ended:sklearn.exceptions.ConvergenceWarning"),
+    pytest.mark.usefixtures("backend"),
 ]
 
 DESIGN = [case for method in METHODS for case in design(method)]
