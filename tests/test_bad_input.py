@@ -171,7 +171,7 @@ FEDERATIONS = {
     r"overlap; expected each column once": lambda: framed(["a", "y"]),
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
     r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
-    r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: (
+    r"federation has the loss SquaredLoss.*; expected one with n_classes, such as SoftmaxLoss": lambda: (
         fgmp.metrics.accuracy_on(FED)
     ),
 }
@@ -394,7 +394,7 @@ RUNS = {
     ),
     r"path is '.'; expected the path of a file": lambda: fgmp.Checkpoint("."),
     r"faults has 'nan'; expected faults such as": lambda: fgmp.Faulty(FED, "nan"),
-    r"clients names 6; expected keys": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
+    r"clients names 6; expected ids": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
     r"aggregator is .*; expected an aggregator": lambda: run(aggregator=FED),
     r"columns is 3; expected at least 4": lambda: run(
         fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))
@@ -424,7 +424,7 @@ RUNS = {
     r"holds larger numbers; expected magnitudes of": lambda: run(
         aggregator=fgmp.SecureSum(resolution=1e-24)
     ),
-    r"aggregator is Median.*, and the answers of exchange 1 are no models near one": lambda: run(
+    r"aggregator is Median.*, and the updates of exchange 1 are no models near one": lambda: run(
         fgmp.SharedSupportGradMP(2), aggregator=fgmp.Median()
     ),
 }
