@@ -202,7 +202,7 @@ class Faulty:
                     upload = fault.change(upload, int(client_ids[position]))
             return upload
 
-        return masked(call, message, cohort, weights, secure, arriving=alter)
+        return masked(call, message, cohort, weights, secure, alter_upload=alter)
 
     def _client_ids(self, cohort: IndexArray) -> IndexArray:
         client_ids: IndexArray = np.asarray(self.transport.shape.client_ids)[cohort]

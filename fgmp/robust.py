@@ -11,9 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ._support.validation import validate_number_field
-from .aggregation import Aggregated, Aggregator, Updates
-from .rounds import Call, Message, Transport
-from .sparse_model import Array, IndexArray
+from .aggregation import Aggregator, Updates
+from .sparse_model import Array
 
 # Cumulated weights carry rounding: 0.1 + 0.2 + 0.2 has to be half of the clients.
 _ROUNDING = 1e-12
@@ -37,23 +36,17 @@ class _CoordinatewiseAggregator(Aggregator):
         """
         raise NotImplementedError(f"{type(self).__name__} has no of_columns")
 
-    def aggregate(
-        self, transport: Transport, call: Call, message: Message, cohort: IndexArray
-    ) -> Aggregated:
-        """Aggregate the updates of a cohort, as `Aggregator` does.
+    def __call__(self, updates: Updates) -> Array:
+        """Return the aggregate. A coordinate that a sparse update does not have is zero.
 
         A ValueError if the updates are not near one another: the coordinatewise median of Hessians,
         for example, is no Hessian.
         """
-        if call.update_spec.near is None:
+        if updates.update_spec.near is None:
             raise ValueError(
-                f"aggregator is {self!r}, and the updates of exchange {call.exchange_index + 1} are "
-                "no models near one another; expected Mean(), SecureSum() or GaussianNoise(...)"
+                f"aggregator is {self!r}, and the updates of an exchange are no models near one "
+                "another; expected Mean(), SecureSum() or GaussianNoise(...)"
             )
-        return super().aggregate(transport, call, message, cohort)
-
-    def __call__(self, updates: Updates) -> Array:
-        """Return the aggregate. A coordinate that a sparse update does not have is zero."""
         return self.of_columns(updates.rows(), updates.shares)
 
 
