@@ -23,6 +23,7 @@ from typing import Any
 import joblib
 import numpy as np
 
+from ._support.optional import needs
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
 from ._support.warnings import warn_user
 from .aggregation import Aggregator
@@ -615,7 +616,8 @@ class Bar:
 
     def begin(self, run: Run) -> None:
         """Draw it."""
-        from tqdm import tqdm
+        with needs("fgmp.Bar", "tqdm"):
+            from tqdm import tqdm
 
         self.bar = tqdm(total=run.rounds, desc=type(run.method).__name__, unit="round")
 

@@ -19,8 +19,8 @@ def accuracy_on(federation: Federation) -> Callable[[Array], float]:
     Parameters
     ----------
     federation : Federation
-        Its loss has classes, as `SoftmaxLoss` does: `n_classes` of them, the labels 0, 1, ..., and a
-        model with one column for each.
+        Its loss has classes, as `SoftmaxLoss` does: `n_classes` of them, the labels 0, 1, ..., and
+        a model with one column for each.
 
     Returns
     -------

@@ -82,7 +82,7 @@ class Median(_CoordinatewiseAggregator):
 
 @dataclass(frozen=True)
 class TrimmedMean(_CoordinatewiseAggregator):
-    """The weighted mean of each coordinate without the lowest and the highest `share` of the weight.
+    """The weighted mean of each coordinate without its lowest and highest `share` of the weight.
 
     A share of 0 is the mean, and a share near one half is nearly the median. Coordinates of sparse
     models that few clients have shrink or vanish.
@@ -114,7 +114,7 @@ class TrimmedMean(_CoordinatewiseAggregator):
         first = np.maximum(columns.begins, self.share)
         last = np.minimum(columns.ends, 1 - self.share)
         inside = np.clip(last - first, 0, None)
-        # What is cut has weight zero exactly: times 1e300 a crumb of rounding would decide the mean.
+        # What is cut has weight zero exactly: times 1e300 a trace of rounding decides the mean.
         inside[inside <= _ROUNDING] = 0
         return np.asarray(np.einsum("ij,ij->j", inside / inside.sum(axis=0), columns.values))
 

@@ -19,6 +19,7 @@ from ._support.linear_algebra import (
     regularize_null_directions,
     solve_semidefinite,
 )
+from ._support.optional import convergence_warning
 from ._support.sparse_features import SparseFeatures
 from ._support.validation import (
     check_option,
@@ -288,7 +289,7 @@ class GradientDescent:
 
     Warns
     -----
-    sklearn.exceptions.ConvergenceWarning
+    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
         Where `accuracy` was asked for without `steps` and was not reached: after 10,000 steps, or where rounding
         leaves no step that decreases the objective.
 
@@ -325,8 +326,6 @@ class GradientDescent:
                 break
             z, predictions = z + length * direction, predictions + length * image
         if self.steps is None and not certain:
-            from sklearn.exceptions import ConvergenceWarning
-
             name = type(self).__name__
             advice = "a larger accuracy" + (
                 "" if name == "Newton" else ", or Newton, which needs fewer steps"
@@ -334,7 +333,7 @@ class GradientDescent:
             warnings.warn(
                 f"{name} stopped before accuracy={self.accuracy:g} was certain, on a restricted problem of "
                 f"{len(z)} coordinates and {len(inside.targets)} rows; try {advice}",
-                ConvergenceWarning,
+                convergence_warning(),
                 stacklevel=2,
             )
         return inside.coefficients(z)

@@ -1,4 +1,4 @@
-"""A grid search that gives every method the same federations, seed and rounds, and keeps every curve."""
+"""A grid search with the same federations, seed and rounds for every method. Every curve is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -164,7 +164,7 @@ def tune(
 
 
 def _combinations(grid: Mapping[str, ArrayLike]) -> list[Parameters]:
-    """Return all combinations of the values of a grid; the last name, by the alphabet, varies fastest."""
+    """Return all combinations of the values of a grid, by name; the last name varies fastest."""
     check_kind("grid", grid, Mapping, "a mapping of names to sequences of values")
     values = {}
     for name in sorted(grid):

@@ -1,6 +1,7 @@
 """The three files that name packages agree."""
 
 import importlib.metadata
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,7 +12,8 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
-from fgmp.datasets import load_video
+import fgmp
+from fgmp.datasets import load_video, photo_clip
 from fgmp.datasets.digits import femnist_writers
 from fgmp.flower import client_app
 
@@ -67,11 +69,28 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
     ] == []
 
 
+def table_to_federation(table):
+    return fgmp.Federation.from_frame(table, site="site", target="y")
+
+
+def run_with(callback):
+    federation = fgmp.make_sparse_regression(2, 5, 4, 1, rng=0)
+    return fgmp.simulate(fgmp.FedGradMP(1), federation, 1, rng=0, callbacks=callback)
+
+
 @pytest.mark.parametrize(
     "package, words, call",
     [
         ("av", "pip install av$", lambda: load_video(__file__, 1, 16, 16)),
         ("h5py", "pip install h5py$", lambda: femnist_writers([Path(__file__)])),
+        ("PIL", "pip install scikit-learn pillow$", lambda: photo_clip(1)),
+        ("sklearn.datasets", "pip install scikit-learn$", lambda: fgmp.digits_by_writer("digits")),
+        (
+            "narwhals",
+            "pip install narwhals$",
+            lambda: table_to_federation({"site": [1], "y": [2.0]}),
+        ),
+        ("tqdm", "(?m)pip install tqdm$", lambda: run_with(fgmp.Bar())),
         ("flwr.app", r'pip install "flwr\[simulation\]>=1.41,<1.42"$', lambda: client_app(print)),
     ],
 )
@@ -80,3 +99,20 @@ def test_without_a_package_the_message_says_what_to_install(package, words, call
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(ImportError, match=words):
         call()
+
+
+def test_without_scikit_learn_an_estimator_says_what_to_install_and_the_rest_runs():
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(["sklearn", "narwhals", "numba", "matplotlib", "PIL", "pooch", "tqdm", "click"]))
+import fgmp
+federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=2, rng=0)
+print(fgmp.simulate(fgmp.FedGradMP(sparsity=2), federation, 10, rng=0).history["relative_error"][-1] < 1e-12)
+fgmp.FedGradMPClassifier
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n"
+    assert done.stderr.endswith(
+        "fgmp.estimators.FedGradMPClassifier needs scikit-learn and narwhals: "
+        "pip install scikit-learn narwhals\n"
+    )

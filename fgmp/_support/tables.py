@@ -11,6 +11,7 @@ from scipy.sparse.linalg import LinearOperator
 
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
 from ..sparse_model import Array
+from .optional import needs
 from .sparse_features import SparseFeatures, stacked
 from .validation import (
     as_array,
@@ -317,7 +318,8 @@ def _table_of(argument: str, value: Any) -> Any:
 
     A ValueError is raised of a table that waits, or that has a name twice.
     """
-    import narwhals as nw
+    with needs("a table", "narwhals"):
+        import narwhals as nw
 
     try:
         frame = nw.from_native(value, pass_through=True)

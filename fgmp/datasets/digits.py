@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .._support.optional import needs
 from .._support.validation import Seed, check_integer, check_number, check_option, check_seed
 from ..federation import Client, Federation
 from ..losses import SoftmaxLoss
@@ -111,7 +112,8 @@ def _dealt(
     The clients take turns, in a new order each time, and draw a digit of the class that their shares choose among those
     that are left.
     """
-    from sklearn.datasets import load_digits
+    with needs('digits_by_writer("digits")', "scikit-learn"):
+        from sklearn.datasets import load_digits
 
     images, labels = load_digits(return_X_y=True)
     n_clients, generator = n_train + n_test, seeded(seed)
@@ -186,10 +188,8 @@ def femnist_writers(paths: Sequence[Path]) -> Writers:
 
     They have some of a writer's digits for training and some for the test; writers are held out here, so they are one.
     """
-    try:
+    with needs("Federated EMNIST", "h5py"):
         from h5py import File
-    except ImportError as error:
-        raise ImportError("Federated EMNIST is read with h5py: pip install h5py") from error
 
     counts: Counter[str] = Counter()
     for path in paths:

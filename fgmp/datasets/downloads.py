@@ -13,6 +13,7 @@ import zlib
 from pathlib import Path
 from typing import NamedTuple
 
+from .._support.optional import needs
 from .._support.validation import check_option
 
 
@@ -85,7 +86,8 @@ DOWNLOADS = {
 def data_folder() -> Path:
     """The folder with the data: the one that the environment variable FGMP_DATA names, else a cache of the user's."""
     if not (place := os.environ.get("FGMP_DATA")):
-        import pooch
+        with needs("a data set without FGMP_DATA", "pooch"):
+            import pooch
 
         place = pooch.os_cache("fgmp")
     return Path(place).expanduser().absolute()
@@ -97,7 +99,8 @@ def fetch(name: str, progress: bool = True) -> Path:
     A file takes its place only when it is whole, and with the right checksum; another one is a ValueError. What is
     whole is not fetched again.
     """
-    import pooch
+    with needs("a download", "pooch", "tqdm"):
+        import pooch
 
     place = data_folder()
     for file in DOWNLOADS[check_option("name", name, tuple(DOWNLOADS))]:

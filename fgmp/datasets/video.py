@@ -2,14 +2,17 @@
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps
 
+from .._support.optional import needs
 from .._support.validation import check_integer, check_kind
 from .._support.warnings import warn_user
+
+if TYPE_CHECKING:
+    from PIL import Image
 
 Grey = NDArray[np.float64]
 
@@ -29,7 +32,9 @@ def photo_clip(n_frames: int = 120, height: int = 240, width: int = 320) -> Grey
     Returns an array of shape (n_frames, height, width), grey values in [0, 1]; a shorter clip is the beginning of a
     longer one. Photographs are cropped to the size, at least 16 pixels each way, and not distorted.
     """
-    from sklearn.datasets import load_sample_image
+    with needs("photo_clip", "scikit-learn", "pillow"):
+        from PIL import Image, ImageOps
+        from sklearn.datasets import load_sample_image
 
     n_frames = check_integer("n_frames", n_frames)
     height, width = (
@@ -73,10 +78,8 @@ def load_video(
             check_integer(name, value)
     if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}; there is no such file")
-    try:
+    with needs("load_video", "av"):
         import av
-    except ImportError as error:
-        raise ImportError("load_video needs PyAV: pip install av") from error
     frames: list[NDArray[Any]] = []
     try:
         with av.open(str(path)) as container:
@@ -162,9 +165,11 @@ def _flower(photo: Grey) -> tuple[Grey, Grey]:
     return (mask * (photo @ _LUMA))[box], mask[box]
 
 
-def _image(pixels: Grey) -> Image.Image:
+def _image(pixels: Grey) -> "Image.Image":
+    from PIL import Image
+
     return Image.fromarray(pixels.astype(np.float32))
 
 
-def _pixels(image: Image.Image) -> Grey:
+def _pixels(image: "Image.Image") -> Grey:
     return np.clip(np.asarray(image, dtype=np.float64), 0, 1)

@@ -9,13 +9,13 @@ answered, whatever process answers it and however the run ends.
 What a client keeps between the trips of a secure sum stays in that state. It opens its shares once,
 and never both shares of one client. Public keys go through the server. A server that follows the
 protocol learns only the sum, and there is no defence against one that hands out keys of its own.
-Nothing under masks is inspected: an adversarial client that changes its update a little spoils a sum
-unnoticed, and noise or false shares bring the total out of range, so that the round is lost and
-counted. docs/promises.md says which promise is made to whom, and under which conditions.
+Nothing under masks is inspected: an adversarial client that changes its update a little spoils a
+sum unnoticed, and noise or false shares bring the total out of range, so that the round is lost
+and counted. docs/promises.md says which promise is made to whom, and under which conditions.
 
-=====================================================  ==============================================
+=====================================================  =============================================
 what leaves a client with ``aggregator=SecureSum()``   who can read it
-=====================================================  ==============================================
+=====================================================  =============================================
 once: number of rows and features, precision, key      the server, which by default weighs by rows
 its update in an exchange, times its share of weight   nobody: masked, the server learns the sum
 its objective at a record, times its share of weight   nobody: masked, the history holds the sum
@@ -24,7 +24,7 @@ public keys, and the shares that open the masks        the server, which opens t
 shares of its own two secrets, encrypted               the one client that each is encrypted for
 that it has no update: late, not finite, out of range  the server
 the class of an error, whose words stay in its log     the server
-=====================================================  ==============================================
+=====================================================  =============================================
 
 Nothing else leaves it. A client's share of the weight has to be its own rows (or one) of a total
 that the server reports and that goes into the masks: clients that receive other totals have other
@@ -43,6 +43,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.optional import needs
 from .._support.serialization import from_json, from_wire, to_wire
 from ..aggregation import Rejected
 from ..federation import Federation
@@ -50,7 +51,7 @@ from ..privacy.masking import TRIPS, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..sparse_model import Array, SparseModel, dense
-from .records import Fields, arrays_of, content_of, fields_of
+from .records import FLOWER, Fields, arrays_of, content_of, fields_of
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
 
@@ -63,7 +64,7 @@ _SECURE_STATE = "fgmp.secure"
 
 
 class PublicError(ValueError):
-    """An error whose words may go to the server, because they quote nothing of the client's data."""
+    """An error whose words may go to the server: they quote nothing of the client's data."""
 
 
 def client_app(
@@ -94,13 +95,9 @@ def client_app(
     ImportError
         If Flower is not installed.
     """
-    try:
+    with needs("federation on Flower", FLOWER):
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
-    except ImportError:
-        raise ImportError(
-            'federation on Flower needs flwr: pip install "flwr[simulation]>=1.41,<1.42"'
-        ) from None
     app = ClientApp(mods=list(mods))
     site = _Site(load, masked_only, tuple(kinds))
 
@@ -216,7 +213,7 @@ class _Site:
         return Federation.from_arrays([features], [targets], loss)
 
     def _trip_reply(self, question: Fields, content: Any, context: Any) -> Any:
-        """Take part in a trip of a secure sum, and keep in the run's state what the next one needs."""
+        """Take part in a trip of a secure sum, and keep what the next one needs in the state."""
         trip = question["trip"]
         arguments = {name: question[name] for name in TRIPS[trip]}
         client = _secure_client(question, context)
@@ -241,7 +238,7 @@ def _call_of(question: Fields, method: Method) -> Call:
     index = int(question["exchange"])
     return Call(
         exchange=method.exchanges()[index],
-        update_spec=None,  # type: ignore[arg-type]  # only a server checks what an update looks like
+        update_spec=None,  # type: ignore[arg-type]  # the server checks updates
         exchange_index=index,
         round=int(question["round"]),
         streams=Streams(int(question["seed"])),

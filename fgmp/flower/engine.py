@@ -10,7 +10,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
+from .._support.optional import needs
 from .._support.validation import check_integer
+from .records import FLOWER
 
 _OFF = "0"
 _PATIENCE = "300"  # seconds that Ray waits for its own processes: a machine may be busy
@@ -51,8 +53,9 @@ def _run(
     serve: Callable[[Any], Any], app: Any, n_clients: int, processes: int, outcome: Future[Any]
 ) -> None:
     """Run the engine until the server's main function has ended, which sets the outcome."""
-    from flwr.serverapp import ServerApp
-    from flwr.simulation import run_simulation
+    with needs("federation on Flower", FLOWER):
+        from flwr.serverapp import ServerApp
+        from flwr.simulation import run_simulation
 
     _switch_telemetry_off()
     server = ServerApp()

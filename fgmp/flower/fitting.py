@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from ..callbacks import Run
 from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
@@ -100,7 +101,8 @@ def _in_precision(X: Any) -> Any:
 
     float32 stays, and everything else that is a number becomes float64.
     """
-    from sklearn.utils import check_array
+    with needs("the table of an estimator", "scikit-learn"):
+        from sklearn.utils import check_array
 
     return check_array(
         X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"
@@ -153,7 +155,8 @@ def fit_over(
     check_protocol(
         "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
     )
-    from sklearn.base import clone
+    with needs("fit_over", "scikit-learn", "narwhals"):
+        from sklearn.base import clone
 
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
     labels = _check_classes(estimator, classes)
@@ -182,7 +185,8 @@ def fit_over(
 
 def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] | None:
     """Return the labels of a classifier in increasing order, or None for a regressor."""
-    from sklearn.base import is_classifier
+    with needs("fit_over", "scikit-learn", "narwhals"):
+        from sklearn.base import is_classifier
 
     is_fitting = is_classifier(estimator) == (classes is not None)
     if not is_fitting or (classes is not None and len(set(classes)) < 2):

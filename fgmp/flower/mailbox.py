@@ -14,7 +14,8 @@ from concurrent.futures import Future, wait
 from threading import Thread
 from typing import Any
 
-from .records import Reply, log_unreadable, reply_of
+from .._support.optional import needs
+from .records import FLOWER, Reply, log_unreadable, reply_of
 
 # Seconds between two looks for a reply: at first, and in the end if a client takes long anyway.
 _FIRST_PAUSE = 0.01
@@ -83,7 +84,8 @@ class Mailbox:
         self, kind: str, contents: Mapping[int, Any], deadline: float, most_bytes: int
     ) -> dict[int, Future[Reply]]:
         """Send the questions of the nodes that have no open one, and look for each reply."""
-        from flwr.app import Message as FlowerMessage
+        with needs("federation on Flower", FLOWER):
+            from flwr.app import Message as FlowerMessage
 
         sent: dict[int, Future[Reply]] = {}
         messages = []

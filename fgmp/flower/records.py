@@ -12,8 +12,12 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from .._support.optional import needs
 from ..aggregation import REJECT_REASONS, Rejected
 from ..sparse_model import Array
+
+# What pip has to install for `fgmp.flower`, as pyproject.toml says it.
+FLOWER = "flwr[simulation]>=1.41,<1.42"
 
 Parsed = TypeVar("Parsed")
 
@@ -62,7 +66,8 @@ class Reply:
 
 def content_of(fields: Fields, **arrays: Mapping[str, Array]) -> Any:
     """Return a RecordDict of numbers and words, if there are any, and of named groups of arrays."""
-    from flwr.app import ConfigRecord, RecordDict
+    with needs("federation on Flower", FLOWER):
+        from flwr.app import ConfigRecord, RecordDict
 
     records: dict[str, Any] = {name: record_of(group) for name, group in arrays.items()}
     if fields:
@@ -124,8 +129,9 @@ def printable(text: Any) -> str:
 
 def record_of(arrays: Mapping[str, Array]) -> Any:
     """Return named arrays as an ArrayRecord."""
-    from flwr.app import Array as FlowerArray
-    from flwr.app import ArrayRecord
+    with needs("federation on Flower", FLOWER):
+        from flwr.app import Array as FlowerArray
+        from flwr.app import ArrayRecord
 
     record = ArrayRecord()
     for name, array in arrays.items():

@@ -30,7 +30,8 @@ class MaskedSum(NamedTuple):
     Attributes
     ----------
     total : ndarray of uint64, or None
-        The sum; None if fewer clients than the threshold stay to the end, or if it must stay closed.
+        The sum; None if fewer clients than the threshold stay to the end, or if it has to stay
+        closed.
     accepted : ndarray of int
         Positions in the cohort of the clients whose numbers are in the sum.
     bytes_up, bytes_down : int
@@ -231,7 +232,10 @@ def _public_keys(reply: Reply) -> list[bytes]:
 
 
 def _shares(reply: Reply, count: int) -> list[bytes]:
-    """Return the shares that a client opens, or raise an error; one it could not decrypt is empty."""
+    """Return the shares that a client opens, or raise an error.
+
+    A share that the client could not decrypt is empty.
+    """
     shares = _texts(reply, count)
     if any(len(share) not in (0, SECRET) for share in shares):
         raise ValueError("a share has another length than a secret")

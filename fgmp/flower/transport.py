@@ -218,7 +218,7 @@ class OverFlower:
         return other
 
     def prepare(self, method: Method) -> OverFlower:
-        """Return the transport for a method, which travels with the first question to each client."""
+        """Return the transport for a method, which goes with the first question to each client."""
         text, arrays = to_json(method, self.kinds)
         run = {
             "method": text,

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from .._support.optional import convergence_warning
 from .._support.validation import Seed, check_kind
 from .._support.warnings import say_that_nobody_answered
 from ..aggregation import Aggregator
@@ -63,7 +64,7 @@ def polish(
 
     Warns
     -----
-    sklearn.exceptions.ConvergenceWarning
+    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
         Where Newton steps end before they have converged.
 
     Notes
@@ -119,13 +120,11 @@ def polish(
     missed, scale = closed.state.missed, max(abs(after), 1e-6 * abs(before))
     moved = closed.state.moved
     if (missed > _CLOSE * scale or moved > _NEAR) and radius is None:
-        from sklearn.exceptions import ConvergenceWarning
-
         warnings.warn(
             f"polish ended with {solver!r} before it had converged: the last step missed what it promised by "
             f"{missed / scale:.2g} of the objective and moved a coefficient by {moved:.2g} of it; try "
             "solver=NewtonOnSupport(steps=20), or a ridge or a radius where rows can be separated",
-            ConvergenceWarning,
+            convergence_warning(),
             stacklevel=2,
         )
     ends = {
