@@ -29,10 +29,16 @@ NOT_ON_CONDA = {"bench", "mutants", "peers", "flower", "privacy", "site"}
 
 
 def bounds(lines):
-    """Name -> bounds; a package that is named twice must have the same bounds."""
+    """Name -> bounds; a package that is named twice must have the same bounds.
+
+    An extra may hold other extras, as fgmp[...], which are read for themselves.
+    """
     found = {}
     for requirement in map(Requirement, lines):
         name = canonicalize_name(requirement.name)
+        if name == "fgmp":
+            assert requirement.extras <= set(EXTRAS), requirement
+            continue
         assert found.setdefault(name, requirement.specifier) == requirement.specifier, name
     return found
 
@@ -47,6 +53,14 @@ def test_environment_yml_has_the_packages_and_bounds_of_pyproject_and_pip_brings
     assert conda.pop("python") == SpecifierSet(PROJECT["requires-python"])
     assert conda == pyproject_bounds(leave_out=NOT_ON_CONDA)
     assert [line["pip"] for line in CONDA if isinstance(line, dict)] == [["-e .[privacy]"]]
+
+
+def test_core_needs_three_packages_and_what_is_made_and_tested_has_the_extras_for_it():
+    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "joblib"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert "-e '.[notebooks,fast,secure,privacy]'" in makefile
+    for name in ("notebooks", "test"):
+        assert EXTRAS[name][0] == "fgmp[estimators,plot,data]"
 
 
 def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
