@@ -1,7 +1,11 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
 
-`Federation` holds the data, a method such as `FedGradMP` says what travels, and `simulate` runs it. All public names
-are here, but for those of `fgmp.theory`, `fgmp.datasets`, `fgmp.estimators` and `fgmp.flower`.
+A `Federation` holds the data, a method such as `FedGradMP` defines what server and clients send
+each other, and `simulate` runs it. All public names are here, except those of `fgmp.theory`,
+`fgmp.datasets`, `fgmp.estimators` and `fgmp.flower`.
+
+``import fgmp`` loads NumPy, SciPy and joblib only. What a part of it needs beside these is imported
+where it is used, and a message says what to install if it is missing.
 
 To follow FedGradMP from `simulate` to the last line of the pseudo-code, read in this order:
 
@@ -140,7 +144,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """The estimators, at first use: they import scikit-learn, which takes a second."""
+    """Return an estimator at its first use: scikit-learn takes a second to import."""
     if name in ("FedGradMPClassifier", "FedGradMPRegressor"):
         from . import estimators
 
@@ -149,5 +153,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """All public names, the estimators among them before their first use."""
+    """Return all public names, with the estimators also before their first use."""
     return __all__

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import joblib
 import numpy as np
 
+from ._support.optional import needs
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
 from ._support.warnings import warn_user
 from .aggregation import Aggregator, Update
@@ -783,7 +784,8 @@ class Bar:
 
     def begin(self, run: Run) -> None:
         """Draw the bar."""
-        from tqdm import tqdm
+        with needs("fgmp.Bar", "tqdm"):
+            from tqdm import tqdm
 
         self.bar = tqdm(total=run.rounds, desc=type(run.method).__name__, unit="round")
 

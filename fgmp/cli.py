@@ -1,109 +1,157 @@
 """The command line: ``fgmp data`` and ``fgmp predict``."""
 
-import csv
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, TextIO
+from __future__ import annotations
 
-import click
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 from ._support.warnings import suppress_advice
 from .datasets.downloads import DOWNLOADS, data_folder, fetch
 from .estimators.csv_tables import CsvTable, inert, is_number, read_csv
 
+_PREDICT = """\
+Print predictions of MODEL for the rows of the CSV file TABLE.
 
-@click.group()
-@click.version_option(package_name="fgmp")
-def main() -> None:
-    """Federated Gradient Matching Pursuit."""
-
-
-@main.group()
-def data() -> None:
-    """Get the data sets of the experiments, in the folder that FGMP_DATA names or a cache."""
+MODEL is a file with the JSON of a fitted estimator, model.to_json(): reading it runs no code. The
+columns are found by their names, or are in the order of the fit if it had no names. A classifier's
+probabilities stand beside its predictions.
+"""
 
 
-@data.command("list")
-def list_data() -> None:
-    """List the data sets: files, licences, and what is there."""
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line, and return its exit code.
+
+    Parameters
+    ----------
+    arguments : sequence of str, optional
+        The arguments; by default those of the process.
+
+    Returns
+    -------
+    int
+        0, or 1 after an error, of which one line is printed.
+    """
+    options = _parser().parse_args(arguments)
+    try:
+        options.run(options)
+    except (ImportError, OSError, ValueError) as error:
+        print(f"Error: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    from . import __version__
+
+    parser = argparse.ArgumentParser("fgmp", description="Federated Gradient Matching Pursuit.")
+    parser.add_argument("--version", action="version", version=f"fgmp {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    _add_data(commands)
+    _add_predict(commands)
+    return parser
+
+
+def _add_data(commands: Any) -> None:
+    folder = "in the folder that FGMP_DATA names, or in a cache"
+    data = commands.add_parser("data", help=f"get the data sets of the experiments, {folder}")
+    data_commands = data.add_subparsers(required=True, metavar="COMMAND")
+
+    listing = data_commands.add_parser("list", help="list the data sets: files, licences, state")
+    listing.set_defaults(run=_list_data)
+
+    words = "download the files of a data set that are missing or damaged, and check them"
+    fetching = data_commands.add_parser("fetch", help=words, description=words)
+    fetching.add_argument(
+        "name", metavar="NAME", choices=list(DOWNLOADS), help=", ".join(DOWNLOADS)
+    )
+    fetching.set_defaults(run=_fetch_data)
+
+
+def _add_predict(commands: Any) -> None:
+    predict = commands.add_parser(
+        "predict",
+        help="print predictions of a model for the rows of a table",
+        description=_PREDICT,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    predict.add_argument("model", metavar="MODEL", type=Path)
+    predict.add_argument("table", metavar="TABLE", help="a path, or - for the standard input")
+    predict.add_argument(
+        "--groups",
+        metavar="COLUMN",
+        help="the column with the groups, for a model with an intercept for each",
+    )
+    predict.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether the first line names the columns, if it has numbers",
+    )
+    predict.set_defaults(run=_predict)
+
+
+def _list_data(options: argparse.Namespace) -> None:
+    """List the data sets: files, licences, and which are there."""
     folder = data_folder()
     for name, files in DOWNLOADS.items():
         for file in files:
-            click.echo(f"{name:13}  {file.state(folder):7}  {file.name}, licence: {file.licence}")
-    click.echo(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
+            print(f"{name:13}  {file.state(folder):7}  {file.name}, licence: {file.licence}")
+    print(f"\nfolder: {folder} (the environment variable FGMP_DATA names another)")
 
 
-@data.command("fetch")
-@click.argument("name", type=click.Choice(list(DOWNLOADS)))
-def fetch_data(name: str) -> None:
-    """Download what is missing or damaged of the data set NAME, and check it."""
-    with _clear_errors():
-        folder = fetch(name)
-    click.echo(
-        f"{name} is complete in {folder}; licences: {', '.join(file.licence for file in DOWNLOADS[name])}"
-    )
+def _fetch_data(options: argparse.Namespace) -> None:
+    """Download the files of a data set that are missing or damaged, and check them."""
+    folder = fetch(options.name)
+    licences = ", ".join(file.licence for file in DOWNLOADS[options.name])
+    print(f"{options.name} is complete in {folder}; licences: {licences}")
 
 
-@main.command()
-@click.argument("model", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.argument("table", type=click.File(encoding="utf-8"))
-@click.option(
-    "--groups",
-    metavar="COLUMN",
-    help="The column with the groups, of a model with an intercept for each.",
-)
-@click.option(
-    "--header/--no-header",
-    default=None,
-    help="Whether the first line names the columns, if it has numbers.",
-)
-def predict(model: Path, table: TextIO, groups: str | None, header: bool | None) -> None:
-    """Print predictions of MODEL for the rows of the CSV file TABLE (- is what comes in).
+def _predict(options: argparse.Namespace) -> None:
+    """Print predictions of a model for the rows of a table, as CSV."""
+    fitted = _read_model(options.model)
+    table = _read_table(options.table, has_header=options.header is not False)
+    X = table.numbers(_column_names(fitted, table, options.groups, options.header))
+    if not len(X):
+        raise ValueError("the table has no rows; expected at least one")
+    groups = _groups(fitted, table, options.groups)
 
-    MODEL is a file with the JSON of a fitted estimator, `model.to_json()`: reading it runs nothing. The columns are
-    found by their names, or are in the order of the fit if it had no names. A classifier's probabilities stand beside
-    its predictions.
-    """
-    with _clear_errors():
-        fitted = _fitted(model)
-        rows = read_csv(table, header is not False)
-        X = rows.numbers(_columns(fitted, rows, groups, header))
-        if not len(X):
-            raise ValueError("the table has no rows; expected at least one")
-        own_groups = _own_groups(fitted, rows, groups)
-        vars(fitted).pop(
-            "feature_names_in_", None
-        )  # the columns are in its order, and X is an array without names
-        with suppress_advice():  # what `predict` would advise is printed here, in lines of its own
-            columns = {"prediction": fitted.predict(X, **own_groups)}
-        if hasattr(fitted, "predict_proba"):
-            names = [f"probability of {label}" for label in fitted.classes_.tolist()]
-            columns |= zip(names, fitted.predict_proba(X).T, strict=True)
+    columns = _predictions(fitted, X, groups)
     cells = zip(*(column.tolist() for column in columns.values()), strict=True)
     lines = [list(columns), *cells]
-    csv.writer(sys.stdout, lineterminator="\n").writerows(
-        [[inert(cell) for cell in line] for line in lines]
-    )
+    writer = csv.writer(sys.stdout, lineterminator="\n")
+    writer.writerows([[inert(cell) for cell in line] for line in lines])
 
 
-def _fitted(path: Path) -> Any:
-    """Return the estimator in a file, or raise a ClickException that says what is there."""
+def _read_model(path: Path) -> Any:
+    """Return the estimator in a file, or raise a ValueError that says what the file has to be."""
     from .estimators import model_from_json
 
     try:
         return model_from_json(path.read_text(encoding="utf-8"))
-    except ValueError as error:  # a UnicodeDecodeError, too
+    except ValueError as error:  # a UnicodeDecodeError is one, too
         expected = "expected a file with what to_json of a fitted estimator returned"
-        raise click.ClickException(f"MODEL is {str(path)!r}; {expected} ({error})") from None
+        raise ValueError(f"MODEL is {str(path)!r}; {expected} ({error})") from None
 
 
-def _columns(fitted: Any, table: CsvTable, groups: str | None, header: bool | None) -> list[str]:
+def _read_table(path: str, has_header: bool) -> CsvTable:
+    """Read a table from a path, or from the standard input if the path is ``-``."""
+    if path == "-":
+        return read_csv(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"), has_header)
+    with open(path, encoding="utf-8") as file:
+        return read_csv(file, has_header)
+
+
+def _column_names(
+    fitted: Any, table: CsvTable, groups: str | None, header: bool | None
+) -> list[str]:
     """Return the names of the columns that the model takes, in its order."""
-    known = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
-    if known and header is not False:
-        return known
+    names_of_fit = [str(name) for name in getattr(fitted, "feature_names_in_", [])]
+    if names_of_fit and header is not False:
+        return names_of_fit
     if header is None and all(map(is_number, table.names)):
         raise ValueError(
             "the first line of the table has numbers; expected names, or --header or --no-header"
@@ -116,33 +164,47 @@ def _columns(fitted: Any, table: CsvTable, groups: str | None, header: bool | No
     return names
 
 
-def _own_groups(fitted: Any, table: CsvTable, column: str | None) -> dict[str, list[str]]:
-    """Return the groups of the rows as an argument of the model's predict, and make its own groups text as theirs."""
+def _groups(fitted: Any, table: CsvTable, column: str | None) -> list[str] | None:
+    """Return the group of each row as text; None if all rows get the one or the mean intercept."""
     if not hasattr(fitted, "intercepts_"):
         if column is not None:
             raise ValueError(
                 f"--groups is {column!r}, and MODEL has one intercept; expected no --groups"
             )
-        return {}
+        return None
     if column is None:
-        click.echo(
-            "Warning: all rows get the mean intercept; --groups COLUMN gives them that of their group",
-            err=True,
+        _warn(
+            "all rows get the mean intercept; --groups COLUMN gives them that of their group",
         )
-        return {}
-    fitted.intercepts_ = {str(group): intercept for group, intercept in fitted.intercepts_.items()}
-    own = table.texts(column)
-    if strange := sorted(set(own) - set(fitted.intercepts_)):
-        took_no_part = (
-            f"groups {strange[:5]} took no part in the fit: their rows get the mean intercept"
+        return None
+
+    groups = table.texts(column)
+    unknown = sorted(set(groups) - {str(group) for group in fitted.intercepts_})
+    if unknown:
+        _warn(
+            f"groups {unknown[:5]} took no part in the fit: their rows get the mean intercept",
         )
-        click.echo(f"Warning: {took_no_part}", err=True)
-    return {"groups": own}
+    return groups
 
 
-@contextmanager
-def _clear_errors() -> Iterator[None]:
-    try:
-        yield
-    except (OSError, ValueError) as error:
-        raise click.ClickException(str(error)) from error
+def _predictions(fitted: Any, X: Any, groups: list[str] | None) -> dict[str, Any]:
+    """Return the columns to print, by name: the predictions, and a classifier's probabilities."""
+    # X is an array in the model's order of columns: scikit-learn would warn that it has no names.
+    vars(fitted).pop("feature_names_in_", None)
+    options = {}
+    if groups is not None:
+        # The cells of a table are text, and the groups of a model may be numbers.
+        fitted.intercepts_ = {str(group): value for group, value in fitted.intercepts_.items()}
+        options["groups"] = groups
+
+    with suppress_advice():  # what `predict` would advise is printed by `_groups`
+        columns = {"prediction": fitted.predict(X, **options)}
+    if hasattr(fitted, "predict_proba"):
+        probabilities = fitted.predict_proba(X).T
+        names = [f"probability of {label}" for label in fitted.classes_.tolist()]
+        columns |= zip(names, probabilities, strict=True)
+    return columns
+
+
+def _warn(words: str) -> None:
+    print(f"Warning: {words}", file=sys.stderr)

@@ -26,6 +26,7 @@ from ._support.linear_algebra import (
     regularize_null_directions,
     solve_semidefinite,
 )
+from ._support.optional import convergence_warning
 from ._support.validation import (
     check_kind,
     check_option,
@@ -420,7 +421,7 @@ class GradientDescent(Solver):
 
     Warns
     -----
-    sklearn.exceptions.ConvergenceWarning
+    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
         If `accuracy` without `steps` was not reached: after 10,000 steps, or because no step
         decreases the objective by more than rounding.
 
@@ -473,13 +474,11 @@ class GradientDescent(Solver):
         return -gradient * unit_of(gradient)
 
     def _warn_of_accuracy(self, n_coordinates: int, n_rows: int) -> None:
-        from sklearn.exceptions import ConvergenceWarning
-
         warnings.warn(
             f"{type(self).__name__} stopped before accuracy={self.accuracy:g} was certain, "
             f"on a restricted problem of {n_coordinates} coordinates and {n_rows} rows; "
             f"try {self._advice}",
-            ConvergenceWarning,
+            convergence_warning(),
             stacklevel=3,
         )
 

@@ -1,10 +1,12 @@
-"""A grid search that gives every method the same federations, seed and rounds, and keeps every curve."""
+"""A grid search with the same federations, seed and rounds for every method. Every curve is kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
+from joblib import Parallel, delayed
 from numpy.typing import ArrayLike
 
 from ._compiled.registry import backend, current_backend
@@ -23,42 +25,62 @@ from .rounds import Method
 from .simulation import simulate_part
 from .sparse_model import Array
 
+Parameters = dict[str, Any]  # the values that a grid has for each name are of any type
+Table = dict[str, Array]  # a history: a column for each name
+
+# A run that ends above this many times its start has diverged.
+_DIVERGED = 10
+# A run above this many times its start, or this value, does not come back: it ends early.
+_BEYOND_RETURN = 1e6
+
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One candidate of a grid.
+    """One candidate of a grid, and how it did.
 
     Attributes
     ----------
-    parameters, method : dict, Method
-        What `make_method` was called with, and what it returned.
+    parameters : dict
+        The parameters that `make_method` was called with.
     score : float
-        Median over the runs of the last value of the column judged; infinite where a run diverged.
+        The median over the runs of the last value of the column that judges; infinite if a run
+        diverged.
     diverged : bool
-        Whether a run ended with a value that is not finite or above ten times the one it started from (unless that was
-        zero, which says nothing about the scale), or had a round in which no client's answer was finite.
+        Whether a run ended with a value that is not finite, or above ten times the value that it
+        started from, or had a round without any accepted update. A start of zero has no scale, so
+        that any finite end passes.
+    method : Method
+        The method that `make_method` returned.
     histories : tuple of dict
-        The history of each run, one per federation.
+        The history of each run, one for each federation.
     """
 
-    parameters: dict[str, Any]
+    parameters: Parameters
     score: float
     diverged: bool
     method: Method = field(repr=False)
-    histories: tuple[dict[str, Array], ...] = field(repr=False)
+    histories: tuple[Table, ...] = field(repr=False)
 
 
 class Tuning(NamedTuple):
-    """What `tune` found: all candidates, in the order of the grid, and the column of the history that judged them."""
+    """The result of `tune`.
+
+    Attributes
+    ----------
+    trials : tuple of Trial
+        All candidates, in the order of the grid.
+    column : str
+        The column of the history that judged them.
+    """
 
     trials: tuple[Trial, ...]
     column: str
 
     @property
     def best(self) -> Trial | None:
-        """The candidate with the lowest score, the first of equals; None where every candidate diverged."""
-        alive = [trial for trial in self.trials if not trial.diverged]
-        return min(alive, key=lambda trial: trial.score) if alive else None
+        """The candidate with the lowest score, the first of equals; None if all diverged."""
+        candidates = [trial for trial in self.trials if not trial.diverged]
+        return min(candidates, key=lambda trial: trial.score, default=None)
 
 
 def tune(
@@ -72,24 +94,37 @@ def tune(
     workers: int = 1,
     **options: Any,
 ) -> Tuning:
-    """Try every combination of a grid and judge each by where it ends.
+    """Try every combination of the values of a grid, and judge each by the end of its runs.
 
     Parameters
     ----------
     make_method : callable
-        Called with one value per name of the grid, returns a method: ``lambda learning_rate: FedAvg(...)``.
+        Takes one value for each name of the grid and returns a method, such as
+        ``lambda learning_rate: FedAvg(learning_rate=learning_rate)``.
     grid : mapping of str to sequence
-        The values to try for each name, of any type; all their combinations are tried.
+        The values to try for each name, of any type.
     federation : Federation or sequence of Federation
-        The data to tune on; with several, a candidate is judged by the median. Do not show results on the same data.
+        The data to tune on. With several, the median over them judges a candidate. Results belong
+        on other data.
     rounds, rng, **options
-        As in `simulate`: the same for every candidate, and so is the seed, drawn once where `rng` is no number.
+        As in `simulate`, and the same for every candidate. So is the seed, which is drawn once if
+        `rng` is no number.
     column : str, optional
-        The column of the history to judge by, lower is better; by default ``"relative_error"`` where the federations
-        know the truth, and ``"objective"`` where they do not. Clients that take no part may judge, as ``"unseen"`` of
+        The column of the history that judges, lower is better. The default is
+        ``"relative_error"`` if all federations have a `truth`, and ``"objective"`` otherwise. Other
+        clients can judge, as ``"unseen"`` of
         ``history=History(metrics={"unseen": federation.subset(others).objective})``.
     workers : int, default 1
-        Processes that share the candidates (joblib); the result does not depend on it.
+        The number of processes (joblib) that share the runs. The result does not depend on it.
+
+    Returns
+    -------
+    Tuning
+
+    Raises
+    ------
+    ValueError
+        If an argument is not of the kind that is described here.
 
     Examples
     --------
@@ -100,58 +135,84 @@ def tune(
     >>> tuning.best.parameters, [trial.diverged for trial in tuning.trials]
     ({'learning_rate': 0.01}, [False, False, True])
     """
-    from joblib import Parallel, delayed
-    from sklearn.model_selection import ParameterGrid
-
     if not callable(make_method):
         raise ValueError(
             f"make_method is {short_repr(make_method)}; expected a callable that returns a method"
         )
-    values = {}
-    for name, given in check_kind(
-        "grid", grid, Mapping, "a mapping of names to sequences of values"
-    ).items():
-        several = check_sequence(f"grid[{name!r}]", given, "a sequence of values")
-        values[name] = [
-            value.item() if isinstance(value, np.generic) else value for value in several
-        ]
-    data = [federation] if isinstance(federation, Federation) else federation
-    if not (feds := check_sequence("federation", data, "a Federation or several")):
-        raise ValueError("federation is an empty sequence; expected at least one federation")
-    known = all(check_federation("federation", fed).truth is not None for fed in feds)
-    column = column or ("relative_error" if known else "objective")
-    candidates = list(ParameterGrid(values))
+    candidates = _combinations(grid)
+    federations = _check_federations(federation)
+    if column is None:
+        is_truth_known = all(each.truth is not None for each in federations)
+        column = "relative_error" if is_truth_known else "objective"
+
     methods = [make_method(**parameters) for parameters in candidates]
     options["rng"] = check_seed("rng", rng)
     runs = [
-        delayed(_history)(method, fed, rounds, column, current_backend(), **options)
+        delayed(_history)(method, each, rounds, column, current_backend(), **options)
         for method in methods
-        for fed in feds
+        for each in federations
     ]
-    runs = Parallel(check_integer("workers", workers))(runs)
+    histories = Parallel(check_integer("workers", workers))(runs)
+
     trials = []
-    for i, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
-        histories = tuple(runs[i * len(feds) : (i + 1) * len(feds)])
-        starts, ends = np.array([history[column][[0, -1]] for history in histories]).T
-        silent = any((history["clients"][1:] == 0).any() for history in histories)
-        limits = np.where(starts == 0, np.finfo(float).max, 10 * np.abs(starts))
-        diverged = silent or not bool(np.all(ends <= limits))
-        trials.append(
-            Trial(
-                parameters,
-                np.inf if diverged else float(np.median(ends)),
-                diverged,
-                method,
-                histories,
-            )
-        )
-    answered = [history["clients"][1:] for trial in trials for history in trial.histories]
-    if rounds and not any(clients.any() for clients in answered):
-        warn_user(
-            f"no update arrived in any of the {len(answered)} runs of tune: all models are the start, and nothing was "
-            "compared; rejected of the histories counts what was not taken"
-        )
+    for index, (parameters, method) in enumerate(zip(candidates, methods, strict=True)):
+        first = index * len(federations)
+        own_histories = tuple(histories[first : first + len(federations)])
+        trials.append(_judge(parameters, method, own_histories, column))
+    if rounds:
+        _warn_without_updates(histories)
     return Tuning(tuple(trials), column)
+
+
+def _combinations(grid: Mapping[str, ArrayLike]) -> list[Parameters]:
+    """Return all combinations of the values of a grid, by name; the last name varies fastest."""
+    check_kind("grid", grid, Mapping, "a mapping of names to sequences of values")
+    values = {}
+    for name in sorted(grid):
+        several = check_sequence(f"grid[{name!r}]", grid[name], "a sequence of values")
+        if not several:
+            raise ValueError(f"grid[{name!r}] is empty; expected at least one value")
+        # A value of an array becomes a Python number, as a method takes it.
+        values[name] = [
+            value.item() if isinstance(value, np.generic) else value for value in several
+        ]
+    return [
+        dict(zip(values, combination, strict=True)) for combination in product(*values.values())
+    ]
+
+
+def _check_federations(federation: Federation | Sequence[Federation]) -> list[Federation]:
+    """Return one or several federations as a list, or raise a ValueError."""
+    if isinstance(federation, Federation):
+        return [federation]
+    federations = check_sequence("federation", federation, "a Federation or several")
+    if not federations:
+        raise ValueError("federation is an empty sequence; expected at least one federation")
+    return [check_federation("federation", each) for each in federations]
+
+
+def _judge(
+    parameters: Parameters, method: Method, histories: tuple[Table, ...], column: str
+) -> Trial:
+    """Judge a candidate by the last value of a column of its histories."""
+    starts = np.array([history[column][0] for history in histories])
+    ends = np.array([history[column][-1] for history in histories])
+    limits = np.where(starts == 0, np.finfo(float).max, _DIVERGED * np.abs(starts))
+
+    had_empty_round = any((history["clients"][1:] == 0).any() for history in histories)
+    diverged = had_empty_round or not bool(np.all(ends <= limits))
+    score = np.inf if diverged else float(np.median(ends))
+    return Trial(parameters, score, diverged, method, histories)
+
+
+def _warn_without_updates(histories: Sequence[Table]) -> None:
+    """Warn if no update was accepted in any round of any run."""
+    if any(history["clients"][1:].any() for history in histories):
+        return
+    warn_user(
+        f"no update arrived in any of the {len(histories)} runs of tune: all models are the start, "
+        "and nothing was compared; rejected of the histories counts what was not taken"
+    )
 
 
 def _history(
@@ -162,14 +223,15 @@ def _history(
     backend_name: str,
     callbacks: Any = (),
     **options: Any,
-) -> Any:
-    """A run that ends early once it has diverged beyond return."""
+) -> Table:
+    """Return the history of a run that stops early if it has diverged beyond return."""
 
-    def beyond_return(run: Run) -> bool:
+    def is_beyond_return(run: Run) -> bool:
         values = run.column(column)
-        return not abs(values[-1]) < 1e6 * max(abs(values[0]), 1.0)
+        return not abs(values[-1]) < _BEYOND_RETURN * max(abs(values[0]), 1.0)
 
-    # In silence: a search has to try what runs away; its table says so.
-    callbacks = [beyond_return, *check_callbacks(callbacks)]
+    # Without advice: a search has to try methods that diverge, and its table says which did.
+    stopping = [is_beyond_return, *check_callbacks(callbacks)]
     with backend(backend_name):  # a worker does not inherit it
-        return simulate_part(method, federation, rounds, callbacks=callbacks, **options).history
+        result = simulate_part(method, federation, rounds, callbacks=stopping, **options)
+    return result.history

@@ -176,7 +176,7 @@ def contestant(name, knob, learning_rate):
 
 # %%
 result = fgmp.simulate(contestant("FedGradMP", TAU, 1.0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
-seen, unseen = (outwards(fgmp.metrics.accuracy(some, result.x), coarse) for some in (data.train, data.test))
+seen, unseen = (outwards(fgmp.accuracy_on(some)(result.x), coarse) for some in (data.train, data.test))
 print(f"after 10 rounds: accuracy {seen} on training clients, {unseen} on unseen ones")
 
 
@@ -200,7 +200,7 @@ def digits(seed):
 # %%
 def tuned(name, knob, rates):
     federation = digits(1000).train
-    error = {"error": lambda x: 1 - fgmp.metrics.accuracy(federation, x)}
+    error = {"error": lambda x: 1 - fgmp.accuracy_on(federation)(x)}
     judge = dict(column="error", cohort_size=cohort_size, history=fgmp.History(tuning_rounds, error))
     make = partial(contestant, name, knob)
     return fgmp.tune(make, {"learning_rate": rates}, federation, tuning_rounds, **judge)

@@ -287,7 +287,7 @@ def method(basis, tau, learning_rate, seed):
 
 # %%
 result = fgmp.simulate(method("dictionary", TAU, 1.0, 0), data.train, rounds=10, cohort_size=cohort_size, rng=0)
-print(f"after 10 rounds: accuracy {fgmp.metrics.accuracy(data.train, result.x):.2f} on training clients")
+print(f"after 10 rounds: accuracy {fgmp.accuracy_on(data.train)(result.x):.2f} on training clients")
 print(f"nonzero coefficients: {len(result.support)}; nonzero weights in pixels: {np.count_nonzero(result.x)}")
 
 
@@ -303,7 +303,7 @@ print(f"nonzero coefficients: {len(result.support)}; nonzero weights in pixels: 
 # %%
 def tuned(basis, tau, seed=1000):
     federation = digits(seed).train
-    error = {"error": lambda x: 1 - fgmp.metrics.accuracy(federation, x)}
+    error = {"error": lambda x: 1 - fgmp.accuracy_on(federation)(x)}
     judge = dict(column="error", cohort_size=cohort_size, history=fgmp.History(tuning_rounds, error))
     make = partial(method, basis, tau, seed=seed)
     return fgmp.tune(make, {"learning_rate": learning_rates}, federation, tuning_rounds, **judge)

@@ -435,7 +435,7 @@ def classifier(name, tau, learning_rate):
 # %%
 def fitted(name, tau):
     train, half = deal(rng=1000).train, digits_rounds // 2
-    history = fgmp.History(half, {"wrong": lambda x: 1 - fgmp.metrics.accuracy(train, x)})
+    history = fgmp.History(half, {"wrong": lambda x: 1 - fgmp.accuracy_on(train)(x)})
     grid, options = {"learning_rate": digits_rates}, dict(cohort_size=cohort, column="wrong", history=history)
     tuning = fgmp.tune(partial(classifier, name, tau), grid, train, half, **options)
     return tuning.best.parameters["learning_rate"]

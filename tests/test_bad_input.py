@@ -171,7 +171,7 @@ FEDERATIONS = {
     r"overlap; expected each column once": lambda: framed(["a", "y"]),
     r"site.*kind": lambda: framed(site=np.array([*NAMES[1:], 1], object)),
     r"ys\[0\]\[0\] is a tuple": lambda: labelled(np.array([("Smith", 4321.0), *["a"] * 7], object)),
-    r"federation has the loss SquaredLoss.*; expected SoftmaxLoss": lambda: (
+    r"federation has the loss SquaredLoss.*; expected one with n_classes, such as SoftmaxLoss": lambda: (
         fgmp.metrics.accuracy_on(FED)
     ),
 }
@@ -394,7 +394,7 @@ RUNS = {
     ),
     r"path is '.'; expected the path of a file": lambda: fgmp.Checkpoint("."),
     r"faults has 'nan'; expected faults such as": lambda: fgmp.Faulty(FED, "nan"),
-    r"clients names 6; expected keys": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
+    r"clients names 6; expected ids": lambda: run(fed=fgmp.Faulty(FED, fgmp.DropOut(clients=[6]))),
     r"aggregator is .*; expected an aggregator": lambda: run(aggregator=FED),
     r"columns is 3; expected at least 4": lambda: run(
         fgmp.SharedSupportGradMP(2, fgmp.CountSketch(1, 3))

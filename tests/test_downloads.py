@@ -13,9 +13,8 @@ import threading
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from click.testing import CliRunner
+from command_line import run_command
 
-from fgmp.cli import main
 from fgmp.datasets import downloads
 from fgmp.datasets.downloads import DOWNLOADS, data_folder, fetch, locate
 
@@ -106,12 +105,12 @@ def test_what_is_not_as_announced_leaves_nothing(server, place, content):
 
 
 def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, place):
-    listed = CliRunner().invoke(main, ["data", "list"]).output
+    listed = run_command("data", "list").output
     assert listed.count("missing") == 3 and "CC BY-SA 3.0" in listed and str(place) in listed
-    fetched = CliRunner().invoke(main, ["data", "fetch", "mnist-writers"])
+    fetched = run_command("data", "fetch", "mnist-writers")
     assert fetched.exit_code == 0 and "100%" in fetched.stderr and "CC BY-SA 3.0" in fetched.output
     (server / ARCHIVE).unlink()
-    failed = CliRunner().invoke(main, ["data", "fetch", "femnist"])
+    failed = run_command("data", "fetch", "femnist")
     assert (
         failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
     )
@@ -135,7 +134,7 @@ def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(
     (place / name).write_bytes(damage(whole))
     with pytest.raises(OSError, match=f"{name} in .* is damaged.*`fgmp data fetch {data}`"):
         locate(data)
-    assert "damaged" in CliRunner().invoke(main, ["data", "list"]).output
+    assert "damaged" in run_command("data", "list").output
     fetch(data, progress=False)
     assert (place / name).read_bytes() == whole and len(locate(data)) == 2
 

@@ -1,6 +1,7 @@
 """The three files that name packages agree."""
 
 import importlib.metadata
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -11,6 +12,7 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
+import fgmp
 from fgmp.datasets import digits_by_writer, fetch, load_video, photo_clip
 from fgmp.datasets.digits import femnist_writers
 from fgmp.flower import client_app
@@ -27,10 +29,16 @@ NOT_ON_CONDA = {"bench", "mutants", "peers", "flower", "privacy", "site"}
 
 
 def bounds(lines):
-    """Name -> bounds; a package that is named twice must have the same bounds."""
+    """Name -> bounds; a package that is named twice must have the same bounds.
+
+    An extra may hold other extras, as fgmp[...], which are read for themselves.
+    """
     found = {}
     for requirement in map(Requirement, lines):
         name = canonicalize_name(requirement.name)
+        if name == "fgmp":
+            assert requirement.extras <= set(EXTRAS), requirement
+            continue
         assert found.setdefault(name, requirement.specifier) == requirement.specifier, name
     return found
 
@@ -45,6 +53,14 @@ def test_environment_yml_has_the_packages_and_bounds_of_pyproject_and_pip_brings
     assert conda.pop("python") == SpecifierSet(PROJECT["requires-python"])
     assert conda == pyproject_bounds(leave_out=NOT_ON_CONDA)
     assert [line["pip"] for line in CONDA if isinstance(line, dict)] == [["-e .[privacy]"]]
+
+
+def test_core_needs_three_packages_and_what_is_made_and_tested_has_the_extras_for_it():
+    assert set(bounds(PROJECT["dependencies"])) == {"numpy", "scipy", "joblib"}
+    makefile = (ROOT / "Makefile").read_text()
+    assert "-e '.[notebooks,fast,secure,privacy]'" in makefile
+    for name in ("notebooks", "test"):
+        assert EXTRAS[name][0] == "fgmp[estimators,plot,data]"
 
 
 def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
@@ -67,6 +83,15 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
     ] == []
 
 
+def table_to_federation(table):
+    return fgmp.Federation.from_frame(table, site="site", target="y")
+
+
+def run_with(callback):
+    federation = fgmp.make_sparse_regression(2, 5, 4, 1, rng=0)
+    return fgmp.simulate(fgmp.FedGradMP(1), federation, 1, rng=0, callbacks=callback)
+
+
 @pytest.mark.parametrize(
     "package, words, call",
     [
@@ -75,6 +100,12 @@ def test_constraints_pin_every_dependency_within_its_bounds_for_every_python():
         ("pooch", "pip install pooch$", lambda: fetch("femnist")),
         ("PIL", "pip install scikit-learn pillow$", photo_clip),
         ("sklearn.datasets", "pip install scikit-learn$", digits_by_writer),
+        (
+            "narwhals",
+            "pip install narwhals$",
+            lambda: table_to_federation({"site": [1], "y": [2.0]}),
+        ),
+        ("tqdm", "(?m)pip install tqdm$", lambda: run_with(fgmp.Bar())),
         ("flwr.app", r'pip install "flwr\[simulation\]>=1.41,<1.42"$', lambda: client_app(print)),
     ],
 )
@@ -84,3 +115,20 @@ def test_without_a_package_the_message_says_what_to_install(package, words, call
     monkeypatch.delenv("FGMP_DATA", raising=False)  # the default folder is pooch's to know
     with pytest.raises(ImportError, match=words):
         call()
+
+
+def test_without_scikit_learn_an_estimator_says_what_to_install_and_the_rest_runs():
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(["sklearn", "narwhals", "numba", "matplotlib", "PIL", "pooch", "tqdm", "click"]))
+import fgmp
+federation = fgmp.make_sparse_regression(n_clients=5, n_features=20, sparsity=2, rng=0)
+print(fgmp.simulate(fgmp.FedGradMP(sparsity=2), federation, 10, rng=0).history["relative_error"][-1] < 1e-12)
+fgmp.FedGradMPClassifier
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stdout == "True\n"
+    assert done.stderr.endswith(
+        "fgmp.estimators.FedGradMPClassifier needs scikit-learn and narwhals: "
+        "pip install scikit-learn narwhals\n"
+    )

@@ -167,7 +167,7 @@ def test_all_faults_at_once_reach_no_average(name):
 
 def struck(faulty, number, keys, seed=0):
     call = Call(None, None, 0, number, Streams(seed))
-    return [faulty._struck(place, call, np.array(keys)) for place in range(len(faulty.faults))]
+    return [faulty._is_affected(place, call, np.array(keys)) for place in range(len(faulty.faults))]
 
 
 def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():

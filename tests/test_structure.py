@@ -55,7 +55,8 @@ def test_a_file_says_what_it_is_for_and_what_it_refers_to_is_there(path):
 
 
 IMPORTED = {
-    "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets": "h5py matplotlib narwhals PIL pooch requests sklearn flwr",
+    "fgmp, fgmp.cli, fgmp.metrics, fgmp.datasets": "h5py matplotlib pooch requests sklearn flwr "
+    "narwhals PIL click tqdm numba pandas",
     "fgmp.flower, fgmp.flower.fitting": "flwr ray sklearn",  # a site answers in a process for each message
 }
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 from scipy.sparse.linalg import LinearOperator
 
+from .optional import needs
 from .sparse_features import SparseFeatures, stacked
 from .validation import as_numbers, check_array
 
@@ -96,7 +97,8 @@ def read_table(name: str, value: Any) -> nw.DataFrame[Any] | None:
     ValueError
         If the table is lazy, or has two columns of one name.
     """
-    import narwhals as nw
+    with needs("a table", "narwhals"):
+        import narwhals as nw
 
     try:
         frame = nw.from_native(value, pass_through=True)

@@ -5,6 +5,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+from .._support.optional import needs
+
 if TYPE_CHECKING:
     from .linear import Bootstrap, FedGradMPClassifier, FedGradMPRegressor, SparsityPath
     from .model_files import model_from_json
@@ -22,6 +24,7 @@ def __getattr__(name: str) -> Any:
     """At first use: they import scikit-learn, which a site over Flower would wait for with each message."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from . import linear, model_files
+    with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals"):
+        from . import linear, model_files
 
     return getattr(model_files if name == "model_from_json" else linear, name)

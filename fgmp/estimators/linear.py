@@ -23,6 +23,7 @@ from sklearn.utils.extmath import safe_sparse_dot
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from .._support.optional import needs
 from .._support.tables import check_features
 from .._support.validation import (
     as_array,
@@ -114,7 +115,8 @@ class SparsityPath:
 
     def plot(self, ax: Any = None) -> Any:
         """The score against the sparsity, with the choice marked; returns matplotlib's axes."""
-        import matplotlib.pyplot as plt
+        with needs("a plot", "matplotlib"):
+            import matplotlib.pyplot as plt
 
         ax = plt.subplots(layout="constrained")[1] if ax is None else ax
         ax.errorbar(*self.table.values(), fmt="o-", ms=4, capsize=2)
@@ -150,7 +152,8 @@ class Bootstrap:
 
     def plot(self, ax: Any = None, most: int = 20) -> Any:
         """Inclusion frequencies of the `most` frequent that were found, those of the fit filled; matplotlib's axes."""
-        import matplotlib.pyplot as plt
+        with needs("a plot", "matplotlib"):
+            import matplotlib.pyplot as plt
 
         most = min(check_integer("most", most), max(int(np.count_nonzero(self.inclusion)), 1))
         ax = (

@@ -1,6 +1,7 @@
-"""Any method over Flower: the clients on other machines, the server with a shape and no data, the same bits.
+"""Any method over Flower: the clients are other machines, the server holds shapes and no data.
 
-`client_app` is a client's half. The server's is `simulate`, over the transport `OverFlower`::
+A run has the same bits as in one process. `client_app` is the client's side. The server's side is
+`simulate` over the transport `OverFlower`::
 
     app = ServerApp()
 
@@ -9,9 +10,9 @@
         transport = OverFlower(grid, fgmp.SquaredLoss(), n_clients=3)
         result = fgmp.simulate(fgmp.FedGradMP(sparsity=4), transport, rounds=10)
 
-The estimators have halves of their own: `table_app` at a site, and `fit_over`, which fits one as it is fitted in one
-process. `on_engine` runs both halves on Flower's simulation engine. It needs the extra `flower`; importing
-this package imports nothing of Flower.
+The estimators have sides of their own: `table_app` at a client, and `fit_over` at the server.
+`on_engine` runs both sides on Flower's simulation engine. The package needs the extra `flower`, and
+importing it imports nothing of Flower.
 """
 
 from .client import client_app

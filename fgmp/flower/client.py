@@ -1,222 +1,314 @@
-"""What a client does with a question: it reads its own rows, and says who it is, an answer, or an objective.
+"""The client's side of a run over Flower.
 
-The method, the loss and the settings come once in a run and stay in the run's state of the node, where a process of its
-own for each message finds them again. Rows do not stay: they are read for each question that needs them, and gone once
-it is answered, whatever process answers it and however the run ends.
+A client answers four kinds of questions: who it is, an exchange of a method, its objective, and a
+trip of a secure sum (`fgmp.privacy.masking`). The method, the loss and the settings come once in a
+run and stay in the run's state at the node, where a separate process for each message finds them
+again. Rows do not stay: they are read for each question that needs them, and released once it is
+answered, whatever process answers it and however the run ends.
 
-Under masks a question is a trip of `fgmp.privacy.masking`, and what a client keeps between trips stays in that state.
-It opens its shares once, and never both of one client. Public keys go through the server: one that follows the protocol
-learns the sum only; one that hands out its own is not defended against. Nobody looks under masks: a client that lies by
-a little spoils a sum unseen; noise, or false shares, bring the total out of range, and all is left out and counted.
-Who is promised what, and unless: docs/promises.md.
+What a client keeps between the trips of a secure sum stays in that state. It opens its shares once,
+and never both shares of one client. Public keys go through the server. A server that follows the
+protocol learns only the sum, and there is no defence against one that hands out keys of its own.
+Nothing under masks is inspected: an adversarial client that changes its update a little spoils a
+sum unnoticed, and noise or false shares bring the total out of range, so that the round is lost
+and counted. docs/promises.md says which promise is made to whom, and under which conditions.
 
-=====================================================  =======================================================
-what leaves a client with ``aggregator=SecureSum()``       who can read it
-=====================================================  =======================================================
-once: number of rows, of features, precision, key      the server, which makes weights of the rows by default
-its answer to an exchange, times its weight's share    nobody: under masks; the server learns the cohort's sum
-its objective at a record, times its share             nobody: under masks; the history holds the sum
-the length of what is under masks                      the server: dense, and alike for all clients
-public keys, and the shares that open the masks        the server, which opens the masks of the sum alone
-shares of its own two secrets, sealed                  the one client that a letter is for
-that it has no answer: late, not finite, out of range  the server
+=====================================================  =============================================
+what leaves a client with ``aggregator=SecureSum()``   who can read it
+=====================================================  =============================================
+once: number of rows and features, precision, key      the server, which by default weighs by rows
+its update in an exchange, times its share of weight   nobody: masked, the server learns the sum
+its objective at a record, times its share of weight   nobody: masked, the history holds the sum
+the length of what is masked                           the server: dense, and alike for all clients
+public keys, and the shares that open the masks        the server, which opens the masks of the sum
+shares of its own two secrets, encrypted               the one client that each is encrypted for
+that it has no update: late, not finite, out of range  the server
 the class of an error, whose words stay in its log     the server
-=====================================================  =======================================================
+=====================================================  =============================================
 
-Nothing else does. A client's share of the weight has to be its own rows (or one) of a total that the server says and
-that goes into the masks: who are told other totals have other masks, and their sum is noise. To a client go the method,
-settings, seed, models and other sums over clients, its own share and that total, and the cohort's places, public keys
-and letters. `weights="equal"` makes no use of the rows, which are said all the same. A client answers in the open too,
-unless its app is ``client_app(..., masked_only=True)``. `fgmp.polish` and `fgmp.tune` have no protocol. Who sees what,
-and unless, stands in docs/promises.md.
+Nothing else leaves it. A client's share of the weight has to be its own rows (or one) of a total
+that the server reports and that goes into the masks: clients that receive other totals have other
+masks, and their sum is noise. A client receives the method, settings, seed, models and other sums
+over clients, its own share and that total, and the cohort's positions, public keys and encrypted
+shares. ``weights="equal"`` makes no use of the number of rows, which is reported all the same. A
+client also sends unmasked updates, unless its app is ``client_app(..., masked_only=True)``.
+`fgmp.polish` and `fgmp.tune` have no protocol.
 """
 
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.optional import needs
 from ..aggregation import Rejected
 from ..federation import Federation
 from ..privacy.masking import TRIPS, SecAggClient
 from ..privacy.secure_sums import SecureSum
 from ..rounds import Call, Method, Streams
 from ..serialization import from_json, from_wire, to_wire
-from ..sparse_model import dense
-from .records import arrays_of, content_of, said_in
+from ..sparse_model import Array, SparseModel, dense
+from .records import FLOWER, Fields, arrays_of, content_of, fields_of
 
 Load = Callable[[Any, Mapping[str, Any]], tuple[Any, Any]]
-_ROUNDING = 1e-9  # by which two computations of a weight may differ
+
+# Two computations of the same weight, at the server and at the client, may differ by this share.
+_ROUNDING = 1e-9
+
+# What of the first question of a run a client keeps, and where its state of a secure sum is.
+_RUN_FIELDS = ("run", "method", "loss", "settings", "dtype")
+_SECURE_STATE = "fgmp.secure"
 
 
-class Sayable(ValueError):
-    """An error whose words may go to the server: they quote nothing but what it said itself."""
+class PublicError(ValueError):
+    """An error whose words may go to the server: they quote nothing of the client's data."""
 
 
 def client_app(
     load: Load, *, masked_only: bool = False, mods: Sequence[Any] = (), kinds: Iterable[type] = ()
 ) -> Any:
-    """The client's half, a ClientApp: it knows its rows, and learns the rest from the server.
+    """Return the client's side of a run, a ClientApp.
 
-    Flower finds an app that is assigned at the top of a module, alone. What goes wrong may quote rows: the server is
-    told the kind of an error, whose words go to the client's log ``fgmp.flower``.
+    The client reads its own rows and learns everything else from the server. Flower finds an app
+    that is assigned at the top of a module. An error may quote rows: the server receives only its
+    class, and its words go to the client's log ``fgmp.flower``.
 
     Parameters
     ----------
     load : callable (context, settings) -> (features, targets)
-        Reads a client's own rows, at the client. Of a node's configuration, ``partition-id`` is its key, and ``name``
-        what the server calls it.
+        Reads the client's own rows. In the configuration of its node ``partition-id`` is its key,
+        and ``name`` is how the server calls it.
     masked_only : bool, default False
-        Whether answers and objectives leave under masks only: a server that asks not with `SecureSum` gets none.
+        Whether updates and objectives leave only under masks: a server without `SecureSum` gets
+        none.
     mods : sequence of callable, optional
         Flower's mods, around every message.
     kinds : iterable of type
-        Dataclasses of your own that methods are made of; of what a server sends nothing is made but these and fgmp's.
+        Your own dataclasses that methods are made of. From what a server sends only these and the
+        classes of fgmp are constructed.
+
+    Raises
+    ------
+    ImportError
+        If Flower is not installed.
     """
-    try:
+    with needs("federation on Flower", FLOWER):
         from flwr.app import Message as FlowerMessage
         from flwr.clientapp import ClientApp
-    except ImportError:
-        raise ImportError(
-            'federation on Flower needs flwr: pip install "flwr[simulation]>=1.41,<1.42"'
-        ) from None
-    app, kinds = ClientApp(mods=list(mods)), tuple(kinds)
+    app = ClientApp(mods=list(mods))
+    site = _Site(load, masked_only, tuple(kinds))
 
     def reply(message: Any, context: Any) -> Any:
         try:
-            return FlowerMessage(
-                _reply_to(message.content, context, load, masked_only, kinds), reply_to=message
-            )
+            return FlowerMessage(site.answer(message.content, context), reply_to=message)
         except Exception as error:
             logging.getLogger("fgmp.flower").exception("no reply to a question of the server")
-            words = (
-                f"{error}; its log says more" if isinstance(error, Sayable) else "its log says more"
-            )
-            raised = f"{type(error).__name__} at the client; {words}"
-        raise RuntimeError(raised)  # here, so that it has no context
+            reported = _reported(error)
+        # Raised outside of the `except`, so that the error has no context to quote rows from.
+        raise RuntimeError(reported)
 
     for register in (app.query, app.train, app.evaluate):
         register()(reply)
     return app
 
 
-def _reply_to(
-    content: Any, context: Any, load: Load, masked_only: bool, kinds: Iterable[type]
-) -> Any:
-    """The content of the reply to a question: ``who``, ``answer``, ``objective``, or a ``trip`` of a secure sum."""
-    asked: Mapping[str, Any] = said_in(content)
-    if asked["ask"] == "who":
-        rows, config = _rows(load, context, asked, kinds), context.node_config
-        who = {"rows": len(rows.targets), "features": rows.n_features, "dtype": rows.dtype.name}
-        named = {"key": "partition-id", "name": "name"}
-        return content_of(who | {name: config[own] for name, own in named.items() if own in config})
-    if masked_only and "trip" not in asked:
-        raise PermissionError("the server asks in the open; this client answers under masks only")
-    if "method" in asked:
-        said = {name: asked[name] for name in ("run", "method", "loss", "settings", "dtype")}
-        context.state["fgmp"], context.state["arrays"] = content_of(said)["fgmp"], content["arrays"]
-    if said_in(context.state).get("run") != asked["run"]:
-        return content_of({"unknown": asked["run"]})
-
-    def found() -> tuple[Any, int]:
-        """The answer, and of how many rows it is."""
-        method, mine = _serving(load, context, int(asked["key"]), kinds)
-        received = from_wire(arrays_of(content["message"]), mine.model_shape)
-        with np.errstate(
-            over="ignore", invalid="ignore"
-        ):  # a method may diverge; the server leaves its answer out
-            if asked["ask"] == "objective":
-                return mine.objectives(received)[1], mine.shape.rows[0]
-            index, streams, form = (
-                int(asked["exchange"]),
-                Streams(int(asked["seed"])),
-                None,
-            )  # which a server knows
-            call = Call(method.exchanges()[index], form, index, int(asked["round"]), streams)  # type: ignore[arg-type]
-            return mine.run_clients(call, received, np.array([0]))[0], mine.shape.rows[0]
-
-    if "trip" in asked:
-        return _reply_to_trip(asked, context, found)
-    answer, _ = found()
-    if asked["ask"] == "objective":
-        return content_of({"objective": float(answer[0])})
-    if isinstance(answer, Rejected):
-        return content_of({"refused": answer.reason})
-    return content_of({}, message=to_wire(answer))
+def _reported(error: Exception) -> str:
+    """Return what the server learns of an error."""
+    words = "its log says more"
+    if isinstance(error, PublicError):
+        words = f"{error}; {words}"
+    return f"{type(error).__name__} at the client; {words}"
 
 
-def _reply_to_trip(asked: Any, context: Any, answer: Callable[[], tuple[Any, int]]) -> Any:
-    """What a client replies in one of the trips; what it keeps for the next is in the state of the run."""
-    trip, told = asked["trip"], {name: asked[name] for name in TRIPS[asked["trip"]]}
-    kept: dict[str, Any] = {"session": asked["session"], "place": int(asked["place"])}
-    if trip != "public":
-        kept = dict(context.state.config_records.get("fgmp.secure", {}))
-    if kept.get("session") != asked["session"]:
-        raise ValueError("session is one that this client has no part in")
-    member = SecAggClient(kept["place"], kept=kept, about=about(asked["by"], int(asked["total"])))
-    if trip == "split":
-        size, least = len(set(told["places"])), int(told["threshold"])
-        if size < len(told["places"]) or size < 2 or not size / 2 < least <= size:
-            raise ValueError(
-                f"threshold is {least} of {told['places']}; expected more than half, of two at least"
+class _Computed(NamedTuple):
+    """An update, or an objective as an array of one number, and how many rows it is of."""
+
+    result: Array | SparseModel | Rejected
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class _Site:
+    """How a client answers: from rows that `load` reads, and with what the run's state holds."""
+
+    load: Load
+    masked_only: bool
+    kinds: tuple[type, ...]
+
+    def answer(self, content: Any, context: Any) -> Any:
+        """Return the content of the reply to a question."""
+        question = fields_of(content)
+        if question["ask"] == "who":
+            return self._introduction(question, context)
+        if self.masked_only and "trip" not in question:
+            raise PermissionError(
+                "the server asks in the open; this client answers under masks only"
             )
-    if trip == "masked":
-        secure, (found, n_rows) = SecureSum(float(asked["resolution"])), answer()
-        weight = _own_weight(asked, n_rows, len(told["split"]))
-        row = np.full(1, np.nan) if isinstance(found, Rejected) else dense(found).reshape(-1)
-        if not np.abs(row).max(initial=0) <= secure.range:
-            return content_of({"refused": "not_finite"})
-        member.vector = secure.encoded(row, weight)
-    reply = getattr(member, trip)(**told)
-    context.state["fgmp.secure"] = content_of(member.kept)["fgmp"]
-    if trip == "masked":
+
+        if "method" in question:  # the first question of a run brings the run
+            run = {name: question[name] for name in _RUN_FIELDS}
+            context.state["fgmp"] = content_of(run)["fgmp"]
+            context.state["arrays"] = content["arrays"]
+        if fields_of(context.state).get("run") != question["run"]:
+            return content_of({"unknown": question["run"]})
+
+        if "trip" in question:
+            return self._trip_reply(question, content, context)
+        result = self._compute(question, content, context).result
+        if isinstance(result, Rejected):
+            return content_of({"refused": result.reason})
+        if question["ask"] == "objective":
+            return content_of({"objective": float(dense(result)[0])})
+        return content_of({}, message=to_wire(result))
+
+    def _introduction(self, question: Fields, context: Any) -> Any:
+        """Say who this client is."""
+        rows = self._rows(question, context)
+        fields: dict[str, Any] = {
+            "rows": len(rows.targets),
+            "features": rows.n_features,
+            "dtype": rows.dtype.name,
+        }
+        config = context.node_config
+        for field, name in (("key", "partition-id"), ("name", "name")):
+            if name in config:
+                fields[field] = config[name]
+        return content_of(fields)
+
+    def _compute(self, question: Fields, content: Any, context: Any) -> _Computed:
+        """Compute the update of an exchange, or the objective."""
+        method, client = self._prepare(context, int(question["key"]))
+        message = from_wire(arrays_of(content["message"]), client.model_shape)
+        n_rows = client.shape.rows[0]
+        # A method may diverge: the server rejects an update that is not finite.
+        with np.errstate(over="ignore", invalid="ignore"):
+            if question["ask"] == "objective":
+                return _Computed(client.objectives(message)[1], n_rows)
+            call = _call_of(question, method)
+            return _Computed(client.run_clients(call, message, np.array([0]))[0], n_rows)
+
+    def _prepare(self, context: Any, client_id: int) -> tuple[Method, Federation]:
+        """Return the method of the run, and a federation of this client alone, prepared for it."""
+        run = fields_of(context.state)
+        method: Method = from_json(run["method"], arrays_of(context.state["arrays"]), self.kinds)
+        rows = self._rows(run, context)
+        targets = rows.targets
+        if targets.dtype.kind == "f":
+            targets = targets.astype(run["dtype"], copy=False)
+        client = replace(
+            rows,
+            features=rows.features.astype(run["dtype"], copy=False),
+            targets=targets,
+            client_ids=np.array([client_id]),
+        )
+        return method, client.prepare(method)
+
+    def _rows(self, fields: Fields, context: Any) -> Federation:
+        """Read the rows, with the settings and the loss that the server has sent."""
+        features, targets = self.load(context, json.loads(fields["settings"]))
+        loss = from_json(fields["loss"], kinds=self.kinds)
+        return Federation.from_arrays([features], [targets], loss)
+
+    def _trip_reply(self, question: Fields, content: Any, context: Any) -> Any:
+        """Take part in a trip of a secure sum, and keep what the next one needs in the state."""
+        trip = question["trip"]
+        arguments = {name: question[name] for name in TRIPS[trip]}
+        client = _secure_client(question, context)
+        if trip == "split":
+            _check_threshold(arguments["places"], int(arguments["threshold"]))
+        if trip == "masked":
+            computed = self._compute(question, content, context)
+            client.vector = _encode(computed, question, n_clients=len(arguments["split"]))
+            if client.vector is None:
+                return content_of({"refused": "not_finite"})
+
+        reply = getattr(client, trip)(**arguments)
+        context.state[_SECURE_STATE] = content_of(client.kept)["fgmp"]
+        if trip != "masked":
+            return content_of({"texts": reply})
         vector, unopened = reply
         return content_of({"unopened": unopened} if unopened else {}, message={"masked": vector})
-    return content_of({"texts": reply})
 
 
-def _own_weight(asked: Mapping[str, Any], n_rows: int, n_clients: int) -> float:
-    """The weight that the server says, where it is this client's share of the total; a ValueError where it is not.
+def _call_of(question: Fields, method: Method) -> Call:
+    """Return the exchange that a question is about."""
+    index = int(question["exchange"])
+    return Call(
+        exchange=method.exchanges()[index],
+        update_spec=None,  # type: ignore[arg-type]  # the server checks updates
+        exchange_index=index,
+        round=int(question["round"]),
+        streams=Streams(int(question["seed"])),
+    )
 
-    What a client knows are its rows. Who would weigh all there is, or nothing, takes no part in a sum over several: the
-    sum would be its answer, or that of another.
+
+def _secure_client(question: Fields, context: Any) -> SecAggClient:
+    """Return this client in a secure sum: a new one, or the one of the trips before."""
+    session = question["session"]
+    if question["trip"] == "public":
+        kept: dict[str, Any] = {"session": session, "place": int(question["place"])}
+    else:
+        kept = dict(context.state.config_records.get(_SECURE_STATE, {}))
+        if kept.get("session") != session:
+            raise ValueError("session is one that this client has no part in")
+    purpose = mask_purpose(question["by"], int(question["total"]))
+    return SecAggClient(kept["place"], kept=kept, about=purpose)
+
+
+def _check_threshold(positions: Sequence[int], threshold: int) -> None:
+    """Raise a ValueError unless more than half of the clients, at least two, can open a sum.
+
+    With half of them a server could ask two halves for different sums.
     """
-    weight, total = float(asked["weight"]), int(asked["total"])
-    own = {"rows": n_rows, "equal": 1}[asked["by"]]
-    if total < own + n_clients - 1 or not abs(weight * total - own) <= _ROUNDING * own:
+    n_clients = len(set(positions))
+    is_repeated = n_clients < len(positions)
+    if is_repeated or n_clients < 2 or not n_clients / 2 < threshold <= n_clients:
         raise ValueError(
-            f"weight is {weight:g}; expected {own} of a total of {total}, and one at least of each other"
+            f"threshold is {threshold} of {positions}; expected more than half, of two at least"
+        )
+
+
+def _encode(computed: _Computed, question: Fields, n_clients: int) -> Array | None:
+    """Return a weighted result as integers; None if there is none, or if it is out of range."""
+    secure = SecureSum(float(question["resolution"]))
+    weight = _checked_weight(question, computed.n_rows, n_clients)
+    if isinstance(computed.result, Rejected):
+        return None
+    values = dense(computed.result).reshape(-1)
+    is_in_range = np.abs(values).max(initial=0) <= secure.range  # False for nan
+    return secure.encoded(values, weight) if is_in_range else None
+
+
+def _checked_weight(question: Fields, n_rows: int, n_clients: int) -> float:
+    """Return the weight that the server reports if it is this client's own share of the total.
+
+    A client knows its rows only. It takes no part in a sum over several clients in which it would
+    have all of the weight, or none: the sum would be its own update, or that of another.
+
+    Raises
+    ------
+    ValueError
+        If the weight is another.
+    """
+    weight = float(question["weight"])
+    total = int(question["total"])
+    own = {"rows": n_rows, "equal": 1}[question["by"]]
+    is_room_for_others = total >= own + n_clients - 1
+    if not is_room_for_others or not abs(weight * total - own) <= _ROUNDING * own:
+        raise ValueError(
+            f"weight is {weight:g}; expected {own} of a total of {total}, "
+            "and one at least of each other"
         )
     return weight
 
 
-def about(by: str, total: int) -> bytes:
-    """What masks are agreed on for: what weights are made of, and their total in the cohort."""
-    return b" %s %d" % (by.encode(), total)
+def mask_purpose(weighting: str, total: int) -> bytes:
+    """Return the bytes that masks are agreed on for.
 
-
-def _serving(
-    load: Load, context: Any, key: int, kinds: Iterable[type]
-) -> tuple[Method, Federation]:
-    """The method of the run, and a federation of this one client in its precision and the method's coordinates."""
-    told: Mapping[str, Any] = said_in(context.state)
-    method = from_json(told["method"], arrays_of(context.state["arrays"]), kinds)
-    rows, dtype = _rows(load, context, told, kinds), told["dtype"]
-    targets = (
-        rows.targets.astype(dtype, copy=False) if rows.targets.dtype.kind == "f" else rows.targets
-    )
-    mine = replace(
-        rows,
-        features=rows.features.astype(dtype, copy=False),
-        targets=targets,
-        client_ids=np.array([key]),
-    )
-    return method, mine.prepare(method)
-
-
-def _rows(load: Load, context: Any, said: Mapping[str, Any], kinds: Iterable[type]) -> Federation:
-    features, targets = load(context, json.loads(said["settings"]))
-    return Federation.from_arrays([features], [targets], from_json(said["loss"], kinds=kinds))
+    They hold what weights are made of, ``"rows"`` or ``"equal"``, and the total in the cohort: the
+    masks of clients that received another total do not cancel.
+    """
+    return b" %s %d" % (weighting.encode(), total)

@@ -1,24 +1,29 @@
-"""Flower's simulation engine on this machine: many clients in a few processes that stay, with telemetry off."""
+"""Flower's simulation engine on this machine: many clients in a few lasting processes.
+
+Telemetry is off.
+"""
 
 import logging
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
+from .._support.optional import needs
 from .._support.validation import check_integer
+from .records import FLOWER
 
-_BUSY = (
-    "RAY_gcs_server_request_timeout_seconds",
-    "RAY_raylet_start_wait_time_s",
-)  # which a machine may be
 _OFF = "0"
+_PATIENCE = "300"  # seconds that Ray waits for its own processes: a machine may be busy
+
 _ENVIRONMENT = {
     "FLWR_TELEMETRY_ENABLED": _OFF,
     "RAY_USAGE_STATS_ENABLED": _OFF,
-    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": _OFF,  # of which Ray would warn that it is going to change
-    **dict.fromkeys(_BUSY, "300"),
+    # Without it Ray warns that its default is going to change.
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": _OFF,
+    "RAY_gcs_server_request_timeout_seconds": _PATIENCE,
+    "RAY_raylet_start_wait_time_s": _PATIENCE,
 }
 
 
@@ -28,46 +33,62 @@ def on_engine(serve: Callable[[Any], Any], app: Any, n_clients: int, processes: 
     Parameters
     ----------
     serve : callable (Grid) -> object
-        May run several methods, one after another.
+        The main function. It may run several methods, one after another.
     app : ClientApp
-        Travels to the engine's processes, with the rows that its `load` has.
-    n_clients, processes : int
-        Nodes, of which each gets a ``partition-id``; and the processes that share them, 2 by default.
+        It travels to the engine's processes, with the rows that its `load` holds.
+    n_clients : int
+        The number of nodes, of which each has a ``partition-id``.
+    processes : int, default 2
+        The number of processes that share the nodes.
     """
-    n_clients, processes = (
-        check_integer("n_clients", n_clients),
-        check_integer("processes", processes),
-    )
-    ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
-    config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
+    n_clients = check_integer("n_clients", n_clients)
+    processes = check_integer("processes", processes)
     outcome: Future[Any] = Future()
-    with ExitStack() as during, _environment(_ENVIRONMENT):
-        during.callback(logging.disable, logging.root.manager.disable)
-        logging.disable(
-            logging.WARNING
-        )  # Ray says in notebooks which packages it would like to have
-        from flwr.serverapp import ServerApp
-        from flwr.simulation import run_simulation
-
-        _switch_telemetry_off()
-        server = ServerApp()
-
-        @server.main()  # type: ignore[untyped-decorator, unused-ignore]
-        def main(grid: Any, context: Any) -> None:
-            try:
-                outcome.set_result(serve(grid))
-            except BaseException as error:
-                outcome.set_exception(error)
-
-        run_simulation(server, app, n_clients, backend_config=config)
+    with _environment(_ENVIRONMENT), _without_warnings_in_the_log():
+        _run(serve, app, n_clients, processes, outcome)
     return outcome.result(0)
 
 
+def _run(
+    serve: Callable[[Any], Any], app: Any, n_clients: int, processes: int, outcome: Future[Any]
+) -> None:
+    """Run the engine until the server's main function has ended, which sets the outcome."""
+    with needs("federation on Flower", FLOWER):
+        from flwr.serverapp import ServerApp
+        from flwr.simulation import run_simulation
+
+    _switch_telemetry_off()
+    server = ServerApp()
+
+    @server.main()  # type: ignore[untyped-decorator, unused-ignore]
+    def main(grid: Any, context: Any) -> None:
+        # The engine prints what is raised here and goes on: the outcome takes it to the caller.
+        try:
+            outcome.set_result(serve(grid))
+        except BaseException as error:
+            outcome.set_exception(error)
+
+    ray = {"num_cpus": processes, "logging_level": "ERROR", "log_to_driver": False}
+    config = {"client_resources": {"num_cpus": 1, "num_gpus": 0.0}, "init_args": ray}
+    run_simulation(server, app, n_clients, backend_config=config)
+
+
 @contextmanager
-def _environment(given: dict[str, str]) -> Iterator[None]:
-    """Variables of the environment for the length of a run: the engine's processes get no others."""
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+def _without_warnings_in_the_log() -> Iterator[None]:
+    """Log errors only: in a notebook Ray warns that other packages would be of use to it."""
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set environment variables for a run: the engine's processes inherit them."""
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
     try:
         yield
     finally:
@@ -79,10 +100,11 @@ def _environment(given: dict[str, str]) -> Iterator[None]:
 
 
 def _switch_telemetry_off() -> None:
-    """Telemetry off also where Flower was imported before this run.
+    """Switch telemetry off, also if Flower was imported before this run.
 
-    Flower's switch is the variable FLWR_TELEMETRY_ENABLED, which it reads once, when it is imported: after that,
-    what it has read is all that counts. It stays off, for Flower sends from threads that outlive a run.
+    Flower reads the variable FLWR_TELEMETRY_ENABLED once, when it is imported, and afterwards uses
+    the value that it has read. The value stays off, because Flower sends from threads that outlive
+    a run.
     """
     from flwr.supercore import telemetry
 

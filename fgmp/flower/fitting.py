@@ -1,4 +1,7 @@
-"""The estimators over Flower: `table_app` at each site, `fit_over` at the server, and the bits of one process."""
+"""The estimators over Flower: `table_app` at each client, `fit_over` at the server.
+
+A fit over Flower has the same bits as a fit in one process.
+"""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -6,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from ..callbacks import Run
 from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
@@ -13,59 +17,92 @@ from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
 from ..sparse_model import Array
-from .client import Sayable, client_app
+from .client import PublicError, client_app
 from .transport import OverFlower
 
+ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
-def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: Any) -> Any:
-    """A site's half of `fit_over`, a ClientApp.
+_MOST_NAMES = 10  # of missing columns, in a message
+
+# What `Sums` asks the clients for, in words.
+_QUESTIONS = {
+    "moments": "sums for common units",
+    "held_out": "losses on the rows that were held out",
+    "intercepts": "intercepts of the sites",
+}
+
+
+def table_app(read: ReadTable, **options: Any) -> Any:
+    """Return the client's side of `fit_over`, a ClientApp.
 
     Parameters
     ----------
     read : callable (context, columns) -> (X, y)
-        Reads the site's own table: X of shape (n_samples, n_features), its columns in the order of the names that the
-        server gives; y as the labels or numbers that stand there. Of a KeyError the server is told which of its own
-        names are missing.
+        Reads the client's own table: X of shape (n_samples, n_features), with its columns in the
+        order of the names that the server sends, and y with the labels or numbers as they stand in
+        the table. From a KeyError the server learns which of its own names are missing.
     **options
-        `masked_only` and `mods` of `client_app`. Each node has a ``partition-id``, its place: 0, 1, ...
+        `masked_only` and `mods` of `client_app`. Each node has a ``partition-id``, its index: 0,
+        1, ...
     """
 
     def load(context: Any, settings: Mapping[str, Any]) -> tuple[Any, Array]:
         X, y = _read(read, context, settings["features"])
-        classes = settings["classes"]
         if len(y) < settings["min_rows"]:
             raise ValueError(
                 f"{len(y)} rows, and min_rows is {settings['min_rows']}: this site takes no part"
             )
-        if classes and not np.isin(y, classes).all():
-            raise ValueError(f"a target is none of the classes {classes}")
+        classes = settings["classes"]
+        targets = _targets(y, classes)
         X = _in_precision(X)
-        targets = np.searchsorted(classes, y) if classes else y.astype(np.float64)
-        targets = np.where(targets, 1.0, -1.0) if classes and len(classes) == 2 else targets
-        if settings["dtype"] is None:  # it says who it is: of the targets only their number is told
+
+        if settings["dtype"] is None:
+            # The client says who it is, and only the number of its targets leaves it. Numbers stay
+            # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
         X = X.astype(settings["dtype"], copy=False)
         rows = SiteRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
-        return seen(rows.training(settings["fold"]), settings["units"], _loss_of(classes))[:2]
+        training = rows.training(settings["fold"])
+        features, training_targets, *_ = seen(training, settings["units"], _loss_of(classes))
+        return features, training_targets
 
     return client_app(load, **options)
 
 
-def _read(read: Callable[[Any, Sequence[str]], Any], context: Any, names: Sequence[str]) -> Any:
-    """What a site reads; a KeyError names the columns that are missing, by the server's own names for them."""
+def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Array]:
+    """Read a client's table.
+
+    If `read` raises a KeyError, the missing columns are reported by the server's own names for
+    them: its words may quote the client's data.
+    """
     try:
         X, y = read(context, names)
     except KeyError as error:
         missing = [name for name in names if name == error.args[0] or repr(name) in str(error)]
         if not missing:
             raise
-        raise Sayable(f"columns missing at the site: {some_of(missing, 10)}") from error
+        listed = some_of(missing, _MOST_NAMES)
+        raise PublicError(f"columns missing at the site: {listed}") from error
     return X, np.asarray(y)
 
 
+def _targets(y: Array, classes: Sequence[Any] | None) -> Array:
+    """Return targets as the loss uses them: -1 and +1 for two classes, 0, 1, ... for more."""
+    if not classes:
+        return y.astype(np.float64)
+    if not np.isin(y, classes).all():
+        raise ValueError(f"a target is none of the classes {classes}")
+    codes = np.searchsorted(classes, y)
+    return np.where(codes, 1.0, -1.0) if len(classes) == 2 else codes
+
+
 def _in_precision(X: Any) -> Any:
-    """A table as an estimator takes it in one process: float32 stays, whatever else is a number becomes float64."""
-    from sklearn.utils import check_array
+    """Return a table as an estimator takes it in one process.
+
+    float32 stays, and everything else that is a number becomes float64.
+    """
+    with needs("the table of an estimator", "scikit-learn"):
+        from sklearn.utils import check_array
 
     return check_array(
         X, accept_sparse="csr", dtype=[np.float64, np.float32], order="C", input_name="X"
@@ -83,147 +120,196 @@ def fit_over(
     report: Callable[[str], Any] = print,
     **options: Any,
 ) -> Any:
-    """Fit an estimator to the tables of a Flower grid's sites, of which not a row is pooled.
+    """Fit an estimator to the tables of the clients of a Flower grid, without pooling any row.
 
     Parameters
     ----------
     estimator : FedGradMPClassifier or FedGradMPRegressor
-        ``secure=True`` sends all sums under masks. It is not modified.
+        With ``secure=True`` all sums are masked. It is not modified.
     grid, n_clients, **options
-        As in `OverFlower`, with `wait_for`, `deadline` and `most_rows`; too few sites are a TimeoutError.
+        As in `OverFlower`, with `wait_for`, `deadline` and `most_rows`.
     features : sequence of str
-        The columns.
+        The names of the columns.
     classes : sequence, optional
-        The labels of a classifier, in increasing order: the server sees no targets.
+        The labels of a classifier, because the server sees no targets.
     sparse : bool, default False
-        Whether the sites' tables are sparse, which are not standardised by default.
+        Whether the clients' tables are sparse. Sparse tables are not standardised by default.
     report : callable, default print
-        Is told what is asked for next, and every round where the fit is, the loss, and who is missing, by name.
+        Called with a line of text before each question, and after every round with the round, the
+        loss, and the names of the clients that are missing.
 
     Returns
     -------
     FedGradMPClassifier or FedGradMPRegressor
-        Fitted, as ``fit(X, y, groups)`` of all rows in one process fits it. Its `groups_` are the names of the sites
-        that had answers to the end, its `missing_` those of the others, whose rows may have a part in earlier sums.
-    """
-    from sklearn.base import clone, is_classifier
+        Fitted as ``fit(X, y, groups)`` of all rows in one process fits it. Its `groups_` are the
+        names of the clients that replied to the end. Its `missing_` are the names of the others,
+        whose rows may be part of earlier sums.
 
+    Raises
+    ------
+    ValueError
+        If the estimator, the features and the classes do not fit together.
+    TimeoutError
+        If too few clients come.
+    """
     check_protocol(
         "estimator", estimator, ("fit_sites",), "a FedGradMPClassifier or FedGradMPRegressor"
     )
+    with needs("fit_over", "scikit-learn", "narwhals"):
+        from sklearn.base import clone
+
     names = [str(name) for name in check_sequence("features", features, "names of columns")]
-    if is_classifier(estimator) != (classes is not None) or (
-        classes is not None and len(set(classes)) < 2
-    ):
-        expected = "at least two labels for a classifier, and None for a regressor"
-        raise ValueError(
-            f"classes is {classes!r}, and the estimator {type(estimator).__name__}; expected {expected}"
-        )
-    labels = None if classes is None else np.unique(np.asarray(classes)).tolist()
-    min_rows = estimator.min_rows if estimator.private is None else 1
-    settings = {
-        "features": names,
-        "classes": labels,
-        "min_rows": min_rows,
-        "units": None,
-        "fold": None,
-    }
-    settings |= {"dtype": None}
-    sites = _Sites(grid, _loss_of(labels), n_clients, settings=settings, **options)
-    sites.sparse, sites.weight, sites.least = sparse, float(sum(sites.shape.rows)), min_rows
-    sites.report = report
+    labels = _check_classes(estimator, classes)
+    sites = _Sites(
+        grid,
+        _loss_of(labels),
+        n_clients,
+        features=names,
+        classes=labels,
+        min_rows=estimator.min_rows if estimator.private is None else 1,
+        sparse=sparse,
+        report=report,
+        **options,
+    )
     if sites.shape.n_features != len(names):
         raise ValueError(
             f"features has {len(names)} names; the sites have {sites.shape.n_features} columns"
         )
 
-    def say(words: str, run: Run, unit: float) -> None:
-        gone = sites.absent
-        there = len(sites.names) - len(gone)
-        where = (
-            f"rows of {there} of {len(sites.names)} sites"
-            if gone and words == "all rows"
-            else words
-        )
-        found = f"{where}, round {run.step.round}: loss {run.column('objective')[-1] * unit:.6g}"
-        report(found + f"; missing: {', '.join(gone)}" * bool(gone))
-
-    model = clone(estimator).fit_sites(sites, sites.names, names, labels, say)
-    gone = sites.absent
-    model.groups_ = np.asarray([name for name in sites.names if name not in gone])
-    model.missing_ = np.asarray(gone, str)
+    model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
+    absent = sites.absent
+    model.groups_ = np.asarray([name for name in sites.names if name not in absent])
+    model.missing_ = np.asarray(absent, str)
     return model
 
 
-class _Sites(OverFlower):
-    """Flower's clients as a fit sees them."""
+def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] | None:
+    """Return the labels of a classifier in increasing order, or None for a regressor."""
+    with needs("fit_over", "scikit-learn", "narwhals"):
+        from sklearn.base import is_classifier
 
-    sparse: bool
-    weight: float
-    least: int
-    report: Callable[[str], Any]
+    is_fitting = is_classifier(estimator) == (classes is not None)
+    if not is_fitting or (classes is not None and len(set(classes)) < 2):
+        raise ValueError(
+            f"classes is {classes!r}, and the estimator {type(estimator).__name__}; "
+            "expected at least two labels for a classifier, and None for a regressor"
+        )
+    if classes is None:
+        return None
+    labels: list[Any] = np.unique(np.asarray(classes)).tolist()
+    return labels
+
+
+class _Sites(OverFlower):
+    """The clients of a grid as a fit needs them: see `fgmp.estimators.sites.Table`.
+
+    Attributes
+    ----------
+    sparse : bool
+        Whether their tables are sparse.
+    weight : float
+        The weight of all rows: their number.
+    least : int
+        The fewest rows on which a sum of one client may rest.
+    report : callable
+        Receives lines of text about the progress.
+    """
+
+    def __init__(
+        self,
+        grid: Any,
+        loss: Loss,
+        n_clients: int,
+        *,
+        features: list[str],
+        classes: list[Any] | None,
+        min_rows: int,
+        sparse: bool,
+        report: Callable[[str], Any],
+        **options: Any,
+    ) -> None:
+        settings = {
+            "features": features,
+            "classes": classes,
+            "min_rows": min_rows,
+            "units": None,
+            "fold": None,
+            "dtype": None,
+        }
+        super().__init__(grid, loss, n_clients, settings=settings, **options)
+        self.sparse = sparse
+        self.weight = float(sum(self.shape.rows))
+        self.least = min_rows
+        self.report = report
 
     @property
     def absent(self) -> list[str]:
-        """The names of those that had no answer when last asked."""
+        """The names of the clients that had no readable reply when they were last polled."""
         return [
             name for node, name in zip(self.nodes, self.names, strict=True) if node in self.missing
         ]
 
     def prepare(self, method: Method) -> OverFlower:
-        """The transport for a method; what it is about is told first, where no rounds are told."""
-        if about := _about(method):
+        """Return the transport for a method; first report its question if it reports no rounds."""
+        question = _question_in_words(method)
+        if question:
             fold = json.loads(self.settings)["fold"]
-            self.report(
-                about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}"
-            )
+            prefix = "" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: "
+            self.report(prefix + question)
         return super().prepare(method)
+
+    def report_round(self, words: str, run: Run, unit: float) -> None:
+        """Report a round: which rows it is about, its loss, and which clients are missing."""
+        absent = self.absent
+        rows = words
+        if absent and words == "all rows":
+            n_present = len(self.names) - len(absent)
+            rows = f"rows of {n_present} of {len(self.names)} sites"
+        loss = run.column("objective")[-1] * unit
+        line = f"{rows}, round {run.step.round}: loss {loss:.6g}"
+        if absent:
+            line += f"; missing: {', '.join(absent)}"
+        self.report(line)
 
     def transport(
         self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None
     ) -> OverFlower:
-        """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
-        rows = self.shape.rows
-        if fold is not None:
-            rows = [
-                int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum())
-                for k, m in enumerate(rows)
-            ]
-        n_features, weights = (
-            self.shape.n_features + bool(units and units["ones"]),
-            np.array(rows) / sum(rows),
-        )
-        # As they are, rows are summed in float64, in units in the precision of the table.
-        dtype = np.dtype(np.float64) if units is None else self.shape.dtype
+        """Return the same clients in a view, as `fgmp.estimators.sites.Table` has it."""
+        rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.shape.rows)]
+        has_intercept = units is not None and bool(units["ones"])
         settings = json.loads(self.settings) | {
             "units": units,
             "fold": fold,
             "dtype": self.shape.dtype.name,
         }
-        at_least_one = [max(m, 1) for m in rows]
         other = self.with_settings(
-            settings, n_features=n_features, rows=at_least_one, weights=weights, dtype=dtype
+            settings,
+            n_features=self.shape.n_features + has_intercept,
+            rows=[max(n_rows, 1) for n_rows in rows],
+            weights=np.array(rows) / sum(rows),
+            # Without units rows are summed in float64; in units in the precision of the table.
+            dtype=np.dtype(np.float64) if units is None else self.shape.dtype,
         )
-        other.by, other.counts = "rows", np.array(rows)
+        other.weighting = "rows"
+        other.weight_counts = np.array(rows)
         return other
 
 
-def _about(method: Method) -> str:
-    """What a method asks the sites for, in words; "" where each of its rounds is told."""
+def _n_training(n_rows: int, client_index: int, fold: Sequence[int] | None) -> int:
+    """Return how many rows of a client train if a fold is held out."""
+    if fold is None:
+        return n_rows
+    folds = folds_of(np.arange(n_rows), client_index, *fold[1:])
+    return int((folds != fold[0]).sum())
+
+
+def _question_in_words(method: Method) -> str:
+    """Return what a method asks the clients for, or "" if each of its rounds is reported."""
     if isinstance(method, Sums):
         return _QUESTIONS[method.question]
-    return (
-        "Newton steps on the features that were found"
-        if isinstance(method, NewtonOnSupport)
-        else ""
-    )
-
-
-_QUESTIONS = {
-    "moments": "sums for common units",
-    "held_out": "losses on the rows that were held out",
-    "intercepts": "intercepts of the sites",
-}
+    if isinstance(method, NewtonOnSupport):
+        return "Newton steps on the features that were found"
+    return ""
 
 
 def _loss_of(classes: Sequence[Any] | None) -> Loss:

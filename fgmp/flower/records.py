@@ -1,89 +1,139 @@
-"""Messages as Flower's records and back, without headers or pickles, and nothing that comes is trusted.
+"""Messages as Flower's records and back, without headers or pickles. Nothing received is trusted.
 
-An array travels as its bytes, type, shape, and order of axes in memory, which decides the last bits of products.
+An array travels as its bytes, type, shape, and order of axes in memory, which decides the last bits
+of products.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from .._support.optional import needs
 from ..aggregation import Rejected, RejectReason
 from ..sparse_model import Array
 
-# The types that an array may have. A name that is not in this table never reaches `np.dtype`, which parses what it is
-# given: it evaluates shapes in it as Python, and makes types of any size.
+# What pip has to install for `fgmp.flower`, as pyproject.toml says it.
+FLOWER = "flwr[simulation]>=1.41,<1.42"
+
+Parsed = TypeVar("Parsed")
+
+# What a reply and a question hold beside arrays: numbers, words, bytes, and lists of these. They
+# come from another machine, so that each use has to check its type.
+Fields = Mapping[str, Any]
+
+# The types that an array may have. A name that is not in this table never reaches `np.dtype`, which
+# parses what it is given: it evaluates shapes in it as Python, and makes types of any size.
 _KINDS = ("f2", "f4", "f8", "i2", "i4", "i8", "u2", "u4", "u8")
-_TYPES = {order + kind: np.dtype(order + kind) for order in "<>" for kind in _KINDS}
-_TYPES |= {name: np.dtype(name) for name in ("|i1", "|u1")}
-_ORDERS: dict[str, Any] = {"fgmp.C": "C", "fgmp.F": "F"}
-_MOST_AXES = 32
+_DTYPES = {order + kind: np.dtype(order + kind) for order in "<>" for kind in _KINDS}
+_DTYPES |= {name: np.dtype(name) for name in ("|i1", "|u1")}
+_ORDERS: dict[str, Literal["C", "F"]] = {"fgmp.C": "C", "fgmp.F": "F"}
+_MOST_AXES = 32  # the most that every NumPy since 1.26 has
+
+# The record of numbers and words, and the record with the arrays of a message.
+_FIELDS = "fgmp"
+_MESSAGE = "message"
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came of one client, read once: its numbers and words, and the arrays of its message."""
+    """The reply of one client, read once.
 
-    said: Mapping[str, Any]
+    Attributes
+    ----------
+    fields : mapping of str
+        Numbers and words, of which ``refused`` is the reason why there is no update.
+    arrays : mapping of str to ndarray
+        The arrays of its message.
+    """
+
+    fields: Fields
     arrays: Mapping[str, Array] = field(default_factory=dict)
 
+    @property
+    def is_refusal(self) -> bool:
+        """Whether it has a reason in place of what was requested."""
+        return "refused" in self.fields
 
-def content_of(said: Mapping[str, Any], **arrays: Mapping[str, Array]) -> Any:
-    """A RecordDict of numbers and words, where there are any, and of arrays with names."""
-    from flwr.app import ConfigRecord, RecordDict
-
-    records = {name: record_of(each) for name, each in arrays.items()}
-    return RecordDict({"fgmp": ConfigRecord(dict(said)), **records} if said else records)
-
-
-def said_in(content: Any) -> Mapping[str, Any]:
-    """The numbers and words of a content."""
-    return content.config_records.get("fgmp", {})  # type: ignore[no-any-return]
+    @property
+    def is_of_unknown_run(self) -> bool:
+        """Whether the client does not know the run, because it was restarted."""
+        return "unknown" in self.fields
 
 
-def reply_in(content: Any, most_bytes: int) -> Reply:
-    """The reply in a content that a client sent; a ValueError where it holds more bytes, or what is no message."""
-    if (size := _bytes_in(content)) > most_bytes:
-        raise ValueError(f"the reply has {size} bytes; expected at most {most_bytes}")
-    message = content.array_records.get("message", {})
-    return Reply(dict(said_in(content)), arrays_of(message))
+def content_of(fields: Fields, **arrays: Mapping[str, Array]) -> Any:
+    """Return a RecordDict of numbers and words, if there are any, and of named groups of arrays."""
+    with needs("federation on Flower", FLOWER):
+        from flwr.app import ConfigRecord, RecordDict
+
+    records: dict[str, Any] = {name: record_of(group) for name, group in arrays.items()}
+    if fields:
+        records = {_FIELDS: ConfigRecord(dict(fields)), **records}
+    return RecordDict(records)
 
 
-def taken(reply: Reply, read: Callable[[Reply], Any]) -> Any:
-    """What `read` makes of a reply; `Rejected` where the client refused, or where nothing can be made of it.
+def fields_of(content: Any) -> Fields:
+    """Return the numbers and words of a RecordDict."""
+    fields: Fields = content.config_records.get(_FIELDS, {})
+    return fields
 
-    Whatever goes wrong while one client's reply is read is that client's: the run goes on with the others.
+
+def reply_of(content: Any, most_bytes: int) -> Reply:
+    """Return the reply in a RecordDict that a client sent.
+
+    Raises
+    ------
+    ValueError
+        If the content holds more than `most_bytes`, or is no message.
     """
-    if "refused" in reply.said:
-        reason = reply.said["refused"]
+    n_bytes = _bytes_in(content)
+    if n_bytes > most_bytes:
+        raise ValueError(f"the reply has {n_bytes} bytes; expected at most {most_bytes}")
+    message = content.array_records.get(_MESSAGE, {})
+    return Reply(dict(fields_of(content)), arrays_of(message))
+
+
+def parse_reply(reply: Reply, parse: Callable[[Reply], Parsed]) -> Parsed | Rejected:
+    """Return what `parse` makes of a reply, or `Rejected` if it refuses or cannot be parsed.
+
+    Any exception while a client's reply is parsed is caused by what that client sent, and the run
+    goes on with the others.
+    """
+    if reply.is_refusal:
+        reason = reply.fields["refused"]
         return Rejected(
             RejectReason(reason) if reason in list(RejectReason) else RejectReason.MISSING
         )
     try:
-        return read(reply)
+        return parse(reply)
     except Exception as error:
-        unreadable("a reply", error)
+        log_unreadable("a reply", error)
         return Rejected(RejectReason.MALFORMED)
 
 
-def unreadable(what: str, error: Exception) -> None:
-    """Say in the server's log that something was no message, by the kind of the error: its words are a stranger's."""
-    logging.getLogger("fgmp.flower").info("%s could not be read: %s", what, type(error).__name__)
+def log_unreadable(subject: str, error: Exception) -> None:
+    """Log at the server that something was no message, with the kind of the error only.
+
+    The error quotes what a stranger sent.
+    """
+    logger = logging.getLogger("fgmp.flower")
+    logger.info("%s could not be read: %s", subject, type(error).__name__)
 
 
 def printable(text: Any) -> str:
-    """A text of somebody else on one line, without letters that a terminal acts on."""
-    seen = "".join(letter if letter.isprintable() else " " for letter in str(text))
-    return " ".join(seen.split())
+    """Return a stranger's text on one line, without characters that a terminal acts on."""
+    characters = (character if character.isprintable() else " " for character in str(text))
+    return " ".join("".join(characters).split())
 
 
 def record_of(arrays: Mapping[str, Array]) -> Any:
-    """Arrays with names as an ArrayRecord."""
-    from flwr.app import Array as FlowerArray
-    from flwr.app import ArrayRecord
+    """Return named arrays as an ArrayRecord."""
+    with needs("federation on Flower", FLOWER):
+        from flwr.app import Array as FlowerArray
+        from flwr.app import ArrayRecord
 
     record = ArrayRecord()
     for name, array in arrays.items():
@@ -93,7 +143,13 @@ def record_of(arrays: Mapping[str, Array]) -> Any:
 
 
 def arrays_of(record: Any) -> dict[str, Array]:
-    """The inverse of `record_of`; a ValueError where the record holds anything else."""
+    """Return the arrays of an ArrayRecord: the inverse of `record_of`.
+
+    Raises
+    ------
+    ValueError
+        If the record holds anything else.
+    """
     try:
         return {name: _array_of(carried) for name, carried in record.items()}
     except (AttributeError, TypeError, KeyError, ValueError, OverflowError) as error:
@@ -101,33 +157,36 @@ def arrays_of(record: Any) -> dict[str, Array]:
 
 
 def _array_of(carried: Any) -> Array:
-    """An array of its own memory. Type, order and size are settled before NumPy sees any of them."""
-    dtype, order, data = _TYPES[carried.dtype], _ORDERS[carried.stype], carried.data
+    """Return an array with memory of its own.
+
+    Type, order and size are settled before NumPy sees any of them.
+    """
+    dtype = _DTYPES[carried.dtype]
+    order = _ORDERS[carried.stype]
     shape = tuple(carried.shape)
     if len(shape) > _MOST_AXES or any(type(size) is not int or size < 0 for size in shape):
         raise ValueError("a shape is no few whole numbers")
+
+    data = carried.data
     if not isinstance(data, bytes) or len(data) != prod(shape) * dtype.itemsize:
         raise ValueError("an array has other bytes than its type and shape say")
-    numbers = np.frombuffer(data, dtype).reshape(shape, order=order)
-    return numbers.astype(dtype.newbyteorder("="), order="K", copy=True)
+    array = np.frombuffer(data, dtype).reshape(shape, order=order)
+    return array.astype(dtype.newbyteorder("="), order="K", copy=True)
 
 
 def _bytes_in(content: Any) -> int:
-    """How much a content holds, whatever its records are called."""
-    size = 0
+    """Return the size of a content, whatever its records are called."""
+    n_bytes = 0
     for record in content.array_records.values():
         for name, carried in record.items():
-            size += (
-                len(name)
-                + len(carried.dtype)
-                + len(carried.stype)
-                + 8 * len(carried.shape)
-                + len(carried.data)
-            )
+            header = len(name) + len(carried.dtype) + len(carried.stype) + 8 * len(carried.shape)
+            n_bytes += header + len(carried.data)
     for record in (*content.config_records.values(), *content.metric_records.values()):
         for name, value in record.items():
-            parts = value if isinstance(value, list) else [value]
-            size += len(name) + sum(
-                len(part) if isinstance(part, (str, bytes)) else 8 for part in parts
-            )
-    return size
+            n_bytes += len(name) + _bytes_of(value if isinstance(value, list) else [value])
+    return n_bytes
+
+
+def _bytes_of(values: Iterable[Any]) -> int:
+    """Return the size of numbers, words and bytes."""
+    return sum(len(value) if isinstance(value, (str, bytes)) else 8 for value in values)

@@ -330,7 +330,7 @@ class SumsOnly(PrivacyMechanism):
         """
         shares = transport.weights[cohort] / transport.weights[cohort].sum()
         if hasattr(transport, "masked"):
-            sums = MaskedSum(*transport.masked(call, message, cohort, shares, self.secure))
+            sums = transport.masked(call, message, cohort, shares, self.secure)
         else:
             sums = self._sum_in_process(transport, call, message, cohort, shares)
 
@@ -393,7 +393,7 @@ class SumsOnly(PrivacyMechanism):
             return float("nan")
         secure = replace(self.secure, threshold=threshold)
         if hasattr(transport, "masked"):
-            sums = MaskedSum(*transport.masked(None, x, indices, shares, secure))
+            sums = transport.masked(None, x, indices, shares, secure)
             total = sums.total
             accepted = sums.accepted
         else:

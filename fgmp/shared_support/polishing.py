@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from .._support.optional import convergence_warning
 from .._support.validation import Seed, check_kind
 from .._support.warnings import say_that_nobody_answered
 from ..aggregation import Aggregator
@@ -76,7 +77,7 @@ def polish(
 
     Warns
     -----
-    sklearn.exceptions.ConvergenceWarning
+    sklearn.exceptions.ConvergenceWarning, or RuntimeWarning if scikit-learn is not installed
         If Newton steps end before they have converged.
 
     Notes
@@ -160,14 +161,12 @@ def _warn_unless_converged(refit: Result, solver: SupportSolver) -> None:
     has_converged = not (missed > _MOST_MISSED * scale or moved > _MOST_MOVED)
     if has_converged:
         return
-    from sklearn.exceptions import ConvergenceWarning
-
     warnings.warn(
         f"polish ended with {solver!r} before it had converged: the last step missed what it "
         f"promised by {missed / scale:.2g} of the objective and moved a coefficient by "
         f"{moved:.2g} of it; try solver=NewtonOnSupport(steps=20), or a ridge or a radius where "
         "rows can be separated",
-        ConvergenceWarning,
+        convergence_warning(),
         stacklevel=3,
     )
 

@@ -156,7 +156,8 @@ def test_who_is_silent_is_late_and_waited_for_once():
         LIAR
     ) == 2  # who it is, and the one open question
     later = over(FED, deadline=3.0)
-    later.grid.gone, later.silent = {LIAR}, {100 + LIAR}  # and its open question has expired
+    later.grid.gone = {LIAR}
+    later.silent.add(100 + LIAR)  # and its open question has expired
     assert fgmp.simulate(METHOD, later, 1, rng=0, history=UNHEARD).history["seconds"][-1] < 3.0
 
 

@@ -9,7 +9,7 @@ from here import Here, loader, over
 
 import fgmp
 from fgmp.flower import OverFlower, client_app
-from fgmp.flower.records import said_in
+from fgmp.flower.records import fields_of
 from fgmp.sparse_model import SparseModel
 
 pytestmark = pytest.mark.filterwarnings("ignore:no update arrived")  # where everybody is lost
@@ -66,7 +66,7 @@ class Played:
     def found(self, questions=("answer", "objective")):
         """The secrets that occur on the wire."""
         sent = [
-            (raw, said_in(content))
+            (raw, fields_of(content))
             for _, asked, raw, content in self.wire
             if asked["ask"] in questions
         ]
@@ -79,7 +79,7 @@ class Played:
 
     def replies(self, *questions):
         sent = [(asked, content) for _, asked, _, content in self.wire if asked["ask"] in questions]
-        return [content for asked, content in sent if "ask" not in said_in(content)]
+        return [content for asked, content in sent if "ask" not in fields_of(content)]
 
 
 def forms(secret):
@@ -135,7 +135,7 @@ def test_what_is_in_the_clear_is_what_the_table_names():
     for place, _, raw, _ in run.wire:  # who weighs how much is said to nobody else
         assert not any(SHARES[i].tobytes() in raw for i in range(5) if i != place)
     replies = run.replies("answer", "objective")
-    assert {name for content in replies for name in said_in(content)} == {"texts"}
+    assert {name for content in replies for name in fields_of(content)} == {"texts"}
     assert {name for content in replies for name in content.array_records.get("message", {})} == {
         "masked"
     }

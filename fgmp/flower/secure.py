@@ -1,0 +1,219 @@
+"""A secure sum over a Flower grid: the trips of `fgmp.privacy.masking`, carried and validated."""
+
+from __future__ import annotations
+
+import secrets
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..aggregation import Rejected, RejectReason
+from ..privacy.masking import SECRET, TooFewClients, agreed, sum_under_masks
+from ..privacy.secure_sums import MaskedSum, SecureSum
+from ..rounds import Call, Message
+from ..sparse_model import Array, IndexArray
+from .client import mask_purpose
+from .records import Reply, parse_reply
+
+if TYPE_CHECKING:
+    from .transport import OverFlower
+
+AlterUpload = Callable[[int, Array], Any]  # what a fault makes of the upload at a position
+Arguments = Mapping[int, Mapping[str, Any]]  # of a trip, by the position of the client
+
+
+class SecureSession:
+    """One secure sum of a cohort: of the updates in an exchange, or of objectives.
+
+    Parameters
+    ----------
+    transport : OverFlower
+    call : Call or None
+        The exchange; None for objectives.
+    message : Message
+        What the cohort is sent.
+    cohort : ndarray of int
+        Indices of the clients. A *position* is an index into the cohort.
+    weights : ndarray of float, shape (cohort_size,)
+    secure : SecureSum
+    alter_upload : callable (position, upload) -> upload, optional
+        Fault injection: returns what arrives, or None if nothing does.
+    """
+
+    def __init__(
+        self,
+        transport: OverFlower,
+        call: Call | None,
+        message: Message,
+        cohort: IndexArray,
+        weights: Array,
+        secure: SecureSum,
+        alter_upload: AlterUpload | None,
+    ) -> None:
+        self.transport = transport
+        self.call = call
+        self.message = message
+        self.cohort = cohort
+        self.weights = weights
+        self.secure = secure
+        self.alter_upload = alter_upload
+        self.total_count = int(transport.weight_counts[cohort].sum())
+        self.size = 1 if call is None else len(call.update_spec.centre)
+        self.session_id = ""
+        self.n_masking = 0  # how many clients take part from the second trip on
+        self.reasons: dict[int, str] = {}  # why clients are left out, by position
+
+    def run(self) -> MaskedSum:
+        """Run all trips, and return the sum."""
+        n_clients = len(self.cohort)
+        nothing = np.arange(0)
+        try:
+            unmasked = sum_under_masks(
+                self.carry,
+                n_clients,
+                self.secure.needed(n_clients),
+                self.releasable,
+                about=mask_purpose(self.transport.weighting, self.total_count),
+            )
+        except TooFewClients:
+            return MaskedSum(None, nothing, 0, 0, Counter(self.reasons.values()))
+
+        self.reasons.update(dict.fromkeys(unmasked.excluded, "malformed"))
+        # Rounding adds half a unit for each client. A larger total is noise: some client lied about
+        # its shares, or uploaded noise, and nobody can see which one.
+        largest = np.abs(self.secure.decoded(unmasked.total)).max(initial=0)
+        if largest > self.secure.range + n_clients * self.secure.resolution:
+            everybody = Counter(malformed=n_clients)
+            return MaskedSum(None, nothing, unmasked.bytes_up, unmasked.bytes_down, everybody)
+
+        # A client that left after its upload is in the sum.
+        uploaded = set(unmasked.uploaded.tolist())
+        rejected = Counter(
+            reason for position, reason in self.reasons.items() if position not in uploaded
+        )
+        return MaskedSum(
+            unmasked.total, unmasked.uploaded, unmasked.bytes_up, unmasked.bytes_down, rejected
+        )
+
+    def carry(self, trip: str, arguments: Arguments) -> dict[int, Any]:
+        """Carry one trip to clients, and return the replies that can be used, by position."""
+        if trip == "public":  # all begins anew, with other secrets
+            self.session_id = secrets.token_hex(8)
+        if trip == "masked":
+            self.n_masking = len(arguments)
+
+        questions = {
+            int(self.cohort[position]): self._question(trip, position, own_arguments)
+            for position, own_arguments in arguments.items()
+        }
+        # The message of the exchange is needed where a client computes, and nowhere else.
+        message = self.message if trip == "masked" else None
+        replies = self.transport.ask_each(self.call, message, questions)
+
+        usable = {}
+        for position in arguments:
+            reply = replies[int(self.cohort[position])]
+            parsed = self._parse(trip, position, reply, n_told=len(arguments))
+            if isinstance(parsed, Rejected):
+                self.reasons[position] = parsed.reason
+            else:
+                usable[position] = parsed
+        return usable
+
+    def releasable(self, present: IndexArray) -> IndexArray:
+        """Return the positions whose sum may be opened; the others are withheld."""
+        chosen = self.secure.releasable(
+            self.transport, self.cohort, self.weights, present, is_objective=self.call is None
+        )
+        withheld = set(present.tolist()) - set(chosen.tolist())
+        self.reasons.update(dict.fromkeys(withheld, "withheld"))
+        return chosen
+
+    def _question(self, trip: str, position: int, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what a client receives in a trip."""
+        return {
+            "trip": trip,
+            "session": self.session_id,
+            "resolution": self.secure.resolution,
+            "by": self.transport.weighting,
+            "total": self.total_count,
+            "place": position,
+            "weight": float(self.weights[position]),
+            **arguments,
+        }
+
+    def _parse(self, trip: str, position: int, reply: Reply, n_told: int) -> Any:
+        """Return a client's part in a trip, or `Rejected`."""
+        if trip == "public":
+            return parse_reply(reply, _public_keys)
+        if trip == "split":
+            return parse_reply(reply, lambda reply: _texts(reply, n_told))
+        if trip == "opened":
+            return parse_reply(reply, lambda reply: _shares(reply, self.n_masking))
+        upload = parse_reply(reply, lambda reply: _upload(reply, self.size))
+        if self.alter_upload is None or isinstance(upload, Rejected):
+            return upload
+        return _altered(upload, self.alter_upload(position, upload.vector), self.size)
+
+
+class _Upload(NamedTuple):
+    """A masked vector, and the positions of the senders whose shares could not be decrypted."""
+
+    vector: Array
+    unopened: list[int]
+
+
+def _is_masked_vector(vector: Any, size: int) -> bool:
+    is_array = isinstance(vector, np.ndarray)
+    return is_array and vector.dtype == np.uint64 and vector.shape == (size,)
+
+
+def _upload(reply: Reply, size: int) -> _Upload:
+    """Return a client's upload, or raise an error."""
+    vector = reply.arrays["masked"]
+    unopened = reply.fields.get("unopened", [])
+    if not _is_masked_vector(vector, size):
+        raise ValueError("the upload is no vector of unsigned integers of the size of the sum")
+    if not isinstance(unopened, list) or any(type(position) is not int for position in unopened):
+        raise ValueError("unopened is no list of positions")
+    return _Upload(vector, unopened)
+
+
+def _altered(upload: _Upload, arrived: Any, size: int) -> _Upload | Rejected:
+    """Return an upload as a fault has left it."""
+    if arrived is None:
+        return Rejected()
+    if isinstance(arrived, Rejected):
+        return arrived
+    if not _is_masked_vector(arrived, size):
+        return Rejected(RejectReason.MALFORMED)
+    return upload._replace(vector=arrived)
+
+
+def _texts(reply: Reply, count: int) -> list[bytes]:
+    """Return the texts of a reply, `count` of them, or raise an error."""
+    texts = list(reply.fields["texts"])
+    if len(texts) != count or not all(isinstance(text, bytes) for text in texts):
+        raise ValueError(f"texts are no {count} texts of bytes")
+    return texts
+
+
+def _public_keys(reply: Reply) -> list[bytes]:
+    """Return the two public keys of a client, or raise an error."""
+    keys = _texts(reply, 2)
+    for key in keys:
+        agreed(bytes(SECRET), key, b"")  # a ValueError if nobody could agree on a secret with it
+    return keys
+
+
+def _shares(reply: Reply, count: int) -> list[bytes]:
+    """Return the shares that a client opens, or raise an error.
+
+    A share that the client could not decrypt is empty.
+    """
+    shares = _texts(reply, count)
+    if any(len(share) not in (0, SECRET) for share in shares):
+        raise ValueError("a share has another length than a secret")
+    return shares
