@@ -21,6 +21,8 @@ from fgmp.selection import Overall
 from fgmp.solvers import RestrictedProblem
 from fgmp.theory import approx_tau
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 MARKED = re.compile(r"4\.?32|Smith")  # 4321.5, 4.32e+03, and names
 rng = np.random.default_rng(0)
 AS, YS = [4321 + rng.random((8, 5)) for _ in range(3)], [4321 + rng.random(8) for _ in range(3)]

@@ -13,6 +13,8 @@ from fgmp.dictionaries import StandardBasis
 from fgmp.solvers import minimise_on, solver_for
 from fgmp.sparse_model import SparseModel
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 LOSSES = ("squared", "logistic", "softmax")
 KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column")
 

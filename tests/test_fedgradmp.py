@@ -8,6 +8,8 @@ from test_laws_of_estimators import law, seeds
 
 import fgmp
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 def by_signals(fed, atoms, sparsity, local_iterations, rounds):
     """Algorithm 1 on signals of R^n with the full batch, projections by lstsq, selections by scikit-learn's OMP."""

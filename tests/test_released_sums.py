@@ -20,9 +20,12 @@ from fgmp.sparse_model import SparseModel
 
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
-)
+pytestmark = [
+    pytest.mark.filterwarnings(
+        "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
+    ),
+    pytest.mark.usefixtures("backend"),
+]
 
 N_FEATURES, N_CLIENTS = 4, 5
 RNG = np.random.default_rng(0)

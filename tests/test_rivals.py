@@ -7,6 +7,8 @@ from sklearn.linear_model import Lasso
 import fgmp
 from fgmp.rounds import Streams
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 METHODS = {
     "FedAvg": lambda **o: fgmp.FedAvg(**o),
     "FedHT": lambda **o: fgmp.FedHT(sparsity=3, **o),

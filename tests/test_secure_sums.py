@@ -14,6 +14,8 @@ import fgmp
 from fgmp.faults import Corrupted
 from fgmp.privacy.masking import TRIPS, masked_sum
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 pytest.importorskip("cryptography")
 pytest.importorskip("Crypto")
 

@@ -5,6 +5,8 @@ import pytest
 
 import fgmp
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @pytest.fixture(scope="module")
 def feds():
