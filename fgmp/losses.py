@@ -1,74 +1,130 @@
-"""Losses of linear predictions: each is a function of z = A x and the targets, row by row."""
+"""Losses l(z, y): how a prediction z = a' x of one row is compared with its target y.
 
+The objective of client i with the rows a_j and the targets y_j, j in D_i, is
+
+    f_i(x) = w sum_j l(a_j' x, y_j)    with the weight w of a row, 1/|D_i| by default,
+
+its gradient is w A_i' l'(A_i x, y_i), and its Hessian times v is w A_i' (l''(A_i x, y_i) A_i v),
+derivatives being in the prediction. A loss therefore consists of l, l' and l'', row by row, and of
+a few facts that methods and solvers ask for, such as whether it is quadratic.
+"""
+
+import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from scipy.special import expit
 
 from ._support.validation import (
     check_bool,
-    check_protocol,
+    check_kind,
     validate_integer_field,
     validate_number_field,
 )
-from .sparse_model import Array
+from .sparse_model import Array, IndexArray
 
 
-class Loss(Protocol):
-    """What a method needs of a loss l(z, y): its derivatives in the prediction z, row by row.
+class Loss(ABC):
+    """Base of all losses: l(z, y) and its derivatives in the prediction z, row by row.
 
-    The objective of a client with rows a_j and targets y_j is f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j), its gradient
-    (1/|D_i|) A' l'(A x, y), and its Hessian product (1/|D_i|) A' l''(A x, y) A v. A loss that inherits is a mean over
-    the rows for models that are vectors.
-
-    A loss of labels has one function more, ``leads(z, y)``, shape (n_rows, n_labels - 1): how far the prediction of a
-    row is on the side of its label, seen from each of the others. Without it nobody asks whether rows are separated.
+    A subclass defines `values`, `derivative` and `curvature`. All other members have defaults,
+    which are right for a loss of real numbers whose model is a vector and whose objective is the
+    mean over the rows. In all methods `predictions` and `direction` have shape (n_rows,), or
+    (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
     """
 
-    @property
-    def shift_invariant(self) -> bool:
-        """Whether the same number added to all entries of a row's prediction leaves l(z, y) as it is."""
+    is_quadratic: bool = False
+    """Whether l(z, y) = (z - y)^2 / 2, so that least squares minimises f_i exactly."""
+
+    shift_invariant: bool = False
+    """Whether l(z, y) stays the same if one number is added to all entries of z."""
+
+    local_solver: str = "damped"
+    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"`` if f_i
+    need not have a minimiser. `fgmp.solvers.solver_for` has the solver for each."""
+
+    is_binary: bool = False
+    """Whether the targets are -1 and +1, which `Federation.from_arrays` makes of any two labels."""
+
+    has_integer_targets: bool = False
+    """Whether the targets are integers, the index of the output that should be the largest."""
+
+    leads: Callable[[Array, Array], Array] | None = None
+    """For a loss of labels, a method ``leads(predictions, targets)`` of shape
+    (n_rows, n_labels - 1): by how much the prediction of a row is on the side of its label, against
+    each other label. None for a loss of numbers."""
 
     @property
-    def local_solver(self) -> str:
-        """How a client minimises f_i by default: ``"exact"``, or ``"damped"`` where f_i need not have a minimiser."""
+    def class_labels(self) -> Array | None:
+        """The values that targets can have, increasing, or None for a loss of numbers."""
+        return None
 
-    self_concordance: float = 0.0
-    """c: along w the curvature of the loss changes by at most c ||w|| times itself; 0 too where nobody knows it."""
+    @property
+    def self_concordance(self) -> float:
+        """The constant c of generalised self-concordance: |l'''(z)[w, v, v]| <= c ||w|| l''(z)[v, v].
 
-    def row_weight(self, n_rows: int) -> float:
-        """What each of `n_rows` rows counts in an objective or gradient: 1/n_rows for a mean, 1 for a sum."""
-        return 1 / n_rows
+        0 if there is none, or if it is not known: then no bound is derived from it.
+        """
+        return 0.0
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs, the columns of a model: 1 if a model is a vector."""
+        return math.prod(self.model_shape(1)[1:])
 
     def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """Shape of the model x."""
+        """Return the shape of a model x: ``(n_features,)`` by default."""
         return (n_features,)
 
+    def row_weight(self, n_rows: int) -> float:
+        """Return the weight w of each of `n_rows` rows: 1/n_rows for a mean, 1 for a sum."""
+        return 1 / n_rows
+
     def check_targets(self, name: str, targets: Array) -> Array:
-        """Return the targets as the loss uses them, or raise a ValueError; any finite real numbers do by default."""
+        """Return finite real targets as the loss uses them, or raise a ValueError for invalid ones.
+
+        `name` is the name of the targets in the message. By default all finite numbers are valid.
+        """
         return targets
 
+    def misclassified(self, predictions: Array, targets: Array) -> Array | None:
+        """Return for each row whether it is on the wrong side of a border between labels, or on it.
+
+        Return None for a loss of numbers, which knows no sides.
+        """
+        if self.leads is None:
+            return None
+        wrong: Array = np.any(self.leads(predictions, targets) <= 0, axis=1)
+        return wrong
+
+    @abstractmethod
     def values(self, predictions: Array, targets: Array) -> Array:
-        """l(z, y) for each row."""
+        """Return l(z, y) for each row, shape (n_rows,)."""
 
+    @abstractmethod
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """l'(z, y) for each row."""
+        """Return l'(z, y) for each row, of the shape of the predictions."""
 
+    @abstractmethod
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """l''(z, y) applied to `direction`, for each row."""
+        """Return l''(z, y) applied to the direction of each row, of the shape of the predictions."""
 
 
 @dataclass(frozen=True)
 class SquaredLoss(Loss):
-    """Squared loss, l(z, y) = (z - y)^2 / 2, so that f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|) (paper, Section II).
+    """Squared loss l(z, y) = (z - y)^2 / 2.
+
+    With it f_i(x) = ||A_i x - y_i||^2 / (2 |D_i|) (paper, Section II).
 
     Parameters
     ----------
     averaged : bool, default True
-        Whether objectives and gradients are means over the rows, as the paper prints them, or sums. A summed gradient
-        over b rows is b times as long, and so is every step of a fixed learning rate.
+        Whether objectives and gradients are means over the rows, as the paper prints them, or sums.
+        A summed gradient over b rows is b times as long, and so is every step of a fixed learning
+        rate.
 
     Examples
     --------
@@ -79,97 +135,107 @@ class SquaredLoss(Loss):
     """
 
     averaged: bool = True
-    shift_invariant, local_solver = False, "exact"
+
+    is_quadratic = True
+    local_solver = "exact"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "averaged", check_bool("averaged", self.averaged))
+        check_bool("averaged", self.averaged)
 
     def row_weight(self, n_rows: int) -> float:
-        """1/n_rows, or 1 where the loss is a sum."""
+        """Return 1/n_rows, or 1 if the loss is a sum."""
         return 1 / n_rows if self.averaged else 1.0
 
     def values(self, predictions: Array, targets: Array) -> Array:
-        """(z - y)^2 / 2."""
+        """Return (z - y)^2 / 2."""
         return 0.5 * (predictions - targets) ** 2
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """z - y."""
+        """Return z - y."""
         return predictions - targets
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """The direction itself: l'' = 1."""
+        """Return the direction itself, because l'' = 1."""
         return direction
 
 
 @dataclass(frozen=True)
 class LogisticLoss(Loss):
-    """Binary logistic loss with labels -1 and +1, l(z, y) = log(1 + exp(-c y z)).
+    """Binary logistic loss l(z, y) = log(1 + exp(-c y z)) for the labels -1 and +1.
 
-    With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient what a unit of its
-    feature adds to it, as in statistics and in other libraries. The paper has c = 2 (Section IV-D), which makes
-    l'' <= 1 and the same data's coefficients half as large. Derivatives are given with s(t) = 1/(1 + exp(-t)).
+    With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient is
+    what a unit of its feature adds to it, as in statistics and in other libraries. The paper has
+    c = 2 (Section IV-D), which makes l'' <= 1 and the coefficients of the same data half as large.
+    Below, s(t) = 1 / (1 + exp(-t)).
 
     Parameters
     ----------
     margin : float, default 1.0
-        c, above 0; 2 is the paper's.
+        c, above 0; the paper's is 2.
 
     Examples
     --------
     >>> import fgmp
     >>> import numpy as np
-    >>> fgmp.LogisticLoss().values(np.array([0.0, 20.0, -1.0]), np.array([1.0, 1.0, 1.0])).round(3).tolist()
+    >>> z, y = np.array([0.0, 20.0, -1.0]), np.array([1.0, 1.0, 1.0])
+    >>> fgmp.LogisticLoss().values(z, y).round(3).tolist()
     [0.693, 0.0, 1.313]
     """
 
     margin: float = 1.0
-    shift_invariant, local_solver = False, "damped"  # rows that can be separated leave no minimiser
+
+    is_binary = True
+    local_solver = "damped"  # rows that can be separated leave no minimiser
 
     def __post_init__(self) -> None:
         validate_number_field(self, "margin", above=0)
 
     @property
-    def self_concordance(self) -> float:  # type: ignore[override]
-        """c: the derivative of c^2 s(c z) s(-c z) in z is that times c (s(-c z) - s(c z))."""
+    def class_labels(self) -> Array:
+        """-1 and +1."""
+        return np.array([-1, 1])
+
+    @property
+    def self_concordance(self) -> float:
+        """c, because l''' = c (s(-c z) - s(c z)) l''."""
         return self.margin
 
     def check_targets(self, name: str, targets: Array) -> Array:
-        """Labels -1 and +1; a client may have one of them only. `Federation.from_arrays` makes them of any two."""
-        strange = np.flatnonzero(np.abs(targets) != 1)
-        if strange.size:
-            raise ValueError(f"{name}[{strange[0]}] is no label; expected labels -1 or +1")
+        """Return labels -1 and +1, of which a client may have only one, or raise a ValueError."""
+        invalid = np.flatnonzero(np.abs(targets) != 1)
+        if invalid.size:
+            raise ValueError(f"{name}[{invalid[0]}] is no label; expected labels -1 or +1")
         return targets
 
     def values(self, predictions: Array, targets: Array) -> Array:
-        """log(1 + exp(-c y z)), without overflow."""
-        values: Array = np.logaddexp(
-            predictions.dtype.type(0), -self.margin * targets * predictions
-        )
+        """Return log(1 + exp(-c y z)), without overflow."""
+        zero = predictions.dtype.type(0)
+        values: Array = np.logaddexp(zero, -self.margin * targets * predictions)
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """-c y s(-c y z)."""
-        pull = -self.margin * targets
-        derivative: Array = pull * expit(pull * predictions)
+        """Return -c y s(-c y z)."""
+        slope = -self.margin * targets
+        derivative: Array = slope * expit(slope * predictions)
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """c^2 s(c z) s(-c z) times the direction."""
+        """Return c^2 s(c z) s(-c z) times the direction."""
         scaled = self.margin * predictions
-        curved: Array = self.margin**2 * expit(scaled) * expit(-scaled) * direction
-        return curved
+        product: Array = self.margin**2 * expit(scaled) * expit(-scaled) * direction
+        return product
 
     def leads(self, predictions: Array, targets: Array) -> Array:
-        """y z, above zero on the right side."""
+        """Return y z, which is positive on the side of the label."""
         return (targets * predictions)[:, None]
 
 
 @dataclass(frozen=True)
 class SoftmaxLoss(Loss):
-    """Multiclass logistic loss, l(z, y) = -z_y + log sum_c exp(z_c), for integer labels y = 0..C-1.
+    """Multiclass logistic loss l(z, y) = -z_y + log sum_c exp(z_c) for labels y = 0, ..., C-1.
 
-    The model x has one column per class, and z_c = a' x_c. The paper prints the logarithm of the exponential of a
-    sum; the sum of exponentials is meant (Sections IV-D and V-B).
+    The model x has one column x_c for each class, and z_c = a' x_c. The paper prints the logarithm
+    of the exponential of a sum, which should be the sum of exponentials (Sections IV-D and V-B).
 
     Parameters
     ----------
@@ -186,83 +252,94 @@ class SoftmaxLoss(Loss):
     """
 
     n_classes: int
-    shift_invariant, local_solver = (
-        True,
-        "damped",
-    )  # probabilities depend on differences of predictions
-    self_concordance = (
-        2**0.5
-    )  # a third cumulant is at most a variance times the range of w, and that sqrt(2) ||w||
+
+    shift_invariant = True  # probabilities depend on differences of predictions only
+    has_integer_targets = True
+    local_solver = "damped"  # as for the logistic loss
+
+    # A third cumulant is at most the variance times the range of w, which is at most sqrt(2) ||w||.
+    self_concordance = 2**0.5
 
     def __post_init__(self) -> None:
         validate_integer_field(self, "n_classes", at_least=2)
 
+    @property
+    def class_labels(self) -> IndexArray:
+        """0, ..., C-1."""
+        return np.arange(self.n_classes)
+
     def model_shape(self, n_features: int) -> tuple[int, ...]:
-        """``(n_features, n_classes)``."""
+        """Return ``(n_features, n_classes)``."""
         return (n_features, self.n_classes)
 
     def check_targets(self, name: str, targets: Array) -> Array:
-        """Integer labels from 0 to C-1; a client may have some of them only."""
-        wrong = np.flatnonzero(
-            (np.floor(targets) != targets) | (targets < 0) | (targets >= self.n_classes)
-        )
-        if wrong.size:
-            raise ValueError(
-                f"{name}[{wrong[0]}] is no label; expected integer labels from 0 to {self.n_classes - 1}"
-            )
+        """Return labels from 0 to C-1 as integers, or raise a ValueError.
+
+        A client may have only some of them.
+        """
+        is_fraction = np.floor(targets) != targets
+        is_outside = (targets < 0) | (targets >= self.n_classes)
+        invalid = np.flatnonzero(is_fraction | is_outside)
+        if invalid.size:
+            expected = f"integer labels from 0 to {self.n_classes - 1}"
+            raise ValueError(f"{name}[{invalid[0]}] is no label; expected {expected}")
         return targets.astype(np.intp)
 
     def values(self, predictions: Array, targets: Array) -> Array:
-        """-z_y + log sum exp(z), without overflow."""
+        """Return -z_y + log sum_c exp(z_c), without overflow."""
         shifted = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
-        own = shifted[np.arange(len(targets)), targets]
-        np.maximum(shifted, LOWEST[shifted.dtype], out=shifted)  # as in `_softmax`
-        values: Array = np.log(np.add.reduce(np.exp(shifted, out=shifted), axis=1)) - own
+        of_label = shifted[np.arange(len(targets)), targets]
+        np.maximum(shifted, _LOWEST_EXPONENT[shifted.dtype], out=shifted)
+        sums = np.add.reduce(np.exp(shifted, out=shifted), axis=1)
+        values: Array = np.log(sums) - of_label
         return values
 
     def derivative(self, predictions: Array, targets: Array) -> Array:
-        """softmax(z) - e_y."""
+        """Return p - e_y, with p = softmax(z)."""
         derivative = _softmax(predictions)
         derivative[np.arange(len(targets)), targets] -= 1
         return derivative
 
     def curvature(self, predictions: Array, targets: Array, direction: Array) -> Array:
-        """(diag(p) - p p') times the direction, with p = softmax(z)."""
+        """Return (diag(p) - p p') times the direction, with p = softmax(z)."""
         p = _softmax(predictions)
-        tilted: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
-        return tilted
+        product: Array = p * (direction - np.sum(p * direction, axis=1, keepdims=True))
+        return product
 
     def leads(self, predictions: Array, targets: Array) -> Array:
-        """z_y - z_c for the other classes c."""
+        """Return z_y - z_c for the other classes c."""
         is_other = np.arange(self.n_classes) != targets[:, None]
-        own = predictions[~is_other][:, None]
-        others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
-        leads: Array = own - others
+        of_label = predictions[~is_other][:, None]
+        of_others = predictions[is_other].reshape(len(targets), self.n_classes - 1)
+        leads: Array = of_label - of_others
         return leads
 
 
-LOWEST = {
-    np.dtype(kind): 0.7 * float(np.log(np.finfo(kind).tiny)) for kind in (np.float32, np.float64)
+# Probabilities below tiny^0.7 matter less than rounding, and products of such small numbers are
+# denormal, with which processors are slow.
+_LOWEST_EXPONENT = {
+    np.dtype(precision): 0.7 * float(np.log(np.finfo(precision).tiny))
+    for precision in (np.float32, np.float64)
 }
 
 
 def _softmax(predictions: Array) -> Array:
-    """Probabilities, none below tiny^0.7: smaller ones matter less than rounding, and denormal products are slow."""
+    """Return the probabilities exp(z_c) / sum_c exp(z_c) of each row, none below tiny^0.7."""
     p: Array = predictions - np.maximum.reduce(predictions, axis=1, keepdims=True)
-    np.maximum(p, LOWEST[p.dtype], out=p)
+    np.maximum(p, _LOWEST_EXPONENT[p.dtype], out=p)
     np.exp(p, out=p)
     p /= np.add.reduce(p, axis=1, keepdims=True)
     return p
 
 
 def check_loss(name: str, loss: Any) -> Any:
-    """Return a loss object, or raise a ValueError where it is something else."""
-    needed = ("row_weight", "model_shape", "check_targets", "values", "derivative", "curvature")
-    return check_protocol(name, loss, needed, "a loss object, such as fgmp.SquaredLoss()")
+    """Return a loss, or raise a ValueError for any other value."""
+    expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
+    return check_kind(name, loss, Loss, expected)
 
 
 def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
-    """Which rows are on the wrong side, or on the border, given predictions and targets; None where there are none."""
+    """Return `loss.misclassified` for a loss of labels, and None for a loss of numbers."""
     leads = getattr(loss, "leads", None)
     if leads is None:
         return None

@@ -8,7 +8,11 @@ import numpy as np
 
 from .._support.validation import check_protocol, check_sequence
 from ..callbacks import Run
-from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
+from ..estimators.client_sums import ClientSums
+from ..estimators.federated_table import ClientRows, client_view
+from ..estimators.folds import Fold, assign_folds
+from ..estimators.groups import preview
+from ..estimators.standardization import Standardization
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
@@ -45,8 +49,12 @@ def table_app(read: Callable[[Any, Sequence[str]], tuple[Any, Any]], **options: 
         if settings["dtype"] is None:  # it says who it is: of the targets only their number is told
             return X, targets if classes else np.zeros(len(y), X.dtype)
         X = X.astype(settings["dtype"], copy=False)
-        rows = SiteRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
-        return seen(rows.training(settings["fold"]), settings["units"], _loss_of(classes))[:2]
+        rows = ClientRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
+        fold = None if settings["fold"] is None else Fold(*settings["fold"])
+        training = rows.take(rows.training_rows(fold))
+        standardization = Standardization.from_settings(settings["units"])
+        view = client_view(training, standardization, _loss_of(classes))
+        return view.features, view.targets
 
     return client_app(load, **options)
 
@@ -59,7 +67,7 @@ def _read(read: Callable[[Any, Sequence[str]], Any], context: Any, names: Sequen
         missing = [name for name in names if name == error.args[0] or repr(name) in str(error)]
         if not missing:
             raise
-        raise Sayable(f"columns missing at the site: {some_of(missing, 10)}") from error
+        raise Sayable(f"columns missing at the site: {preview(missing, 10)}") from error
     return X, np.asarray(y)
 
 
@@ -130,7 +138,8 @@ def fit_over(
     }
     settings |= {"dtype": None}
     sites = _Sites(grid, _loss_of(labels), n_clients, settings=settings, **options)
-    sites.sparse, sites.weight, sites.least = sparse, float(sum(sites.shape.rows)), min_rows
+    sites.is_sparse, sites.total_weight = sparse, float(sum(sites.shape.rows))
+    sites.min_rows = min_rows
     sites.report = report
     if sites.shape.n_features != len(names):
         raise ValueError(
@@ -158,9 +167,9 @@ def fit_over(
 class _Sites(OverFlower):
     """Flower's clients as a fit sees them."""
 
-    sparse: bool
-    weight: float
-    least: int
+    is_sparse: bool
+    total_weight: float
+    min_rows: int
     report: Callable[[str], Any]
 
     @property
@@ -174,29 +183,25 @@ class _Sites(OverFlower):
         """The transport for a method; what it is about is told first, where no rounds are told."""
         if about := _about(method):
             fold = json.loads(self.settings)["fold"]
-            self.report(
-                about if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: {about}"
-            )
+            self.report(about if fold is None else f"without {Fold(*fold)}: {about}")
         return super().prepare(method)
 
     def transport(
-        self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None
+        self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> OverFlower:
-        """The same clients in a view, as `fgmp.estimators.sites.Table` has it."""
+        """The same clients in a view, as `fgmp.estimators.federated_table.FederatedTable`."""
         rows = self.shape.rows
         if fold is not None:
             rows = [
-                int((folds_of(np.arange(m), k, *fold[1:]) != fold[0]).sum())
+                int((assign_folds(np.arange(m), k, *fold[1:]) != fold.number).sum())
                 for k, m in enumerate(rows)
             ]
-        n_features, weights = (
-            self.shape.n_features + bool(units and units["ones"]),
-            np.array(rows) / sum(rows),
-        )
+        n_intercepts = 0 if standardization is None else standardization.n_intercepts
+        n_features, weights = self.shape.n_features + n_intercepts, np.array(rows) / sum(rows)
         # As they are, rows are summed in float64, in units in the precision of the table.
-        dtype = np.dtype(np.float64) if units is None else self.shape.dtype
+        dtype = np.dtype(np.float64) if standardization is None else self.shape.dtype
         settings = json.loads(self.settings) | {
-            "units": units,
+            "units": None if standardization is None else standardization.to_settings(),
             "fold": fold,
             "dtype": self.shape.dtype.name,
         }
@@ -210,20 +215,13 @@ class _Sites(OverFlower):
 
 def _about(method: Method) -> str:
     """What a method asks the sites for, in words; "" where each of its rounds is told."""
-    if isinstance(method, Sums):
-        return _QUESTIONS[method.question]
+    if isinstance(method, ClientSums):
+        return method.description
     return (
         "Newton steps on the features that were found"
         if isinstance(method, NewtonOnSupport)
         else ""
     )
-
-
-_QUESTIONS = {
-    "moments": "sums for common units",
-    "held_out": "losses on the rows that were held out",
-    "intercepts": "intercepts of the sites",
-}
 
 
 def _loss_of(classes: Sequence[Any] | None) -> Loss:

@@ -11,7 +11,7 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
 from fgmp._support.serialization import to_json
-from fgmp.estimators.sites import Sums
+from fgmp.estimators.client_sums import Moments
 from fgmp.flower import fit_over, table_app
 
 CANCER, DIABETES = load_breast_cancer(return_X_y=True), load_diabetes(return_X_y=True)
@@ -87,7 +87,7 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
 
 
 def test_a_process_of_a_site_knows_the_methods_of_a_fit():
-    sums = Sums("moments", (3,), ("mean", True))
+    sums = Moments(3, "mean", masked=True)
     code = f"import fgmp.flower, fgmp._support.serialization as wire; print(wire.from_json({to_json(sums)[0]!r}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n"
 
