@@ -358,4 +358,4 @@ def test_losses_of_labels_lead_where_they_are_right():
     np.testing.assert_array_equal(
         fgmp.LogisticLoss().leads(z[:, 0], np.array([1, -1, -1])), [[1.0], [0.0], [-3.0]]
     )
-    assert not hasattr(fgmp.SquaredLoss(), "leads")
+    assert fgmp.SquaredLoss().leads is None
