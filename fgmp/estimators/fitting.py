@@ -16,7 +16,7 @@ import numpy as np
 
 from ..rounds import Transport
 from ..sparse_model import Array, SparseModel
-from .refit import client_intercepts, refit
+from .refit import client_intercepts, refit_model
 from .selection_path import (
     InitialSize,
     SparsityPath,
@@ -97,7 +97,7 @@ def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
         sparsity = cross_validation.chosen
     model = model_of_size(path, sparsity)
 
-    refitted = refit(session, clients, model, selected.history, settings.polish)
+    refitted = refit_model(session, clients, model, selected.history, settings.polish)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
     return FittedModel(
         table=table,
@@ -120,7 +120,7 @@ def _fit_all_features(session: Session, n_features: int) -> FittedModel:
     start = clients.null_model.dense()
     model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
 
-    refitted = refit(session, clients, model, history={}, polish=True)
+    refitted = refit_model(session, clients, model, history={}, polish=True)
     table, intercepts = _in_original_units(session, rows, stats, refitted.model)
     return FittedModel(
         table=table,

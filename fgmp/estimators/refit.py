@@ -41,7 +41,7 @@ class RefittedModel(NamedTuple):
     history: dict[str, Array]
 
 
-def refit(
+def refit_model(
     session: Session,
     clients: StandardizedClients,
     model: SparseModel,

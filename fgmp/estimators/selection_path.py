@@ -37,7 +37,7 @@ _STALLED_ROUNDS = 3
 _FOLD_ROUNDS = 5
 
 # Models by their number of features.
-Path = Mapping[int, SparseModel]
+EliminationPath = Mapping[int, SparseModel]
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,7 +282,9 @@ class OneStep(NewtonOnSupport):
 # Stage 3: backward elimination.
 
 
-def eliminate_backwards(session: Session, clients: StandardizedClients, model: SparseModel) -> Path:
+def eliminate_backwards(
+    session: Session, clients: StandardizedClients, model: SparseModel
+) -> EliminationPath:
     """Return the minimiser on the features of a model, and on fewer and fewer of them.
 
     Features are removed one at a time by backward elimination on the pooled Hessian. The path ends
@@ -315,7 +317,7 @@ def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
     return SupportState(SparseModel(support, model.on(support), model.shape))
 
 
-def model_of_size(path: Path, sparsity: int) -> SparseModel:
+def model_of_size(path: EliminationPath, sparsity: int) -> SparseModel:
     """Return the model of a path with a number of features, or the largest if it has fewer."""
     return path[min(sparsity, max(path))]
 
@@ -431,7 +433,7 @@ def _fit_without(
     stats = standardization_stats(session, session.clients.transport(fold=fold))
     standardization = stats.standardization
     clients = StandardizedClients(session.clients, standardization, fold)
-    path: Path = {0: clients.null_model}
+    path: EliminationPath = {0: clients.null_model}
     if standardization.has_features:
         rounds = min(_FOLD_ROUNDS, session.settings.rounds)
         selected = select_features(session, clients, size, rounds)
