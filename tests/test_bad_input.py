@@ -16,7 +16,7 @@ import fgmp
 import fgmp.metrics
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.dictionaries import StandardBasis
-from fgmp.estimators.sites import SiteRows
+from fgmp.estimators.federated_table import ClientRows
 from fgmp.selection import Overall
 from fgmp.solvers import RestrictedProblem
 from fgmp.theory import approx_tau
@@ -256,8 +256,8 @@ ESTIMATORS = {
         groups=[1, *["Smith"] * 7]
     ),
     r"groups is 'site'; expected one group for each of 8 rows, no name": lambda: fit(groups="site"),
-    r"groups holds numbers that are not whole; .*sample_weight=": lambda: fit(groups=Y),
-    r"^groups holds numbers that are not whole": lambda: fit(groups=Y.astype(object)),
+    r"groups holds numbers that are not integers; .*sample_weight=": lambda: fit(groups=Y),
+    r"^groups holds numbers that are not integers": lambda: fit(groups=Y.astype(object)),
     r"^y has 1 missing values, the first in row 2; expected a label": lambda: fit(
         CLASSIFIER, ["a", "b", None, *"ababa"]
     ),
@@ -458,7 +458,7 @@ SHOWN = {
     "sparse": (THIN, THIN.clients[0].features),
     "shape": FED.shape,
     "restricted problem": RestrictedProblem.of(FED.clients[0], np.arange(5), StandardBasis()),
-    "rows of sites": SiteRows(X, Y, Y),
+    "rows of clients": ClientRows(X, Y, Y),
     "digits": DigitsByWriter(FED, FED, ("0",), ("1",), (2, 3)),
     "a dict of it all": {
         "truth": arrays(truth=X[0]),

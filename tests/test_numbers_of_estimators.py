@@ -7,7 +7,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
 
 import fgmp
-from fgmp.estimators.sites import BeyondRange, join_digits, split_digits
+from fgmp.estimators.client_sums import BeyondRange, join_digits, split_digits
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -282,7 +282,7 @@ def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
 
 
 def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypatch):
-    monkeypatch.setattr(fgmp.estimators.linear, "_PASSES", 1)
+    monkeypatch.setattr(fgmp.estimators.refit, "_MAX_EXCHANGES", 1)
     X, y = flagged()
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
         fgmp.FedGradMPClassifier("all", C=1e6).fit(X, y)

@@ -12,7 +12,7 @@ from test_simulate import ALL
 
 import fgmp
 from fgmp.aggregation import Rejected
-from fgmp.estimators import sites
+from fgmp.estimators import client_sums, federated_table
 from fgmp.federation import Client
 from fgmp.privacy.ledger import Ledger
 from fgmp.privacy.secure_sums import SumsOnly
@@ -336,7 +336,8 @@ FITS = {
 def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(name, n_folds):
     """Rows that are together in all that is sent cannot be told apart: each of these classes is large enough."""
     kind, more, classes = FITS[name]
-    (X, y, groups), views, honest, judged = table(classes=classes), {}, sites.seen, sites.folds_of
+    (X, y, groups), views = table(classes=classes), {}
+    honest, judged = federated_table.client_view, federated_table.assign_folds
 
     def keeping(rows, units, loss):  # of each view the rows, by a number of their own
         views.setdefault(rows.index, []).append(
@@ -350,7 +351,11 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
             views.setdefault(place, []).extend(folds == fold for fold in np.unique(folds))
         return folds
 
-    with mock.patch.object(sites, "seen", keeping), mock.patch.object(sites, "folds_of", dealt):
+    with (
+        mock.patch.object(federated_table, "client_view", keeping),
+        mock.patch.object(federated_table, "assign_folds", dealt),
+        mock.patch.object(client_sums, "assign_folds", dealt),
+    ):
         kind("cv", sparsities=[1, 2], n_folds=n_folds, random_state=0, **more).fit(X, y, groups)
     assert set(views) == set(range(4))
     for view in views.values():
@@ -360,15 +365,15 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
 
 def test_no_row_of_a_small_site_is_the_difference_of_two_means():
     """The attack itself, in the open: means over all rows, and over all but a fold."""
-    (X, y, groups), heard, honest = table(), [], sites.Sums.answer
+    (X, y, groups), heard, honest = table(), [], client_sums.Moments.means
 
     def listen(self, client, known, rng):
         found = honest(self, client, known, rng)
-        if self.question == "moments" and client.client_id == 0 and known and len(known) == 1:
+        if client.client_id == 0:
             heard.append((client.n_samples, found * known[0]))
         return found
 
-    with mock.patch.object(sites.Sums, "answer", listen):
+    with mock.patch.object(client_sums.Moments, "means", listen):
         fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, groups)
     (rows, whole), *folds = heard
     found = np.array(
@@ -385,7 +390,7 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
-    honest, ended, n_sums = sites.Table.transport, [], 1
+    honest, ended, n_sums = federated_table.FederatedTable.transport, [], 1
     away_at = 0
     while away_at < n_sums:
         calls = []
@@ -399,7 +404,10 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
             sparsities=[1, 2] if how["sparsity"] == "cv" else None,
             **how,
         )
-        with listening() as heard, mock.patch.object(sites.Table, "transport", away):
+        with (
+            listening() as heard,
+            mock.patch.object(federated_table.FederatedTable, "transport", away),
+        ):
             try:
                 model.fit(X, y, groups)
                 ended.append("")

@@ -11,7 +11,7 @@ from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
 from fgmp.estimators import SparsityPath
-from fgmp.estimators.sites import folds_of
+from fgmp.estimators.folds import assign_folds
 
 quiet = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -21,7 +21,7 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
     drawn = int(np.random.RandomState(seed).randint(2**31 - 1))
     found = np.empty(len(y), int)
     for place, group in enumerate(np.unique(groups)):
-        found[groups == group] = folds_of(y[groups == group], place, n_folds, drawn, least)
+        found[groups == group] = assign_folds(y[groups == group], place, n_folds, drawn, least)
     return found
 
 

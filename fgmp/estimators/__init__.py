@@ -1,6 +1,8 @@
-"""Estimators with scikit-learn's manners: tables in, one client per group, coefficients in the units of the table out.
+"""Estimators with the interface of scikit-learn: tables in, coefficients in their units out.
 
-``model.to_json()`` keeps a fitted one, and `model_from_json` reads it: numbers and names, which run nothing.
+Each group of rows is one client. `FedGradMPRegressor` and `FedGradMPClassifier` stand in `linear`,
+and `fitting` has the stages of a fit in their order. ``model.to_json()`` keeps a fitted model, and
+`model_from_json` reads it: numbers and names, which run no code.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -21,10 +23,15 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """At first use: they import scikit-learn, which a site over Flower would wait for with each message."""
+    """Import a public name at its first use.
+
+    The estimators import scikit-learn, and a client over Flower, which imports this package and not
+    them, would wait for that with each message.
+    """
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     with needs(f"fgmp.estimators.{name}", "scikit-learn", "narwhals"):
         from . import linear, model_files
 
-    return getattr(model_files if name == "model_from_json" else linear, name)
+    module = model_files if name == "model_from_json" else linear
+    return getattr(module, name)

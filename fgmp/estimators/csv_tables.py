@@ -1,8 +1,11 @@
-"""CSV files as people have them: cells by the names of their columns, and an error that says where a cell is wrong."""
+"""Read CSV files: cells by the names of their columns, and errors that name the wrong cell.
+
+No message shows what a cell holds, because it may be data of a person.
+"""
 
 import csv
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,85 +14,108 @@ from ..sparse_model import Array
 
 _TRUTHS = {"true": 1.0, "false": 0.0}
 _MISSING = {"", "na", "n/a", "#n/a", "nan", "null", "none"}
-_SHOWN_NAMES = 10
+_N_SHOWN = 10
+# Text that begins with one of these is a formula to a spreadsheet.
 _FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 @dataclass(frozen=True)
 class CsvTable:
-    """The cells of a CSV file as text. `lines` says in which line of the file each row ends."""
+    """The cells of a CSV file, as text.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the columns.
+    rows : tuple of tuples of str
+        The cells, row by row.
+    lines : tuple of int
+        For each row the line of the file in which it ends.
+    """
 
     names: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     lines: tuple[int, ...]
 
     def texts(self, name: str) -> list[str]:
-        """Return the cells of a column. An empty one is a ValueError."""
-        position = self._position(name)
-        texts = [row[position] for row in self.rows]
-        for number, text in enumerate(texts):
+        """Return the cells of a column, or raise a ValueError if one is empty."""
+        column = self._index_of(name)
+        texts = [row[column] for row in self.rows]
+        for index, text in enumerate(texts):
             if not text.strip():
-                raise ValueError(f"{self._where(number, name)} is empty; expected a value")
+                raise ValueError(f"{self._location(index, name)} is empty; expected a value")
         return texts
 
     def numbers(self, names: Sequence[str]) -> Array:
-        """Return the numbers of some columns, shape (n_rows, n_names); True counts as 1 and False as 0.
+        """Return the numbers of some columns, shape (n_rows, n_names).
 
-        A cell that is empty, not available or no finite number is a ValueError that names its row and column, and does
-        not show it.
+        True counts as 1 and False as 0.
+
+        Raises
+        ------
+        ValueError
+            If a cell is empty, marked as missing, or no finite number. The message names its row
+            and column, and does not show it.
         """
-        positions = [self._position(name) for name in names]
+        columns = [self._index_of(name) for name in names]
         numbers = np.empty((len(self.rows), len(names)))
-        for number, row in enumerate(self.rows):
-            for column, position in enumerate(positions):
-                value = _number(row[position])
+        for index, row in enumerate(self.rows):
+            for position, column in enumerate(columns):
+                value = _number(row[column])
                 if value is None:
-                    found = (
-                        "is missing"
-                        if row[position].strip().lower() in _MISSING
-                        else "is not finite, or no number"
-                    )
-                    raise ValueError(
-                        f"{self._where(number, names[column])} {found}; expected a number, True or False"
-                    )
-                numbers[number, column] = value
+                    raise ValueError(self._problem(index, names[position], row[column]))
+                numbers[index, position] = value
         return numbers
 
-    def _position(self, name: str) -> int:
-        """Return where a column stands, which has to be there once."""
-        if name not in self.names:
-            raise ValueError(f"the table has no column {name!r}; {self._came()}")
-        if self.names.count(name) > 1:
-            raise ValueError(
-                f"the table has {self.names.count(name)} columns {name!r}; expected one"
-            )
+    def _problem(self, index: int, name: str, text: str) -> str:
+        """Return the message for a cell that is no number."""
+        problem = "is not finite, or no number"
+        if text.strip().lower() in _MISSING:
+            problem = "is missing"
+        return f"{self._location(index, name)} {problem}; expected a number, True or False"
+
+    def _index_of(self, name: str) -> int:
+        """Return the index of a column, or raise a ValueError if its name is not there once."""
+        count = self.names.count(name)
+        if count == 0:
+            raise ValueError(f"the table has no column {name!r}; {self._columns_in_words()}")
+        if count > 1:
+            raise ValueError(f"the table has {count} columns {name!r}; expected one")
         return self.names.index(name)
 
-    def _came(self) -> str:
-        """Return the names of the columns in words; not those of a first line that holds data."""
+    def _columns_in_words(self) -> str:
+        """Return the names of the columns in words, unless the first line holds data."""
         if all(_number(name) is not None for name in self.names):
             return "its first line has numbers; expected the names of the columns"
-        short_repr = ", ".join(map(repr, self.names[:_SHOWN_NAMES])) + ", ..." * (
-            len(self.names) > _SHOWN_NAMES
-        )
-        alone = "; expected commas between the columns" if len(self.names) == 1 else ""
-        return f"its columns are {short_repr}{alone}"
+        shown = ", ".join(map(repr, self.names[:_N_SHOWN]))
+        if len(self.names) > _N_SHOWN:
+            shown += ", ..."
+        if len(self.names) == 1:
+            shown += "; expected commas between the columns"
+        return f"its columns are {shown}"
 
-    def _where(self, number: int, name: str) -> str:
-        return f"row {number + 1} (line {self.lines[number]}), column {name!r},"
+    def _location(self, index: int, name: str) -> str:
+        """Return where a cell is, in words."""
+        return f"row {index + 1} (line {self.lines[index]}), column {name!r},"
 
 
 def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
-    r"""Read a CSV file that has commas between its cells, as text. Without a header the names are 0, 1, ...
+    r"""Return the cells of a CSV file that has commas between them, as text.
 
-    A byte order mark is skipped. Each row has as many cells as the first line, anything else is a ValueError.
+    A byte order mark is skipped.
 
     Parameters
     ----------
     file : iterable of str
         The lines, such as a file that was opened as text with ``newline=""``.
     header : bool, default True
-        Whether the first line has the names of the columns.
+        Whether the first line has the names of the columns. Without it they are 0, 1, ...
+
+    Raises
+    ------
+    ValueError
+        If the file is no text or no CSV, is empty, or a row has another number of cells than the
+        first line.
 
     Examples
     --------
@@ -98,7 +124,28 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
     >>> table.numbers(["smokes", "age"]).tolist(), table.texts("site")
     ([[1.0, 61.0], [0.0, 45.0]], ['north', 'coast'])
     """
-    reader = csv.reader(_without_mark(file), strict=True)
+    rows, lines = _rows_and_lines(file)
+    while rows and not rows[-1]:  # empty lines at the end
+        rows.pop()
+        lines.pop()
+    if not rows:
+        raise ValueError("the table is empty; expected a line with the names of its columns")
+
+    width = len(rows[0])
+    for line, cells in zip(lines, rows, strict=True):
+        if len(cells) != width:
+            raise ValueError(
+                f"line {line} of the table has {len(cells)} cells; expected {width}, as the first "
+                "line"
+            )
+    if not header:
+        return CsvTable(tuple(map(str, range(width))), tuple(rows), tuple(lines))
+    return CsvTable(tuple(name.strip() for name in rows[0]), tuple(rows[1:]), tuple(lines[1:]))
+
+
+def _rows_and_lines(file: Iterable[str]) -> tuple[list[tuple[str, ...]], list[int]]:
+    """Return the cells of each row, and the line in which it ends."""
+    reader = csv.reader(_without_byte_order_mark(file), strict=True)
     rows: list[tuple[str, ...]] = []
     lines: list[int] = []
     try:
@@ -113,20 +160,7 @@ def read_csv(file: Iterable[str], header: bool = True) -> CsvTable:
         raise ValueError(
             f"the table is no text in {error.encoding.upper()} near line {reader.line_num + 1}"
         ) from error
-    while rows and not rows[-1]:  # empty lines at the end
-        rows.pop()
-        lines.pop()
-    if not rows:
-        raise ValueError("the table is empty; expected a line with the names of its columns")
-    width = len(rows[0])
-    for line, cells in zip(lines, rows, strict=True):
-        if len(cells) != width:
-            raise ValueError(
-                f"line {line} of the table has {len(cells)} cells; expected {width}, as the first line"
-            )
-    if not header:
-        return CsvTable(tuple(map(str, range(width))), tuple(rows), tuple(lines))
-    return CsvTable(tuple(name.strip() for name in rows[0]), tuple(rows[1:]), tuple(lines[1:]))
+    return rows, lines
 
 
 def is_number(text: str) -> bool:
@@ -135,29 +169,32 @@ def is_number(text: str) -> bool:
 
 
 def inert(value: object) -> object:
-    """Return a value as a cell that a spreadsheet shows and does not run: text that is a formula begins with ``'``."""
-    if (
-        not isinstance(value, str)
-        or is_number(value)
-        or not value.lstrip(" ").startswith(_FORMULA_STARTS)
-    ):
+    """Return a value as a cell that a spreadsheet shows and does not run.
+
+    Text that is a formula gets an apostrophe in front of it. Numbers stay, also those that begin
+    with a sign.
+    """
+    if not isinstance(value, str) or is_number(value):
         return value
-    return f"'{value}"
+    is_formula = value.lstrip(" ").startswith(_FORMULA_STARTS)
+    return f"'{value}" if is_formula else value
 
 
 def _number(text: str) -> float | None:
-    """Return the number in a cell, or None where there is none; 1_000 is none, though Python would take it."""
+    """Return the number in a cell, or None if there is none."""
     text = text.strip()
     if text.lower() in _TRUTHS:
         return _TRUTHS[text.lower()]
+    if "_" in text:  # Python would read 1_000
+        return None
     try:
         value = float(text)
     except ValueError:
         return None
-    return value if math.isfinite(value) and "_" not in text else None
+    return value if math.isfinite(value) else None
 
 
-def _without_mark(file: Iterable[str]) -> Iterable[str]:
+def _without_byte_order_mark(file: Iterable[str]) -> Iterator[str]:
     """Yield the lines, the first one without the byte order mark that Excel writes."""
-    for number, line in enumerate(file):
-        yield line if number else line.removeprefix("\ufeff")
+    for index, line in enumerate(file):
+        yield line if index else line.removeprefix("\ufeff")

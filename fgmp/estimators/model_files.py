@@ -1,4 +1,7 @@
-"""Fitted estimators as JSON and back: numbers and names, so that reading a model runs no code of whoever wrote it."""
+"""Fitted estimators as JSON and back.
+
+A file holds numbers and names only, so that reading a model runs no code of its writer.
+"""
 
 import json
 import math
@@ -10,7 +13,8 @@ from .._support.validation import short_repr
 from ..sparse_model import Array
 
 _FORMAT = "fgmp model 1"
-# What a user set, as far as numbers, words and truths say it. The rest says how a fit ran, not what the model is.
+# Parameters that are numbers, words or truth values. The others say how a fit ran, and not what
+# the model is.
 _PARAMETERS = (
     "sparsity",
     "method",
@@ -23,16 +27,20 @@ _PARAMETERS = (
 )
 _ATTRIBUTES = ("n_features_in_", "sparsity_", "method_", "n_iter_")
 _LISTS = ("groups_", "missing_", "classes_", "feature_names_in_")
-_PLAIN = (str, int, float, bool)
+_JSON_TYPES = (str, int, float, bool)
+# Indices of columns are 32-bit integers elsewhere, and an array of this size is refused before it
+# is allocated.
+_MAX_FEATURES = 2**31
 
 
 def model_to_json(model: Any) -> str:
-    """Return a fitted estimator as JSON: what `predict` needs, who took part, and how it was fitted.
+    """Return a fitted estimator as JSON: what `predict` needs, who took part, how it was fitted.
 
     Raises
     ------
     ValueError
-        If labels, groups or names of columns are neither text nor numbers, or a number is not finite.
+        If labels, groups or names of columns are neither text nor numbers, or a number is not
+        finite.
     """
     coefficients = np.atleast_2d(model.coef_)
     used = np.flatnonzero(np.any(coefficients != 0, axis=0))
@@ -40,26 +48,20 @@ def model_to_json(model: Any) -> str:
     content: dict[str, Any] = {
         "format": _FORMAT,
         "estimator": type(model).__name__,
-        "parameters": {name: _parameter(getattr(model, name)) for name in _PARAMETERS},
-        "attributes": {name: _parameter(getattr(model, name)) for name in _ATTRIBUTES},
+        "parameters": {name: _encode(getattr(model, name)) for name in _PARAMETERS},
+        "attributes": {name: _encode(getattr(model, name)) for name in _ATTRIBUTES},
         "lists": {
-            name: _plain(name, getattr(model, name)) for name in _LISTS if hasattr(model, name)
+            name: _json_values(name, getattr(model, name))
+            for name in _LISTS
+            if hasattr(model, name)
         },
-        "coefficients": [
-            {
-                "column": int(j),
-                "name": str(j) if names is None else str(names[j]),
-                "values": coefficients[:, j].tolist(),
-            }
-            for j in used
-        ],
+        "coefficients": [_column(coefficients, int(j), names) for j in used],
         "intercept": np.atleast_1d(model.intercept_).tolist(),
     }
     if hasattr(model, "intercepts_"):
-        groups = _plain("intercepts_", list(model.intercepts_))
-        content["intercepts"] = [
-            list(pair) for pair in zip(groups, model.intercepts_.values(), strict=True)
-        ]
+        groups = _json_values("intercepts_", list(model.intercepts_))
+        intercepts = model.intercepts_.values()
+        content["intercepts"] = [list(pair) for pair in zip(groups, intercepts, strict=True)]
     try:
         return json.dumps(content, indent=1, allow_nan=False)
     except (TypeError, ValueError) as error:
@@ -69,7 +71,7 @@ def model_to_json(model: Any) -> str:
 
 
 def model_from_json(text: str) -> Any:
-    """Return the fitted estimator that `model_to_json` wrote. Its predictions are the same to the bit.
+    """Return the fitted estimator that `model_to_json` wrote. Its predictions have the same bits.
 
     Raises
     ------
@@ -87,44 +89,47 @@ def model_from_json(text: str) -> Any:
     >>> bool(np.all(again.predict(X) == model.predict(X))), again.support_.tolist()
     (True, [1])
     """
+    try:
+        return _decoded_model(json.loads(text))
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
+        problem = str(error)
+        if isinstance(error, (KeyError, IndexError)):
+            problem = f"{type(error).__name__}: {error}"
+        raise ValueError(
+            f"text is no model of fgmp ({problem}); expected what to_json of an estimator wrote"
+        ) from None
+
+
+def _decoded_model(content: dict[str, Any]) -> Any:
+    """Return the estimator of a JSON object; an error of any kind if it is malformed."""
     from .linear import FedGradMPClassifier, FedGradMPRegressor
 
+    if content["format"] != _FORMAT:
+        raise ValueError(f"its format is {short_repr(content['format'])}; expected {_FORMAT!r}")
     kinds = {kind.__name__: kind for kind in (FedGradMPRegressor, FedGradMPClassifier)}
-    try:
-        content = json.loads(text)
-        if content["format"] != _FORMAT:
-            raise ValueError(f"its format is {short_repr(content['format'])}; expected {_FORMAT!r}")
-        model = kinds[content["estimator"]]()
-        model.set_params(
-            **{name: _parameter_of(content["parameters"][name]) for name in _PARAMETERS}
-        )
-        for name in _ATTRIBUTES:
-            setattr(model, name, content["attributes"][name])
-        for name, values in content["lists"].items():
-            if name not in _LISTS:
-                raise KeyError(name)
-            setattr(
-                model, name, np.asarray(values, object if name == "feature_names_in_" else None)
-            )
-        _set_coefficients(model, content)
-    except (KeyError, TypeError, AttributeError, IndexError, ValueError, RecursionError) as error:
-        found = (
-            f"{type(error).__name__}: {error}"
-            if isinstance(error, (KeyError, IndexError))
-            else error
-        )
-        raise ValueError(
-            f"text is no model of fgmp ({found}); expected what to_json of an estimator wrote"
-        ) from None
+    model = kinds[content["estimator"]]()
+    parameters = {name: _decode(content["parameters"][name]) for name in _PARAMETERS}
+    model.set_params(**parameters)
+
+    for name in _ATTRIBUTES:
+        setattr(model, name, content["attributes"][name])
+    for name, values in content["lists"].items():
+        if name not in _LISTS:
+            raise KeyError(name)
+        dtype = object if name == "feature_names_in_" else None
+        setattr(model, name, np.asarray(values, dtype))
+    _set_coefficients(model, content)
     return model
 
 
 def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
     """Set coefficients and intercepts of a model whose labels are known."""
     is_classifier = hasattr(model, "classes_")
-    n_outputs = len(model.classes_) if is_classifier and len(model.classes_) > 2 else 1
+    n_outputs = 1
+    if is_classifier and len(model.classes_) > 2:
+        n_outputs = len(model.classes_)
     n_features = model.n_features_in_
-    if type(n_features) is not int or not 0 < n_features < 2**31:
+    if type(n_features) is not int or not 0 < n_features < _MAX_FEATURES:
         raise ValueError(f"n_features_in_ is {short_repr(n_features)}")
 
     coefficients = np.zeros((n_outputs, n_features))
@@ -144,31 +149,33 @@ def _set_coefficients(model: Any, content: dict[str, Any]) -> None:
         model.intercepts_ = {group: float(value) for group, value in content["intercepts"]}
 
 
-def _coefficient(coefficients: Array, column: int, names: Any) -> dict[str, Any]:
-    """Return what one column adds, with its name, so that a person can read the file."""
-    name = f"x{column}" if names is None else str(names[column])
+def _column(coefficients: Array, column: int, names: Any) -> dict[str, Any]:
+    """Return the coefficients of a column, with its name, so that a person can read the file."""
+    name = str(column) if names is None else str(names[column])
     return {"column": column, "name": name, "values": coefficients[:, column].tolist()}
 
 
-def _plain(name: str, values: Any) -> list[Any]:
-    """Return labels or names as JSON holds them, each of one of its types."""
-    plain = np.asarray(values).tolist() if isinstance(values, np.ndarray) else list(values)
-    strange = [value for value in plain if not isinstance(value, _PLAIN)]
-    if strange:
-        kind = type(strange[0]).__name__
-        raise ValueError(
-            f"{name} holds a value of type {kind}; expected text, numbers or truths, which JSON has"
-        )
+def _json_values(name: str, values: Any) -> list[Any]:
+    """Return labels or names as a list of values that JSON has, or raise a ValueError."""
+    plain = values.tolist() if isinstance(values, np.ndarray) else list(values)
+    for value in plain:
+        if not isinstance(value, _JSON_TYPES):
+            raise ValueError(
+                f"{name} holds a value of type {type(value).__name__}; expected text, numbers or "
+                "truths, which JSON has"
+            )
     return plain
 
 
-def _parameter(value: Any) -> Any:
-    """Return a parameter as JSON holds it: infinity is a word there."""
+def _encode(value: Any) -> Any:
+    """Return a parameter as JSON holds it: infinity as a word."""
     if isinstance(value, np.generic):
         value = value.item()
-    return "inf" if isinstance(value, float) and math.isinf(value) else value
+    if isinstance(value, float) and math.isinf(value):
+        return "inf"
+    return value
 
 
-def _parameter_of(value: Any) -> Any:
-    """Return the parameter that `_parameter` wrote."""
+def _decode(value: Any) -> Any:
+    """Return the parameter that `_encode` wrote."""
     return math.inf if value == "inf" else value

@@ -12,7 +12,11 @@ import numpy as np
 from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from ..callbacks import Run
-from ..estimators.sites import SiteRows, Sums, folds_of, seen, some_of
+from ..estimators.client_sums import ClientSums
+from ..estimators.federated_table import ClientRows, client_view
+from ..estimators.folds import Fold, assign_folds
+from ..estimators.groups import preview
+from ..estimators.standardization import Standardization
 from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
@@ -23,13 +27,6 @@ from .transport import OverFlower
 ReadTable = Callable[[Any, Sequence[str]], tuple[Any, Any]]
 
 _MOST_NAMES = 10  # of missing columns, in a message
-
-# What `Sums` asks the clients for, in words.
-_QUESTIONS = {
-    "moments": "sums for common units",
-    "held_out": "losses on the rows that were held out",
-    "intercepts": "intercepts of the sites",
-}
 
 
 def table_app(read: ReadTable, **options: Any) -> Any:
@@ -61,10 +58,12 @@ def table_app(read: ReadTable, **options: Any) -> Any:
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
         X = X.astype(settings["dtype"], copy=False)
-        rows = SiteRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
-        training = rows.training(settings["fold"])
-        features, training_targets, *_ = seen(training, settings["units"], _loss_of(classes))
-        return features, training_targets
+        rows = ClientRows(X, targets, np.ones(len(y)), context.node_config["partition-id"])
+        fold = None if settings["fold"] is None else Fold(*settings["fold"])
+        training = rows.take(rows.training_rows(fold))
+        standardization = Standardization.from_settings(settings["units"])
+        view = client_view(training, standardization, _loss_of(classes))
+        return view.features, view.targets
 
     return client_app(load, **options)
 
@@ -81,7 +80,7 @@ def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Arr
         missing = [name for name in names if name == error.args[0] or repr(name) in str(error)]
         if not missing:
             raise
-        listed = some_of(missing, _MOST_NAMES)
+        listed = preview(missing, _MOST_NAMES)
         raise PublicError(f"columns missing at the site: {listed}") from error
     return X, np.asarray(y)
 
@@ -201,15 +200,15 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
 
 
 class _Sites(OverFlower):
-    """The clients of a grid as a fit needs them: see `fgmp.estimators.sites.Table`.
+    """The clients of a grid as a fit needs them: see `fgmp.estimators.federated_table.FederatedTable`.
 
     Attributes
     ----------
-    sparse : bool
+    is_sparse : bool
         Whether their tables are sparse.
-    weight : float
+    total_weight : float
         The weight of all rows: their number.
-    least : int
+    min_rows : int
         The fewest rows on which a sum of one client may rest.
     report : callable
         Receives lines of text about the progress.
@@ -237,9 +236,9 @@ class _Sites(OverFlower):
             "dtype": None,
         }
         super().__init__(grid, loss, n_clients, settings=settings, **options)
-        self.sparse = sparse
-        self.weight = float(sum(self.shape.rows))
-        self.least = min_rows
+        self.is_sparse = sparse
+        self.total_weight = float(sum(self.shape.rows))
+        self.min_rows = min_rows
         self.report = report
 
     @property
@@ -254,7 +253,7 @@ class _Sites(OverFlower):
         question = _question_in_words(method)
         if question:
             fold = json.loads(self.settings)["fold"]
-            prefix = "" if fold is None else f"without fold {fold[0] + 1} of {fold[1]}: "
+            prefix = "" if fold is None else f"without {Fold(*fold)}: "
             self.report(prefix + question)
         return super().prepare(method)
 
@@ -272,41 +271,41 @@ class _Sites(OverFlower):
         self.report(line)
 
     def transport(
-        self, units: Mapping[str, Any] | None = None, fold: Sequence[int] | None = None
+        self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> OverFlower:
-        """Return the same clients in a view, as `fgmp.estimators.sites.Table` has it."""
+        """Return the same clients in a view, as `fgmp.estimators.federated_table.FederatedTable` has it."""
         rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.shape.rows)]
-        has_intercept = units is not None and bool(units["ones"])
+        n_intercepts = 0 if standardization is None else standardization.n_intercepts
         settings = json.loads(self.settings) | {
-            "units": units,
+            "units": None if standardization is None else standardization.to_settings(),
             "fold": fold,
             "dtype": self.shape.dtype.name,
         }
         other = self.with_settings(
             settings,
-            n_features=self.shape.n_features + has_intercept,
+            n_features=self.shape.n_features + n_intercepts,
             rows=[max(n_rows, 1) for n_rows in rows],
             weights=np.array(rows) / sum(rows),
-            # Without units rows are summed in float64; in units in the precision of the table.
-            dtype=np.dtype(np.float64) if units is None else self.shape.dtype,
+            # As they are, rows are summed in float64; standardized in the precision of the table.
+            dtype=np.dtype(np.float64) if standardization is None else self.shape.dtype,
         )
         other.weighting = "rows"
         other.weight_counts = np.array(rows)
         return other
 
 
-def _n_training(n_rows: int, client_index: int, fold: Sequence[int] | None) -> int:
+def _n_training(n_rows: int, client_index: int, fold: Fold | None) -> int:
     """Return how many rows of a client train if a fold is held out."""
     if fold is None:
         return n_rows
-    folds = folds_of(np.arange(n_rows), client_index, *fold[1:])
-    return int((folds != fold[0]).sum())
+    folds = assign_folds(np.arange(n_rows), client_index, *fold[1:])
+    return int((folds != fold.number).sum())
 
 
 def _question_in_words(method: Method) -> str:
     """Return what a method asks the clients for, or "" if each of its rounds is reported."""
-    if isinstance(method, Sums):
-        return _QUESTIONS[method.question]
+    if isinstance(method, ClientSums):
+        return method.description
     if isinstance(method, NewtonOnSupport):
         return "Newton steps on the features that were found"
     return ""

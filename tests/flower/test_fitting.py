@@ -10,7 +10,7 @@ from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
 import fgmp
-from fgmp.estimators.sites import Sums
+from fgmp.estimators.client_sums import Moments
 from fgmp.flower import fit_over, table_app
 from fgmp.serialization import to_json
 
@@ -87,7 +87,7 @@ def test_the_model_over_flower_is_that_of_one_process(estimator, X, y):
 
 
 def test_a_process_of_a_site_knows_the_methods_of_a_fit():
-    sums = Sums("moments", (3,), ("mean", True))
+    sums = Moments(3, "mean", masked=True)
     code = f"import fgmp.flower, fgmp.serialization as wire; print(wire.from_json({to_json(sums)[0]!r}))"
     assert subprocess.check_output([sys.executable, "-c", code], text=True) == f"{sums}\n"
 

@@ -1,0 +1,116 @@
+"""The bootstrap of an estimator: which features other samples select, with which coefficients."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._support.optional import needs
+from .._support.validation import check_integer, check_number
+from ..sparse_model import Array, IndexArray
+
+# Draws that miss a class are repeated; after this number of them in a row there is an error.
+_MAX_DRAWS = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Bootstrap:
+    """The coefficients of the resamples.
+
+    Attributes
+    ----------
+    coef : ndarray, shape (n_resamples, n_outputs, n_features)
+        The coefficients of the resamples, in the units of the data.
+    estimate : ndarray, shape (n_outputs, n_features)
+        The coefficients of the fit itself.
+    names : tuple of str
+        Names of the features.
+    """
+
+    coef: Array
+    estimate: Array
+    names: tuple[str, ...]
+
+    @property
+    def inclusion(self) -> Array:
+        """The share of resamples that select each feature, shape (n_features,)."""
+        return np.asarray(np.any(self.coef != 0, axis=1).mean(axis=0))
+
+    def interval(self, level: float = 0.95) -> tuple[Array, Array]:
+        """Return percentiles of the coefficients, as two arrays of the shape of `estimate`.
+
+        A feature that was not selected counts as zero.
+        """
+        level = check_number("level", level, above=0, at_most=1)
+        low, high = np.quantile(self.coef, [(1 - level) / 2, (1 + level) / 2], axis=0)
+        return low, high
+
+    def plot(self, ax: Any = None, most: int = 20) -> Any:
+        """Draw the share of resamples of the most frequent features; return matplotlib's axes.
+
+        Bars of features in the fit are filled. At most `most` features are drawn, and none that no
+        resample selects.
+        """
+        with needs("a plot", "matplotlib"):
+            import matplotlib.pyplot as plt
+
+        n_selected = int(np.count_nonzero(self.inclusion))
+        n_bars = min(check_integer("most", most), max(n_selected, 1))
+        if ax is None:
+            ax = plt.subplots(figsize=(6.4, 1.2 + 0.22 * n_bars), layout="constrained")[1]
+
+        order = np.argsort(-self.inclusion, kind="stable")[:n_bars][::-1]
+        is_in_fit = np.any(self.estimate != 0, axis=0)
+        colors = np.where(is_in_fit[order], "#0072B2", "white")
+        bars = np.arange(len(order))
+        ax.barh(bars, self.inclusion[order], color=colors, edgecolor="#0072B2")
+        names = [self.names[j] for j in order]
+        ax.set_yticks(bars, names, parse_math=False)  # a price in $ is no formula
+        ax.set(xlabel=f"share of {len(self.coef)} resamples (filled: in the fit)", xlim=(0, 1))
+        return ax
+
+
+def draw_counts(
+    y: Array, codes: IndexArray, resampling: str, classes: Array | None, rng: Any
+) -> Array:
+    """Return how often each row is drawn, with its group or alone, shape (n_rows,).
+
+    Parameters
+    ----------
+    y : ndarray, shape (n_rows,)
+        Targets. A draw without a row of one of the classes is repeated.
+    codes : ndarray of int, shape (n_rows,)
+        The group of each row, and -1 for rows that take no part.
+    resampling : {"groups", "rows"}
+        Whether groups are drawn, or rows within each group.
+    classes : ndarray or None
+        The labels of a classifier.
+    rng : numpy.random.RandomState
+        The generator of the draws.
+
+    Raises
+    ------
+    ValueError
+        If 100 draws in a row missed a class.
+    """
+    groups = [np.flatnonzero(codes == code) for code in np.unique(codes[codes >= 0])]
+    labels: Any = [] if classes is None else classes
+    for _ in range(_MAX_DRAWS):
+        counts = np.zeros(len(codes))
+        if resampling == "groups":
+            times_drawn = _draw(len(groups), rng)
+        else:
+            times_drawn = [_draw(len(rows), rng) for rows in groups]
+        for rows, times in zip(groups, times_drawn, strict=True):
+            counts[rows] = times
+        if np.isin(labels, y[counts > 0]).all():
+            return counts
+    raise ValueError(
+        f"{_MAX_DRAWS} draws in a row missed a class; expected classes in more groups (or "
+        "over='rows')"
+    )
+
+
+def _draw(size: int, rng: Any) -> Any:
+    """Return how often each of `size` things is drawn in `size` draws with replacement."""
+    return rng.multinomial(size, np.full(size, 1 / size))

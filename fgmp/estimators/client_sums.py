@@ -1,0 +1,430 @@
+"""Sums over clients that a fit needs beside its rounds: moments, losses on folds, mean residuals.
+
+Each is a `Method` without a model. Its state is the tuple of the results of the exchanges so far,
+and all clients are sent the whole state.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .._support.sparse_features import SparseFeatures
+from ..aggregation import UpdateSpec
+from ..federation import Client
+from ..rounds import Exchange, Method
+from ..sparse_model import Array, SparseModel
+from .folds import assign_folds
+from .groups import preview
+from .weighted_loss import split_weights
+
+# Larger numbers are sent under masks as several: `SecureSum` has a resolution of 2^-40 and a range
+# of 2^22, so that a digit below 2^20 in magnitude is exact and sums of digits are within the range.
+_BASE = 2.0**20
+_MEAN_DIGITS, _SQUARE_DIGITS = 2, 3
+
+State = tuple[Any, ...]
+
+
+class ClientSums(Method):
+    """Sums over clients, for which no model is trained.
+
+    Attributes
+    ----------
+    description : str
+        What the clients are asked for, in words, for a report of progress.
+    """
+
+    description: ClassVar[str]
+
+    def sends_objectives(self) -> bool:
+        """Losses on rows that were held out, and squares of targets, reveal an objective."""
+        return True
+
+    def message(self, state: State) -> Any:
+        """Return the message: all results so far, or 0 if there are none."""
+        return state or 0
+
+    def coefficients(self, state: State) -> SparseModel:
+        """Return a model of one zero, because there is no model."""
+        return SparseModel.zero((1,))
+
+
+class PooledMoments(NamedTuple):
+    """Moments of all rows, for each column and then each target.
+
+    Attributes
+    ----------
+    unit : ndarray
+        A power of two near the root mean square, in which the other two are counted.
+    mean, square : ndarray
+        The mean in units, and the mean square of deviations in squared units.
+    """
+
+    unit: Array
+    mean: Array
+    square: Array
+
+
+@dataclass(frozen=True)
+class Moments(ClientSums):
+    """Means and mean squares of columns and targets, in units in which no sum is large or small.
+
+    There are three exchanges: sizes as logarithms of root mean squares, then means, then mean
+    squares of the deviations from a centre, both in units of the sizes. For a loss of labels the
+    targets are the indicators of the classes.
+
+    Masks have a fixed resolution and range. A deviation far below the mean would vanish in them,
+    and a client that counts in other units would exceed them. Under masks there are therefore four
+    exchanges: the third one is the size of the deviations from the centre, and the fourth one has
+    means and mean squares of the deviations in units of this size. Means and squares are sent as
+    several digits, by `split_digits`.
+
+    Parameters
+    ----------
+    n_columns : int
+        Number of features and targets.
+    centre : {"mean", "client", "zero"}
+        Where deviations are measured from: the mean of all rows, that of each client, or zero.
+    masked : bool
+        Whether sums are made under masks.
+    """
+
+    n_columns: int
+    centre: str
+    masked: bool
+
+    description: ClassVar[str] = "sums for common units"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return three exchanges, or four under masks."""
+        sizes = Exchange(self.message, self.log_sizes, self.add_sizes, self.plain_spec)
+        if not self.masked:
+            means = Exchange(self.message, self.means, self.add_sums, self.plain_spec)
+            squares = Exchange(self.message, self.squares, self.add_sums, self.plain_spec)
+            return [sizes, means, squares]
+        return [
+            sizes,
+            Exchange(self.message, self.means, self.add_means, self.mean_spec),
+            Exchange(self.message, self.log_deviations, self.add_sizes, self.plain_spec),
+            Exchange(self.message, self.deviations, self.add_deviations, self.deviation_spec),
+        ]
+
+    def plain_spec(self, state: State) -> UpdateSpec:
+        """Return the form of an update of one number for each column."""
+        return UpdateSpec((self.n_columns,))
+
+    def mean_spec(self, state: State) -> UpdateSpec:
+        """Return the form of means in digits."""
+        return UpdateSpec((_MEAN_DIGITS, self.n_columns))
+
+    def deviation_spec(self, state: State) -> UpdateSpec:
+        """Return the form of means and mean squares in digits."""
+        return UpdateSpec((_MEAN_DIGITS + _SQUARE_DIGITS, self.n_columns))
+
+    # The clients.
+
+    def log_sizes(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return log2 of the root mean square of each column, and 0 for a column of zeros."""
+        columns = _columns_of(client)
+        squares = np.append(
+            _mean(columns.features**2, columns.weights),
+            _mean(columns.targets**2, columns.weights),
+        )
+        return _log_roots(squares)
+
+    def means(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+        """Return the means in units of the sizes, under masks in digits."""
+        means = _columns_of(client).means() / state[0]
+        if self.masked:
+            return split_digits(means, _MEAN_DIGITS)
+        return np.asarray(means)
+
+    def squares(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+        """Return the mean squares of deviations in squared units of the sizes."""
+        columns = _columns_of(client)
+        squares = columns.mean_squares(self._centre_of(columns, state))
+        return np.asarray(squares / state[0] ** 2)
+
+    def log_deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+        """Return log2 of the root mean squares of deviations, and 0 if there are none."""
+        columns = _columns_of(client)
+        return _log_roots(columns.mean_squares(self._centre_of(columns, state)))
+
+    def deviations(self, client: Client, state: State, rng: np.random.Generator) -> Array:
+        """Return means and mean squares of deviations, in digits, in units of their sizes."""
+        columns = _columns_of(client)
+        centre = self._centre_of(columns, state)
+        unit = state[2]
+        means = columns.mean_deviations(centre) / unit
+        squares = columns.mean_squares(centre) / unit**2
+        digits = [split_digits(means, _MEAN_DIGITS), split_digits(squares, _SQUARE_DIGITS)]
+        return np.vstack(digits)
+
+    def _centre_of(self, columns: "_Columns", state: State) -> Array:
+        """Return the point that deviations are measured from, shape (n_columns,)."""
+        if self.centre == "client":
+            return columns.means()
+        unit, mean = state[:2]
+        if self.centre == "zero":
+            return np.zeros(self.n_columns)
+        return np.asarray(mean * unit)
+
+    # The server.
+
+    def add_sizes(self, state: State, mean: Array) -> State:
+        """Append the powers of two near the sizes."""
+        return (*state, 2.0 ** np.round(mean))
+
+    def add_sums(self, state: State, mean: Array) -> State:
+        """Append sums as they are."""
+        return (*state, mean)
+
+    def add_means(self, state: State, mean: Array) -> State:
+        """Append the means that the sums of digits stand for."""
+        return (*state, join_digits(mean.reshape(-1, self.n_columns)))
+
+    def add_deviations(self, state: State, mean: Array) -> State:
+        """Append means and mean squares of deviations."""
+        digits = mean.reshape(-1, self.n_columns)
+        return (*state, join_digits(digits[:_MEAN_DIGITS]), join_digits(digits[_MEAN_DIGITS:]))
+
+    def pooled(self, state: State) -> PooledMoments:
+        """Return the moments of all rows, from the state after the last exchange."""
+        if not self.masked:
+            return PooledMoments(*state)
+
+        size, mean, unit, deviation, square = state
+        if self.centre == "zero":
+            return PooledMoments(unit, deviation, square)
+        mean = mean * (size / unit)
+        if self.centre == "client":
+            return PooledMoments(unit, mean, square)
+        # The mean that was subtracted had been rounded, and `deviation` is what it was off by.
+        return PooledMoments(unit, mean + deviation, np.maximum(square - deviation**2, 0))
+
+
+@dataclass(frozen=True)
+class HeldOutLosses(ClientSums):
+    """The mean loss l of models on rows that clients held out, with l^2, and with l by fold.
+
+    The message is the intercepts and the coefficients of `n_models` models for each fold, one fold
+    after another, in the units of the data.
+
+    Parameters
+    ----------
+    n_folds, n_models : int
+        How many folds, and models for each of them.
+    seed, min_rows : int
+        Of the folds, as in `fgmp.estimators.folds.Fold`.
+    intercept_per_client : bool
+        Whether the intercept is the mean residual of the rows of a client that train.
+    unit : float
+        The unit of losses.
+    """
+
+    n_folds: int
+    n_models: int
+    seed: int
+    min_rows: int
+    intercept_per_client: bool
+    unit: float
+
+    description: ClassVar[str] = "losses on the rows that were held out"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.losses, self.add_losses, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of l, l^2 and l of each fold, for each model."""
+        return UpdateSpec((2 + self.n_folds, self.n_models))
+
+    def losses(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the losses of a client. One that holds out nothing returns zeros."""
+        intercepts, *models = message
+        targets, weights, loss = split_weights(client)
+        folds = assign_folds(targets, client.client_id, self.n_folds, self.seed, self.min_rows)
+
+        by_fold = np.zeros((self.n_folds, self.n_models))
+        for index, (model, intercept) in enumerate(zip(models, intercepts, strict=True)):
+            is_out = folds == index // self.n_models
+            predictions = client.predictions(model) + intercept.reshape(model.shape[1:])
+            if self.intercept_per_client and not is_out.all():
+                residuals = (targets - predictions)[~is_out]
+                predictions = predictions + weights[~is_out] @ residuals / weights[~is_out].sum()
+            losses = loss.values(predictions[is_out], targets[is_out])
+            by_fold.flat[index] = weights[is_out] @ losses / (len(targets) * self.unit)
+
+        mean = by_fold.sum(axis=0)
+        return np.stack([mean, mean**2, *by_fold])
+
+    def add_losses(self, state: State, mean: Array) -> State:
+        """Append the mean losses."""
+        return (*state, mean)
+
+
+@dataclass(frozen=True)
+class MeanResiduals(ClientSums):
+    """The mean residual of each client for one model, which is its intercept.
+
+    The message is the coefficients, in the units of the data. An update has the residual at the
+    index of the client, and a one there, whose sum is the weight of the client. With one index for
+    all clients the sums reveal only the mean over the clients.
+
+    Parameters
+    ----------
+    n_indices : int
+        The number of clients, or 1.
+    level, unit : float
+        Residuals are sent as (residual - level) / unit.
+    """
+
+    n_indices: int
+    level: float
+    unit: float
+
+    description: ClassVar[str] = "intercepts of the sites"
+
+    def exchanges(self) -> Sequence[Exchange]:
+        """Return one exchange."""
+        return [Exchange(self.message, self.residuals, self.add_residuals, self.update_spec)]
+
+    def update_spec(self, state: State) -> UpdateSpec:
+        """Return the form of residuals and ones."""
+        return UpdateSpec((2, self.n_indices))
+
+    def residuals(self, client: Client, message: Any, rng: np.random.Generator) -> Array:
+        """Return the mean residual of a client and a one, at its index."""
+        (model,) = message
+        targets, weights, _ = split_weights(client)
+        residual = weights @ (targets - client.predictions(model)) / len(targets)
+        index = client.client_id if self.n_indices > 1 else 0
+
+        update = np.zeros((2, self.n_indices))
+        update[0, index] = (residual - self.level) / self.unit
+        update[1, index] = 1
+        return update
+
+    def add_residuals(self, state: State, mean: Array) -> State:
+        """Append the sums."""
+        return (*state, mean)
+
+
+class BeyondRange(ValueError):
+    """Columns of a client that masks cannot add to those of other clients.
+
+    Attributes
+    ----------
+    columns : ndarray of int
+        Their indices; those from the number of features on are of targets.
+    """
+
+    def __init__(self, columns: Array) -> None:
+        self.columns = columns
+        super().__init__(
+            f"the columns [{preview(columns.tolist(), 10)}] are in units too far from those of "
+            "other sites for sums under masks; expected the same units at all sites"
+        )
+
+
+def split_digits(values: Array, n_digits: int) -> Array:
+    """Return digits d_k, lowest first, of numbers v = sum_k d_k 2^(20 k).
+
+    All digits but the lowest are integers. Only the highest may exceed 2^20 in magnitude in a
+    number that is too large, and that raises `BeyondRange`.
+
+    Parameters
+    ----------
+    values : ndarray, shape (n,)
+        The numbers.
+    n_digits : int
+        How many digits each has.
+
+    Returns
+    -------
+    ndarray, shape (n_digits, n)
+        The digits.
+    """
+    digits = []
+    rest = values
+    for power in range(n_digits - 1, 0, -1):
+        digit = np.trunc(rest / _BASE**power)
+        rest = rest - digit * _BASE**power
+        digits.append(digit)
+    digits.append(rest)
+
+    is_too_large = ~(np.abs(digits[0]) <= _BASE)  # true for nan as well
+    if is_too_large.any():
+        raise BeyondRange(np.flatnonzero(is_too_large))
+    return np.stack(digits[::-1])
+
+
+def join_digits(digits: Array) -> Array:
+    """Return the numbers of digits, or of means of digits, lowest first."""
+    return np.asarray(_BASE ** np.arange(len(digits)) @ digits)
+
+
+class _Columns(NamedTuple):
+    """Features and targets of one client as columns in float64, and the weights of its rows."""
+
+    features: Any
+    targets: Array
+    weights: Array
+
+    def means(self) -> Array:
+        """Return the mean of each column."""
+        return np.append(_mean(self.features, self.weights), _mean(self.targets, self.weights))
+
+    def mean_squares(self, centre: Array) -> Array:
+        """Return the mean square of the deviations from a centre."""
+        of_features, of_targets = np.split(centre, [self.features.shape[1]])
+        squares_of_targets = _mean((self.targets - of_targets) ** 2, self.weights)
+        if not sparse.issparse(self.features):
+            squares = _mean((self.features - of_features) ** 2, self.weights)
+            return np.append(squares, squares_of_targets)
+
+        # At first use, because clients on other machines would wait for the import.
+        from sklearn.utils.sparsefuncs import mean_variance_axis
+
+        means, variances = mean_variance_axis(self.features, 0, weights=self.weights)
+        return np.append(variances + (means - of_features) ** 2, squares_of_targets)
+
+    def mean_deviations(self, centre: Array) -> Array:
+        """Return the mean deviation from a centre.
+
+        In a dense table it is the mean of the differences, exact even if the centre is large.
+        """
+        of_features, of_targets = np.split(centre, [self.features.shape[1]])
+        if sparse.issparse(self.features):
+            deviations = _mean(self.features, self.weights) - of_features
+        else:
+            deviations = _mean(self.features - of_features, self.weights)
+        return np.append(deviations, _mean(self.targets - of_targets, self.weights))
+
+
+def _columns_of(client: Client) -> _Columns:
+    """Return the columns of a client; targets of labels as an indicator for each class."""
+    targets, weights, loss = split_weights(client)
+    labels = loss.class_labels
+    if labels is None:
+        columns = targets[:, None]
+    else:
+        columns = (targets[:, None] == labels).astype(np.float64)
+
+    features = client.features
+    if isinstance(features, SparseFeatures):
+        features = features.stored
+    return _Columns(features.astype(np.float64, copy=False), columns, weights)
+
+
+def _mean(columns: Any, weights: Array) -> Array:
+    """Return the weighted mean of each column, for weights of mean one."""
+    return np.asarray(columns.T @ weights / len(weights))
+
+
+def _log_roots(squares: Array) -> Array:
+    """Return log2 of the square roots, and 0 for zero."""
+    return np.asarray(np.log2(np.where(squares > 0, squares, 1.0)) / 2)

@@ -1,0 +1,166 @@
+"""A fit from its first exchange to its last: five stages, each a function of values.
+
+1. Standardization statistics: common units, from sums over the clients (`standardization`).
+2. Feature selection: rounds select more features than are wanted (`selection_path`).
+3. Backward elimination: models with fewer and fewer of these (`selection_path`).
+4. Model selection: one of them by cross-validation, if asked for (`selection_path`).
+5. Refit: Newton steps on the features of this model (`refit`).
+
+All stages see sums over the clients only, whether these are in this process or on other machines.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..rounds import Transport
+from ..sparse_model import Array, SparseModel
+from .refit import client_intercepts, refit_model
+from .selection_path import (
+    InitialSize,
+    SparsityPath,
+    StandardizedClients,
+    cross_validate,
+    eliminate_backwards,
+    initial_size,
+    model_of_size,
+    select_features,
+)
+from .session import Session
+from .standardization import StandardizationStats, standardization_stats, unstandardized
+
+
+@dataclass(frozen=True, eq=False)
+class FittedModel:
+    """The result of a fit.
+
+    Attributes
+    ----------
+    table : ndarray, shape (1 + n_features,) or (1 + n_features, n_outputs)
+        The intercept and the coefficients in the units of the data.
+    is_constant : ndarray of bool, shape (n_features,)
+        Which columns are constant.
+    sparsity, method, n_rounds : int, str, int
+        The number of features, the method that selected them, and its rounds.
+    history : dict of ndarray
+        As in `FedGradMPRegressor`.
+    cross_validation : SparsityPath or None
+        How the sparsity was selected, if it was.
+    intercepts : ndarray, shape (n_clients,), or None
+        The intercepts of the clients, if each has its own and no masks hide them.
+    """
+
+    table: Array
+    is_constant: Array
+    sparsity: int
+    method: str
+    n_rounds: int
+    history: dict[str, Array]
+    cross_validation: SparsityPath | None = None
+    intercepts: Array | None = None
+
+
+def fit_model(session: Session, grid: Sequence[int]) -> FittedModel:
+    """Fit a model to the clients of a session.
+
+    Parameters
+    ----------
+    session : Session
+        The clients and the settings.
+    grid : sequence of int
+        The sparsities to choose from, increasing; a single one if it is given.
+    """
+    if session.settings.is_private:
+        return _fit_with_noise(session, grid[0])
+    if session.settings.sparsity == "all":
+        return _fit_all_features(session, grid[0])
+    return _fit_few_features(session, grid)
+
+
+def _fit_few_features(session: Session, grid: Sequence[int]) -> FittedModel:
+    """Run the five stages."""
+    settings = session.settings
+    rows = session.clients.transport()
+    stats = standardization_stats(session, rows)
+
+    clients = StandardizedClients(session.clients, stats.standardization)
+    size = initial_size(settings, grid)
+    selected = select_features(session, clients, size, settings.rounds)
+    path = eliminate_backwards(session, clients, selected.model)
+
+    sparsity = grid[0]
+    cross_validation = None
+    if settings.sparsity == "cv":
+        unit = stats.standardization.target_unit
+        cross_validation = cross_validate(session, rows, grid, size, unit)
+        sparsity = cross_validation.chosen
+    model = model_of_size(path, sparsity)
+
+    refitted = refit_model(session, clients, model, selected.history, settings.polish)
+    table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    return FittedModel(
+        table=table,
+        intercepts=intercepts,
+        is_constant=stats.is_constant,
+        sparsity=sparsity,
+        method=size.method,
+        n_rounds=selected.n_rounds,
+        history=refitted.history,
+        cross_validation=cross_validation,
+    )
+
+
+def _fit_all_features(session: Session, n_features: int) -> FittedModel:
+    """Run stages 1 and 5, on all features."""
+    rows = session.clients.transport()
+    stats = standardization_stats(session, rows)
+
+    clients = StandardizedClients(session.clients, stats.standardization)
+    start = clients.null_model.dense()
+    model = SparseModel(np.arange(start.size), start.reshape(-1), start.shape)
+
+    refitted = refit_model(session, clients, model, history={}, polish=True)
+    table, intercepts = _in_original_units(session, rows, stats, refitted.model)
+    return FittedModel(
+        table=table,
+        intercepts=intercepts,
+        is_constant=stats.is_constant,
+        sparsity=n_features,
+        method="all",
+        n_rounds=0,
+        history=refitted.history,
+    )
+
+
+def _fit_with_noise(session: Session, sparsity: int) -> FittedModel:
+    """Run stage 2 alone, in the units of the data: all other stages need exact sums."""
+    stats = unstandardized(session.settings)
+    clients = StandardizedClients(session.clients, stats.standardization)
+    size = InitialSize(sparsity, "fedgradmp")
+    selected = select_features(session, clients, size, session.settings.rounds)
+    return FittedModel(
+        table=stats.standardization.to_original_units(selected.model),
+        is_constant=stats.is_constant,
+        sparsity=sparsity,
+        method=size.method,
+        n_rounds=selected.n_rounds,
+        history=selected.history,
+    )
+
+
+def _in_original_units(
+    session: Session, rows: Transport, stats: StandardizationStats, model: SparseModel
+) -> tuple[Array, Array | None]:
+    """Return intercept and coefficients as in `FittedModel`, and the intercepts of the clients."""
+    settings = session.settings
+    table = stats.standardization.to_original_units(model)
+    if not settings.intercept_per_client:
+        return table, None
+
+    intercepts = client_intercepts(session, rows, stats, table)
+    if settings.is_secure:  # the mean alone
+        table[0] = intercepts[0]
+        return table, None
+    table[0] = settings.shape.weights @ intercepts
+    return table, intercepts

@@ -1,0 +1,80 @@
+"""Checks of what a user passes to an estimator, beyond those of scikit-learn."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from scipy.sparse import issparse
+from sklearn.utils import check_array, check_random_state
+
+from .._support.validation import short_repr
+from ..sparse_model import Array
+
+# The most columns that a message names.
+N_NAMED = 10
+
+# Names some of the columns, given by a mask and how many to show.
+NameColumns = Callable[[Array, int], str]
+
+
+def as_random_state(random_state: Any) -> Any:
+    """Return scikit-learn's `check_random_state`, whose own error does not name the argument."""
+    try:
+        return check_random_state(random_state)
+    except ValueError:
+        raise ValueError(
+            f"random_state is {short_repr(random_state)}; expected an integer from 0 to "
+            "4294967295, a numpy.random.RandomState or None, as in scikit-learn"
+        ) from None
+
+
+def columns_not_finite(X: Any) -> Array:
+    """Return a mask of the columns that hold nan or infinite numbers."""
+    found = check_array(X, accept_sparse="csc", ensure_all_finite=False)
+    if issparse(found):
+        is_bad = ~np.isfinite(found.data)
+        bad = type(found)((is_bad, found.indices, found.indptr), shape=found.shape)
+    else:
+        bad = ~np.isfinite(found)
+    return np.asarray(np.asarray(bad.sum(axis=0)).reshape(-1) > 0)
+
+
+def refuse_overflow(X: Any, y: Array | None, name_columns: NameColumns) -> None:
+    """Raise a ValueError if sums of squares, which a fit consists of, exceed all floats.
+
+    A mark for missing values such as 1.8e308 is finite, and passes for a number.
+
+    Parameters
+    ----------
+    X : ndarray or sparse matrix, shape (n_rows, n_features)
+        Features.
+    y : ndarray or None
+        Targets that are numbers.
+    name_columns : callable (mask, n_shown)
+        Returns the names of some columns.
+    """
+    expected = (
+        "no float holds the sum of their squares; expected smaller numbers, and rows without marks "
+        "for no data"
+    )
+    if y is not None and not np.isfinite(_sum_of_squares(y.astype(np.float64, copy=False))):
+        raise ValueError(f"y holds numbers as large as {np.abs(y).max():.2g}: {expected}")
+    if X.dtype != np.float64:  # squares of float32 are summed in float64
+        return
+    if np.isfinite(_sum_of_squares(X.data if issparse(X) else X)):
+        return
+
+    # The sum over all columns may overflow although none of them does.
+    with np.errstate(over="ignore"):
+        squares = X.multiply(X).sum(axis=0) if issparse(X) else np.einsum("ij,ij->j", X, X)
+    is_too_large = ~np.isfinite(np.asarray(squares).reshape(-1))
+    if is_too_large.any():
+        names = name_columns(is_too_large, N_NAMED)
+        raise ValueError(f"X holds in the columns {names} numbers so large that {expected}")
+
+
+def _sum_of_squares(values: Array) -> float:
+    """Return the sum of the squares of all entries, infinite if it overflows."""
+    axes = "ij"[: values.ndim]
+    with np.errstate(over="ignore"):
+        return float(np.einsum(f"{axes},{axes}->", values, values))

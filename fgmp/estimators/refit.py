@@ -1,0 +1,162 @@
+"""Stage 5 of a fit: Newton steps on the selected features, and the intercepts of the clients."""
+
+from collections import Counter
+from typing import NamedTuple
+
+import numpy as np
+from sklearn.exceptions import ConvergenceWarning
+
+from .._support.warnings import warn_user
+from ..callbacks import Run, stop_when_stalled
+from ..rounds import Transport
+from ..shared_support.newton import SETTLED, NewtonOnSupport
+from ..simulation import Result
+from ..sparse_model import Array, SparseModel
+from .client_sums import MeanResiduals
+from .selection_path import StandardizedClients, support_state
+from .session import NEWTON_STEPS, TOTALS, Session
+from .standardization import StandardizationStats
+
+# Exchanges of `NEWTON_STEPS` Newton steps each, until one gains less than a fraction.
+_MAX_EXCHANGES = 12
+_LEAST_GAIN = 0.01
+# An objective that is lower by no more than this number of roundings has not been lowered.
+_ROUNDINGS = 4
+
+
+class RefittedModel(NamedTuple):
+    """The model of a fit in common units.
+
+    Attributes
+    ----------
+    model : SparseModel
+        The minimiser on the selected features, or the model without features if the objective of
+        that is not higher, but for rounding.
+    history : dict of ndarray
+        The history of the rounds, with the refit as its last row and the cost of the whole fit.
+        Objectives are in the units of the data.
+    """
+
+    model: SparseModel
+    history: dict[str, Array]
+
+
+def refit_model(
+    session: Session,
+    clients: StandardizedClients,
+    model: SparseModel,
+    history: dict[str, Array],
+    polish: bool,
+) -> RefittedModel:
+    """Return the minimiser on the features of a model.
+
+    Parameters
+    ----------
+    session : Session
+        The fit.
+    clients : StandardizedClients
+        All rows.
+    model : SparseModel
+        The selected model, from which Newton steps start.
+    history : dict of ndarray
+        The history of the rounds; empty if there were none.
+    polish : bool
+        Whether to take steps at all. Without them the model stays as it is, and so does a model
+        without features.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the last step still moved a coefficient.
+    """
+    result = _newton_steps(session, clients, model, polish)
+    unit = clients.standardization.target_unit**2
+    history = _with_last_row(history, result, session.totals, unit)
+
+    eps = float(np.finfo(session.settings.dtype).eps)
+    first, last = history["objective"][[0, -1]]
+    gains_only_rounding = first - last <= _ROUNDINGS * eps * first  # not if one of them is nan
+    refitted = clients.null_model if gains_only_rounding else result.state.model
+    return RefittedModel(refitted, history)
+
+
+def _newton_steps(
+    session: Session, clients: StandardizedClients, model: SparseModel, polish: bool
+) -> Result:
+    """Run Newton steps until none moves a coefficient; of no round if the model is to stay."""
+    settings = session.settings
+    n_features = len(model.atoms) - settings.n_intercepts
+    rounds = 0
+    if polish and n_features > 0:
+        rounds = 1 if settings.is_quadratic else _MAX_EXCHANGES
+    stalled = stop_when_stalled(1, improvement=_LEAST_GAIN)
+
+    def has_converged(run: Run) -> bool:
+        return stalled(run) and run.step.state.moved <= SETTLED
+
+    result = session.run(
+        NewtonOnSupport(settings.newton_steps, settings.ridge),
+        clients.transport,
+        rounds,
+        state=support_state(settings, model),
+        callbacks=has_converged,
+    )
+    if result.state.moved > SETTLED:
+        n_steps = _MAX_EXCHANGES * NEWTON_STEPS
+        warn_user(
+            f"the closing exchanges did not converge in {n_steps} Newton steps on {n_features} "
+            "features; a smaller C, or fewer features, makes them",
+            ConvergenceWarning,
+        )
+    return result
+
+
+def _with_last_row(
+    history: dict[str, Array], result: Result, totals: Counter[str], unit: float
+) -> dict[str, Array]:
+    """Return the history of the rounds with the last row of the refit, in the units of the data.
+
+    If there were no rounds, the first row is the start of the refit.
+    """
+    history = history or {name: column[:1] for name, column in result.history.items()}
+    last = {name: column[-1] for name, column in result.history.items()}
+    last |= {name: float(totals[name]) for name in TOTALS}
+    history = {name: np.append(column, last[name]) for name, column in history.items()}
+    history["objective"] = history["objective"] * unit
+    return history
+
+
+def client_intercepts(
+    session: Session, clients: Transport, stats: StandardizationStats, table: Array
+) -> Array:
+    """Return the intercept of each client, or under masks an array of one, their mean.
+
+    A client that does not answer gets the mean of the others.
+
+    Parameters
+    ----------
+    session : Session
+        The fit.
+    clients : Transport
+        All rows, in the units of the data.
+    stats : StandardizationStats
+        What stage 1 found.
+    table : ndarray, shape (1 + n_features,)
+        The intercept, which is not used, and the coefficients in the units of the data.
+    """
+    settings = session.settings
+    n_indices = len(settings.shape.rows)
+    level = 0.0
+    unit = 1.0
+    if settings.is_secure:  # so that masks hide numbers near one
+        p = settings.n_features
+        n_indices = 1
+        level = float(stats.means[p] - stats.means[:p] @ table[1:])
+        unit = stats.standardization.target_unit
+
+    method = MeanResiduals(n_indices, level, unit)
+    state = session.query(method, clients, (SparseModel.of(table[1:]),))
+    sums, shares = state[-1]
+    mean = sums.sum() / shares.sum()
+    residuals = np.where(shares > 0, sums / np.where(shares > 0, shares, 1), mean)
+    return np.asarray(level + unit * residuals)

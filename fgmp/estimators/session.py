@@ -1,0 +1,249 @@
+"""A fit under way: its settings, and the exchanges with its clients."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from ..aggregation import Aggregator
+from ..callbacks import History, Run
+from ..federation import ProblemInfo
+from ..losses import Loss
+from ..rounds import Method, Transport
+from ..selection import PerAtom, PerOutput, Selection
+from ..simulation import Result, simulate_part
+from .groups import preview
+
+if TYPE_CHECKING:
+    from .folds import Fold
+    from .standardization import Standardization
+
+TOTALS = ("round", "seconds", "bytes_up", "bytes_down", "rejected")
+
+# Newton steps in one exchange with the clients: one is exact for the squared loss.
+NEWTON_STEPS = 4
+# While features are selected the ridge is larger, and never zero for a loss of labels: merged
+# supports separate the classes more often than the features that are left in the end.
+_SELECTION_RIDGE_FACTOR, _LEAST_SELECTION_RIDGE = 4, 1e-4
+
+Report = Callable[[str, Run, float], object]
+
+
+class FitClients(Protocol):
+    """The clients of a fit: a table in this process, or tables on other machines."""
+
+    @property
+    def shape(self) -> ProblemInfo:
+        """The clients in original units; p_i is the share of the weight of all rows."""
+
+    @property
+    def total_weight(self) -> float:
+        """Weight of the rows of all clients."""
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether the features are sparse."""
+
+    @property
+    def min_rows(self) -> int:
+        """The smallest number of rows of a client that a sum may rest on."""
+
+    @property
+    def absent(self) -> list[str]:
+        """Names of the clients that did not answer the last time."""
+
+    def transport(
+        self, standardization: Standardization | None = None, fold: Fold | None = None
+    ) -> Transport:
+        """Return the transport to rows in some units, by default their own, without a fold."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FitSettings:
+    """The parameters of an estimator with its defaults resolved, and what a server knows.
+
+    Attributes
+    ----------
+    shape : ProblemInfo
+        The clients, in the units of the data.
+    is_sparse : bool
+        Whether the features are sparse.
+    total_weight : float
+        Weight of all rows.
+    n_intercepts : int
+        1 if a constant column stands for the intercept, else 0.
+    intercept_per_client : bool
+        Whether each client has its own intercept, and centres its rows.
+    ridge : float
+        Weight of half the squared norm of the coefficients beside the mean loss: 1 / (C W).
+    sparsity, method, standardize, polish, rounds, tol, cohort_size, local_iterations, batch_size, \
+n_folds, is_secure, is_private
+        As in `FedGradMPRegressor`.
+    """
+
+    shape: ProblemInfo
+    is_sparse: bool
+    total_weight: float
+    n_intercepts: int
+    intercept_per_client: bool
+    ridge: float
+    sparsity: int | str | None
+    method: str
+    standardize: bool
+    polish: bool
+    rounds: int
+    tol: float
+    cohort_size: int | None
+    local_iterations: int
+    batch_size: int | None
+    n_folds: int
+    is_secure: bool
+    is_private: bool
+
+    @property
+    def loss(self) -> Loss:
+        """The loss of the clients."""
+        return self.shape.loss
+
+    @property
+    def is_quadratic(self) -> bool:
+        """Whether the loss is quadratic."""
+        return self.loss.is_quadratic
+
+    @property
+    def n_features(self) -> int:
+        """Number of columns of the data."""
+        return int(self.shape.n_features)
+
+    @property
+    def n_outputs(self) -> int:
+        """Number of outputs of a model."""
+        return self.loss.n_outputs
+
+    @property
+    def n_targets(self) -> int:
+        """Number of columns of targets: one, or an indicator for each class."""
+        labels = self.loss.class_labels
+        return 1 if labels is None else len(labels)
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows of all clients."""
+        return sum(self.shape.rows)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Precision of models and features."""
+        return self.shape.dtype
+
+    @property
+    def has_intercept(self) -> bool:
+        """Whether there is an intercept, of all clients or of each."""
+        return bool(self.n_intercepts) or self.intercept_per_client
+
+    @property
+    def centring(self) -> str:
+        """The centre of squares: "client" (the means of each), "mean" (of all rows) or "zero"."""
+        if self.intercept_per_client:
+            return "client"
+        return "mean" if self.n_intercepts else "zero"
+
+    @property
+    def newton_steps(self) -> int:
+        """Newton steps in one exchange."""
+        return 1 if self.is_quadratic else NEWTON_STEPS
+
+    @property
+    def selection_ridge(self) -> float:
+        """The ridge while features are selected."""
+        least = 0 if self.is_quadratic else _LEAST_SELECTION_RIDGE
+        return max(_SELECTION_RIDGE_FACTOR * self.ridge, least)
+
+    @property
+    def selection(self) -> Selection:
+        """A feature counts once, with all its outputs; the intercept does not count."""
+        always_include = (0,) * self.n_intercepts
+        if self.n_outputs > 1:
+            return PerAtom(always_include)
+        return PerOutput(always_include)
+
+    def n_coefficients_per_client(self, n_features: int) -> int:
+        """Return the most coefficients that a client of FedGradMP solves for.
+
+        These are 2 tau and tau features, or all of them, and the intercept.
+        """
+        return min(3 * n_features, self.n_features) + self.has_intercept
+
+
+class Session:
+    """Exchanges with the clients of one fit, and what these cost together.
+
+    Stages are functions that take a session and values and return values. A session changes in two
+    ways only: `totals` grows, and the aggregator of secure sums remembers which sums were opened.
+
+    Parameters
+    ----------
+    clients : FitClients
+        The clients.
+    settings : FitSettings
+        The parameters of the fit.
+    seed : int
+        Seed of cohorts, minibatches and folds.
+    aggregator : Aggregator or None
+        How updates are combined; None is their mean.
+    report : callable (words, run, unit)
+        Called after each round that selects features, with the rows that take part in words, the
+        run, and the unit of its objective.
+
+    Attributes
+    ----------
+    totals : Counter
+        Rounds, seconds, bytes and rejected updates so far.
+    """
+
+    def __init__(
+        self,
+        clients: FitClients,
+        settings: FitSettings,
+        seed: int,
+        aggregator: Aggregator | None,
+        report: Report,
+    ) -> None:
+        self.clients = clients
+        self.settings = settings
+        self.seed = seed
+        self.aggregator = aggregator
+        self.report = report
+        self.totals: Counter[str] = Counter()
+
+    def run(self, method: Method, transport: Transport, rounds: int = 1, **options: Any) -> Result:
+        """Run a method and add up its cost; raise a RuntimeError if no client answered.
+
+        Its own warnings are suppressed, because an estimator gives its advice once, at the end.
+        """
+        result = simulate_part(
+            method, transport, rounds, rng=self.seed, aggregator=self.aggregator, **options
+        )
+        self.totals.update({name: result.history[name][-1] for name in TOTALS})
+        has_rounds = bool(result.history["round"][-1])
+        if has_rounds and not result.history["clients"][-1]:
+            self._refuse_silence(method, dict(result.rejected))
+        return result
+
+    def query(self, method: Method, transport: Transport, state: Any = ()) -> Any:
+        """Return the state after one round, for which no objective is evaluated."""
+        return self.run(method, transport, state=state, history=History(objective_on=0)).state
+
+    def _refuse_silence(self, method: Method, rejected: dict[str, int]) -> None:
+        """Raise a RuntimeError that says why there is no update of any client."""
+        if rejected.get("withheld"):
+            names = preview(self.clients.absent, 5) or "a site"
+            raise RuntimeError(
+                f"{names} left in the middle of a fit under masks ({rejected}): a sum without it, "
+                "beside those of before, would reveal its own; fit again once all are there"
+            )
+        raise RuntimeError(f"no site answered {type(method).__name__}: {rejected}; see their logs")

@@ -1,0 +1,238 @@
+"""Stage 1 of a fit: units that all clients have in common, from sums over the clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import sparse
+
+from .._support.sparse_features import SparseFeatures
+from ..losses import Loss
+from ..rounds import Transport
+from ..sparse_model import Array, SparseModel
+from .client_sums import Moments, PooledMoments
+from .session import FitSettings, Session
+
+# The number in the column of the intercept. A ridge on its coefficient then has 1/4096 of the
+# effect that it has on others, whose columns have the standard deviation one.
+INTERCEPT_SCALE = 64.0
+
+
+@dataclass(frozen=True, eq=False)
+class Standardization:
+    """Common units of features and targets, and the best model without features in these units.
+
+    Column j becomes (x_j - centre_j) factor_j, behind a constant column for the intercept if
+    there is one. Targets of the squared loss become (y - target_centre) / target_unit.
+
+    Attributes
+    ----------
+    factors, centre : ndarray, shape (n_features,)
+        A constant column has the factor 0.
+    target_centre, target_unit : float
+        0 and 1 for labels.
+    centred_per_client : bool
+        Whether each client subtracts its own means from its rows, instead of the centres.
+    intercept_scale : float
+        The number in the constant column, or 0 if there is no such column.
+    null_intercept : ndarray, shape (n_outputs,)
+        The intercept of the model without features, as a prediction in the new units.
+    """
+
+    factors: Array
+    centre: Array
+    target_centre: float
+    target_unit: float
+    centred_per_client: bool
+    intercept_scale: float
+    null_intercept: Array
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any] | None) -> Standardization | None:
+        """Return the standardization that `to_settings` was called on; None for None."""
+        if settings is None:
+            return None
+        arrays = {
+            name: np.asarray(settings[name]) for name in ("factors", "centre", "null_intercept")
+        }
+        return cls(**{**settings, **arrays})
+
+    def to_settings(self) -> dict[str, Any]:
+        """Return the fields by name, for JSON."""
+        return asdict(self)
+
+    @property
+    def n_intercepts(self) -> int:
+        """Number of constant columns, 0 or 1."""
+        return int(self.intercept_scale > 0)
+
+    @property
+    def has_features(self) -> bool:
+        """Whether any column can be selected."""
+        return bool(self.factors.any())
+
+    def with_intercept_scale(self, intercept_scale: float) -> Standardization:
+        """Return the standardization with another number in the constant column."""
+        return replace(self, intercept_scale=intercept_scale)
+
+    def of_features(self, X: Any, centre: Array) -> Any:
+        """Return features in these units, of the precision of X, sparse if X is sparse."""
+        precision = X.dtype
+        n_intercepts = self.n_intercepts
+        if not sparse.issparse(X):
+            features = np.full(
+                (len(X), n_intercepts + len(self.factors)), self.intercept_scale, precision
+            )
+            np.subtract(X, centre.astype(precision), out=features[:, n_intercepts:])
+            features[:, n_intercepts:] *= self.factors.astype(precision)
+            return features
+
+        # The centre is subtracted from no stored number: S - u c' keeps S sparse.
+        scaled = X.data * self.factors.astype(precision)[X.indices]
+        constant = sparse.csr_array(
+            np.full((X.shape[0], n_intercepts), self.intercept_scale, precision)
+        )
+        stored = sparse.hstack(
+            [constant, sparse.csr_array((scaled, X.indices, X.indptr), shape=X.shape)],
+            format="csr",
+        )
+        shift = np.append(np.zeros(n_intercepts), centre * self.factors).astype(precision)
+        return SparseFeatures(stored, np.ones(X.shape[0], precision), shift)
+
+    def null_model(self, loss: Loss, dtype: np.dtype[Any]) -> SparseModel:
+        """Return the model without features: zero, or the intercept that the targets alone give."""
+        intercept = self.null_intercept / (self.intercept_scale or 1)
+        values = intercept[: self.n_intercepts * loss.n_outputs].astype(dtype)
+        shape = loss.model_shape(self.n_intercepts + len(self.factors))
+        return SparseModel(np.arange(len(values)), values, shape)
+
+    def to_original_units(self, model: SparseModel) -> Array:
+        """Return the intercept and coefficients of a model in the units of the data, in float64.
+
+        The shape is (1 + n_features,), or (1 + n_features, n_outputs). Row 0 is the intercept.
+        """
+        coefficients = model.dense().astype(np.float64)
+        intercepts = coefficients[: self.n_intercepts]
+        slopes = (coefficients[self.n_intercepts :].T * self.factors).T * self.target_unit
+        intercept = (
+            intercepts.sum(axis=0) * self.intercept_scale * self.target_unit
+            + self.target_centre
+            - self.centre @ slopes
+        )
+        return np.concatenate([np.reshape(intercept, (1, *slopes.shape[1:])), slopes])
+
+
+class StandardizationStats(NamedTuple):
+    """What stage 1 finds.
+
+    Attributes
+    ----------
+    standardization : Standardization
+        The common units.
+    is_constant : ndarray of bool, shape (n_features,)
+        Which columns are constant.
+    means : ndarray, shape (n_features + n_targets,)
+        Means of columns and targets over all rows, in the units of the data. For a loss of labels
+        the targets are indicators of the classes.
+    """
+
+    standardization: Standardization
+    is_constant: Array
+    means: Array
+
+
+def standardization_stats(session: Session, clients: Transport) -> StandardizationStats:
+    """Return the common units of the rows of some clients, from sums that all of them send.
+
+    Rows are never put together.
+    """
+    settings = session.settings
+    n_columns = settings.n_features + settings.n_targets
+    method = Moments(n_columns, settings.centring, settings.is_secure)
+    moments = method.pooled(session.query(method, clients))
+    return _stats_of_moments(moments, settings)
+
+
+def unstandardized(settings: FitSettings) -> StandardizationStats:
+    """Return the units of the data, for a fit with noise, which may not ask for exact sums."""
+    n_columns = settings.n_features + settings.n_targets
+    ones = np.ones(n_columns)
+    moments = PooledMoments(unit=ones, mean=np.zeros(n_columns), square=ones)
+    return _stats_of_moments(moments, settings)
+
+
+def _stats_of_moments(moments: PooledMoments, settings: FitSettings) -> StandardizationStats:
+    """Return the units that follow from means and mean squares of columns and targets."""
+    p = settings.n_features
+    unit, mean, square = moments
+    means = mean * unit
+
+    # A deviation below rounding of the mean is none. Without an intercept squares are about zero.
+    rounding = (settings.n_rows * np.finfo(np.float64).eps) ** 2
+    is_centred = settings.centring != "zero"
+    is_constant = square <= rounding * (square + mean**2 * is_centred)
+    has_constant_targets = settings.is_quadratic and bool(is_constant[p])
+    is_constant = is_constant[:p]
+
+    scales = np.ones(p)
+    if settings.standardize:
+        scales = np.where(is_constant, 1, np.sqrt(square[:p])) * unit[:p]
+    factors, centre = _as_subtracted(
+        np.where(is_constant, 0, 1 / scales), means[:p] * settings.n_intercepts, settings
+    )
+
+    target_centre = 0.0
+    target_unit = 1.0
+    null_intercept = np.zeros(1)
+    if settings.is_quadratic:
+        spread = abs(mean[p]) if has_constant_targets else np.sqrt(square[p])
+        target_unit = _power_of_two_near(float(spread * unit[p]))
+        if settings.n_intercepts:
+            target_centre = float(means[p])
+    else:
+        null_intercept = _log_odds(means[p:], settings)
+
+    standardization = Standardization(
+        # Targets whose deviations are rounding have nothing that a feature could explain.
+        factors=factors * (not has_constant_targets),
+        centre=centre,
+        target_centre=target_centre,
+        target_unit=target_unit,
+        centred_per_client=settings.intercept_per_client,
+        intercept_scale=INTERCEPT_SCALE * settings.n_intercepts,
+        null_intercept=null_intercept,
+    )
+    return StandardizationStats(standardization, is_constant, means)
+
+
+def _power_of_two_near(spread: float) -> float:
+    """Return the power of two next to a spread, in which no sum of targets is large; 1 for 0."""
+    if not spread:
+        return 1.0
+    return float(2.0 ** round(np.log2(spread)))
+
+
+def _log_odds(shares: Array, settings: FitSettings) -> Array:
+    """Return the intercept that gives each class its share of the rows, shape (n_outputs,)."""
+    half_a_row = 1 / (2 * settings.n_rows)
+    logs = np.log(np.maximum(shares, half_a_row))
+    if settings.n_outputs > 1:
+        return np.asarray(logs - logs.mean())
+    return np.diff(logs)
+
+
+def _as_subtracted(factors: Array, centre: Array, settings: FitSettings) -> tuple[Array, Array]:
+    """Return factors and centre as clients have them in the precision of their tables.
+
+    The intercept in original units is exact only for the numbers that clients subtract.
+    """
+    precision = settings.dtype
+    factors = factors.astype(precision).astype(np.float64)
+    if not settings.is_sparse:
+        return factors, centre.astype(precision).astype(np.float64)
+    # A sparse table subtracts centre * factor from each row, rounded.
+    shift = (centre * factors).astype(precision).astype(np.float64)
+    return factors, np.divide(shift, factors, out=centre.copy(), where=factors != 0)
