@@ -294,7 +294,7 @@ def test_the_words_are_those_of_numpy(key, length):
     key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
     bits = np.random.Philox(key=key, counter=counter)
     with np.errstate(over="ignore"):  # as Python, words overflow aloud
-        words = kernels.keyed_words(kernels.RandomStream(key, 3, 5, 11), 2**40, length)
+        words = kernels.keyed_words(kernels.RandomStream(key, 3, 5, 11), 2**40, 0, length)
     assert length <= len(words) <= length + 3 and np.array_equal(words, bits.random_raw(len(words)))
 
 

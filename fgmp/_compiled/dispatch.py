@@ -23,8 +23,8 @@ from ..federation import Federation
 from ..fedgradmp import FedGradMP
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..rounds import Call
-from ..selection import PerOutput
-from ..solvers import Exact
+from ..selection import PerAtom, PerOutput
+from ..solvers import SGD, Exact, GradientDescent, solver_for
 from ..sparse_model import Array, IndexArray, SparseModel
 from .registry import KernelUpdates, kernel
 
@@ -89,9 +89,106 @@ def pursuit(
     return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
 
 
-# Baselines: gradient steps with thresholds.
+# FedGradMP: Algorithm 2.
 
 _LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
+
+
+def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool:
+    """Return whether clients take a number of steps, in atoms that are selected by thresholding.
+
+    Each output has its own entries, or all outputs share their atoms. In atoms that matching
+    pursuit selects there is no kernel.
+    """
+    solver = method.solver or solver_for(federation.loss)
+    counts_steps = type(solver) is SGD or (
+        type(solver) is GradientDescent and solver.accuracy is None
+    )
+    dictionary = method.dictionary
+    is_thresholded = type(dictionary) is StandardBasis or (
+        type(dictionary) is Dictionary
+        and (dictionary.orthonormal or dictionary.approximation == "thresholding")
+    )
+    return (
+        counts_steps
+        and is_thresholded
+        and type(method.selection) in (PerOutput, PerAtom)
+        and _has_dense_rows(federation)
+    )
+
+
+@kernel(
+    FedGradMP.client_update,
+    steps={"pruned": FedGradMP.pruned, "atoms": FedGradMP.atoms},
+    losses=_LABELS_AND_NUMBERS,
+    when=takes_steps_on_dense_rows,
+)
+def inexact_pursuit(
+    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
+) -> KernelUpdates | None:
+    """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
+    kernels = _load_kernels()
+    if kernels is None:
+        return None
+    n_atoms = x.shape[0]
+    loss = federation.loss
+    solver = method.solver or solver_for(loss)
+    always_include = np.zeros(n_atoms, np.bool_)
+    always_include[list(method.selection.always_include)] = True
+    gram = np.empty((0, 0))
+    norms = np.empty(0)
+    if not method.dictionary.orthonormal:
+        gram = method.dictionary.gram
+        norms = method.dictionary.norms
+
+    # The model that was sent to each client, and its support, a row for each output.
+    start = x.dense().reshape(1, n_atoms, -1).transpose(0, 2, 1)
+    member = np.zeros(x.shape, np.bool_)
+    member.reshape(-1)[x.support] = True
+    models = np.repeat(start, len(cohort), axis=0)
+    supports = np.repeat(
+        member.reshape(start.transpose(0, 2, 1).shape).transpose(0, 2, 1), len(cohort), axis=0
+    )
+    is_solved = np.zeros(len(cohort), np.bool_)
+
+    arguments = (
+        int(method.local_iterations),
+        kernels.InexactSolver(
+            float(getattr(solver, "learning_rate", 0)),
+            int(solver.steps),
+            int(getattr(solver, "batch_size", 0) or 0),
+        ),
+        float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
+        loss.row_weight(2) < 1,
+        kernels.CountedEntries(
+            int(method.sparsity), type(method.selection) is PerAtom, always_include
+        ),
+        float("inf") if method.radius is None else float(method.radius),
+        kernels.AtomProducts(gram, norms),
+        models,
+        supports,
+        is_solved,
+    )
+    # Of each row: its part of the gradients of the minibatch and of the steps.
+    multiplications = 2.0 * method.local_iterations * (1 + solver.steps) * models[0].size
+    if not _run_loop(
+        "inexact_pursuit_loop", method, federation, call, cohort, arguments, multiplications
+    ):
+        return None
+    updates = [
+        _sparse_model(model, support, x.shape)
+        for model, support in zip(models, supports, strict=True)
+    ]
+    return KernelUpdates(updates, np.flatnonzero(~is_solved).tolist())
+
+
+def _sparse_model(model: Array, is_member: Array, shape: tuple[int, ...]) -> SparseModel:
+    """Return a model, a row for each output, on the entries of its support."""
+    support = np.flatnonzero(is_member.T)
+    return SparseModel(support, model.T.reshape(-1)[support], shape)
+
+
+# Baselines: gradient steps with thresholds.
 
 
 def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
@@ -230,13 +327,17 @@ def _row_products(federation: Federation, method: FirstOrder) -> Array:
 
 def _selects_entries_of_dense_rows(method: FedGradMP | FirstOrder, federation: Federation) -> bool:
     """Return whether each output's entries are selected alone, and the rows are one array."""
-    features = federation.features
     return (
         type(method.selection) is PerOutput
         and not method.selection.always_include
-        and isinstance(features, np.ndarray)
-        and features.flags.c_contiguous
+        and _has_dense_rows(federation)
     )
+
+
+def _has_dense_rows(federation: Federation) -> bool:
+    """Return whether the rows of all clients are one dense array, a row after the other."""
+    features = federation.features
+    return isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
 def _run_loop(
