@@ -41,7 +41,7 @@ ifdef FGMP_DATA
 export FGMP_DATA := $(abspath $(FGMP_DATA))
 endif
 
-.PHONY: help reproduce test structure test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
+.PHONY: help reproduce test structure dist test-flower test-matrix test-kernels soak mutants lab plays audit refresh paper site test-site bench bench-full clean
 
 help:  ## list the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -111,6 +111,16 @@ bench: .venv/peers  ## measure speed against floors and peers, at most 10 minute
 bench-full: .venv/peers  ## the same with more sizes and repetitions
 	$(BIN)/python benchmarks/run.py --full $(BENCH)
 
+# An empty environment has what the wheel asks for and nothing else: only there a missing dependency shows.
+dist: .venv/dist  ## build the sdist and the wheel into build/dist, check them, and run README's example from the wheel
+	rm -rf build/dist build/from-wheel
+	.venv/dist/bin/python -m build --outdir build/dist .
+	.venv/dist/bin/python -m twine check --strict build/dist/*
+	.venv/dist/bin/check-wheel-contents build/dist
+	$(PYTHON) -m venv build/from-wheel
+	build/from-wheel/bin/python -m pip install --quiet --disable-pip-version-check build/dist/*.whl
+	cd build/from-wheel && bin/python ../../tools/installed.py
+
 clean:  ## remove the environment, the builds and the caches
 	rm -rf .venv build mutants *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -137,6 +147,10 @@ clean:  ## remove the environment, the builds and the caches
 	@touch $@
 
 # Apart, so that it shares no package with what it looks at.
+.venv/dist:
+	$(PYTHON) -m venv .venv/dist
+	.venv/dist/bin/python -m pip install --quiet --disable-pip-version-check 'build>=1.2,<2' 'twine>=6,<7' 'check-wheel-contents>=0.6,<1'
+
 .venv/audit: .venv/installed
 	$(PYTHON) -m venv .venv/audit
 	.venv/audit/bin/python -m pip install --quiet --disable-pip-version-check 'zizmor>=1.32,<2' 'pip-audit>=2.9,<3'
