@@ -133,44 +133,40 @@ def inexact_pursuit(
     n_atoms = x.shape[0]
     loss = federation.loss
     solver = method.solver or solver_for(loss)
+    # A kernel knows gradient descent by the learning rate 0.
+    learning_rate = float(solver.learning_rate) if isinstance(solver, SGD) else 0.0
+    batch_size = int(solver.batch_size or 0) if isinstance(solver, SGD) else 0
+    steps = int(solver.steps)  # type: ignore[attr-defined]
+
     always_include = np.zeros(n_atoms, np.bool_)
     always_include[list(method.selection.always_include)] = True
-    gram = np.empty((0, 0))
-    norms = np.empty(0)
-    if not method.dictionary.orthonormal:
-        gram = method.dictionary.gram
-        norms = method.dictionary.norms
+    products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
+    if isinstance(method.dictionary, Dictionary) and not method.dictionary.orthonormal:
+        products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
 
     # The model that was sent to each client, and its support, a row for each output.
-    start = x.dense().reshape(1, n_atoms, -1).transpose(0, 2, 1)
-    member = np.zeros(x.shape, np.bool_)
-    member.reshape(-1)[x.support] = True
-    models = np.repeat(start, len(cohort), axis=0)
-    supports = np.repeat(
-        member.reshape(start.transpose(0, 2, 1).shape).transpose(0, 2, 1), len(cohort), axis=0
-    )
+    is_member = np.zeros(x.shape, np.bool_)
+    is_member.reshape(-1)[x.support] = True
+    models = _row_for_each_output(x.dense(), len(cohort))
+    supports = _row_for_each_output(is_member, len(cohort))
     is_solved = np.zeros(len(cohort), np.bool_)
 
     arguments = (
         int(method.local_iterations),
-        kernels.InexactSolver(
-            float(getattr(solver, "learning_rate", 0)),
-            int(solver.steps),
-            int(getattr(solver, "batch_size", 0) or 0),
-        ),
+        kernels.InexactSolver(learning_rate, steps, batch_size),
         float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
         loss.row_weight(2) < 1,
         kernels.CountedEntries(
             int(method.sparsity), type(method.selection) is PerAtom, always_include
         ),
         float("inf") if method.radius is None else float(method.radius),
-        kernels.AtomProducts(gram, norms),
+        products,
         models,
         supports,
         is_solved,
     )
     # Of each row: its part of the gradients of the minibatch and of the steps.
-    multiplications = 2.0 * method.local_iterations * (1 + solver.steps) * models[0].size
+    multiplications = 2.0 * method.local_iterations * (1 + steps) * models[0].size
     if not _run_loop(
         "inexact_pursuit_loop", method, federation, call, cohort, arguments, multiplications
     ):
@@ -180,6 +176,12 @@ def inexact_pursuit(
         for model, support in zip(models, supports, strict=True)
     ]
     return KernelUpdates(updates, np.flatnonzero(~is_solved).tolist())
+
+
+def _row_for_each_output(coefficients: Array, n_clients: int) -> Array:
+    """Return a copy of coefficients for each client, shape (n_clients, n_outputs, n_atoms)."""
+    rows = coefficients.reshape(len(coefficients), -1).T
+    return np.repeat(rows[None], n_clients, axis=0)
 
 
 def _sparse_model(model: Array, is_member: Array, shape: tuple[int, ...]) -> SparseModel:
@@ -285,7 +287,7 @@ def _descend(
         row_products = _row_products(federation, method)
 
     # The model that was sent to each client, a row for each output.
-    models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
+    models = _row_for_each_output(start, len(cohort))
     arguments = (
         float(method.learning_rate),
         float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other

@@ -901,6 +901,61 @@ def fill_magnitudes(vectors: Array, magnitudes: Array) -> bool:
     return is_finite
 
 
+def keep_largest(counted: CountedEntries, work: Workspace, x: Array, is_member: Array) -> float:
+    """Keep the largest coefficients of merged orthonormal atoms, in place; return ||x||^2.
+
+    `work.gradient` has the magnitudes of x.
+    """
+    n_outputs, n = x.shape
+    for c in range(n_outputs):
+        for j in range(n):
+            if not work.is_merged[c, j]:
+                work.gradient[c, j] = -1
+    mark_selected(work.gradient, counted.sparsity, counted, work, is_member)
+
+    square = 0.0
+    for c in range(n_outputs):
+        for j in range(n):
+            is_member[c, j] &= work.is_merged[c, j]
+            if not is_member[c, j]:
+                x[c, j] = 0
+            square += float(x[c, j]) ** 2
+    return square
+
+
+def project_on_largest(
+    counted: CountedEntries, products: AtomProducts, work: Workspace, x: Array, is_member: Array
+) -> float:
+    """Project Psi x on the atoms of its largest inner products, in place; return ||Psi x||^2.
+
+    The inner products are those with atoms scaled to norm one. Return NaN if the atoms of an output
+    are dependent.
+    """
+    n_outputs, n = x.shape
+    correlations = np.zeros((n_outputs, n))
+    for c in range(n_outputs):
+        for atom in range(n):
+            if work.is_merged[c, atom]:
+                for j in range(n):
+                    correlations[c, j] += products.gram[atom, j] * float(x[c, atom])
+        for j in range(n):
+            work.gradient[c, j] = abs(correlations[c, j]) / products.norms[j]
+    mark_selected(work.gradient, counted.sparsity, counted, work, is_member)
+
+    square = 0.0
+    for c in range(n_outputs):
+        atoms = np.flatnonzero(is_member[c])
+        solution = np.empty(len(atoms))
+        right = correlations[c][atoms]
+        if not solve_in_span(products.gram, atoms, right, solution):
+            return math.nan
+        x[c] = 0
+        for k in range(len(atoms)):
+            x[c, atoms[k]] = solution[k]
+        square += dot(solution, right)
+    return square
+
+
 def prune(
     counted: CountedEntries,
     radius: float,
@@ -913,47 +968,15 @@ def prune(
 
     Return False if x is not finite, or if the atoms of Lambda are dependent.
     """
-    n_outputs, n = x.shape
-    magnitudes = work.gradient
-    if not fill_magnitudes(x, magnitudes):
+    if not fill_magnitudes(x, work.gradient):
         return False
     is_member[:] = False
-    square = 0.0
     if len(products.gram) == 0:
-        # Of orthonormal atoms the largest coefficients, which the projection leaves as they are.
-        for c in range(n_outputs):
-            for j in range(n):
-                if not work.is_merged[c, j]:
-                    magnitudes[c, j] = -1
-        mark_selected(magnitudes, counted.sparsity, counted, work, is_member)
-        for c in range(n_outputs):
-            for j in range(n):
-                is_member[c, j] &= work.is_merged[c, j]
-                if not is_member[c, j]:
-                    x[c, j] = 0
-                square += float(x[c, j]) ** 2
+        square = keep_largest(counted, work, x, is_member)
     else:
-        # By the inner products Psi'Psi x with the atoms, scaled to norm one.
-        correlations = np.zeros((n_outputs, n))
-        for c in range(n_outputs):
-            for j in np.flatnonzero(work.is_merged[c]):
-                for k in range(n):
-                    correlations[c, k] += products.gram[j, k] * float(x[c, j])
-            for k in range(n):
-                magnitudes[c, k] = abs(correlations[c, k]) / products.norms[k]
-        mark_selected(magnitudes, counted.sparsity, counted, work, is_member)
-        for c in range(n_outputs):
-            atoms = np.flatnonzero(is_member[c])
-            solution = np.empty(len(atoms))
-            right = correlations[c][atoms]
-            if not solve_in_span(products.gram, atoms, right, solution):
-                return False
-            x[c] = 0
-            for k in range(len(atoms)):
-                x[c, atoms[k]] = solution[k]
-            square += dot(solution, right)
+        square = project_on_largest(counted, products, work, x, is_member)
 
-    norm = math.sqrt(max(square, 0.0))
+    norm = math.sqrt(max(square, 0.0)) if square == square else math.nan
     if norm > radius:
         x *= x.dtype.type(radius / norm)
     return norm < math.inf
@@ -1080,6 +1103,8 @@ _HELPERS = (
     take_gradient_steps,
     take_stochastic_steps,
     fill_magnitudes,
+    keep_largest,
+    project_on_largest,
     prune,
 )
 for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
