@@ -135,6 +135,9 @@ class StandardBasis(Atoms):
 
     orthonormal = True
 
+    def __repr__(self) -> str:
+        return "StandardBasis()"
+
     def n_atoms(self, n_features: int) -> int:
         """Return n, the number of features."""
         return n_features

@@ -183,7 +183,11 @@ def test_law_11_no_estimator_returns_an_empty_support_in_silence(
         z = np.where(z > np.median(z), "ill", "well")
     y = np.zeros(len(X)) if kind == "constant target" else z
     options = {"method": method, "random_state": 0, "sparsities": [1, 2, 3], "min_rows": 1}
-    model, warned = heard(lambda: make(sparsity, **options).fit(X, y, groups=groups))
+    try:
+        model, warned = heard(lambda: make(sparsity, **options).fit(X, y, groups=groups))
+    except ValueError as error:  # few rows may leave no fold to learn from, which is not silence
+        assert "; expected" in str(error)
+        return
     assert len(model.support_) or warned
 
 
@@ -194,10 +198,10 @@ def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, st
     rng, groups, tables = np.random.default_rng(12), np.repeat(np.arange(2), 20), []
     X = rng.standard_normal((40, 6))
     y = X[:, 0] + rng.standard_normal(40)
-    check = fgmp.Federation.__post_init__
+    make = fgmp.Federation.__init__
 
-    def kept(self):
-        check(self)
+    def kept(self, *arguments, **options):
+        make(self, *arguments, **options)
         if sum(self.rows) == 32:  # four of five folds train
             tables[-1].append(
                 [np.copy(part) for c in self.clients for part in (c.features, c.targets)]
@@ -207,7 +211,7 @@ def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, st
         if changed:
             X[7], y[7] = 3 * rng.standard_normal(6), 5.0
         tables.append([])
-        with patch.object(fgmp.Federation, "__post_init__", kept):
+        with patch.object(fgmp.Federation, "__init__", kept):
             options = {
                 "fit_intercept": intercept,
                 "standardize": standardize,

@@ -14,12 +14,15 @@ WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 def test_actions_are_pinned_by_a_commit_and_jobs_may_do_no_more_than_they_need(path):
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {}
+    # Publishing needs a token that says which workflow asks, and for the site the right to write it.
+    publishes = {"id-token": "write"}
+    if path.stem == "site":
+        publishes["pages"] = "write"
     for name, job in workflow["jobs"].items():
-        publishes = {"pages": "write", "id-token": "write"}
         assert job["permissions"] == (publishes if name == "publish" else {"contents": "read"})
         for step in job["steps"]:
             assert "uses" not in step or re.fullmatch(
-                r"actions/[a-z-]+@[0-9a-f]{40}", step["uses"]
+                r"(actions/[a-z-]+|pypa/gh-action-pypi-publish)@[0-9a-f]{40}", step["uses"]
             ), step
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False

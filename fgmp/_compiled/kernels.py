@@ -61,7 +61,7 @@ class RandomStream(NamedTuple):
     round: int
 
 
-# Minibatches: the same rows in the same order as `fgmp.federation.minibatches` draws.
+# Minibatches: the same rows in the same order as `fgmp.Client.minibatches` draws.
 
 
 def high_word(a: Any, b: Any) -> Any:

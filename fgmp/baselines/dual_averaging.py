@@ -149,7 +149,8 @@ class FastFedDualAvg(L1Penalised):
     def sums_message(self, state: Dual) -> tuple[Array, Array, Array, int]:
         """Return G, X, w and the number of the round."""
         G, X = state.z
-        return G, X, self.coefficients(state), state.rounds
+        w = self.model(G, X, state.rounds * self.local_iterations)
+        return G, X, w, state.rounds
 
     def sums_update_spec(self, state: Dual) -> UpdateSpec:
         """Return what an update looks like: G and X stacked, near those of the server."""
