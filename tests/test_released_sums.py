@@ -438,3 +438,17 @@ def test_under_masks_nobody_learns_the_intercept_of_a_group():
     np.testing.assert_allclose(secure.intercept_, plain.intercept_, rtol=1e-6)
     with pytest.raises(ValueError, match="cohort_size is 2 of 3 groups with secure=True"):
         fgmp.FedGradMPRegressor(2, secure=True, cohort_size=2).fit(X, y, groups)
+
+
+def test_sums_in_the_open_tell_of_a_class_with_one_row():
+    """The only row of a class is solved for from the sum of all rows and one gradient."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((30, 4))
+    labels = np.append(rng.integers(0, 2, 29), 2)
+    client = fgmp.Federation.from_arrays([X], [labels], fgmp.SoftmaxLoss(3)).clients[0]
+
+    gradient = client.gradient(np.zeros((4, 3)))
+    # Of class c it is sum_j (1/3 - [y_j = c]) x_j / 30.
+    row = X.mean(axis=0) * 10 - 30 * gradient[:, 2]
+
+    np.testing.assert_allclose(row, X[29], rtol=1e-10)

@@ -11,8 +11,10 @@ import numpy as np
 
 from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
+from .._support.warnings import warn_user
 from ..callbacks import Run
 from ..estimators.client_sums import ClientSums
+from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
@@ -54,6 +56,7 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         X = _in_precision(X)
 
         if settings["dtype"] is None:
+            _warn_of_few_rows_in_sums(X, y, settings)
             # The client says who it is, and only the number of its targets leaves it. Numbers stay
             # zero, which no precision of X refuses.
             return X, targets if classes else np.zeros(len(y), X.dtype)
@@ -66,6 +69,19 @@ def table_app(read: ReadTable, **options: Any) -> Any:
         return view.features, view.targets
 
     return client_app(load, **options)
+
+
+def _warn_of_few_rows_in_sums(X: Any, y: Array, settings: Mapping[str, Any]) -> None:
+    """Warn in the client's own log, before its first update, of sums that rest on few rows."""
+    if not settings["sums_in_the_open"]:
+        return
+    min_rows = settings["min_rows"]
+    few = few_rows_in_sums(X, y, settings["features"], settings["classes"], min_rows)
+    if few:
+        warn_user(
+            f"fewer than min_rows={min_rows} rows of this site {few}, and its sums tell the server "
+            "of these rows. What helps: secure=True at the server, which sees sums over sites then"
+        )
 
 
 def _read(read: ReadTable, context: Any, names: Sequence[str]) -> tuple[Any, Array]:
@@ -166,6 +182,7 @@ def fit_over(
         features=names,
         classes=labels,
         min_rows=estimator.min_rows if estimator.private is None else 1,
+        sums_in_the_open=estimator.private is None and not estimator.secure,
         sparse=sparse,
         report=report,
         **options,
@@ -223,6 +240,7 @@ class _Sites(OverFlower):
         features: list[str],
         classes: list[Any] | None,
         min_rows: int,
+        sums_in_the_open: bool,
         sparse: bool,
         report: Callable[[str], Any],
         **options: Any,
@@ -231,6 +249,7 @@ class _Sites(OverFlower):
             "features": features,
             "classes": classes,
             "min_rows": min_rows,
+            "sums_in_the_open": sums_in_the_open,
             "units": None,
             "fold": None,
             "dtype": None,

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -227,3 +228,36 @@ def test_a_missing_column_is_named_by_the_name_that_the_server_has_for_it(error)
     named = "columns missing at the site" in said and "x3" in said
     assert named == ("x3" in str(error))
     assert "Smith" not in said
+
+
+@pytest.mark.parametrize("secure", [False, True])
+def test_a_site_is_warned_if_its_sums_tell_of_few_rows(secure):
+    """In its own log, by the names of classes and columns: the rows are added to others' by masks."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((60, 3))
+    X[:, 1] = 0
+    X[7, 1] = 1.0
+    y = np.repeat(np.array(["no", "yes"], object), 30)
+    y[:3] = "rare"
+    groups = np.repeat(np.arange(2), 30)
+    order = rng.permutation(np.arange(3, 60))
+    order = np.concatenate([np.arange(3), order])  # the first site alone has the class "rare"
+    X, y = X[order], y[order]
+
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        fit_over(
+            fgmp.FedGradMPClassifier(1, rounds=1, secure=secure),
+            sites_of(X, y, groups),
+            n_clients=2,
+            features=["a", "b", "c"],
+            classes=["no", "rare", "yes"],
+            report=lambda line: None,
+        )
+
+    told = [str(one.message) for one in caught if "its sums tell the server" in str(one.message)]
+    if secure:
+        assert not told
+    else:
+        assert any("a class of 'rare'" in words for words in told)
+        assert any("an unusual value in 'b'" in words for words in told)
