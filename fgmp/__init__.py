@@ -7,18 +7,33 @@ each other, and `simulate` runs it. All public names are here, except those of `
 ``import fgmp`` loads NumPy, SciPy and joblib only. What a part of it needs beside these is imported
 where it is used, and a message says what to install if it is missing.
 
-To follow FedGradMP from `simulate` to the last line of the pseudo-code, read in this order:
+The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
+Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t:
+
+    the server sends the model x_t to a cohort of clients
+    each client i repeats K times, from x = x_t and Lambda = supp(x_t):
+        r         = gradient of f_i at x, over a minibatch
+        Gamma     = approx_{2 tau}(r), the atoms that matter most
+        Gamma-hat = Gamma u Lambda
+        b         = argmin of f_i over the span of the atoms of Gamma-hat
+        Lambda    = approx_tau(b), and x = P_Lambda b
+    the server keeps tau atoms of the weighted mean of what comes back: x_{t+1}
+
+To follow it from the data up to `simulate`, read in this order:
 
 1. `federation.py`: who holds which rows
 2. `losses.py`: the objective of a row
 3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
-4. `selection.py`: what counts as one of the tau
+4. `selection.py`: what counts as one of the tau atoms
 5. `dictionaries.py`: atoms, and projection onto a few of them
 6. `solvers.py`: the restricted problem, and ways to minimise it
 7. `fedgradmp.py`: Algorithms 1 and 2
 8. `rounds.py`: the contract of a method, random streams, the loop
 9. `aggregation.py`: what an update looks like, and how those of a cohort become one
 10. `simulation.py`: `simulate`, and its result
+
+By default compiled kernels do the clients' work. They compute the same as these files up to
+rounding, and ``with fgmp.backend("reference"):`` runs the files themselves.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -106,8 +106,9 @@ class UpdateSpec:
         The update is a sparse model with at most this many entries, counted as `selection` counts
         them. None means that it is a dense array.
     near : ndarray, SparseModel or None
-        The model that was sent, if updates are models near it. None means that they are no models,
-        but sums that are near nothing but zero.
+        The model that was sent, if updates are models near it: noise clips the difference to it.
+        None means that updates are no models, but sums that are near nothing but zero: noise clips
+        them as they are, and `Median` and `TrimmedMean` refuse them.
     selection : Selection
     """
 
@@ -199,7 +200,10 @@ class UpdateSpec:
         )
 
     def _stack_models(self, models: SparseModels, weights: Array) -> Updates:
-        """Do the same for models of a compiled kernel, which can only fail to be finite."""
+        """Stack models of a compiled kernel: of them it is only checked that they are finite.
+
+        Their layout is right by construction.
+        """
         is_entry = np.arange(models.supports.shape[1]) < models.counts[:, None]
         is_finite = np.isfinite(np.where(is_entry, models.values, 0)).all(axis=1)
         accepted = np.flatnonzero(is_finite)
@@ -269,7 +273,7 @@ class Updates(NamedTuple):
     rejected : Counter of str
         How many updates were rejected, by `RejectReason`.
     bytes_up, bytes_down : int
-        What the clients sent, and what they were sent beside the message itself.
+        What the accepted updates took, and what the clients were sent beside the message itself.
     """
 
     update_spec: UpdateSpec

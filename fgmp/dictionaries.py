@@ -66,7 +66,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def n_atoms(self, n_features: int) -> int:
-        """Return the number d of atoms, or raise a ValueError if they do not have `n_features`."""
+        """Return the number d of atoms, or raise a ValueError unless each has `n_features` entries."""
 
     @abstractmethod
     def products(self, features: Any) -> Any:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
-from ._compiled.registry import BackendRecord, run_clients
+from ._compiled.registry import BackendRecord, compute_updates
 from ._support.validation import (
     as_array,
     check_integer,
@@ -542,17 +542,21 @@ class Federation:
     def prepare(self, method: Any) -> Federation:
         """Return the federation in the coordinates of a method, with the features A_i Psi.
 
-        It is made for one run, with a record of its own, because what a run derives from rows, and
-        keeps, is valid only until somebody writes into them.
+        It is made for one run, with a new `BackendRecord`: that counts what computed the updates,
+        and keeps what kernels derive from the rows, which the user may change after the run.
         """
         features = method.dictionary.products(self.features)
         return replace(self, features=features, backend_record=BackendRecord())
 
     def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
-        """Return the update of each client of a cohort, in the order of the cohort."""
+        """Return the update of each client of a cohort, in the order of the cohort.
+
+        The kernel of the method computes all of them, if there is one and the backend is
+        "compiled"; otherwise `Call.update_of` computes one after the other.
+        """
         if not len(cohort):  # all of it may have dropped out
             return []
-        return run_clients(self, call, message, cohort)
+        return compute_updates(self, call, message, cohort)
 
     def objectives(
         self, x: Array | SparseModel, indices: IndexArray | None = None

@@ -1,7 +1,12 @@
 """Federated gradient matching pursuit: Algorithms 1 and 2 of the paper, line by line.
 
-`FedGradMP.client_update` and `FedGradMP.server_update` are the two halves of the pseudo-code. The
-paper is the one of Jeong, Needell and Qin (2024), which the class refers to in full.
+`FedGradMP.client_update` and `FedGradMP.server_update` are the two halves of the pseudo-code. By
+default a compiled kernel computes the same as `client_update`, up to rounding;
+``with fgmp.backend("reference"):`` runs the code below.
+
+A method is what `fgmp.rounds` calls so: functions that say what the server sends (`message`), what
+a client computes of it (`client_update`), what the server makes of the mean (`server_update`), and
+what an update has to look like (`update_spec`).
 """
 
 from collections.abc import Sequence
@@ -142,7 +147,8 @@ class FedGradMP(Method):
         tau = self.sparsity
         solver = self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            # r = grad g_{i,j}(x), the gradient of the minibatch
+            # r = grad g_{i,j}(x), the gradient of the minibatch. The features of the client are
+            # A_i Psi, so these are the inner products with the atoms that approx takes.
             r = client.gradient(x, rows)
             if not np.isfinite(r).all():
                 raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
@@ -153,7 +159,7 @@ class FedGradMP(Method):
             # Gamma-hat = Gamma u Lambda
             merged = union(gamma, x.support, r.size)
 
-            # b = argmin f_i over R(A_Gamma-hat)
+            # b = argmin f_i over the span of the atoms of Gamma-hat (the paper's R(A_Gamma-hat))
             b = minimise_on(merged, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
@@ -161,7 +167,10 @@ class FedGradMP(Method):
         return x
 
     def server_update(self, x: SparseModel, mean: Array) -> SparseModel:
-        """Return x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it."""
+        """Return x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it.
+
+        The average replaces x_t, so `x` is not needed.
+        """
         return self.pruned(SparseModel.of(mean))
 
     def pruned(self, b: SparseModel) -> SparseModel:

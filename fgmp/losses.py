@@ -43,8 +43,9 @@ class Loss(ABC):
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
 
     local_solver: str = "damped"
-    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"`` if f_i
-    need not have a minimiser. `fgmp.solvers.solver_for` has the solver for each."""
+    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"``, one step of
+    gradient descent with a line search, if f_i need not have a minimiser.
+    `fgmp.solvers.solver_for` has the solver for each."""
 
     is_binary: bool = False
     """Whether the targets are -1 and +1, which `Federation.from_arrays` makes of any two labels."""
@@ -341,11 +342,3 @@ def check_loss(name: str, loss: Any) -> Any:
     """Return a loss, or raise a ValueError for any other value."""
     expected = "a loss object, such as fgmp.SquaredLoss() or one of a subclass of fgmp.Loss"
     return check_kind(name, loss, Loss, expected)
-
-
-def misclassified(loss: Loss) -> Callable[[Array, Array], Array] | None:
-    """Return `loss.misclassified` for a loss of labels, and None for a loss of numbers."""
-    leads = getattr(loss, "leads", None)
-    if leads is None:
-        return None
-    return lambda predictions, targets: np.any(leads(predictions, targets) <= 0, axis=1)

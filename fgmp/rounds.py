@@ -1,8 +1,9 @@
 """Rounds: what travels between the server and the clients, keyed random streams, and the loop.
 
 In each exchange of a round the server sends a message to a cohort, every client computes an update
-from its own rows, and the server is handed the aggregate of the updates and nothing else. A
-`Transport` carries the messages and an `Aggregator` combines the updates. Neither knows a method,
+from its own rows, and `server_update` is given the aggregate of the updates and nothing else. A
+`Transport` carries the messages and an `Aggregator` combines the updates; what the server sees of
+single updates on the way is up to the aggregator's `PrivacyMechanism`. None of them knows a method,
 and no method knows them.
 """
 
@@ -44,9 +45,11 @@ class Exchange(NamedTuple):
     message : state -> message
         Return what the server sends to each client.
     client_update : (client, message, generator) -> ndarray or SparseModel
-        Return the update of a client, from its own rows and random numbers only.
+        Return the update of a client, from its own rows and random numbers only. The generator is
+        good within the call: it is moved for the next client.
     server_update : (state, mean) -> state
-        Return the new state, given the aggregate of the updates as a dense array.
+        Return the new state, given the aggregate of the updates as a dense array: their weighted
+        mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
         Return what an update has to look like.
     """
@@ -60,7 +63,8 @@ class Exchange(NamedTuple):
 class Method:
     """A federated method: hyper-parameters over pure functions.
 
-    A subclass has `start` and `exchanges`.
+    A subclass has `start` and `exchanges`. A state is any object that can be pickled. If it is not
+    the model itself, the subclass overrides `coefficients` too. CONTRIBUTING.md has an example.
 
     Attributes
     ----------
@@ -92,15 +96,15 @@ class Method:
         """
 
     def repeats_itself(self, loss: Loss) -> bool:
-        """Return whether its sums hold numbers that do not depend on the model.
+        """Return whether updates include numbers that are the same in every round.
 
-        Every round then asks for the same numbers again, so that sums over different cohorts could
-        be subtracted.
+        Hessians of the squared loss are. Sums of them over different cohorts could be subtracted.
+        Only secure sums ask.
         """
         return False
 
     def sends_objectives(self) -> bool:
-        """Return whether updates hold the objective of a client."""
+        """Return whether updates include the objective of a client. Only secure sums ask."""
         return False
 
     def start(self, shape: ProblemInfo) -> State:
@@ -342,6 +346,7 @@ def run_round(
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
         call = Call(exchange, update_spec, exchange_index, step.round + 1, streams)
+        # The clients compute here, in `transport.run_clients`. By default nothing is hidden.
         updates = aggregator.privacy.collect(transport, call, message, cohort)
         traffic.add(message, updates)
 

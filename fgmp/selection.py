@@ -83,7 +83,8 @@ class Selection:
     def top_mask(self, magnitudes: Array, count: int) -> Array:
         """Return a boolean mask of the `count` largest magnitudes, ignoring `always_include`.
 
-        Ties break towards the lower index. A magnitude of -1 is selected last.
+        Ties break towards the lower index. A magnitude of -1, which stands for atoms that are always
+        included and for positions outside a support, is selected last.
         """
         raise NotImplementedError(f"{type(self).__name__} has no top_mask")
 
@@ -147,7 +148,7 @@ class Selection:
     def hard(self, v: Array, count: int) -> Array:
         """Return H_tau(v): the entries to keep, and zero elsewhere.
 
-        An entry that is not a number stays one, also where v is zeroed, so that divergence shows.
+        NaN stays NaN, also among the entries that become zero, so that divergence shows.
         """
         return v * self.keep_mask(v, count)
 

@@ -138,7 +138,8 @@ def simulate(
     history : History, optional
         What is recorded, and how often.
     callbacks : callable or several
-        Called with the `Run` after every round; one that returns True ends the run.
+        Called with the `Run` at the start and after every round; one that returns True after a
+        round ends the run.
         `Checkpoint(path)`, `stop_at(1e-6)`, `stop_when_stalled(5)`, `Bar()`, or any callable.
     state : object, optional
         Where to start, such as ``result.state``; by default where the method starts. Not with
@@ -169,8 +170,9 @@ def simulate(
     An update that is not finite, or not of the form asked for, is rejected and counted, and the
     weights are scaled to the rest. Rounds are atomic: an exchange that nobody answers leaves the
     model as it was. Exceptions of your own code (a method, a loss, a metric, a callback) reach you.
-    Ctrl-C gives up the round in progress. With `backend` ("reference") clients run the reference
-    implementation, which a debugger can step through, and no compiled kernels.
+    Ctrl-C gives up the round in progress. Inside ``with fgmp.backend("reference"):`` clients run
+    the reference implementation, which a debugger can step through, and no compiled kernels;
+    ``result.backend`` and ``result.fallbacks`` say what ran.
 
     Examples
     --------
@@ -210,6 +212,7 @@ def simulate(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to "
             "go on with a private run, simulate it with its Checkpoint, which counts what was spent"
         )
+    # The method checks what it may know; the mechanism checks with the numbers as they are.
     info = prepared.privacy.visible_info(transport.shape)
     method.check(info)
     prepared.privacy.check_method(method, transport.shape, cohort_size)

@@ -3,6 +3,9 @@
 A model is a signal x = Psi alpha, a combination of the columns of Psi, which are called atoms, with
 coefficients alpha. In the standard basis Psi is the identity: the atoms are the features, and
 x = alpha. The support of a model is the set of positions at which alpha is not zero.
+
+In the code x stands for the coefficients alpha, unless `synthesise` has made a signal of them, and
+the features of a client are then A_i Psi, so that predictions are A_i Psi alpha.
 """
 
 from __future__ import annotations
@@ -95,8 +98,8 @@ def union(first: IndexArray, second: IndexArray, size: int) -> IndexArray:
     return is_member.nonzero()[0]
 
 
-# Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe, and 2^largest is a
-# number whose inverse is one, too.
+# Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe. 2^largest and its
+# inverse are normal numbers.
 _SAFE_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
 _LARGEST_EXPONENT = {np.dtype(np.float32): 120, np.dtype(np.float64): 1000}
 

@@ -178,7 +178,7 @@ def _has_steps(method_class: type, steps: Mapping[str, Any]) -> bool:
     return all(getattr(method_class, name, None) is step for name, step in steps.items())
 
 
-def run_clients(
+def compute_updates(
     federation: Federation, call: Call, message: Message, cohort: IndexArray
 ) -> Sequence[Any]:
     """Return the update of each client of a cohort, in its order, and record what computed it.

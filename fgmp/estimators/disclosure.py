@@ -54,7 +54,7 @@ def _rows_with_unusual_values(X: Any) -> IndexArray:
     if sparse.issparse(X):
         stored = sparse.csc_array(X)
         n_stored = np.diff(stored.indptr)
-        return np.minimum(n_stored, X.shape[0] - n_stored)
+        return np.asarray(np.minimum(n_stored, X.shape[0] - n_stored))
     # Of an even number of rows the lower middle one: a mean of two is in no row.
     middle = (len(X) - 1) // 2
     medians = np.partition(X, middle, axis=0)[middle]
