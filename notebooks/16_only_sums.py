@@ -70,7 +70,7 @@ assert min(*digits_sparsity, n_map_seeds) >= 1, f"{digits_sparsity=}, {n_map_see
 
 # %%
 import warnings
-from functools import cache, partial
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -469,41 +469,52 @@ for N, name in product(private_clients, ("SharedSupportGradMP", "FedGradMP")):
 # %%
 paper = digits != "digits"
 cohort, batch, K = (10, 50, 20) if paper else (5, 20, 10)
-deal = cache(partial(fgmp.digits_by_writer, digits, concentration=0.3))
+deal = partial(fgmp.digits_by_writer, digits, concentration=0.3)
 
 
-def classified(ours, tau, rate, seed, unseen=True, rounds=digits_rounds, budget=np.inf):
+def classifier(ours, tau, rate):
     step = dict(learning_rate=rate, batch_size=batch)
-    method = fgmp.FedGradMP(tau, K, batch, solver=fgmp.SGD(steps=2, **step), radius=1e5)
     if ours:
-        method = SharedSupportGradMP(tau, solver=LocalSteps(fgmp.SGD(steps=2 * K, **step)), radius=1e5)
-    split = deal(rng=seed)
-    scale = {"accuracy": fgmp.accuracy_on(split.test if unseen else split.train)}
+        return SharedSupportGradMP(tau, solver=LocalSteps(fgmp.SGD(steps=2 * K, **step)), radius=1e5)
+    return fgmp.FedGradMP(tau, K, batch, solver=fgmp.SGD(steps=2, **step), radius=1e5)
+
+
+# %%
+def scored(method, train, shown, seed, rounds=digits_rounds, budget=np.inf):
+    """Accuracy and megabytes, round by round; after five rounds a run ends where it has spent more than a budget."""
     spent = lambda run: run.step.round >= 5 and run.step.bytes_up + run.step.bytes_down > 1e6 * budget  # noqa: E731
-    options = dict(history=fgmp.History(metrics=scale, objective_on=1), callbacks=spent)
-    run = fgmp.simulate(method, split.train, rounds, cohort_size=cohort, rng=seed, **options).history
+    history = fgmp.History(metrics={"accuracy": fgmp.accuracy_on(shown)}, objective_on=1)
+    options = dict(cohort_size=cohort, rng=seed, history=history, callbacks=spent)
+    run = fgmp.simulate(method, train, rounds, **options).history
     return run["accuracy"], (run["bytes_up"] + run["bytes_down"]) / 1e6
 
 
 # %%
-tries = product((True, False), digits_sparsity[-1:], digits_rates, [1000], [False], [digits_rounds // 3])
-scores = np.reshape([accuracy[-5:].mean() for accuracy, _ in each(classified, tries)], (2, -1))
-best = {ours: digits_rates[row.argmax()] for ours, row in zip((True, False), scores, strict=True)}
+def fitted(ours, seed=1000):
+    train, T = deal(rng=seed).train, digits_rounds // 3
+    tries = [scored(classifier(ours, digits_sparsity[-1], rate), train, train, seed, T)[0] for rate in digits_rates]
+    return digits_rates[np.argmax([accuracy[-5:].mean() for accuracy in tries])]
+
+
+rates = each(fitted, [(True,), (False,)])
 
 
 # %%
-def in_the_same_bytes(tau, seed):
+def in_the_same_bytes(seed):
     """Accuracy where the bytes of the shorter run end, mean over the five rounds before: ours, and FedGradMP's."""
-    theirs = classified(False, tau, best[False], seed)
-    both = classified(True, tau, best[True], seed, budget=theirs[1][-1]), theirs
-    budget = min(megabytes[-1] for _, megabytes in both)
-    last = [max(5, np.searchsorted(megabytes, budget, side="right")) for _, megabytes in both]
-    return [accuracy[stop - 5 : stop].mean() for (accuracy, _), stop in zip(both, last, strict=True)]
+    split, ends = deal(rng=seed), []
+    for tau in digits_sparsity:
+        theirs = scored(classifier(False, tau, rates[1]), split.train, split.test, seed)
+        ours = scored(classifier(True, tau, rates[0]), split.train, split.test, seed, budget=theirs[1][-1])
+        budget = min(ours[1][-1], theirs[1][-1])
+        last = [max(5, np.searchsorted(spent, budget, side="right")) for _, spent in (ours, theirs)]
+        ends.append([run[0][stop - 5 : stop].mean() for run, stop in zip((ours, theirs), last, strict=True)])
+    return ends
 
 
 # %%
 step, level = (0.01, 0.01) if paper else (0.1, 0.02)
-ends = np.reshape(each(in_the_same_bytes, list(product(digits_sparsity, range(3)))), (len(digits_sparsity), 3, 2))
+ends = np.swapaxes(each(in_the_same_bytes, zip(range(3))), 0, 1)
 behind = {tau: table[:, 1] - table[:, 0] for tau, table in zip(digits_sparsity, ends, strict=True)}
 near = {tau: np.median(gap) <= level for tau, gap in behind.items()}
 words = {tau: f"tau = {tau} {'level' if near[tau] else 'behind'}, a difference of" for tau in behind}
