@@ -66,7 +66,7 @@ class Atoms(ABC):
 
     @abstractmethod
     def n_atoms(self, n_features: int) -> int:
-        """Return the number d of atoms, or raise a ValueError unless each has `n_features` entries."""
+        """Return the number d of atoms; raise a ValueError unless each has `n_features` entries."""
 
     @abstractmethod
     def products(self, features: Any) -> Any:
@@ -99,8 +99,8 @@ class Atoms(ABC):
         """Return approx_tau(w): the support of at most tau atoms that approximates w, increasing.
 
         `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
-        choice: ||w - P_Lambda w|| <= eta ||w - P_best w|| holds with eta = 1. Ties break towards
-        the lower index.
+        choice: ||w - P_Lambda w|| <= eta ||w - P_best w|| holds with eta = 1 (the paper's eta_1 and
+        eta_2). For other atoms no eta is known beforehand. Ties break towards the lower index.
         """
         return self.selection.select(self.normalised(correlations), sparsity)
 
@@ -361,9 +361,9 @@ def gaussian_dictionary(
 ) -> Dictionary:
     """Return a random Gaussian dictionary with independent entries N(0, 1/n_features).
 
-    This is the dictionary of the paper's Section IV-D. It does not depend on the data of clients,
-    so sharing it reveals nothing about them. A_i Psi has restricted condition numbers that depend
-    on the stable rank of A_i.
+    This is the dictionary of the paper's Section IV-D, scaled by 1/sqrt(n_features). It does not
+    depend on the data of clients, so sharing it reveals nothing about them. A_i Psi has restricted
+    condition numbers that depend on the stable rank of A_i.
 
     Parameters
     ----------

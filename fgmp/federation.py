@@ -34,9 +34,10 @@ from ._support.validation import (
 from .losses import Loss
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
-# Rows of features: an ndarray, a `SparseFeatures` of few nonzeros, or a LinearOperator, which is
-# streamed and never stored. All have `shape`, `dtype` and products with arrays from both sides, and
-# the first two ``take(indices, axis)``, some rows or some columns.
+# Rows of features: an ndarray, a `SparseFeatures`, which is stored by its nonzeros, or SciPy's
+# LinearOperator, which is known by its products only ("streamed"). All have `shape`, `dtype` and
+# products with arrays from both sides, and the first two ``take(indices, axis)``, some rows or some
+# columns.
 Features = Any
 
 # Indices of coefficients travel as 32-bit integers.
@@ -50,7 +51,8 @@ class Client:
     Attributes
     ----------
     features : ndarray, SparseFeatures or LinearOperator, shape (n_samples, n_features)
-        A_i, a slice of the federation's table. In a run with a dictionary Psi it is A_i Psi.
+        A_i, a slice of the federation's table. For a run with a dictionary Psi (see `sparse_model`)
+        `Federation.prepare` replaces it by A_i Psi.
     targets : ndarray, shape (n_samples,)
         y_i, as the loss uses them.
     loss : Loss
@@ -140,9 +142,14 @@ class Client:
         """
         if batch_size is None or batch_size >= self.n_samples:
             return iter([None] * int(count))
-        # The rows with the b smallest of |D_i| random numbers are a uniformly random subset.
-        keys = rng.random((count, self.n_samples))
-        return iter(keys.argpartition(batch_size - 1, axis=1)[:, :batch_size])
+        # All are drawn before a solver draws its own. The rows with the b smallest of |D_i| random
+        # numbers are a uniformly random subset. One minibatch at a time: a client may have millions
+        # of rows, and of each array of them only b numbers are kept.
+        batches = []
+        for _ in range(count):
+            keys = rng.random(self.n_samples)
+            batches.append(keys.argpartition(batch_size - 1)[:batch_size].copy())
+        return iter(batches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,15 +191,15 @@ class Federation:
     """Clients and their weights p_i: the problem min over x of f(x) = sum_i p_i f_i(x).
 
     `from_arrays` and `from_frame` validate data and make a federation of them, and `from_clients`
-    makes one of clients. A run asks the federation for what clients compute: it is the transport
-    (`fgmp.Transport`) of a simulation.
+    makes one of clients. In a simulation the federation itself passes messages to its clients: what
+    does that is called the transport (`fgmp.Transport`).
 
     Attributes
     ----------
-    features : ndarray or SparseFeatures, shape (M, n_features), or tuple
+    features : ndarray or SparseFeatures, shape (n_rows, n_features), or tuple
         The rows of all clients, one client after another, or a tuple with the features of each
         client, if these are streamed.
-    targets : ndarray, shape (M,)
+    targets : ndarray, shape (n_rows,)
     offsets : ndarray of int, shape (n_clients + 1,)
         Client i holds the rows offsets[i] to offsets[i + 1].
     loss : Loss

@@ -31,8 +31,8 @@ class FedGradMP(Method):
 
     In each round every client of the cohort runs `local_iterations` of stochastic gradient matching
     pursuit from the model x_t that the server broadcasts. The server averages the models that come
-    back and projects the average onto `sparsity` atoms. With one client this is StoGradMP, with the
-    full batch GradMP, and for the squared loss in the standard basis CoSaMP.
+    back and projects the average onto `sparsity` atoms. With one client this is StoGradMP, if also
+    `batch_size` is None GradMP, and if also the loss is squared and the basis standard CoSaMP.
 
     Parameters
     ----------
@@ -49,12 +49,14 @@ class FedGradMP(Method):
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2). None is `Exact` for the squared loss, and
-        a damped step of gradient descent for the logistic and the softmax loss
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is kept only if a
+        solver is given an `accuracy`; a number of steps promises none). None is `Exact` for the
+        squared loss, and a damped step of gradient descent for the logistic and the softmax loss
         (`fgmp.solvers.solver_for` says why).
     radius : float or None
-        R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step). None
-        is no ball.
+        R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step), with
+        the norm of all entries. (For several classes the paper's Section IV-D bounds each column.)
+        None is no ball.
     selection : Selection
         What counts as one of the tau, and the atoms that always stay: `PerOutput` by default.
 
@@ -72,8 +74,12 @@ class FedGradMP(Method):
     Notes
     -----
     The pseudo-code leaves three things open. Every client starts a round with Lambda = supp(x_t),
-    as the proof of Lemma 3 needs. The weights p_i are scaled to sum to one over the cohort. Of
-    several minimisers, b is the one of minimum norm.
+    as the proof of Lemma 3 needs: x has to lie in the span of Gamma-hat. The weights p_i are scaled
+    to sum to one over the cohort. Of several minimisers `Exact` takes, for the squared loss, the
+    one of minimum norm; the other solvers start from x and tend to the one nearest to it.
+
+    The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
+    No bound of them is known for matching pursuit and for thresholding.
 
     References
     ----------
@@ -153,16 +159,16 @@ class FedGradMP(Method):
             if not np.isfinite(r).all():
                 raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
 
-            # Gamma = approx_{2 tau}(r)
+            # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
             gamma = psi.approximate(r, 2 * tau)
 
-            # Gamma-hat = Gamma u Lambda
+            # Gamma-hat = Gamma u Lambda, with Lambda = x.support
             merged = union(gamma, x.support, r.size)
 
             # b = argmin f_i over the span of the atoms of Gamma-hat (the paper's R(A_Gamma-hat))
             b = minimise_on(merged, client, psi, solver, x, rng)
 
-            # x = Pi_R P_Lambda b with Lambda = approx_tau(b)
+            # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning
             x = self.pruned(b)
         return x
 

@@ -43,8 +43,8 @@ class Loss(ABC):
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
 
     local_solver: str = "damped"
-    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"``, one step of
-    gradient descent with a line search, if f_i need not have a minimiser.
+    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"``, one step
+    of gradient descent with a line search, if f_i need not have a minimiser.
     `fgmp.solvers.solver_for` has the solver for each."""
 
     is_binary: bool = False
@@ -167,7 +167,7 @@ class LogisticLoss(Loss):
     With the margin c = 1 a prediction z is the logarithm of the odds of +1, and a coefficient is
     what a unit of its feature adds to it, as in statistics and in other libraries. The paper has
     c = 2 (Section IV-D), which makes l'' <= 1 and the coefficients of the same data half as large.
-    Below, s(t) = 1 / (1 + exp(-t)).
+    Below, s(t) = 1 / (1 + exp(-t)). (The paper has s(-t) under this name; s(t) s(-t) is the same.)
 
     Parameters
     ----------

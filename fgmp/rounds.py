@@ -124,8 +124,9 @@ class Method:
 class Streams:
     """Keyed random streams: every (purpose, round, exchange or fault, client) has its own numbers.
 
-    The keys are positions in one counter-based stream of Philox. So no number depends on who else
-    draws, or in which order.
+    Random numbers are a function of (seed, purpose, round, exchange or fault, client), and Philox,
+    a counter-based generator, is that function. So no number depends on who else draws, or in which
+    order.
 
     Parameters
     ----------

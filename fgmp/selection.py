@@ -6,7 +6,7 @@ its entries can be counted in several ways. A `Selection` says in which: `PerOut
 entries of each column, as the paper does, `PerAtom` counts rows, an atom with all its outputs, and
 `Overall` counts the entries of all columns together. A vector is a matrix with one column.
 
-A selection defines the hard threshold H_tau, the soft threshold S_t, and orthogonal matching
+A selection defines the hard threshold H_tau, the soft threshold S(v, t), and orthogonal matching
 pursuit, which selects atoms that are not orthonormal. Atoms in `always_include`, such as a constant
 feature, stay in every selection and do not count.
 
@@ -58,8 +58,8 @@ class _AtomIndices:
 class Selection:
     """Base of all selections: of coefficients of shape (n_atoms,) or (n_atoms, n_outputs).
 
-    In all methods `count` is tau, and a support holds positions in the flattened coefficients, as
-    that of a `SparseModel`.
+    In all methods `count` is how many to select, tau or 2 tau, and a support holds positions in the
+    flattened coefficients, as that of a `SparseModel`.
 
     Parameters
     ----------
@@ -83,8 +83,8 @@ class Selection:
     def top_mask(self, magnitudes: Array, count: int) -> Array:
         """Return a boolean mask of the `count` largest magnitudes, ignoring `always_include`.
 
-        Ties break towards the lower index. A magnitude of -1, which stands for atoms that are always
-        included and for positions outside a support, is selected last.
+        Ties break towards the lower index. A magnitude of -1, which stands for atoms that are
+        always included and for positions outside a support, is selected last.
         """
         raise NotImplementedError(f"{type(self).__name__} has no top_mask")
 

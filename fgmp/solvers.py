@@ -64,14 +64,15 @@ class RestrictedProblem:
 
         h(z) = w sum_j l((B z)_j, y_j),    grad h(z) = w B' l'(B z, y).
 
-    z are the coefficients, B = A_i Psi on the merged atoms, or, after `orthonormalised`, z are s
-    coordinates of the signal in an orthonormal basis of their span.
+    At first z are the coefficients of the merged atoms, and B has the columns of A_i Psi on them.
+    After `orthonormalised`, z are s coordinates of the signal in an orthonormal basis V of the span
+    of these atoms, and B = A_i V.
 
     Parameters
     ----------
     columns : ndarray, shape (m, u)
-        A_i Psi on atoms that include all that at least one output uses. If there is one output, on
-        the merged atoms.
+        Columns of A_i Psi: the merged atoms if there is one output. With several outputs these are
+        the atoms that some output uses, or all atoms if that is not many more.
     targets : ndarray, shape (m,)
     loss : Loss
     dictionary : Atoms
@@ -315,21 +316,21 @@ class RestrictedProblem:
     def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
         """Return whether z is certainly within `accuracy` of a minimiser.
 
-        The condition is ||grad h(z)|| <= accuracy * mu with the smallest positive eigenvalue mu of
+        The condition is ||grad h(z)|| <= accuracy * m with the smallest positive eigenvalue m of
         the Hessian. It is exact for the squared loss, whose Hessian is constant: in directions of
         no curvature, to rounding, every point is a minimiser. For other losses the Hessian at z
         stands for the one on the way.
 
         Rows that can be separated leave no minimiser. There is one if the gradient is so small
-        beside the curvature that no third derivative can undo it: ||grad h(z)|| <= mu / (2 R), with
-        R the constant of self-concordance times the steepest prediction (F. Bach, Self-concordant
+        beside the curvature that no third derivative can undo it: ||grad h(z)|| <= m / (2 c), with
+        c the constant of self-concordance times the steepest prediction (F. Bach, Self-concordant
         analysis for logistic regression, 2010, Proposition 2). Far out, where a loss is flat, the
         curvature itself vanishes in directions in which it was positive at z = 0.
         """
         eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
         smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
-        R = self.loss.self_concordance * self.steepest
-        reach = 1 / (2 * self.loss.self_concordance * self.steepest) if R > 0 else np.inf
+        change_rate = self.loss.self_concordance * self.steepest
+        reach = 1 / (2 * self.loss.self_concordance * self.steepest) if change_rate > 0 else np.inf
         if not length_of(gradient) <= min(accuracy, reach) * smallest:
             return False
         if self.loss.is_quadratic:
@@ -531,7 +532,8 @@ class SGD(Solver):
     -----
     A step is alpha <- alpha - learning_rate * grad h_j(alpha), with h_j the problem on minibatch j.
     These are the coefficients of the merged atoms: in the standard basis and for orthonormal atoms
-    a step on the signal itself. In other atoms it is too cheap to change coordinates for it.
+    a step on the signal itself. In other atoms it is a step on the coefficients, and not on the
+    signal as in the paper: to orthonormalise would cost more than the step.
     """
 
     learning_rate: float

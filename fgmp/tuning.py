@@ -1,4 +1,4 @@
-"""A grid search with the same federations, seed and rounds for every method. Every curve is kept."""
+"""A grid search: every method runs on the same federations, seed and rounds; curves are kept."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field

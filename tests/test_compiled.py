@@ -23,6 +23,8 @@ from fgmp.dictionaries import StandardBasis
 kernels = pytest.importorskip("fgmp._compiled.kernels")
 compilation = pytest.importorskip("fgmp._compiled.compilation")
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
+# As in `make mutants`, which runs kernels as Python.
+IS_COMPILED = not kernels.numba.config.DISABLE_JIT
 
 STEPS = {"learning_rate": 0.05, "local_iterations": 4, "batch_size": 9}
 ROTATED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((30, 30)))[0])
@@ -90,75 +92,12 @@ def close(one, other, dtype):
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_kernel_is_taken_and_equals_the_reference(name, loss, dtype):
-    if name == "full batch" and loss != "squared":
-        reason = "no kernel for these options or data"  # exact minimisers of other losses
-        assert fallbacks_of(KERNELS[name], data(loss, dtype)) == reason
+    if isinstance(KERNELS[name], fgmp.FedGradMP) and loss != "squared":
+        assert fallbacks_of(KERNELS[name], data(loss, dtype)) == "no kernel for this loss"
         return
     compiled, reference = both(KERNELS[name], data(loss, dtype))
     assert compiled.backend == "compiled" and not compiled.fallbacks
     close(compiled, reference, dtype)
-
-
-WIDE = fgmp.gaussian_dictionary(30, 40, rng=1, approximation="thresholding")
-SOLVERS = {
-    "sgd": fgmp.SGD(learning_rate=0.05, steps=3, batch_size=5),
-    "sgd, all rows": fgmp.SGD(learning_rate=0.05),
-    "one step": fgmp.GradientDescent(steps=1),
-    "five steps": fgmp.GradientDescent(steps=5),
-}
-SELECTIONS = {
-    "entries": fgmp.PerOutput(),
-    "entries beside two atoms": fgmp.PerOutput(always_include=(3, 7)),
-    "atoms": fgmp.PerAtom(),
-    "atoms beside one": fgmp.PerAtom(always_include=2),
-}
-
-
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-@pytest.mark.parametrize("dictionary", [None, ROTATED, WIDE], ids=["standard", "rotated", "wide"])
-@pytest.mark.parametrize("selection", SELECTIONS)
-@pytest.mark.parametrize("solver", SOLVERS)
-def test_the_kernel_of_algorithm_2_equals_the_reference(solver, selection, dictionary, loss, dtype):
-    """With minibatches and without, with a ball and without."""
-    options = {"solver": SOLVERS[solver], "selection": SELECTIONS[selection]}
-    if dictionary is not None:
-        options["dictionary"] = dictionary
-    for batch_size, radius in ((9, None), (None, 0.8)):
-        method = fgmp.FedGradMP(4, 2, batch_size, radius=radius, **options)
-        compiled, reference = both(method, data(loss, dtype, rows=(12, 30, 25)), rounds=3)
-        assert compiled.backend == "compiled" and not compiled.fallbacks
-        close(compiled, reference, dtype)
-
-
-@pytest.mark.parametrize("values", ["different", "few", "one"])
-def test_selection_in_a_kernel_breaks_ties_towards_the_lower_index(values):
-    rng = np.random.default_rng(3)
-    for n, count in ((1, 1), (7, 3), (200, 40), (200, 199), (50, 80)):
-        sizes = {
-            "different": rng.random(n),
-            "few": rng.integers(-1, 3, n).astype(float),
-            "one": np.full(n, 2.0),
-        }[values]
-        marked = np.zeros(n, bool)
-        kernels.mark_largest(sizes, count, np.empty(n + 1), marked)
-        order = np.lexsort((np.arange(n), -sizes))
-        expected = [j for j in order[:count] if sizes[j] >= 0]
-        assert np.flatnonzero(marked).tolist() == sorted(expected)
-
-
-def test_dependent_atoms_are_left_to_the_reference():
-    """Three atoms in a plane have no Cholesky factor: the reference takes the shortest solution."""
-    atoms = np.eye(30)[:, :12]
-    atoms = np.column_stack([atoms, atoms[:, 0] + atoms[:, 1]])
-    dictionary = fgmp.Dictionary(atoms, approximation="thresholding")
-    method = fgmp.FedGradMP(13, dictionary=dictionary, solver=fgmp.SGD(learning_rate=0.05))
-    compiled = fgmp.simulate(method, data("squared"), 3, rng=0)
-    with fgmp.backend("reference"):
-        reference = fgmp.simulate(method, data("squared"), 3, rng=0)
-    assert compiled.backend == "reference"
-    assert set(compiled.fallbacks) == {"nearly singular or not finite"}
-    np.testing.assert_array_equal(compiled.x, reference.x)
 
 
 class Coarse(StandardBasis):
@@ -173,8 +112,7 @@ class ExactToo(fgmp.Exact):
 REFERENCE = {
     "a basis of its own": fgmp.FedGradMP(4, dictionary=Coarse()),
     "a ball": fgmp.FedGradMP(4, radius=1.0),
-    "another solver": fgmp.FedGradMP(4, solver=fgmp.Newton(steps=2)),
-    "an accuracy": fgmp.FedGradMP(4, solver=fgmp.GradientDescent(accuracy=1e-3)),
+    "another solver": fgmp.FedGradMP(4, solver=fgmp.GradientDescent(2)),
     "a subclass of the solver": fgmp.FedGradMP(4, solver=ExactToo()),
     "a dictionary": fgmp.FedGradMP(4, dictionary=fgmp.gaussian_dictionary(30, 40, rng=0)),
     "atoms that stay": fgmp.FedGradMP(4, selection=fgmp.PerOutput(always_include=0)),
@@ -307,6 +245,15 @@ def test_clients_that_a_kernel_does_not_solve_run_the_reference():
         assert run.rejected["not_finite"] <= 2 and run.history["clients"][-1] in (3, 4)
 
 
+def test_a_run_in_which_a_kernel_solves_for_nobody_is_the_reference():
+    A = np.repeat(np.random.default_rng(0).standard_normal((30, 6)), 2, axis=1)
+    federation = fgmp.Federation.from_arrays([A, -A], [A[:, 0], A[:, 2]])
+    assert fgmp.simulate(fgmp.FedGradMP(4), federation, 0).backend is None
+    result = fgmp.simulate(fgmp.FedGradMP(4), federation, 2, rng=0)
+    assert result.backend == "reference"
+    assert result.fallbacks == {"nearly singular or not finite": 4}
+
+
 @pytest.mark.parametrize(
     "name, loss", [("pursuit", "squared"), ("hard", "softmax"), ("dual", "squared")]
 )
@@ -319,15 +266,15 @@ def test_threads_do_not_change_a_bit(name, loss, monkeypatch):
     assert all(np.array_equal(ends[0], end) for end in ends)
 
 
+@pytest.mark.skipif(not IS_COMPILED, reason="nothing is compiled")
 def test_a_process_that_compiles_has_the_bits_of_one_that_loads():
     """What is called may be compiled once more for its caller, with other sums; so nothing is, all is inlined."""
     dispatchers = [getattr(one, "compiled", one) for one in vars(kernels).values()]
     found = [one.targetoptions for one in dispatchers if hasattr(one, "targetoptions")]
     inner = [options for options in found if options.get("fastmath")]
     outer = [options for options in found if not options.get("fastmath")]
-    assert len(inner) == len(kernels._HELPERS)
-    assert all(options["forceinline"] for options in inner)
-    assert len(outer) == 3
+    assert len(inner) == 14 and all(options["forceinline"] for options in inner)
+    assert len(outer) == 2
     assert all(options["nogil"] and "parallel" not in options for options in outer)
 
 
@@ -353,16 +300,14 @@ def test_in_the_span_of_the_rows(monkeypatch):
     assert made[-1] is not made[0]
 
 
-@pytest.mark.parametrize("start", [0, 1, 6])
 @pytest.mark.parametrize("length", [1, 4, 23])
 @pytest.mark.parametrize("key", [(7, 2**63 + 5), (2**64 - 1, 2**64 - 3), (0, 0)])
-def test_the_words_are_those_of_numpy(key, length, start):
+def test_the_words_are_those_of_numpy(key, length):
     key, counter = np.array(key, np.uint64), np.array([0, 3 << 32 | 5, 2**40, 11], np.uint64)
     bits = np.random.Philox(key=key, counter=counter)
     with np.errstate(over="ignore"):  # as Python, words overflow aloud
-        stream = kernels.RandomStream(key, 3, 5, 11)
-        words = kernels.keyed_words(stream, 2**40, start, length)
-    np.testing.assert_array_equal(words, bits.random_raw(start + length)[start:])
+        words = kernels.keyed_words(kernels.RandomStream(key, 3, 5, 11), 2**40, length)
+    assert length <= len(words) <= length + 3 and np.array_equal(words, bits.random_raw(len(words)))
 
 
 def test_the_largest_are_numbers_and_ties_go_to_the_lower_index():
@@ -399,6 +344,8 @@ def fill(first, last, out):
 @pytest.fixture
 def cache(tmp_path, monkeypatch):
     """A folder of Numba's own, with `fill` compiled in it."""
+    if not IS_COMPILED:
+        pytest.skip("nothing is compiled")
     monkeypatch.setattr(kernels.numba.config, "CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(compilation.CompiledLoop, "_lost_folders", set())
     assert filled(compilation.CompiledLoop(fill)) == []

@@ -61,6 +61,18 @@ IMPORTED = {
 }
 
 
+def test_no_line_of_the_package_is_longer_than_a_hundred():
+    """Lines have at most 100 characters, docstrings and comments too."""
+    too_long = [
+        f"{path.name}:{number}"
+        for path in sorted((Path(fgmp.__file__).parent).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), start=1)
+        if len(line) > 100
+    ]
+
+    assert too_long == []
+
+
 @pytest.mark.parametrize("what", IMPORTED)
 def test_nothing_heavy_is_imported_that_is_not_needed(what):
     code = f"import sys, {what}; sys.exit(' '.join(set({IMPORTED[what].split()}) & set(sys.modules)) or 0)"

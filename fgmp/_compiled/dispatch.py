@@ -23,8 +23,8 @@ from ..federation import Federation
 from ..fedgradmp import FedGradMP
 from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
 from ..rounds import Call
-from ..selection import PerAtom, PerOutput
-from ..solvers import SGD, Exact, GradientDescent, solver_for
+from ..selection import PerOutput
+from ..solvers import Exact
 from ..sparse_model import Array, IndexArray, SparseModel
 from .registry import KernelUpdates, kernel
 
@@ -89,108 +89,9 @@ def pursuit(
     return KernelUpdates(updates, np.flatnonzero(counts == 0).tolist())
 
 
-# FedGradMP: Algorithm 2.
+# Baselines: gradient steps with thresholds.
 
 _LABELS_AND_NUMBERS = (SquaredLoss, LogisticLoss, SoftmaxLoss)
-
-
-def takes_steps_on_dense_rows(method: FedGradMP, federation: Federation) -> bool:
-    """Return whether clients take a number of steps, in atoms that are selected by thresholding.
-
-    Each output has its own entries, or all outputs share their atoms. In atoms that matching
-    pursuit selects there is no kernel.
-    """
-    solver = method.solver or solver_for(federation.loss)
-    counts_steps = type(solver) is SGD or (
-        type(solver) is GradientDescent and solver.accuracy is None
-    )
-    dictionary = method.dictionary
-    is_thresholded = type(dictionary) is StandardBasis or (
-        type(dictionary) is Dictionary
-        and (dictionary.orthonormal or dictionary.approximation == "thresholding")
-    )
-    return (
-        counts_steps
-        and is_thresholded
-        and type(method.selection) in (PerOutput, PerAtom)
-        and _has_dense_rows(federation)
-    )
-
-
-@kernel(
-    FedGradMP.client_update,
-    steps={"pruned": FedGradMP.pruned, "atoms": FedGradMP.atoms},
-    losses=_LABELS_AND_NUMBERS,
-    when=takes_steps_on_dense_rows,
-)
-def inexact_pursuit(
-    method: FedGradMP, federation: Federation, call: Call, x: SparseModel, cohort: IndexArray
-) -> KernelUpdates | None:
-    """Run the local iterations of FedGradMP with an inexact solver at each client of a cohort."""
-    kernels = _load_kernels()
-    if kernels is None:
-        return None
-    n_atoms = x.shape[0]
-    loss = federation.loss
-    solver = method.solver or solver_for(loss)
-    # A kernel knows gradient descent by the learning rate 0.
-    learning_rate = float(solver.learning_rate) if isinstance(solver, SGD) else 0.0
-    batch_size = int(solver.batch_size or 0) if isinstance(solver, SGD) else 0
-    steps = int(solver.steps)  # type: ignore[attr-defined]
-
-    always_include = np.zeros(n_atoms, np.bool_)
-    always_include[list(method.selection.always_include)] = True
-    products = kernels.AtomProducts(np.empty((0, 0)), np.empty(0))
-    if isinstance(method.dictionary, Dictionary) and not method.dictionary.orthonormal:
-        products = kernels.AtomProducts(method.dictionary.gram, method.dictionary.norms)
-
-    # The model that was sent to each client, and its support, a row for each output.
-    is_member = np.zeros(x.shape, np.bool_)
-    is_member.reshape(-1)[x.support] = True
-    models = _row_for_each_output(x.dense(), len(cohort))
-    supports = _row_for_each_output(is_member, len(cohort))
-    is_solved = np.zeros(len(cohort), np.bool_)
-
-    arguments = (
-        int(method.local_iterations),
-        kernels.InexactSolver(learning_rate, steps, batch_size),
-        float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
-        loss.row_weight(2) < 1,
-        kernels.CountedEntries(
-            int(method.sparsity), type(method.selection) is PerAtom, always_include
-        ),
-        float("inf") if method.radius is None else float(method.radius),
-        products,
-        models,
-        supports,
-        is_solved,
-    )
-    # Of each row: its part of the gradients of the minibatch and of the steps.
-    multiplications = 2.0 * method.local_iterations * (1 + steps) * models[0].size
-    if not _run_loop(
-        "inexact_pursuit_loop", method, federation, call, cohort, arguments, multiplications
-    ):
-        return None
-    updates = [
-        _sparse_model(model, support, x.shape)
-        for model, support in zip(models, supports, strict=True)
-    ]
-    return KernelUpdates(updates, np.flatnonzero(~is_solved).tolist())
-
-
-def _row_for_each_output(coefficients: Array, n_clients: int) -> Array:
-    """Return a copy of coefficients for each client, shape (n_clients, n_outputs, n_atoms)."""
-    rows = coefficients.reshape(len(coefficients), -1).T
-    return np.repeat(rows[None], n_clients, axis=0)
-
-
-def _sparse_model(model: Array, is_member: Array, shape: tuple[int, ...]) -> SparseModel:
-    """Return a model, a row for each output, on the entries of its support."""
-    support = np.flatnonzero(is_member.T)
-    return SparseModel(support, model.T.reshape(-1)[support], shape)
-
-
-# Baselines: gradient steps with thresholds.
 
 
 def thresholds_entries(method: FirstOrder, federation: Federation) -> bool:
@@ -287,7 +188,7 @@ def _descend(
         row_products = _row_products(federation, method)
 
     # The model that was sent to each client, a row for each output.
-    models = _row_for_each_output(start, len(cohort))
+    models = np.repeat(start.reshape(1, len(start), -1).transpose(0, 2, 1), len(cohort), axis=0)
     arguments = (
         float(method.learning_rate),
         float(getattr(loss, "margin", 0)),  # which the logistic loss has, and no other
@@ -329,17 +230,13 @@ def _row_products(federation: Federation, method: FirstOrder) -> Array:
 
 def _selects_entries_of_dense_rows(method: FedGradMP | FirstOrder, federation: Federation) -> bool:
     """Return whether each output's entries are selected alone, and the rows are one array."""
+    features = federation.features
     return (
         type(method.selection) is PerOutput
         and not method.selection.always_include
-        and _has_dense_rows(federation)
+        and isinstance(features, np.ndarray)
+        and features.flags.c_contiguous
     )
-
-
-def _has_dense_rows(federation: Federation) -> bool:
-    """Return whether the rows of all clients are one dense array, a row after the other."""
-    features = federation.features
-    return isinstance(features, np.ndarray) and features.flags.c_contiguous
 
 
 def _run_loop(

@@ -1,8 +1,7 @@
-"""The work of a cohort's clients as loops: Algorithm 1 with least squares, and first-order steps.
+"""Compiled copies of client updates ("kernels"): Algorithm 1 with least squares, the baselines.
 
-Read `cohort_pursuit` (Algorithm 1) and `cohort_inexact_pursuit` (Algorithm 2) beside
-`fgmp.FedGradMP.client_update`, and `cohort_descent` beside the steps of `fgmp.baselines`. All go
-through the clients of a cohort from `first` to `last` - 1, so that
+Read `cohort_pursuit` beside `fgmp.FedGradMP.client_update`, and `cohort_descent` beside the steps
+of `fgmp.baselines`. Both go through the clients of a cohort from `first` to `last` - 1, so that
 several threads can share a cohort: a client's numbers depend on no other client, hence not on the
 number of threads. Everything is plain Python over arrays (NUMBA_DISABLE_JIT=1 runs it as such).
 """
@@ -73,16 +72,15 @@ def high_word(a: Any, b: Any) -> Any:
     return (a >> _HALF_WORD) * high + (middle >> _HALF_WORD) + carried
 
 
-def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) -> Array:
-    """Return `count` random words of a client, from word `start` on.
+def keyed_words(stream: RandomStream, client_id: int, count: int) -> Array:
+    """Return the first `count` random words of a client, and up to three more.
 
     They are those of the generator `fgmp.rounds.Streams.of`, which keeps 53 bits of each word.
     """
-    first_block = start // 4
-    n_blocks = (start + count + 3) // 4 - first_block
+    n_blocks = (count + 3) // 4
     words = np.empty((n_blocks, 4), np.uint64)
     for block in range(n_blocks):
-        counter_0 = np.uint64(first_block + block + 1)
+        counter_0 = np.uint64(block + 1)
         counter_1 = np.uint64(stream.purpose << 32 | stream.exchange_index)
         counter_2 = np.uint64(client_id)
         counter_3 = np.uint64(stream.round)
@@ -103,8 +101,7 @@ def keyed_words(stream: RandomStream, client_id: int, start: int, count: int) ->
         words[block, 1] = counter_1
         words[block, 2] = counter_2
         words[block, 3] = counter_3
-    skipped = start - 4 * first_block
-    return words.reshape(-1)[skipped : skipped + count]
+    return words.reshape(-1)
 
 
 def partition_smallest(draws: Array, count: int) -> None:
@@ -125,14 +122,9 @@ def partition_smallest(draws: Array, count: int) -> None:
 
 
 def draw_minibatches(
-    stream: RandomStream,
-    client_id: int,
-    first_word: int,
-    n_steps: int,
-    n_rows: int,
-    batch_size: int,
+    stream: RandomStream, client_id: int, n_steps: int, n_rows: int, batch_size: int
 ) -> IndexArray:
-    """Return the rows of each minibatch, shape (n_steps, batch_size), from `first_word` on.
+    """Return the rows of each minibatch, shape (n_steps, batch_size).
 
     A minibatch is the rows with the smallest of one random number for each row. The number of the
     row takes the free bits of its random word, so that both move together. A client with no more
@@ -145,9 +137,9 @@ def draw_minibatches(
     row_bits = max(_FREE_BITS, math.ceil(math.log2(n_rows)))
     row_mask = np.uint64(2**row_bits - 1)
     row_numbers = np.arange(n_rows).astype(np.uint64)
+    words = keyed_words(stream, client_id, n_steps * n_rows)
     for k in range(n_steps):
-        words = keyed_words(stream, client_id, first_word + k * n_rows, n_rows)
-        draws = words & ~row_mask | row_numbers
+        draws = words[k * n_rows : (k + 1) * n_rows] & ~row_mask | row_numbers
         partition_smallest(draws, batch_size)
         rows[k] = (draws[:batch_size] & row_mask).astype(np.int64)
     return rows
@@ -338,6 +330,8 @@ def cohort_pursuit(
 ) -> None:
     """Run Algorithm 1 with least squares at each client, from the model x_t that the server sent.
 
+    For one output, in orthonormal atoms, without a ball; all else is left to other code.
+
     The updates go into `supports` (increasing) and `values`, shape (L, tau), and the number of
     their entries into `counts`. A client's count stays 0 if a system is nearly singular, or if a
     gradient or a model is not finite: then its update is left to the reference implementation.
@@ -351,7 +345,7 @@ def cohort_pursuit(
         support = start_support
         x = start_values
         for rows in draw_minibatches(
-            stream, data.client_ids[i], 0, local_iterations, len(A), data.batch_sizes[i]
+            stream, data.client_ids[i], local_iterations, len(A), data.batch_sizes[i]
         ):
             # r = grad g_{i,j}(x), the gradient of the minibatch.
             r = minibatch_gradient(A, y, rows, A[:, support], x)
@@ -379,7 +373,7 @@ def cohort_pursuit(
             kept.sort()
             support = merged[kept]
             x = b[kept]
-        else:
+        else:  # all K iterations came to an end
             counts[i] = len(x)
             supports[i, : len(x)] = support
             values[i, : len(x)] = x
@@ -491,7 +485,7 @@ def cohort_descent(
         weight = A.dtype.type(-learning_rate / batch_size if is_mean else -learning_rate)
         step = np.empty_like(v)
         batches = draw_minibatches(
-            stream, data.client_ids[i], 0, len(thresholds), end - begin, batch_size
+            stream, data.client_ids[i], len(thresholds), end - begin, batch_size
         )
         for k, rows in enumerate(batches):
             before, after = thresholds[k]
@@ -519,560 +513,6 @@ def cohort_descent(
             add_weighted_rows(models[i], A[begin:end], np.arange(end - begin), z)
 
 
-# Algorithm 2: inexact solvers, any of the three losses, several outputs.
-
-
-class InexactSolver(NamedTuple):
-    """`SGD`, or `GradientDescent` with a number of steps, whose `learning_rate` is 0 here.
-
-    A `batch_size` of 0 is all rows.
-    """
-
-    learning_rate: float
-    steps: int
-    batch_size: int
-
-
-class CountedEntries(NamedTuple):
-    """What counts as one of the tau: entries of each output, or whole atoms; see `Selection`.
-
-    `always_include` has shape (n,), bool.
-    """
-
-    sparsity: int
-    by_atom: bool
-    always_include: Array
-
-
-class AtomProducts(NamedTuple):
-    """The Gram matrix of the atoms and their norms, in float64; both empty if orthonormal."""
-
-    gram: Array
-    norms: Array
-
-
-class Workspace(NamedTuple):
-    """Arrays that a client's steps write to: (C, n), but for `sizes` and `pool` of shape (n,)."""
-
-    gradient: Array
-    direction: Array
-    is_merged: Array
-    sizes: Array
-    pool: Array
-
-
-def find_kth_smallest(values: Array, k: int) -> Any:
-    """Return entry k of the sorted values, which are reordered: quickselect without branches."""
-    low = 0
-    high = len(values)
-    while True:
-        first = values[low]
-        middle = values[(low + high) // 2]
-        last = values[high - 1]
-        pivot = max(min(first, middle), min(max(first, middle), last))
-
-        # Those below the pivot go to the front.
-        split = low
-        for i in range(low, high):
-            value = values[i]
-            values[i] = values[split]
-            values[split] = value
-            split += value < pivot
-        if k < split:
-            high = split
-            continue
-
-        # Then those equal to it, however many there are.
-        low = split
-        for i in range(low, high):
-            value = values[i]
-            values[i] = values[split]
-            values[split] = value
-            split += value <= pivot
-        if k < split:
-            return pivot
-        low = split
-
-
-def mark_largest(sizes: Array, count: int, pool: Array, is_marked: Array) -> None:
-    """Mark the `count` largest sizes, ties to the lower index; those below 0 are no candidates.
-
-    Nothing is unmarked. `pool` has room for one number more than there are sizes.
-    """
-    # Only the sizes above zero are partitioned: a gradient of images is zero in the margins.
-    n_positive = 0
-    for j in range(len(sizes)):
-        pool[n_positive] = sizes[j]
-        n_positive += sizes[j] > 0
-
-    threshold = sizes.dtype.type(0)
-    n_above = n_positive
-    if n_positive > count:
-        threshold = find_kth_smallest(pool[:n_positive], n_positive - count)
-        n_above = 0
-        for j in range(n_positive):
-            n_above += pool[j] > threshold
-
-    n_ties = count - n_above
-    for j in range(len(sizes)):
-        if sizes[j] > threshold:
-            is_marked[j] = True
-        elif sizes[j] == threshold and n_ties > 0:
-            is_marked[j] = True
-            n_ties -= 1
-
-
-def mark_selected(
-    magnitudes: Array, count: int, counted: CountedEntries, work: Workspace, is_marked: Array
-) -> None:
-    """Mark what approx_tau selects for `count` = tau, and the atoms that are always included.
-
-    `magnitudes` and `is_marked` have shape (C, n); a magnitude below 0 is no candidate.
-    """
-    n_outputs, n = magnitudes.shape
-    sizes = work.sizes
-    if counted.by_atom:
-        is_chosen = np.zeros(n, np.bool_)
-        for j in range(n):
-            is_candidate = False
-            square = sizes.dtype.type(0)
-            for c in range(n_outputs):
-                is_candidate |= magnitudes[c, j] >= 0
-                square += max(magnitudes[c, j], sizes.dtype.type(0)) ** 2
-            sizes[j] = math.sqrt(square) if is_candidate else -1
-            if counted.always_include[j]:
-                sizes[j] = -1
-        mark_largest(sizes, count, work.pool, is_chosen)
-        for c in range(n_outputs):
-            for j in range(n):
-                is_marked[c, j] |= is_chosen[j] | counted.always_include[j]
-        return
-
-    for c in range(n_outputs):
-        for j in range(n):
-            sizes[j] = -1 if counted.always_include[j] else magnitudes[c, j]
-        mark_largest(sizes, count, work.pool, is_marked[c])
-        for j in range(n):
-            is_marked[c, j] |= counted.always_include[j]
-
-
-def predict_rows(A: Array, rows: IndexArray, x: Array, scores: Array) -> None:
-    """Fill `scores`, shape (at least 4, C), with the predictions x a_j of at most four rows.
-
-    Four rows are read in one pass, so that x, shape (C, n), is read once for them.
-    """
-    last = len(rows) - 1
-    a0 = A[rows[0]]
-    a1 = A[rows[min(1, last)]]
-    a2 = A[rows[min(2, last)]]
-    a3 = A[rows[min(3, last)]]
-    for c in range(len(x)):
-        score0 = A.dtype.type(0)
-        score1 = A.dtype.type(0)
-        score2 = A.dtype.type(0)
-        score3 = A.dtype.type(0)
-        for j in range(x.shape[1]):
-            score0 += a0[j] * x[c, j]
-            score1 += a1[j] * x[c, j]
-            score2 += a2[j] * x[c, j]
-            score3 += a3[j] * x[c, j]
-        scores[0, c] = score0
-        scores[1, c] = score1
-        scores[2, c] = score2
-        scores[3, c] = score3
-
-
-def fill_gradient(
-    A: Array, y: Array, rows: IndexArray, x: Array, margin: float, weight: Any, gradient: Array
-) -> None:
-    """Fill `gradient`, shape (C, n), with sum_j weight l'(x a_j, y_j) a_j' over some rows."""
-    scores = np.empty((_ROWS_AT_ONCE, len(x)), A.dtype)
-    gradient[:] = 0
-    for t in range(0, len(rows), _ROWS_AT_ONCE):
-        some = rows[t : t + _ROWS_AT_ONCE]
-        predict_rows(A, some, x, scores)
-        for s in range(len(some)):
-            derivative_in_place(scores[s], y[some[s]], margin, weight)
-        add_weighted_rows(gradient, A, some, scores)
-
-
-def loss_value(scores: Array, target: Any, margin: float) -> float:
-    """Return the loss of a row from its predictions, shape (C,); for the kinds of loss see above."""
-    if len(scores) > 1:
-        highest = scores[0]
-        for c in range(1, len(scores)):
-            highest = max(highest, scores[c])
-        total = 0.0
-        for c in range(len(scores)):
-            total += math.exp(scores[c] - highest)
-        return math.log(total) - float(scores[int(target)] - highest)
-    if margin > 0:
-        lead = float(margin * target * scores[0])
-        return math.log1p(math.exp(-abs(lead))) + max(-lead, 0.0)
-    return 0.5 * float(scores[0] - target) ** 2
-
-
-def curvature_along(scores: Array, direction: Array, margin: float) -> float:
-    """Return d' l''(z) d for a row with the predictions z = `scores`, both of shape (C,)."""
-    if len(scores) > 1:
-        highest = scores[0]
-        for c in range(1, len(scores)):
-            highest = max(highest, scores[c])
-        total = 0.0
-        mean = 0.0
-        mean_square = 0.0
-        for c in range(len(scores)):
-            share = math.exp(scores[c] - highest)
-            total += share
-            mean += share * direction[c]
-        mean /= total
-        for c in range(len(scores)):
-            share = math.exp(scores[c] - highest) / total
-            mean_square += share * (direction[c] - mean) ** 2
-        return mean_square
-    square = float(direction[0]) ** 2
-    if margin > 0:
-        odds = math.exp(-abs(float(margin * scores[0])))
-        return margin**2 * odds / (1 + odds) ** 2 * square
-    return square
-
-
-def solve_in_span(gram: Array, atoms: IndexArray, right: Array, solution: Array) -> bool:
-    """Fill `solution` with the z of Psi_a'Psi_a z = right, for some atoms a.
-
-    Return False if the atoms are dependent, to rounding.
-    """
-    count = len(atoms)
-    smallest = float(np.finfo(gram.dtype).eps) ** 0.75
-    factor = np.empty((count, count), gram.dtype)
-    for i in range(count):
-        for j in range(i):
-            product = gram[atoms[i], atoms[j]]
-            factor[i, j] = (product - dot(factor[i, :j], factor[j, :j])) * factor[j, j]
-        square = gram[atoms[i], atoms[i]]
-        pivot = square - dot(factor[i, :i], factor[i, :i])
-        if not smallest * square < pivot < math.inf:
-            return False
-        factor[i, i] = 1 / math.sqrt(pivot)
-    for i in range(count):
-        solution[i] = (right[i] - dot(factor[i, :i], solution[:i])) * factor[i, i]
-    for i in range(count - 1, -1, -1):
-        solution[i] *= factor[i, i]
-        for j in range(i):
-            solution[j] -= solution[i] * factor[i, j]
-    return True
-
-
-def fill_descent_direction(products: AtomProducts, work: Workspace) -> bool:
-    """Fill `work.direction` with the direction of steepest descent of the signal Psi x.
-
-    In orthonormal atoms that is -g on the merged atoms, else -(Psi_a'Psi_a)^{-1} g. Return False
-    if merged atoms are dependent.
-    """
-    for c in range(len(work.gradient)):
-        for j in range(work.gradient.shape[1]):
-            work.direction[c, j] = -work.gradient[c, j] if work.is_merged[c, j] else 0
-    if len(products.gram) == 0:
-        return True
-    for c in range(len(work.gradient)):
-        atoms = np.flatnonzero(work.is_merged[c])
-        solution = np.empty(len(atoms))
-        right = work.direction[c][atoms].astype(np.float64)
-        if not solve_in_span(products.gram, atoms, right, solution):
-            return False
-        for k in range(len(atoms)):
-            work.direction[c, atoms[k]] = solution[k]
-    return True
-
-
-def take_gradient_steps(
-    A: Array,
-    y: Array,
-    steps: int,
-    column_norms: Array,
-    margin: float,
-    is_mean: bool,
-    products: AtomProducts,
-    work: Workspace,
-    x: Array,
-) -> bool:
-    """Minimise f_i on the merged atoms by `steps` of `GradientDescent`, from x, in place.
-
-    The numbers are those of `RestrictedProblem.line_search`. Return False if a gradient is so
-    large or so small that its squares overflow or vanish, or if merged atoms are dependent.
-    """
-    n_rows = len(A)
-    n_outputs = len(x)
-    weight = 1 / n_rows if is_mean else 1.0
-    rounding = float(np.finfo(A.dtype).eps)
-    safe = 2.0**30 if rounding > 1e-10 else 2.0**200  # float32, or float64
-    rows = np.arange(n_rows)
-    # With room for the last four rows.
-    scores = np.empty((n_rows + _ROWS_AT_ONCE, n_outputs), A.dtype)
-    image = np.empty((n_rows + _ROWS_AT_ONCE, n_outputs), A.dtype)
-    derivative = np.empty((n_rows, n_outputs), A.dtype)
-    trial = np.empty(n_outputs, A.dtype)
-    for t in range(0, n_rows, _ROWS_AT_ONCE):
-        predict_rows(A, rows[t : t + _ROWS_AT_ONCE], x, scores[t:])
-
-    for _ in range(steps):
-        # g = grad f_i(x) on the merged atoms, and h = f_i(x).
-        before = 0.0
-        derivative_square = 0.0
-        for t in range(n_rows):
-            before += weight * loss_value(scores[t], y[t], margin)
-            derivative[t] = scores[t]
-            derivative_in_place(derivative[t], y[t], margin, A.dtype.type(weight))
-            derivative_square += float(dot(derivative[t], derivative[t]))
-        work.gradient[:] = 0
-        add_weighted_rows(work.gradient, A, rows, derivative)
-        if not fill_descent_direction(products, work):
-            return False
-
-        # The slope along d, and how much of it may be rounding.
-        slope = 0.0
-        step_square = 0.0
-        largest = 0.0
-        for c in range(n_outputs):
-            for j in range(x.shape[1]):
-                along = float(work.direction[c, j])
-                slope += along * float(work.gradient[c, j])
-                step_square += (along * float(column_norms[j])) ** 2
-                largest = max(largest, abs(along))
-        if largest == 0:
-            return True
-        if not 1 / safe < largest < safe:
-            return False
-        derivative_norm = math.sqrt(derivative_square)
-        negligible = rounding * math.sqrt(16 + n_rows) * derivative_norm * math.sqrt(step_square)
-
-        # The minimiser of the quadratic model along d, of which the squared loss is one.
-        curvature = 0.0
-        for t in range(0, n_rows, _ROWS_AT_ONCE):
-            predict_rows(A, rows[t : t + _ROWS_AT_ONCE], work.direction, image[t:])
-        for t in range(n_rows):
-            curvature += weight * curvature_along(scores[t], image[t], margin)
-        if not (curvature > 0 and slope < -negligible):
-            return True
-        length = -slope / curvature
-
-        # Halved until f_i decreases enough (Armijo).
-        for _halving in range(60):
-            after = 0.0
-            for t in range(n_rows):
-                for c in range(n_outputs):
-                    trial[c] = scores[t, c] + A.dtype.type(length) * image[t, c]
-                after += weight * loss_value(trial, y[t], margin)
-            if after <= before + 1e-4 * length * slope + 16 * rounding * abs(before):
-                break
-            length /= 2
-        else:
-            return True
-        x += A.dtype.type(length) * work.direction
-        scores += A.dtype.type(length) * image
-    return True
-
-
-def take_stochastic_steps(
-    A: Array,
-    y: Array,
-    batches: IndexArray,
-    learning_rate: float,
-    margin: float,
-    is_mean: bool,
-    work: Workspace,
-    x: Array,
-) -> None:
-    """Take steps of `SGD` on the merged atoms, in place: x <- x - rate g, one for each minibatch."""
-    batch_size = batches.shape[1]
-    weight = A.dtype.type(1 / batch_size if is_mean else 1)
-    rate = A.dtype.type(learning_rate)
-    for rows in batches:
-        fill_gradient(A, y, rows, x, margin, weight, work.gradient)
-        for c in range(len(x)):
-            for j in range(x.shape[1]):
-                x[c, j] -= rate * work.gradient[c, j] * work.is_merged[c, j]
-
-
-def fill_magnitudes(vectors: Array, magnitudes: Array) -> bool:
-    """Fill `magnitudes` with |vectors|, both of shape (C, n); return whether all are finite."""
-    is_finite = True
-    for c in range(len(vectors)):
-        for j in range(vectors.shape[1]):
-            magnitudes[c, j] = abs(vectors[c, j])
-            is_finite &= magnitudes[c, j] < math.inf
-    return is_finite
-
-
-def keep_largest(counted: CountedEntries, work: Workspace, x: Array, is_member: Array) -> float:
-    """Keep the largest coefficients of merged orthonormal atoms, in place; return ||x||^2.
-
-    `work.gradient` has the magnitudes of x.
-    """
-    n_outputs, n = x.shape
-    for c in range(n_outputs):
-        for j in range(n):
-            if not work.is_merged[c, j]:
-                work.gradient[c, j] = -1
-    mark_selected(work.gradient, counted.sparsity, counted, work, is_member)
-
-    square = 0.0
-    for c in range(n_outputs):
-        for j in range(n):
-            is_member[c, j] &= work.is_merged[c, j]
-            if not is_member[c, j]:
-                x[c, j] = 0
-            square += float(x[c, j]) ** 2
-    return square
-
-
-def project_on_largest(
-    counted: CountedEntries, products: AtomProducts, work: Workspace, x: Array, is_member: Array
-) -> float:
-    """Project Psi x on the atoms of its largest inner products, in place; return ||Psi x||^2.
-
-    The inner products are those with atoms scaled to norm one. Return NaN if the atoms of an output
-    are dependent.
-    """
-    n_outputs, n = x.shape
-    correlations = np.zeros((n_outputs, n))
-    for c in range(n_outputs):
-        for atom in range(n):
-            if work.is_merged[c, atom]:
-                for j in range(n):
-                    correlations[c, j] += products.gram[atom, j] * float(x[c, atom])
-        for j in range(n):
-            work.gradient[c, j] = abs(correlations[c, j]) / products.norms[j]
-    mark_selected(work.gradient, counted.sparsity, counted, work, is_member)
-
-    square = 0.0
-    for c in range(n_outputs):
-        atoms = np.flatnonzero(is_member[c])
-        solution = np.empty(len(atoms))
-        right = correlations[c][atoms]
-        if not solve_in_span(products.gram, atoms, right, solution):
-            return math.nan
-        x[c] = 0
-        for k in range(len(atoms)):
-            x[c, atoms[k]] = solution[k]
-        square += dot(solution, right)
-    return square
-
-
-def prune(
-    counted: CountedEntries,
-    radius: float,
-    products: AtomProducts,
-    work: Workspace,
-    x: Array,
-    is_member: Array,
-) -> bool:
-    """Set x to Pi_R P_Lambda x and `is_member` to Lambda = approx_tau(x), in place.
-
-    Return False if x is not finite, or if the atoms of Lambda are dependent.
-    """
-    if not fill_magnitudes(x, work.gradient):
-        return False
-    is_member[:] = False
-    if len(products.gram) == 0:
-        square = keep_largest(counted, work, x, is_member)
-    else:
-        square = project_on_largest(counted, products, work, x, is_member)
-
-    norm = math.sqrt(max(square, 0.0)) if square == square else math.nan
-    if norm > radius:
-        x *= x.dtype.type(radius / norm)
-    return norm < math.inf
-
-
-def cohort_inexact_pursuit(
-    first: int,
-    last: int,
-    data: CohortData,
-    stream: RandomStream,
-    local_iterations: int,
-    solver: InexactSolver,
-    margin: float,
-    is_mean: bool,
-    counted: CountedEntries,
-    radius: float,
-    products: AtomProducts,
-    models: Array,
-    supports: Array,
-    is_solved: Array,
-) -> None:
-    """Run Algorithm 2 with an inexact solver at each client, from the model x_t that was sent.
-
-    `models`, shape (L, C, n), and `supports`, bool, hold x_t and its support at first, and the
-    updates at the end. For the loss see `derivative_in_place`, with mean or sum over the rows.
-    `is_solved` becomes True for a client, unless a gradient or a model is not finite, or atoms are
-    dependent: then its update is left to the reference implementation.
-    """
-    n_outputs, n = models.shape[1:]
-    dtype = data.features.dtype
-    work = Workspace(
-        np.empty((n_outputs, n), dtype),
-        np.zeros((n_outputs, n), dtype),
-        np.empty((n_outputs, n), np.bool_),
-        np.empty(n, dtype),
-        np.empty(n + 1, dtype),
-    )
-    for i in range(first, last):
-        A = data.features[data.begins[i] : data.ends[i]]
-        y = data.targets[data.begins[i] : data.ends[i]]
-        n_rows = len(A)
-        batch_size = data.batch_sizes[i]
-        step_batch_size = min(solver.batch_size, n_rows) if solver.batch_size > 0 else n_rows
-        x = models[i]
-        is_member = supports[i]
-        column_norms = np.zeros(n, dtype)
-        if solver.learning_rate == 0:
-            for t in range(n_rows):
-                for j in range(n):
-                    column_norms[j] += A[t, j] ** 2
-            column_norms[:] = np.sqrt(column_norms)
-
-        # The generator of a client draws its K minibatches first, then those of the solver.
-        n_drawn = local_iterations * n_rows if batch_size < n_rows else 0
-        for k in range(local_iterations):
-            # r = grad g_{i,j}(x), the gradient of the minibatch.
-            rows = draw_minibatches(stream, data.client_ids[i], k * n_rows, 1, n_rows, batch_size)[
-                0
-            ]
-            weight = dtype.type(1 / batch_size if is_mean else 1)
-            fill_gradient(A, y, rows, x, margin, weight, work.gradient)
-
-            # Gamma = approx_{2 tau}(r), and Gamma-hat = Gamma u Lambda.
-            r = work.gradient
-            if not fill_magnitudes(r, r):
-                break
-            if len(products.norms) > 0:
-                for c in range(n_outputs):
-                    for j in range(n):
-                        r[c, j] /= products.norms[j]
-            work.is_merged[:] = is_member
-            mark_selected(r, 2 * counted.sparsity, counted, work, work.is_merged)
-
-            # b = argmin f_i over the span of the atoms of Gamma-hat, nearly.
-            if solver.learning_rate > 0:
-                batches = draw_minibatches(
-                    stream, data.client_ids[i], n_drawn, solver.steps, n_rows, step_batch_size
-                )
-                if step_batch_size < n_rows:
-                    n_drawn += solver.steps * n_rows
-                take_stochastic_steps(A, y, batches, solver.learning_rate, margin, is_mean, work, x)
-            elif not take_gradient_steps(
-                A, y, solver.steps, column_norms, margin, is_mean, products, work, x
-            ):
-                break
-
-            # Lambda = approx_tau(b), and x = Pi_R P_Lambda b.
-            if not prune(counted, radius, products, work, x, is_member):
-                break
-        else:
-            is_solved[i] = True
-
-
 # `make mutants` changes no function that has a decorator, so all are compiled from here on.
 #
 # Sums may be taken in any order, but what is not finite stays as it is. Helpers are inlined: one
@@ -1094,21 +534,6 @@ _HELPERS = (
     derivative_in_place,
     soft_threshold,
     hard_threshold,
-    find_kth_smallest,
-    mark_largest,
-    mark_selected,
-    predict_rows,
-    fill_gradient,
-    loss_value,
-    curvature_along,
-    solve_in_span,
-    fill_descent_direction,
-    take_gradient_steps,
-    take_stochastic_steps,
-    fill_magnitudes,
-    keep_largest,
-    project_on_largest,
-    prune,
 )
 for _helper in _HELPERS:  # which loops, and other helpers, find by name once they are compiled
     globals()[_helper.__name__] = numba.njit(
@@ -1116,5 +541,4 @@ for _helper in _HELPERS:  # which loops, and other helpers, find by name once th
     )
 
 pursuit_loop = CompiledLoop(cohort_pursuit)
-inexact_pursuit_loop = CompiledLoop(cohort_inexact_pursuit)
 descent_loop = CompiledLoop(cohort_descent)

@@ -50,7 +50,7 @@ def _quoted(requirement: str) -> str:
 def convergence_warning() -> type[Warning]:
     """Return the category of the warning that something stopped before it had converged.
 
-    That is scikit-learn's, if scikit-learn is installed, so that one filter holds for both packages,
+    It is scikit-learn's, if that is installed, so that one filter holds for both packages,
     and RuntimeWarning otherwise.
     """
     try:

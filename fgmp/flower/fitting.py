@@ -217,7 +217,9 @@ def _check_classes(estimator: Any, classes: Sequence[Any] | None) -> list[Any] |
 
 
 class _Sites(OverFlower):
-    """The clients of a grid as a fit needs them: see `fgmp.estimators.federated_table.FederatedTable`.
+    """The clients of a grid, as a fit needs them.
+
+    `fgmp.estimators.federated_table.FederatedTable` is the same in one process.
 
     Attributes
     ----------
@@ -292,7 +294,7 @@ class _Sites(OverFlower):
     def transport(
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> OverFlower:
-        """Return the same clients in a view, as `fgmp.estimators.federated_table.FederatedTable` has it."""
+        """Return the same clients in a view of their tables, as `FederatedTable` has it."""
         rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.shape.rows)]
         n_intercepts = 0 if standardization is None else standardization.n_intercepts
         settings = json.loads(self.settings) | {
