@@ -16,7 +16,7 @@ CONTENTS = {
     "Other runs": ["notebooks/results/*"],
     "What came out": ["CLAIMS", "ERRATA", "benchmarks/README"],
     "The module": ["docs/*", "FAULTS", "examples/hospitals/README"],
-    "Working on it": ["CONTRIBUTING", "CHANGELOG", "data/README"],
+    "Working on it": ["CONTRIBUTING", "CHANGELOG", "SECURITY", "data/README"],
 }
 LINK = re.compile(r"(?<!!)\[([^\[\]]+)\]\(([\w./-]+)\)")
 CODE = re.compile(r"(``.*?``|`[^`]*`)")

@@ -8,7 +8,7 @@ each other, and `simulate` runs it. All public names are here, except those of `
 where it is used, and a message says what to install if it is missing.
 
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
-Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t:
+Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
 
     the server sends the model x_t to a cohort of clients
     each client i repeats K times, from x = x_t and Lambda = supp(x_t):
