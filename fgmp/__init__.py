@@ -21,7 +21,7 @@ Transactions on Information Theory 70(6), 2024; "the paper" is this one in all f
 
 To follow it from the data up to `simulate`, read in this order:
 
-1. `federation.py`: who holds which rows
+1. `client.py`: the rows of a client, its objective, gradients and minibatches
 2. `losses.py`: the objective of a row
 3. `sparse_model.py`: a vector, or a matrix, with few entries that are not zero
 4. `selection.py`: what counts as one of the tau atoms
@@ -31,6 +31,10 @@ To follow it from the data up to `simulate`, read in this order:
 8. `rounds.py`: the contract of a method, random streams, the loop
 9. `aggregation.py`: what an update looks like, and how those of a cohort become one
 10. `simulation.py`: `simulate`, and its result
+
+In a simulation `federation.py` holds the rows of all clients, and has each client of a cohort
+compute its update. By imports these files lead to two more: `callbacks.py`, which records and
+watches a run, and `_support/linear_algebra.py`, which solves small systems.
 
 By default compiled kernels do the clients' work. They compute the same as these files up to
 rounding, and ``with fgmp.backend("reference"):`` runs the files themselves.
@@ -54,20 +58,24 @@ from .aggregation import (
 from .baselines.dual_averaging import FastFedDualAvg, FedDualAvg
 from .baselines.first_order import FedAvg, FedHT, FedIterHT, FedMid
 from .callbacks import Bar, Callback, Checkpoint, History, Run, stop_at, stop_when_stalled
+from .classification_losses import LogisticLoss, SoftmaxLoss
+from .client import Client, ProblemInfo
 from .datasets import digits_by_writer, make_sparse_regression
-from .dictionaries import Atoms, Dictionary, StandardBasis, gaussian_dictionary
+from .datasets.synthetic import gaussian_dictionary
+from .dictionaries import Atoms, Dictionary, StandardBasis
 from .dictionary_learning import ksvd
 from .faults import Corrupted, DropOut, Faulty
-from .federation import Client, Federation, ProblemInfo
+from .federation import Federation
 from .fedgradmp import FedGradMP
-from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from .joint_selection import Overall, PerAtom
+from .losses import Loss, SquaredLoss
 from .metrics import accuracy_on
 from .privacy.ledger import Ledger
 from .privacy.noise import GaussianNoise
 from .privacy.secure_sums import SecureSum
 from .robust import Median, TrimmedMean
 from .rounds import Exchange, Method, Transport
-from .selection import Overall, PerAtom, PerOutput, Selection
+from .selection import PerOutput, Selection
 from .shared_support.method import SharedSupportGradMP
 from .shared_support.newton import LocalSteps, NewtonOnSupport, SupportSolver
 from .shared_support.polishing import polish

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .federation import ProblemInfo
+from .client import ProblemInfo
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel, dense
 

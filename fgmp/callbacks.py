@@ -14,7 +14,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import joblib
 import numpy as np
 
-from ._support.optional import needs
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
 from ._support.warnings import warn_user
 from .aggregation import Aggregator, Update
@@ -784,6 +783,8 @@ class Bar:
 
     def begin(self, run: Run) -> None:
         """Draw the bar."""
+        from ._support.optional import needs
+
         with needs("fgmp.Bar", "tqdm"):
             from tqdm import tqdm
 
@@ -812,3 +813,34 @@ def check_callbacks(callbacks: Any) -> list[Callback]:
             expected = "callbacks such as fgmp.stop_at(1e-6) or fgmp.Checkpoint(path)"
             raise ValueError(f"callbacks has {short_repr(callback)}; expected {expected}")
     return several
+
+
+def begin_callback(callback: Callback, run: Run) -> None:
+    """Call the method `begin` of a callback, if it has one."""
+    _hook(callback, "begin")(run)
+
+
+def end_callbacks(callbacks: Sequence[Callback], run: Run) -> None:
+    """End all callbacks, whatever one of them raises; then raise it."""
+    with ExitStack() as stack:  # which calls the last one first
+        for callback in reversed(callbacks):
+            stack.callback(_hook(callback, "end"), run)
+
+
+def end_callbacks_after_error(
+    callbacks: Sequence[Callback], run: Run, error: BaseException
+) -> None:
+    """End all callbacks after an error; what they raise is noted on it."""
+    for callback in callbacks:
+        try:
+            _hook(callback, "end")(run)
+        except Exception as another:
+            error.add_note(
+                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
+            )
+
+
+def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
+    """Return the method `begin` or `end` of a callback, or a function that does nothing."""
+    hook: Callable[[Run], object] = getattr(callback, name, lambda run: None)
+    return hook

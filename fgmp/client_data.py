@@ -26,7 +26,8 @@ from ._support.validation import (
     precision_of,
     short_repr,
 )
-from .losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss, check_loss
+from .classification_losses import LogisticLoss, SoftmaxLoss
+from .losses import Loss, SquaredLoss, check_loss
 from .sparse_model import Array, IndexArray
 
 if TYPE_CHECKING:

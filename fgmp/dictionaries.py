@@ -25,12 +25,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from ._support.linear_algebra import solve_semidefinite
 from ._support.validation import (
-    Seed,
     check_array,
-    check_integer,
     check_kind,
     check_option,
-    check_seed,
 )
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, SparseModel
@@ -354,32 +351,3 @@ def _parts(features: Any) -> tuple[Any, ...]:
 def check_dictionary(dictionary: Any) -> Any:
     """Return a dictionary, or raise a ValueError for any other value."""
     return check_kind("dictionary", dictionary, Atoms, "a Dictionary or a StandardBasis")
-
-
-def gaussian_dictionary(
-    n_features: int, n_atoms: int, rng: Seed = None, **options: str
-) -> Dictionary:
-    """Return a random Gaussian dictionary with independent entries N(0, 1/n_features).
-
-    This is the dictionary of the paper's Section IV-D, scaled by 1/sqrt(n_features). It does not
-    depend on the data of clients, so sharing it reveals nothing about them. A_i Psi has restricted
-    condition numbers that depend on the stable rank of A_i.
-
-    Parameters
-    ----------
-    n_features, n_atoms : int
-        The dimension of the signals and the number of atoms.
-    rng : int, Generator or None
-        The seed.
-    **options
-        Passed to `Dictionary`.
-
-    Examples
-    --------
-    >>> import fgmp
-    >>> fgmp.gaussian_dictionary(n_features=100, n_atoms=150, rng=0)
-    Dictionary(150 atoms in R^100, omp)
-    """
-    shape = (check_integer("n_features", n_features), check_integer("n_atoms", n_atoms))
-    generator = np.random.default_rng(check_seed("rng", rng))
-    return Dictionary(generator.standard_normal(shape) / np.sqrt(n_features), **options)

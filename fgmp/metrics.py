@@ -5,7 +5,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ._support.validation import check_kind, check_shape
-from .federation import Client, Federation
+from .client import Client
+from .federation import Federation
 from .sparse_model import Array
 
 

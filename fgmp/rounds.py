@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from ._support.validation import check_integer
 from .aggregation import (
     Aggregator,
     Rejected,
@@ -28,8 +29,8 @@ from .aggregation import (
     n_bytes,
 )
 from .aggregation import Message as Message
+from .client import Client, ProblemInfo
 from .dictionaries import Atoms, StandardBasis
-from .federation import Client, ProblemInfo
 from .losses import Loss
 from .selection import PER_OUTPUT, Selection
 from .sparse_model import Array, IndexArray, NonFiniteUpdate
@@ -225,6 +226,8 @@ class Transport(Protocol):
     def run_clients(self, call: Call, message: Message, cohort: IndexArray) -> Sequence[Any]:
         """Return the updates of a cohort, in its order; None or `Rejected` for one that is missing.
 
+        A client's update is `call.update_of(client, message)`. A federation computes it for one
+        client after the other, or in one compiled kernel for all of them.
         They need not be checked: `UpdateSpec.stack` rejects whatever is no such update.
         """
 
@@ -312,6 +315,13 @@ class Step:
             clients=0,
             rejected=self.rejected + traffic.rejected,
         )
+
+
+def check_cohort(cohort_size: int | None, n_clients: int) -> int:
+    """Return the cohort size L, all clients if it is None, or raise a ValueError."""
+    if cohort_size is None:
+        return n_clients
+    return check_integer("cohort_size", cohort_size, at_most=n_clients, why="the number of clients")
 
 
 def iterate(

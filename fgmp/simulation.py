@@ -2,20 +2,26 @@
 
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from ._compiled.registry import BackendRecord
 from ._support.validation import Seed, check_integer, check_kind, check_protocol, check_seed
 from ._support.warnings import suppress_advice, warn_on_outcome
 from .aggregation import Aggregator, Mean
-from .callbacks import Best, Callback, History, Run, check_callbacks
-from .federation import check_cohort
-from .rounds import Method, State, Step, Streams, Transport, iterate
+from .callbacks import (
+    Best,
+    Callback,
+    History,
+    Run,
+    begin_callback,
+    check_callbacks,
+    end_callbacks,
+    end_callbacks_after_error,
+)
+from .rounds import Method, State, Step, Streams, Transport, check_cohort, iterate
 from .sparse_model import Array, IndexArray, dense
 
 
@@ -238,7 +244,7 @@ def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
     try:
         for callback in (run.history, *callbacks):
             begun.append(callback)
-            _hook(callback, "begin")(run)
+            begin_callback(callback, run)
         rounds = iterate(
             run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator
         )
@@ -249,45 +255,21 @@ def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
             if step.round >= run.rounds or is_stopped:
                 break
     except KeyboardInterrupt:
-        _end(run, begun)
+        end_callbacks(begun, run)
         raise
     except BaseException as error:
         # The history stays as it is: what it would record may be what failed.
         others = [callback for callback in begun if callback is not run.history]
-        _end_after_error(run, others, error)
+        end_callbacks_after_error(others, run, error)
         raise
-    _end(run, begun)
-
-
-def _hook(callback: Callback, name: str) -> Callable[[Run], object]:
-    """Return the method `begin` or `end` of a callback, or a function that does nothing."""
-    hook: Callable[[Run], object] = getattr(callback, name, lambda run: None)
-    return hook
-
-
-def _end(run: Run, callbacks: Sequence[Callback]) -> None:
-    """End all callbacks, whatever one of them raises; then raise it."""
-    with ExitStack() as stack:  # which calls the last one first
-        for callback in reversed(callbacks):
-            stack.callback(_hook(callback, "end"), run)
-
-
-def _end_after_error(run: Run, callbacks: Sequence[Callback], error: BaseException) -> None:
-    """End all callbacks after an error; what they raise is noted on it."""
-    for callback in callbacks:
-        try:
-            _hook(callback, "end")(run)
-        except Exception as another:
-            error.add_note(
-                f"At the end of the run {type(callback).__name__} failed too: {another!r}"
-            )
+    end_callbacks(begun, run)
 
 
 def _result(run: Run, interrupted: bool = False) -> Result:
     """Return the result of a run, and warn of its outcome unless it was interrupted."""
     history = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     # Not every transport knows what its clients run.
-    record = getattr(run.transport, "backend_record", BackendRecord())
+    record = getattr(run.transport, "backend_record", None)
     last = _recorded_model(run, Best(float("nan"), run.step.round, run.step.state))
     best = _recorded_model(run, run.best)
     if not interrupted:
@@ -305,8 +287,8 @@ def _result(run: Run, interrupted: bool = False) -> Result:
         objective_on=run.polled,
         method=run.method,
         interrupted=interrupted,
-        backend=record.backend,
-        fallbacks=Counter(record.fallbacks),
+        backend=None if record is None else record.backend,
+        fallbacks=Counter() if record is None else Counter(record.fallbacks),
     )
 
 

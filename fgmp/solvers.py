@@ -21,22 +21,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ._support.linear_algebra import (
+    block_hessian,
+    inner,
     least_squares,
+    length_of,
     orthonormal_combinations,
     regularize_null_directions,
     solve_semidefinite,
+    unit_of,
 )
-from ._support.optional import convergence_warning
 from ._support.validation import (
     check_kind,
     check_option,
     validate_integer_field,
     validate_number_field,
 )
+from ._support.warnings import convergence_warning
+from .client import Client
 from .dictionaries import Atoms
-from .federation import Client
 from .losses import Loss
-from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel, length_of, unit_of
+from .sparse_model import Array, IndexArray, NonFiniteUpdate, SparseModel
 
 # Steps of a solver that stops at an accuracy only.
 _LIMIT = 10_000
@@ -195,40 +199,24 @@ class RestrictedProblem:
         return self.pull_back(self.derivative(predictions))
 
     def hessian(self, predictions: Array) -> Array:
-        """Return the Hessian of h in z, given the predictions B z."""
-        if self.n_outputs == 1:
-            hessian = self._hessian_of_one_output(predictions)
-        else:
-            hessian = self._hessian_of_several_outputs(predictions)
+        """Return the Hessian of h in z, given the predictions B z.
+
+        Its blocks are B_c' diag(w l''_cd) B_d, with B_c the columns of output c, and l''_cd the
+        derivative of entry c of l' in the prediction of output d.
+        """
+        atoms, outputs = np.divmod(self.indices, self.n_outputs)
+
+        def curvature(output: int) -> Array:
+            direction = np.zeros_like(predictions).reshape(len(predictions), -1)
+            direction[:, output] = self.row_weight
+            in_shape = direction.reshape(predictions.shape)
+            product = self.loss.curvature(predictions, self.targets, in_shape)
+            return product.reshape(direction.shape)
+
+        hessian = block_hessian(self.columns, atoms, outputs, self.n_outputs, curvature)
         if self.to_coefficients is None:
             return hessian
         return self.to_coefficients.T @ hessian @ self.to_coefficients
-
-    def _hessian_of_one_output(self, predictions: Array) -> Array:
-        """Return B' diag(w l'') B."""
-        weights = np.full_like(predictions, self.row_weight)
-        curvature = self.loss.curvature(predictions, self.targets, weights)
-        hessian: Array = self.columns.T @ (self.columns * curvature[:, None])
-        return hessian
-
-    def _hessian_of_several_outputs(self, predictions: Array) -> Array:
-        """Return the blocks B_c' diag(w l''_cd) B_d, with B_c the columns of output c.
-
-        l''_cd is the derivative of entry c of l' in the prediction of output d.
-        """
-        hessian = np.zeros((len(self.indices), len(self.indices)), self.columns.dtype)
-        atoms, outputs = np.divmod(self.indices, self.n_outputs)
-        members = [np.flatnonzero(outputs == output) for output in range(self.n_outputs)]
-        parts = [self.columns[:, atoms[own]] for own in members]
-        for d in range(self.n_outputs):
-            direction = np.zeros_like(predictions)
-            direction[:, d] = self.row_weight
-            curvature = self.loss.curvature(predictions, self.targets, direction)
-            for c in range(d + 1):
-                block = parts[c].T @ (parts[d] * curvature[:, c, None])
-                hessian[np.ix_(members[c], members[d])] = block
-                hessian[np.ix_(members[d], members[c])] = block.T
-        return hessian
 
     @property
     def shifts(self) -> Array:
@@ -346,11 +334,6 @@ def _positive(eigenvalues: Array) -> Array:
     rounding = len(eigenvalues) * np.finfo(eigenvalues.dtype).eps * eigenvalues[-1]
     positive: Array = eigenvalues[eigenvalues > rounding]
     return positive
-
-
-def inner(left: Array, right: Array) -> float:
-    """Return the inner product in float64: products of float32 might overflow or vanish."""
-    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
 
 
 class Solver(ABC):

@@ -12,7 +12,6 @@ the features of a client are then A_i Psi, so that predictions are A_i Psi alpha
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,33 +97,3 @@ def union(first: IndexArray, second: IndexArray, size: int) -> IndexArray:
     is_member[first] = True
     is_member[second] = True
     return is_member.nonzero()[0]
-
-
-# Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe. 2^largest and its
-# inverse are normal numbers.
-_SAFE_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
-_LARGEST_EXPONENT = {np.dtype(np.float32): 120, np.dtype(np.float64): 1000}
-
-
-def unit_of(array: Array) -> float:
-    """Return a power of two that scales numbers whose squares might overflow or vanish to about 1.
-
-    It is 1 if none might. Products with a power of two are exact, so a result changes in nothing
-    else.
-    """
-    largest = float(np.abs(array).max(initial=0))
-    if not 0 < largest < math.inf:
-        return 1.0
-
-    _, exponent = math.frexp(largest)
-    if abs(exponent) <= _SAFE_EXPONENT[array.dtype]:
-        return 1.0
-    bound = _LARGEST_EXPONENT[array.dtype]
-    return 2.0 ** -min(max(exponent, -bound), bound)
-
-
-def length_of(vector: Array) -> float:
-    """Return the Euclidean norm, also if squares of the entries overflow or vanish."""
-    unit = unit_of(vector)
-    scaled = vector if unit == 1 else vector * unit
-    return float(np.linalg.norm(scaled)) / unit

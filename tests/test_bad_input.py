@@ -14,10 +14,10 @@ from scipy import sparse
 
 import fgmp
 import fgmp.metrics
+from fgmp import Overall
 from fgmp.datasets.digits import DigitsByWriter
 from fgmp.dictionaries import StandardBasis
 from fgmp.estimators.federated_table import ClientRows
-from fgmp.selection import Overall
 from fgmp.solvers import RestrictedProblem
 from fgmp.theory import approx_tau
 

@@ -11,7 +11,8 @@ from hypothesis.extra.numpy import arrays
 from scipy.linalg import hadamard
 
 import fgmp
-from fgmp.selection import Overall, matching_pursuit
+from fgmp import Overall
+from fgmp._support.linear_algebra import matching_pursuit
 from fgmp.sparse_model import SparseModel
 
 KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Streams
-from fgmp.selection import Overall
 from fgmp.shared_support.elimination import eliminated
 from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrices

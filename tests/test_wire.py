@@ -9,8 +9,8 @@ import pytest
 from test_simulate import ALL
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 from fgmp.serialization import from_json, to_json
 
 RNG = np.random.default_rng(0)

@@ -132,6 +132,26 @@ def count_lines(name: str) -> int:
     return len((ROOT / name).read_text(encoding="utf-8").splitlines())
 
 
+def count_lines_of_code(name: str) -> int:
+    """Return how many lines of a file are neither docstrings, comments nor blank."""
+    path = ROOT / name
+    in_docstrings: set[int] = set()
+    for node in ast.walk(parse(path)):
+        # A string that is a statement documents what stands around it.
+        is_documentation = (
+            isinstance(node, ast.Expr)
+            and isinstance(node.value, ast.Constant)
+            and isinstance(node.value.value, str)
+        )
+        if is_documentation:
+            in_docstrings.update(range(node.lineno, node.end_lineno + 1))
+    lines = path.read_text(encoding="utf-8").splitlines()
+    return sum(
+        number not in in_docstrings and bool(line.strip()) and not line.strip().startswith("#")
+        for number, line in enumerate(lines, start=1)
+    )
+
+
 def figures_of(path: Path) -> Figures:
     """Return the figures of a file."""
     lines = path.read_text(encoding="utf-8").splitlines()
@@ -151,7 +171,11 @@ def print_reading_path() -> None:
     print("The reading path:")
     for name in path:
         print(f"  {count_lines(name):5}  {name}")
-    print(f"  {sum(map(count_lines, path)):5}  in {len(path)} files")
+    of_code = sum(map(count_lines_of_code, path))
+    total = sum(map(count_lines, path))
+    print(
+        f"  {total:5}  in {len(path)} files; {of_code} are neither docstrings, comments nor blank"
+    )
 
     at_import = reachable(path, nodes_at_import)
     at_call = reachable(path, ast.walk) - at_import

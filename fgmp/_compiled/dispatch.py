@@ -18,10 +18,11 @@ from .._support.warnings import warn_user
 from ..aggregation import SparseModels
 from ..baselines.dual_averaging import FedDualAvg
 from ..baselines.first_order import FedIterHT, FedMid, FirstOrder
+from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..dictionaries import Dictionary, StandardBasis
 from ..federation import Federation
 from ..fedgradmp import FedGradMP
-from ..losses import LogisticLoss, SoftmaxLoss, SquaredLoss
+from ..losses import SquaredLoss
 from ..rounds import Call
 from ..selection import PerOutput
 from ..solvers import Exact

@@ -1,4 +1,6 @@
-"""Solve small linear systems to machine precision, whatever the units of their unknowns.
+"""Small linear systems to machine precision, safe lengths, and orthogonal matching pursuit.
+
+Systems are solved whatever the units of their unknowns.
 
 A unit is a factor on an unknown. Therefore the dependence of columns is judged after all columns
 were scaled to length one. If columns are dependent, the solution of minimum norm is taken, in the
@@ -11,6 +13,8 @@ In all other cases a decomposition into orthogonal directions is used, and direc
 rounding are dropped.
 """
 
+import math
+from collections.abc import Callable, Iterable
 from math import e
 from typing import Any, NamedTuple
 
@@ -19,6 +23,8 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack, qr
 
 FloatArray = NDArray[np.floating[Any]]
+Array = NDArray[Any]
+IndexArray = NDArray[np.intp]
 
 _DOUBLE = np.dtype(np.float64)
 _SINGLE = np.dtype(np.float32)
@@ -38,6 +44,10 @@ _MAX_REFINEMENTS = 3
 # The rounding, in eps, of a singular value of columns of length one, or of an eigenvalue of their
 # products.
 _ROUNDING_FACTOR = 64
+
+# Below this multiple of the machine precision, relative to the largest, an inner product of a
+# matching pursuit is rounding.
+_PURSUIT_ROUNDINGS = 64
 
 
 class CholeskySolution(NamedTuple):
@@ -358,3 +368,188 @@ def _minimum_norm_of_rows(
     solution = np.empty(len(rows))
     solution[order] = basis[:, :rank] @ coordinates
     return _MinimumNorm(solution, rank)
+
+
+# Sums of squares neither overflow nor vanish for numbers from 2^-safe to 2^safe. 2^largest and its
+# inverse are normal numbers.
+_SAFE_EXPONENT = {np.dtype(np.float32): 30, np.dtype(np.float64): 200}
+_LARGEST_EXPONENT = {np.dtype(np.float32): 120, np.dtype(np.float64): 1000}
+
+
+def unit_of(array: Array) -> float:
+    """Return a power of two that scales numbers whose squares might overflow or vanish to about 1.
+
+    It is 1 if none might. Products with a power of two are exact, so a result changes in nothing
+    else.
+    """
+    largest = float(np.abs(array).max(initial=0))
+    if not 0 < largest < math.inf:
+        return 1.0
+
+    _, exponent = math.frexp(largest)
+    if abs(exponent) <= _SAFE_EXPONENT[array.dtype]:
+        return 1.0
+    bound = _LARGEST_EXPONENT[array.dtype]
+    return 2.0 ** -min(max(exponent, -bound), bound)
+
+
+def length_of(vector: Array) -> float:
+    """Return the Euclidean norm, also if squares of the entries overflow or vanish."""
+    unit = unit_of(vector)
+    scaled = vector if unit == 1 else vector * unit
+    return float(np.linalg.norm(scaled)) / unit
+
+
+def block_hessian(
+    columns: Array,
+    atoms: IndexArray,
+    outputs: IndexArray,
+    n_outputs: int,
+    curvature: Callable[[int], Array],
+) -> Array:
+    """Return the matrix of the blocks B_c' diag(curvature_cd) B_d of all pairs of outputs.
+
+    Parameters
+    ----------
+    columns : ndarray, shape (m, u)
+    atoms, outputs : ndarray of int, shape (k,)
+        The column and the output of each row of the Hessian: B_c has the columns of those of
+        output c. With one output these are all columns, in order.
+    n_outputs : int
+    curvature : callable
+        Return for an output d the curvatures of all outputs with it, shape (m, n_outputs).
+    """
+    hessian = np.zeros((len(atoms), len(atoms)), columns.dtype)
+    members = [np.flatnonzero(outputs == output) for output in range(n_outputs)]
+    # With one output all columns are its own, and none of them has to be copied.
+    parts = [columns] if n_outputs == 1 else [columns[:, atoms[own]] for own in members]
+    for d in range(n_outputs):
+        weights = curvature(d)
+        for c in range(d + 1):
+            block = parts[c].T @ (parts[d] * weights[:, c, None])
+            hessian[np.ix_(members[c], members[d])] = block
+            hessian[np.ix_(members[d], members[c])] = block.T
+    return hessian
+
+
+def inner(left: Array, right: Array) -> float:
+    """Return the inner product in float64: products of float32 might overflow or vanish."""
+    return float(left.reshape(-1).astype(np.float64) @ right.reshape(-1).astype(np.float64))
+
+
+def matching_pursuit(
+    gram: Array,
+    correlations: Array,
+    sparsity: int,
+    first: Iterable[int] = (),
+    n_outputs: int = 1,
+    tolerance: float | None = None,
+) -> IndexArray:
+    """Return the atoms that orthogonal matching pursuit takes to represent a signal w.
+
+    Each step takes the atom, scaled to norm one, that has the largest inner product with the
+    residual (the first of equal ones), and projects w onto the atoms taken so far. Only Psi' w and
+    the Gram matrix Psi' Psi are needed: the atoms, each orthonormalised against those before it,
+    are the rows of a pivoted Cholesky factor of the Gram matrix (Rubinstein, Zibulevsky and Elad,
+    2008, with the factor continued over all columns). So the step after k atoms costs k d
+    multiplications for d atoms, however long a signal is. A signal that fewer atoms represent to
+    rounding gets fewer.
+
+    Parameters
+    ----------
+    gram : ndarray, shape (d, d)
+        Psi' Psi, with a positive diagonal.
+    correlations : ndarray, shape (d,) or (d, n_signals)
+        Psi' w. With several signals an atom is taken for all at once: the one whose inner products
+        with their residuals have the largest Euclidean norm (Tropp, Gilbert and Strauss, Algorithms
+        for simultaneous sparse approximation, Part I, 2006).
+    sparsity : int
+        The largest number of atoms.
+    first : iterable of int
+        Atoms that are taken before all others and do not count.
+    n_outputs : int, default 1
+        With several outputs each atom occurs once for each, at position
+        ``atom * n_outputs + output`` of the correlations. Inner products are those of `gram` within
+        an output, and zero between outputs.
+    tolerance : float, optional
+        The pursuit ends if no atom of norm one has a larger inner product with the residual. By
+        default 64 roundings of the largest inner product with w.
+
+    Returns
+    -------
+    ndarray of int
+        The atoms, or positions if there are several outputs, increasing.
+    """
+    first = list(first)
+    taken = set(first)
+    most = min(len(taken) + sparsity, len(gram) * n_outputs)
+    residual = _Residual(gram, correlations, n_outputs, most)
+    if tolerance is None:
+        precision = float(np.finfo(correlations.dtype).eps)
+        tolerance = float(
+            _PURSUIT_ROUNDINGS * precision * np.abs(residual.products).max(initial=0.0)
+        )
+
+    for atom in reversed(first):
+        residual.project_out(atom)
+
+    # Each step settles one more atom, so the loop ends whatever rounding does to the residual.
+    is_settled = np.zeros(len(residual.norms), bool)
+    is_settled[first] = True
+    while len(taken) < most:
+        sizes = np.linalg.norm(residual.products, axis=0)
+        sizes[is_settled] = 0
+        atom = int(sizes.argmax())
+        if not sizes[atom] > tolerance:
+            break
+        is_settled[atom] = True
+        if residual.project_out(atom):
+            taken.add(atom)
+    return np.sort(np.array(list(taken), np.intp))
+
+
+class _Residual:
+    """The residual of a matching pursuit, by its inner products with the atoms, in float64.
+
+    Attributes
+    ----------
+    norms : ndarray, shape (d,)
+        The norms of the atoms, of each output.
+    products : ndarray, shape (n_signals, d)
+        The inner products of the residuals with the atoms scaled to norm one.
+    factor : ndarray, shape (most, d)
+        The Cholesky factor, in its first `n_projected` rows: the inner products of the atoms scaled
+        to norm one with those that were orthonormalised and projected out.
+    """
+
+    def __init__(self, gram: Array, correlations: Array, n_outputs: int, most: int) -> None:
+        self.gram = gram
+        self.n_outputs = n_outputs
+        self.norms = np.sqrt(gram.diagonal()).repeat(n_outputs)
+        signals = correlations.reshape(len(self.norms), -1).T
+        self.products: Array = (signals / self.norms).astype(np.float64)
+        self.factor = np.empty((most, len(self.norms)))
+        self.n_projected = 0
+
+    def project_out(self, position: int) -> bool:
+        """Project the residual onto the complement of an atom; return whether that is a change.
+
+        It is none if the atom depends on those that were projected out before.
+        """
+        atom, output = divmod(position, self.n_outputs)
+        is_same_output = np.arange(self.n_outputs) == output
+        row = np.multiply.outer(self.gram[atom], is_same_output).reshape(-1)
+        row = row / (self.norms[position] * self.norms)
+
+        # What the atoms before it leave of this one, and its squared length.
+        factor = self.factor[: self.n_projected]
+        row -= factor[:, position] @ factor
+        squared_length = row[position]
+        if not squared_length > _PURSUIT_ROUNDINGS * np.finfo(np.float64).eps:
+            return False
+
+        row /= np.sqrt(squared_length)
+        self.products -= self.products[:, position, None] * row / row[position]
+        self.factor[self.n_projected] = row
+        self.n_projected += 1
+        return True

@@ -45,17 +45,3 @@ def _name_of(requirement: str) -> str:
 def _quoted(requirement: str) -> str:
     """Return a requirement as a shell takes it."""
     return requirement if _name_of(requirement) == requirement else f'"{requirement}"'
-
-
-def convergence_warning() -> type[Warning]:
-    """Return the category of the warning that something stopped before it had converged.
-
-    It is scikit-learn's, if that is installed, so that one filter holds for both packages,
-    and RuntimeWarning otherwise.
-    """
-    try:
-        from sklearn.exceptions import ConvergenceWarning
-    except ImportError:
-        return RuntimeWarning
-    category: type[Warning] = ConvergenceWarning
-    return category

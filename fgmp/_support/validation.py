@@ -469,3 +469,25 @@ def validate_number_field(
             f"{name} is {short_repr(value)}, of type {value.dtype}, which overflows; "
             "expected a float"
         )
+
+
+class AtomIndices:
+    """Descriptor of a field that takes an atom, or several, and holds an increasing tuple.
+
+    A dataclass assigns the fields of a new object, frozen or not, so `__set__` is called once.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: type | None = None) -> tuple[int, ...]:
+        # A dataclass asks the class for the default of the field.
+        return () if instance is None else instance.__dict__[self.name]
+
+    def __set__(self, instance: Any, value: Any) -> None:
+        if isinstance(value, Integral):
+            value = [int(value)]
+        expected = "an atom or several, each an integer of at least 0"
+        atoms = check_sequence(self.name, value, expected)
+        distinct_atoms = {check_integer(self.name, atom, at_least=0) for atom in atoms}
+        instance.__dict__[self.name] = tuple(sorted(distinct_atoms))

@@ -40,6 +40,20 @@ class AdviceWarning(UserWarning):
     """Advice on how a run could go better."""
 
 
+def convergence_warning() -> type[Warning]:
+    """Return the category of the warning that something stopped before it had converged.
+
+    It is scikit-learn's, if that is installed, so that one filter holds for both packages,
+    and RuntimeWarning otherwise.
+    """
+    try:
+        from sklearn.exceptions import ConvergenceWarning
+    except ImportError:
+        return RuntimeWarning
+    category: type[Warning] = ConvergenceWarning
+    return category
+
+
 def warn_user(
     message: str, category: type[Warning] = AdviceWarning, *, of_machine: bool = False
 ) -> None:

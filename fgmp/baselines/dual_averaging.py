@@ -8,7 +8,7 @@ import numpy as np
 
 from .._support.validation import validate_number_field
 from ..aggregation import UpdateSpec
-from ..federation import Client, ProblemInfo
+from ..client import Client, ProblemInfo
 from ..rounds import Exchange
 from ..sparse_model import Array
 from .first_order import L1Penalised

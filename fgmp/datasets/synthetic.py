@@ -15,6 +15,7 @@ from .._support.validation import (
     check_seed,
     short_repr,
 )
+from ..dictionaries import Dictionary
 from ..federation import Federation
 from ..sparse_model import Array
 
@@ -267,3 +268,32 @@ def _streamed_matrices(
 def seeded(seed: int, *key: int) -> np.random.Generator:
     """Return the random numbers of a seed for one purpose, which no other draw changes."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
+
+
+def gaussian_dictionary(
+    n_features: int, n_atoms: int, rng: Seed = None, **options: str
+) -> Dictionary:
+    """Return a random Gaussian dictionary with independent entries N(0, 1/n_features).
+
+    This is the dictionary of the paper's Section IV-D, scaled by 1/sqrt(n_features). It does not
+    depend on the data of clients, so sharing it reveals nothing about them. A_i Psi has restricted
+    condition numbers that depend on the stable rank of A_i.
+
+    Parameters
+    ----------
+    n_features, n_atoms : int
+        The dimension of the signals and the number of atoms.
+    rng : int, Generator or None
+        The seed.
+    **options
+        Passed to `Dictionary`.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fgmp.gaussian_dictionary(n_features=100, n_atoms=150, rng=0)
+    Dictionary(150 atoms in R^100, omp)
+    """
+    shape = (check_integer("n_features", n_features), check_integer("n_atoms", n_atoms))
+    generator = np.random.default_rng(check_seed("rng", rng))
+    return Dictionary(generator.standard_normal(shape) / np.sqrt(n_features), **options)

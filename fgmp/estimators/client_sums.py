@@ -13,7 +13,7 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from ..aggregation import UpdateSpec
-from ..federation import Client
+from ..client import Client
 from ..rounds import Exchange, Method
 from ..sparse_model import Array, SparseModel
 from .folds import assign_folds

@@ -13,7 +13,8 @@ from scipy import sparse
 
 from .._support.sparse_features import SparseFeatures
 from .._support.tables import concatenate_rows, normalized_weights
-from ..federation import Federation, ProblemInfo
+from ..client import ProblemInfo
+from ..federation import Federation
 from ..losses import Loss
 from ..sparse_model import Array, IndexArray
 from .folds import Fold, assign_folds

@@ -42,11 +42,12 @@ from .._support.warnings import (
 )
 from ..aggregation import Aggregator
 from ..callbacks import Run
-from ..federation import check_cohort
-from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from ..classification_losses import LogisticLoss, SoftmaxLoss
+from ..losses import Loss, SquaredLoss
 from ..privacy.ledger import Ledger
 from ..privacy.noise import GaussianNoise
 from ..privacy.secure_sums import SecureSum, TooLarge
+from ..rounds import check_cohort
 from ..shared_support.newton import Separated
 from ..sparse_model import Array, IndexArray
 from .bootstrap import Bootstrap, draw_counts

@@ -11,10 +11,11 @@ import numpy as np
 
 from ..aggregation import Aggregator
 from ..callbacks import History, Run
-from ..federation import ProblemInfo
+from ..client import ProblemInfo
+from ..joint_selection import PerAtom
 from ..losses import Loss
 from ..rounds import Method, Transport
-from ..selection import PerAtom, PerOutput, Selection
+from ..selection import PerOutput, Selection
 from ..simulation import Result, simulate_part
 from .groups import preview
 

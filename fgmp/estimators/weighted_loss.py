@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..federation import Client
+from ..client import Client
 from ..losses import Loss
 from ..sparse_model import Array
 

@@ -13,13 +13,14 @@ from .._support.optional import needs
 from .._support.validation import check_protocol, check_sequence
 from .._support.warnings import warn_user
 from ..callbacks import Run
+from ..classification_losses import LogisticLoss, SoftmaxLoss
 from ..estimators.client_sums import ClientSums
 from ..estimators.disclosure import few_rows_in_sums
 from ..estimators.federated_table import ClientRows, client_view
 from ..estimators.folds import Fold, assign_folds
 from ..estimators.groups import preview
 from ..estimators.standardization import Standardization
-from ..losses import LogisticLoss, Loss, SoftmaxLoss, SquaredLoss
+from ..losses import Loss, SquaredLoss
 from ..rounds import Method
 from ..shared_support.newton import NewtonOnSupport
 from ..sparse_model import Array

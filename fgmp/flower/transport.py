@@ -21,7 +21,7 @@ import numpy as np
 from .._support.validation import check_integer, check_number, check_option, short_repr
 from .._support.warnings import warn_user
 from ..aggregation import Rejected
-from ..federation import ProblemInfo
+from ..client import ProblemInfo
 from ..losses import Loss, check_loss
 from ..privacy.secure_sums import MaskedSum, SecureSum
 from ..rounds import Call, Message, Method

@@ -30,7 +30,7 @@ from ..aggregation import (
     Update,
     Updates,
 )
-from ..federation import ProblemInfo
+from ..client import ProblemInfo
 from ..rounds import Call, Message, Streams, Transport
 from ..serialization import to_wire
 from ..sparse_model import Array, IndexArray

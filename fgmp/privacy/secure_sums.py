@@ -17,7 +17,7 @@ import numpy as np
 from .._support.validation import check_integer, check_kind, check_number
 from .._support.warnings import warn_user
 from ..aggregation import Aggregator, PrivacyMechanism, RejectReason, Update, Updates
-from ..federation import ProblemInfo
+from ..client import ProblemInfo
 from ..rounds import Call, Message, Method, Transport
 from ..sparse_model import Array, IndexArray
 from .ledger import Ledger

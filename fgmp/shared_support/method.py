@@ -16,8 +16,8 @@ from .._support.validation import (
     validate_number_field,
 )
 from ..aggregation import UpdateSpec
+from ..client import Client, ProblemInfo
 from ..dictionaries import Atoms, StandardBasis
-from ..federation import Client, ProblemInfo
 from ..losses import Loss
 from ..rounds import Exchange, Method
 from ..selection import PER_OUTPUT, Selection, check_selection

@@ -13,7 +13,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from .._support.linear_algebra import regularize_null_directions, solve_definite, solve_semidefinite
+from .._support.linear_algebra import (
+    inner,
+    regularize_null_directions,
+    solve_definite,
+    solve_semidefinite,
+)
 from .._support.validation import (
     check_bool,
     check_kind,
@@ -21,11 +26,11 @@ from .._support.validation import (
     validate_number_field,
 )
 from ..aggregation import UpdateSpec
+from ..client import Client, ProblemInfo
 from ..dictionaries import Atoms, Dictionary, StandardBasis, check_dictionary
-from ..federation import Client, ProblemInfo
 from ..losses import Loss
 from ..rounds import Exchange, Message, Method
-from ..solvers import RestrictedProblem, Solver, check_solver, inner, minimise_on
+from ..solvers import RestrictedProblem, Solver, check_solver, minimise_on
 from ..sparse_model import Array, SparseModel
 
 _MOST_STEPS = 100_000  # each is an exchange

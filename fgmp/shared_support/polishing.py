@@ -6,9 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from .._support.optional import convergence_warning
 from .._support.validation import Seed, check_kind
-from .._support.warnings import say_that_nobody_answered
+from .._support.warnings import convergence_warning, say_that_nobody_answered
 from ..aggregation import Aggregator
 from ..callbacks import History
 from ..federation import Federation, check_federation

@@ -15,11 +15,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse.linalg import LinearOperator
 
+from .._support.linear_algebra import length_of
 from .._support.validation import check_array, check_integer, check_kind, check_shape
+from ..client import Client
 from ..dictionaries import Atoms, Dictionary, check_dictionary
-from ..federation import Client, Federation, check_federation
+from ..federation import Federation, check_federation
 from ..selection import largest
-from ..sparse_model import Array, IndexArray, length_of
+from ..sparse_model import Array, IndexArray
 from .theorems import ClientConstants
 
 MOST_SUPPORTS = 200_000

@@ -11,9 +11,9 @@ import numpy as np
 from scipy import sparse
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
 from fgmp.rounds import Exchange
-from fgmp.selection import Overall
 from fgmp.serialization import to_wire
 from fgmp.shared_support import polishing
 from fgmp.shared_support.newton import LocalSteps

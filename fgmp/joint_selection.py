@@ -1,0 +1,95 @@
+"""Selections that count the outputs of a model together: whole atoms, or all entries alike.
+
+The paper counts the entries of each output, as `fgmp.PerOutput` does.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ._support.linear_algebra import matching_pursuit
+from ._support.validation import check_integer
+from .selection import Selection, positions_of, top_mask_of_rows
+from .sparse_model import Array, IndexArray
+
+
+@dataclass(frozen=True)
+class PerAtom(Selection):
+    """Select tau atoms, each with all its outputs, by the norms of their rows.
+
+    This is what "20 features" means in practice. The soft threshold shortens rows: with the row v
+    of an atom, S_t(v) = v max(1 - t / ||v||, 0).
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fgmp.PerAtom().keep_mask([[5, 1], [4, 4], [0, 2]], 1).astype(int).tolist()
+    [[0, 0], [1, 1], [0, 0]]
+    """
+
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
+        """Return a mask of the `count` rows of largest norm."""
+        rows = magnitudes.reshape(len(magnitudes), -1)
+        # A row of -1 stays one: it is selected last.
+        is_last = rows.max(axis=1) < 0
+        norms = np.where(is_last, -1, np.linalg.norm(np.maximum(rows, 0), axis=1))
+        mask = top_mask_of_rows(norms[None], count)
+        return np.repeat(mask, rows.shape[1]).reshape(magnitudes.shape)
+
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
+        """Return the number of atoms that at least one output uses."""
+        n_outputs = math.prod(shape[1:])
+        return len(np.unique(support // n_outputs))
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
+        """Run one simultaneous pursuit, which takes an atom for all outputs at once."""
+        atoms = matching_pursuit(gram, correlations, count, self.always_include)
+        n_outputs = correlations[0].size
+        return positions_of(atoms, n_outputs)
+
+    def soft(self, v: Array, threshold: float) -> Array:
+        """Return the rows shortened by the threshold, except for those of `always_include`."""
+        rows = v.reshape(len(v), -1)
+        norms = np.linalg.norm(rows, axis=1, keepdims=True)
+        factors = np.maximum(norms - float(threshold), 0) / np.where(norms > 0, norms, 1)
+        factors[list(self.always_include)] = 1
+        return np.asarray(rows * factors, v.dtype).reshape(v.shape)
+
+
+@dataclass(frozen=True)
+class Overall(Selection):
+    """Select tau entries of the model, in whatever outputs they are.
+
+    Examples
+    --------
+    >>> import fgmp
+    >>> fgmp.Overall().keep_mask([[5, 1], [4, 3], [0, 2]], 2).astype(int).tolist()
+    [[1, 0], [1, 0], [0, 0]]
+    """
+
+    def check(self, sparsity: int | None, shape: tuple[int, ...]) -> None:
+        """Raise a ValueError as `Selection`; a sparsity is at most the number of coefficients."""
+        super().check(None, shape)
+        if sparsity is not None:
+            n_coefficients = math.prod(shape)
+            check_integer(
+                "sparsity", sparsity, at_most=n_coefficients, why="the number of coefficients"
+            )
+
+    def top_mask(self, magnitudes: Array, count: int) -> Array:
+        """Return a mask of the `count` largest entries."""
+        return top_mask_of_rows(magnitudes.reshape(1, -1), count).reshape(magnitudes.shape)
+
+    def n_selected(self, support: IndexArray, shape: tuple[int, ...]) -> int:
+        """Return the number of entries."""
+        return len(support)
+
+    def pursue(self, gram: Array, correlations: Array, count: int) -> IndexArray:
+        """Run one pursuit over all outputs, which takes an atom for one output at a time."""
+        no_support = np.empty(0, np.intp)
+        first = self.add_always_included(no_support, correlations.shape).tolist()
+        n_outputs = correlations[0].size
+        return matching_pursuit(gram, correlations.reshape(-1), count, first, n_outputs)
