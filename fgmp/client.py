@@ -178,7 +178,7 @@ def predict(features: Features, x: Array | SparseModel) -> Array:
         return np.concatenate([predict(part, x) for part in features])
 
     if isinstance(x, SparseModel):
-        atoms = x.atoms
+        atoms = x.used_atoms
         if _is_faster_by_columns(features, len(atoms)):
             coefficients = x.values if len(x.shape) == 1 else x.dense()[atoms]
             # Slices of an ndarray wait less for memory than `take`, which sparse features have.

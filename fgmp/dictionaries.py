@@ -92,7 +92,7 @@ class Atoms(ABC):
     def norm(self, model: SparseModel) -> float:
         """Return ||x||_2 of the signal x = Psi alpha (Frobenius norm if x is a matrix)."""
 
-    def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
+    def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
         """Return approx_tau(w): the support of at most tau atoms that approximates w, increasing.
 
         `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
@@ -101,7 +101,7 @@ class Atoms(ABC):
         """
         return self.selection.select(self.normalised(correlations), sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
+    def select_atoms_of(self, model: SparseModel, sparsity: int) -> IndexArray:
         """Return approx_tau(x) of a model: for orthonormal atoms its largest coefficients."""
         return self.selection.select_from(model, sparsity)
 
@@ -311,17 +311,17 @@ class Dictionary(Atoms):
         square = np.sum(model.dense() * self.correlations(model))
         return float(np.sqrt(max(square, 0.0)))
 
-    def approximate(self, correlations: Array, sparsity: int) -> IndexArray:
+    def select_atoms(self, correlations: Array, sparsity: int) -> IndexArray:
         """Return approx_tau(w), by pursuit or thresholding if atoms are not orthonormal."""
         if self.orthonormal or self.approximation == "thresholding":
-            return super().approximate(correlations, sparsity)
+            return super().select_atoms(correlations, sparsity)
         return self.selection.pursue(self.gram, correlations, sparsity)
 
-    def approximate_model(self, model: SparseModel, sparsity: int) -> IndexArray:
+    def select_atoms_of(self, model: SparseModel, sparsity: int) -> IndexArray:
         """Return approx_tau(x) of a model, from Psi' x if the atoms are not orthonormal."""
         if self.orthonormal:
-            return super().approximate_model(model, sparsity)
-        return self.approximate(self.correlations(model), sparsity)
+            return super().select_atoms_of(model, sparsity)
+        return self.select_atoms(self.correlations(model), sparsity)
 
     def project(self, model: SparseModel, support: IndexArray) -> SparseModel:
         """Return P_Lambda x = Psi_Lambda beta with (Psi_Lambda' Psi_Lambda) beta = Psi_Lambda' x.

@@ -207,7 +207,7 @@ class Faulty:
         return masked(call, message, cohort, weights, secure, alter_upload=alter)
 
     def _client_ids(self, cohort: IndexArray) -> IndexArray:
-        client_ids: IndexArray = np.asarray(self.transport.shape.client_ids)[cohort]
+        client_ids: IndexArray = np.asarray(self.transport.info.client_ids)[cohort]
         return client_ids
 
     def _affected(self, call: Call, client_ids: IndexArray) -> list[BoolArray]:
@@ -234,7 +234,7 @@ class Faulty:
     def _eligible(self, index: int, streams: Streams) -> IndexArray:
         """The ids of the clients that a fault can affect in this run."""
         fault = self.faults[index]
-        everybody: IndexArray = np.asarray(self.transport.shape.client_ids)
+        everybody: IndexArray = np.asarray(self.transport.info.client_ids)
         if fault.share is not None:
             n_eligible = round(fault.share * len(everybody))
             drawn = streams.sample(Streams.FAULT, _ELIGIBLE + index, len(everybody), n_eligible)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field, replace
+from copy import copy
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -61,8 +62,6 @@ class Federation:
         The labels in the data that -1 and +1 of the logistic loss stand for.
     feature_names, client_names : tuple or None
         The names of the columns and of the clients, if they came from a table.
-    backend_record : BackendRecord
-        What computed the updates of the run that this federation was prepared for.
     """
 
     features: Features
@@ -75,7 +74,6 @@ class Federation:
     labels: tuple[Any, Any] | None = None
     feature_names: tuple[str, ...] | None = None
     client_names: tuple[Any, ...] | None = None
-    backend_record: BackendRecord = field(default_factory=BackendRecord, repr=False)
 
     def __repr__(self) -> str:
         rows = f"{len(self.targets)} rows of {self.n_features} features"
@@ -279,7 +277,7 @@ class Federation:
         return np.array([self.loss.row_weight(int(count)) for count in self.rows])
 
     @cached_property
-    def shape(self) -> ProblemInfo:
+    def info(self) -> ProblemInfo:
         """What a server knows of the federation."""
         rows = tuple(self.rows.tolist())
         client_ids = tuple(self.client_ids.tolist())
@@ -397,11 +395,23 @@ class Federation:
     def prepare(self, method: Any) -> Federation:
         """Return the federation in the coordinates of a method, with the features A_i Psi.
 
-        It is made for one run, with a new `BackendRecord`: that counts what computed the updates,
-        and keeps what kernels derive from the rows, which the user may change after the run.
+        It is made for one run, and has a new `backend_record`.
         """
         features = method.dictionary.products(self.features)
-        return replace(self, features=features, backend_record=BackendRecord())
+        if features is not self.features:
+            return replace(self, features=features)
+
+        prepared = copy(self)  # with the views of the clients, if they were made before
+        prepared.__dict__.pop("backend_record", None)
+        return prepared
+
+    @cached_property
+    def backend_record(self) -> BackendRecord:
+        """What computed the updates of the run that this federation was prepared for.
+
+        It also keeps what kernels derive from the rows, which the user may change after the run.
+        """
+        return BackendRecord()
 
     def run_clients(self, call: Any, message: Any, cohort: IndexArray) -> Sequence[Any]:
         """Return the update of each client of a cohort, in the order of the cohort.

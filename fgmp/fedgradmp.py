@@ -117,20 +117,20 @@ class FedGradMP(Method):
         if self.solver is not None:
             check_solver(self.solver)
 
-    def check(self, shape: ProblemInfo) -> None:
+    def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if a parameter does not fit the clients; warn of few rows."""
-        self.selection.check(self.sparsity, shape.model_shape)
-        warn_of_small_batches(self.batch_size, shape.rows)
+        self.selection.check(self.sparsity, info.model_shape)
+        warn_of_small_batches(self.batch_size, info.rows)
 
-        solver = self.solver or solver_for(shape.loss)
+        solver = self.solver or solver_for(info.loss)
         if solver.is_exact:
             # Gamma-hat has 2 tau atoms of the gradient, tau of the model, and those that stay.
             merged = 3 * self.sparsity + len(self.selection.always_include)
-            warn_of_few_rows(min(merged, shape.n_features), shape.rows)
+            warn_of_few_rows(min(merged, info.n_features), info.rows)
 
-    def start(self, shape: ProblemInfo) -> SparseModel:
+    def start(self, info: ProblemInfo) -> SparseModel:
         """Return x_0 = 0, with an empty support."""
-        return SparseModel.zero(shape.model_shape, shape.dtype)
+        return SparseModel.zero(info.model_shape, info.dtype)
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: x_t goes out, the x_i come back, x_{t+1} is made."""
@@ -149,7 +149,7 @@ class FedGradMP(Method):
         self, client: Client, x: SparseModel, rng: np.random.Generator
     ) -> SparseModel:
         """Run the K local iterations of a client, from x_t with Lambda = supp(x_t)."""
-        psi = self.atoms
+        psi = self.psi
         tau = self.sparsity
         solver = self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
@@ -160,7 +160,7 @@ class FedGradMP(Method):
                 raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
 
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
-            gamma = psi.approximate(r, 2 * tau)
+            gamma = psi.select_atoms(r, 2 * tau)
 
             # Gamma-hat = Gamma u Lambda, with Lambda = x.support
             merged = union(gamma, x.support, r.size)
@@ -169,7 +169,7 @@ class FedGradMP(Method):
             b = minimise_on(merged, client, psi, solver, x, rng)
 
             # x = Pi_R P_Lambda b with Lambda = approx_tau(b), which CoSaMP calls pruning
-            x = self.pruned(b)
+            x = self.prune(b)
         return x
 
     def server_update(self, x: SparseModel, mean: Array) -> SparseModel:
@@ -177,11 +177,11 @@ class FedGradMP(Method):
 
         The average replaces x_t, so `x` is not needed.
         """
-        return self.pruned(SparseModel.of(mean))
+        return self.prune(SparseModel.of(mean))
 
-    def pruned(self, b: SparseModel) -> SparseModel:
+    def prune(self, b: SparseModel) -> SparseModel:
         """Return Pi_R P_Lambda b with Lambda = approx_tau(b)."""
-        support = self.atoms.approximate_model(b, self.sparsity)
-        projected = self.atoms.project(b, support)
+        support = self.psi.select_atoms_of(b, self.sparsity)
+        projected = self.psi.project(b, support)
         radius = None if self.radius is None else float(self.radius)  # as NumPy's it would be wider
-        return self.atoms.into_ball(projected, radius)
+        return self.psi.into_ball(projected, radius)

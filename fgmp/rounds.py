@@ -83,16 +83,16 @@ class Method:
     radius: float | None = None
 
     @cached_property
-    def atoms(self) -> Atoms:
-        """The dictionary together with the selection."""
+    def psi(self) -> Atoms:
+        """Psi: the dictionary together with the selection."""
         return self.dictionary.with_selection(self.selection)
 
-    def check(self, shape: ProblemInfo) -> None:
+    def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the hyper-parameters do not fit a problem.
 
         Parameters
         ----------
-        shape : ProblemInfo
+        info : ProblemInfo
             What the server knows of the problem, in the coordinates of the dictionary.
         """
 
@@ -108,7 +108,7 @@ class Method:
         """Return whether updates include the objective of a client. Only secure sums ask."""
         return False
 
-    def start(self, shape: ProblemInfo) -> State:
+    def start(self, info: ProblemInfo) -> State:
         """Return the state that the server starts from, without any data."""
         raise NotImplementedError(f"{type(self).__name__} has no start")
 
@@ -209,7 +209,7 @@ class Transport(Protocol):
     """Transport to the clients: in memory, a wrapper around another transport, or a network."""
 
     @property
-    def shape(self) -> ProblemInfo:
+    def info(self) -> ProblemInfo:
         """What a server knows of the clients, in the coordinates of the method."""
 
     @property

@@ -212,16 +212,16 @@ def simulate(
     transport = clients.prepare(method)
     cohort_size = check_cohort(cohort_size, len(transport.weights))
     chosen = Mean() if aggregator is None else aggregator
-    prepared = chosen.prepare(transport.shape, cohort_size, len(method.exchanges()), rounds)
+    prepared = chosen.prepare(transport.info, cohort_size, len(method.exchanges()), rounds)
     if state is not None and prepared.privacy.spends_epsilon:
         raise ValueError(
             "state is given to a run with noise, whose epsilon would begin anew; expected None: to "
             "go on with a private run, simulate it with its Checkpoint, which counts what was spent"
         )
     # The method checks what it may know; the mechanism checks with the numbers as they are.
-    info = prepared.privacy.visible_info(transport.shape)
+    info = prepared.privacy.visible_info(transport.info)
     method.check(info)
-    prepared.privacy.check_method(method, transport.shape, cohort_size)
+    prepared.privacy.check_method(method, transport.info, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = method.start(info) if state is None else state
     step = Step(0, start, time.perf_counter() - began)

@@ -71,7 +71,7 @@ class SparseModel:
         return coefficients
 
     @property
-    def atoms(self) -> IndexArray:
+    def used_atoms(self) -> IndexArray:
         """Atoms that at least one output uses, increasing: the support if there is one output."""
         if len(self.shape) == 1:
             return self.support

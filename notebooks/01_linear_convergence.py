@@ -279,7 +279,7 @@ claim("fig1-linear",
 def merged_features(client, truth):
     method, x = fgmp.FedGradMP(sparsity, local_iterations=1), SparseModel.zero((n_features,))
     for _ in range(3):
-        gamma = method.atoms.approximate(client.gradient(x), 2 * sparsity)
+        gamma = method.psi.select_atoms(client.gradient(x), 2 * sparsity)
         yield np.isin(np.flatnonzero(truth), [*gamma, *x.support]).sum()
         x = method.client_update(client, x, None)
 
@@ -378,8 +378,8 @@ class Centred(fgmp.FedGradMP):
     def client_update(self, client, x, rng):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)
-            gamma = self.atoms.approximate(r - r.mean(), 2 * self.sparsity)
-            x = self.pruned(minimise_on(union(gamma, x.support, r.size), client, self.atoms, Exact(), x, rng))
+            gamma = self.psi.select_atoms(r - r.mean(), 2 * self.sparsity)
+            x = self.prune(minimise_on(union(gamma, x.support, r.size), client, self.psi, Exact(), x, rng))
         return x
 
 

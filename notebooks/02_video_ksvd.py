@@ -136,7 +136,7 @@ def distances(dictionary):
     if choice == "best":
         found = approx_tau(dictionary, frame.ravel(), sparsity)
         return found.best_error, found.error
-    atoms = dictionary.atoms[:, dictionary.approximate(dictionary.atoms.T @ frame.ravel(), sparsity)]
+    atoms = dictionary.atoms[:, dictionary.select_atoms(dictionary.atoms.T @ frame.ravel(), sparsity)]
     greedy = np.linalg.norm(frame.ravel() - atoms @ np.linalg.lstsq(atoms, frame.ravel(), rcond=None)[0])
     return greedy, greedy
 

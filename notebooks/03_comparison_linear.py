@@ -591,8 +591,8 @@ class Centred(fgmp.FedGradMP):
     def client_update(self, client, x, rng):
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
             r = client.gradient(x, rows)
-            gamma = self.atoms.approximate(r - r.mean(), 2 * self.sparsity)
-            x = self.pruned(minimise_on(union(gamma, x.support, r.size), client, self.atoms, fgmp.Exact(), x, rng))
+            gamma = self.psi.select_atoms(r - r.mean(), 2 * self.sparsity)
+            x = self.prune(minimise_on(union(gamma, x.support, r.size), client, self.psi, fgmp.Exact(), x, rng))
         return x
 
 

@@ -98,10 +98,10 @@ def local_steps(fed, seed):
     for client in fed.clients:
         x = start
         for _ in range(3):
-            gamma = basis.approximate(client.gradient(x), 2 * tau)
+            gamma = basis.select_atoms(client.gradient(x), 2 * tau)
             merged = union(gamma, x.support, n)
             b = minimise_on(merged, client, basis, fgmp.Exact(), x, rng)
-            new = basis.project(b, basis.approximate_model(b, tau))
+            new = basis.project(b, basis.select_atoms_of(b, tau))
             yield client, x.dense(), merged, b.dense(), new.dense()
             x = new
 

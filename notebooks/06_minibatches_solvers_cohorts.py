@@ -402,8 +402,8 @@ def minimiser(seed):  # of one client whose rows a model separates that has merg
     A = rng.standard_normal((n_samples, n))
     client = fgmp.Federation.from_arrays([A], [np.where(A @ truth > 0, 1, -1)], "logistic").clients[0]
     zero = plain.start(client)
-    merged = np.union1d(plain.atoms.approximate(client.gradient(zero), 2 * tau), np.flatnonzero(truth))
-    b, own = minimise_on(merged, client, plain.atoms, fgmp.Exact(), zero, rng).dense()[merged], A[:, merged]
+    merged = np.union1d(plain.psi.select_atoms(client.gradient(zero), 2 * tau), np.flatnonzero(truth))
+    b, own = minimise_on(merged, client, plain.psi, fgmp.Exact(), zero, rng).dense()[merged], A[:, merged]
     in_ball = curvature(own, np.linalg.norm(own, axis=1))  # for R = 1
     return np.linalg.norm(b), max(curvature(own, own @ b), 1e-20), in_ball
 

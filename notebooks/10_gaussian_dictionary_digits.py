@@ -102,7 +102,6 @@ from joblib import Parallel, delayed
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 from book import METHODS, claim, curve, floor, images, name_lines, panels
 
 cohort_size, batch_size = cohort_size or (5 if embedded else 10), batch_size or (20 if embedded else 50)
@@ -410,7 +409,7 @@ own = {basis: rate.get((basis, t0)) or tuned(basis, t0).best.parameters["learnin
 # Each arm keeps the rate that was tuned for it, where no other is named.
 
 # %%
-EACH, ALL = fgmp.PerOutput(), Overall()
+EACH, ALL = fgmp.PerOutput(), fgmp.Overall()
 
 
 def trial(split, basis, seed, tau=t0, selection=EACH, learning_rate=None, variance=None):

@@ -101,8 +101,8 @@ def test_the_kernel_is_taken_and_equals_the_reference(name, loss, dtype):
 
 
 class Coarse(StandardBasis):
-    def approximate(self, gradient, count):
-        return super().approximate(gradient.round(1), count)
+    def select_atoms(self, gradient, count):
+        return super().select_atoms(gradient.round(1), count)
 
 
 class ExactToo(fgmp.Exact):
@@ -184,16 +184,16 @@ def counting(method_class, step):
             return inherited.func(self)
         return inherited(self, *arguments)
 
-    replacement = cached_property(overridden) if step == "atoms" else overridden
-    if step == "atoms":
+    replacement = cached_property(overridden) if step == "psi" else overridden
+    if step == "psi":
         replacement.__set_name__(None, step)
     return type("Overridden", (method_class,), {step: replacement}), calls
 
 
 STEPS_OF_CLASSES = [
     (fgmp.FedGradMP, "client_update", {"sparsity": 4}, "no kernel for this method"),
-    (fgmp.FedGradMP, "pruned", {"sparsity": 4}, "overridden step"),
-    (fgmp.FedGradMP, "atoms", {"sparsity": 4}, "overridden step"),
+    (fgmp.FedGradMP, "prune", {"sparsity": 4}, "overridden step"),
+    (fgmp.FedGradMP, "psi", {"sparsity": 4}, "overridden step"),
     (fgmp.FedAvg, "client_update", STEPS, "no kernel for this method"),
     (fgmp.FedAvg, "thresholded", STEPS, "overridden step"),
     (fgmp.FedIterHT, "thresholded", STEPS | {"sparsity": 4}, "overridden step"),

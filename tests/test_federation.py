@@ -98,7 +98,7 @@ def test_a_round_allocates_nothing_for_those_who_take_no_part():
     )
     transport = federation.prepare(method)
     rounds = iterate(
-        method, transport, Step(0, method.start(transport.shape)), Streams(0), 10, Mean()
+        method, transport, Step(0, method.start(transport.info)), Streams(0), 10, Mean()
     )
     for _ in range(3):  # the first time more is made, once
         tracemalloc.start()

@@ -82,7 +82,7 @@ class Hostile(Faulty):
 def cases():
     """Every exchange of every method with each way to spoil an answer; of sparse models there are more."""
     for name, method in ALL.items():
-        state = method.start(FED.shape)
+        state = method.start(FED.info)
         for index, exchange in enumerate(method.exchanges()):
             form = exchange.update_spec(state)
             answer = exchange.client_update(

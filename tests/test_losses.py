@@ -8,8 +8,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss, mean_squared_error
 
 import fgmp
+from fgmp import Overall
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 from fgmp.solvers import RestrictedProblem, minimise_on
 from fgmp.sparse_model import SparseModel
 
@@ -107,15 +107,15 @@ def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dict
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)
     W = rng.standard_normal((12, 3))
     correlations = D.atoms.T @ W
-    chosen = D.approximate(correlations, 4)
+    chosen = D.select_atoms(correlations, 4)
     if isinstance(selection, Overall):
         always_include = tuple(3 * atom + c for atom in selection.always_include for c in range(3))
-        expected = block.with_selection(fgmp.PerOutput(always_include)).approximate(
+        expected = block.with_selection(fgmp.PerOutput(always_include)).select_atoms(
             correlations.reshape(-1), 4
         )
         np.testing.assert_array_equal(chosen, expected)
     else:
-        columns = [D.approximate(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
+        columns = [D.select_atoms(column, 4) * 3 + c for c, column in enumerate(correlations.T)]
         np.testing.assert_array_equal(chosen, np.sort(np.concatenate(columns)))
     support = np.sort(rng.choice(24, 9, replace=False))
     model, vector = (SparseModel(support, np.arange(1.0, 10), shape) for shape in ((8, 3), (24,)))

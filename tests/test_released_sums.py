@@ -60,7 +60,7 @@ class Away:
     def run_clients(self, call, message, cohort):
         answers = list(self.transport.run_clients(call, message, cohort))
         if self.is_away():
-            keys = np.asarray(self.transport.shape.client_ids)[cohort]
+            keys = np.asarray(self.transport.info.client_ids)[cohort]
             answers = [
                 Rejected() if key == self.client else x
                 for key, x in zip(keys, answers, strict=True)
@@ -70,7 +70,7 @@ class Away:
     def objectives(self, x, places=None):
         told, values = self.transport.objectives(x, places)
         stay = (
-            np.asarray(self.transport.shape.client_ids)[told] != self.client
+            np.asarray(self.transport.info.client_ids)[told] != self.client
             if self.is_away()
             else np.ones(len(told), bool)
         )
@@ -98,7 +98,7 @@ def listening():
         seen = collect(self, transport, call, message, cohort)
         if not seen.is_empty:
             (mean,) = seen.rows()  # the server sees one row, and no more
-            keys = np.asarray(transport.shape.client_ids)[cohort][seen.accepted]
+            keys = np.asarray(transport.info.client_ids)[cohort][seen.accepted]
             heard.append(Sum(keys, call.exchange, message, mean))
         return seen
 

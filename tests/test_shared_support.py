@@ -230,7 +230,7 @@ def test_a_run_deals_anew_in_every_round_and_twice_the_same():
     method = fgmp.SharedSupportGradMP(4, fgmp.CountSketch(3, 12))
     alone, shared = (fgmp.simulate(method, federation, 6, rng=seed) for seed in (0, 1))
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
-    x, client = method.start(federation.shape).model, federation.clients[0]
+    x, client = method.start(federation.info).model, federation.clients[0]
     places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
     first, again, *others = (
         made.client_update(client, (x, number), None) for made, number in places

@@ -121,7 +121,7 @@ def test_cohorts_are_drawn_uniformly_without_replacement():
 
 @pytest.mark.parametrize("name", ALL)
 def test_what_is_asked_and_answered_survives_the_wire(name):
-    method, state = ALL[name], ALL[name].start(FED.shape)
+    method, state = ALL[name], ALL[name].start(FED.info)
     for exchange in [*method.exchanges(), *method.exchanges()]:
         message, form = exchange.message(state), exchange.update_spec(state)
         answer = exchange.client_update(

@@ -364,9 +364,9 @@ class Plain(Method):
     def __init__(self, size=3):
         self.inner = fgmp.FedGradMP(size)
 
-    def start(self, shape):
+    def start(self, info):
         assert self.atoms is not None
-        return self.inner.start(shape)
+        return self.inner.start(info)
 
     def exchanges(self):
         return self.inner.exchanges()

@@ -60,7 +60,7 @@ def solves_least_squares_in_orthonormal_atoms(method: FedGradMP, federation: Fed
 
 @kernel(
     FedGradMP.client_update,
-    steps={"pruned": FedGradMP.pruned, "atoms": FedGradMP.atoms},
+    steps={"prune": FedGradMP.prune, "psi": FedGradMP.psi},
     losses=(SquaredLoss,),
     when=solves_least_squares_in_orthonormal_atoms,
 )

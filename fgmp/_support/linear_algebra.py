@@ -419,10 +419,13 @@ def block_hessian(
     curvature : callable
         Return for an output d the curvatures of all outputs with it, shape (m, n_outputs).
     """
+    if n_outputs == 1:
+        hessian: Array = columns.T @ (columns * curvature(0))
+        return hessian
+
     hessian = np.zeros((len(atoms), len(atoms)), columns.dtype)
     members = [np.flatnonzero(outputs == output) for output in range(n_outputs)]
-    # With one output all columns are its own, and none of them has to be copied.
-    parts = [columns] if n_outputs == 1 else [columns[:, atoms[own]] for own in members]
+    parts = [columns[:, atoms[own]] for own in members]
     for d in range(n_outputs):
         weights = curvature(d)
         for c in range(d + 1):

@@ -262,7 +262,7 @@ def _objective_of_zero(transport: Any, indices: NDArray[np.intp]) -> float:
     offsets = getattr(transport, "offsets", None)
     if targets is None or offsets is None:
         return 0.0
-    loss = transport.shape.loss
+    loss = transport.info.loss
     output_shape = loss.model_shape(1)[1:]
     weights = transport.weights[indices] / transport.weights[indices].sum()
     total = 0.0
@@ -278,7 +278,7 @@ def _separates(transport: Any, coefficients: NDArray[Any]) -> bool:
 
     Return False for a loss without labels, or if no client is at hand.
     """
-    loss = transport.shape.loss
+    loss = transport.info.loss
     if loss.leads is None:
         return False
     # Only now, because a federation makes its clients when they are asked for.

@@ -39,9 +39,9 @@ class FedDualAvg(L1Penalised):
     H. Yuan, M. Zaheer, S. Reddi, Federated composite optimization, ICML 2021.
     """
 
-    def start(self, shape: ProblemInfo) -> Dual:  # type: ignore[override]
+    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
         """Return z = 0."""
-        return Dual(np.zeros(shape.model_shape, shape.dtype), 0)
+        return Dual(np.zeros(info.model_shape, info.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: z and its number go out, the z_i come back."""
@@ -132,9 +132,9 @@ class FastFedDualAvg(L1Penalised):
                 "takes the mean of the sums as it is"
             )
 
-    def start(self, shape: ProblemInfo) -> Dual:  # type: ignore[override]
+    def start(self, info: ProblemInfo) -> Dual:  # type: ignore[override]
         """Return G = 0 and X = 0."""
-        return Dual(np.zeros((2, *shape.model_shape), shape.dtype), 0)
+        return Dual(np.zeros((2, *info.model_shape), info.dtype), 0)
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: G, X, w go out, the G_i and X_i come back."""

@@ -57,14 +57,14 @@ class FirstOrder(Method):
         check_dictionary(self.dictionary)
         check_selection(self.selection)
 
-    def check(self, shape: ProblemInfo) -> None:
-        """Raise a ValueError if the parameters do not fit a problem of that shape."""
-        self.selection.check(getattr(self, "sparsity", None), shape.model_shape)
-        warn_of_small_batches(self.batch_size, shape.rows)
+    def check(self, info: ProblemInfo) -> None:
+        """Raise a ValueError if the parameters do not fit a problem of that info."""
+        self.selection.check(getattr(self, "sparsity", None), info.model_shape)
+        warn_of_small_batches(self.batch_size, info.rows)
 
-    def start(self, shape: ProblemInfo) -> Array:
+    def start(self, info: ProblemInfo) -> Array:
         """Return w = 0."""
-        return np.zeros(shape.model_shape, shape.dtype)
+        return np.zeros(info.model_shape, info.dtype)
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the one exchange of a round: w goes out, and comes back after K steps."""

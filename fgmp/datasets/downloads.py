@@ -14,6 +14,7 @@ import zlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from .._support.optional import needs
 from .._support.validation import check_option
 
 
@@ -169,10 +170,8 @@ def locate(name: str) -> list[Path]:
 
 def _import_pooch() -> Any:
     """Return the module pooch, or raise an ImportError that says how to install it."""
-    try:
+    with needs("a download of data", "pooch"):
         import pooch
-    except ImportError as error:
-        raise ImportError("Data sets are downloaded with pooch: pip install pooch") from error
     return pooch
 
 

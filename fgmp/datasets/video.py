@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from .._support.optional import needs
 from .._support.validation import check_integer, check_kind
 from .._support.warnings import warn_user
 
@@ -78,14 +79,9 @@ class _FlowerImages(NamedTuple):
 
 def _background_and_flower(height: int, width: int) -> tuple[Grey, _FlowerImages]:
     """Return the background of a clip, and the flower that moves before it."""
-    try:
+    with needs("photo_clip", "scikit-learn", "pillow"):
         from PIL import Image, ImageOps
         from sklearn.datasets import load_sample_image
-    except ImportError as error:
-        raise ImportError(
-            "photo_clip needs scikit-learn's photographs and Pillow: "
-            "pip install scikit-learn pillow"
-        ) from error
 
     china = _to_image(load_sample_image("china.jpg") / 255 @ _LUMA)
     background = _to_pixels(ImageOps.fit(china, (width, height), Image.Resampling.LANCZOS))
@@ -188,10 +184,8 @@ def load_video(
             check_integer(name, value)
     if not Path(path).exists():
         raise FileNotFoundError(f"path is {str(path)!r}; there is no such file")
-    try:
+    with needs("load_video", "av"):
         import av
-    except ImportError as error:
-        raise ImportError("load_video needs PyAV: pip install av") from error
     try:
         with av.open(str(path)) as container:
             frames = _read_frames(container, n_frames, height, width, str(path))

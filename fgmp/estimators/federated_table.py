@@ -172,7 +172,7 @@ class FederatedTable:
 
         totals = np.array([rows.weights.sum() for rows in self._clients])
         self.total_weight = float(totals.sum())
-        self.shape = ProblemInfo(
+        self.info = ProblemInfo(
             features.shape[1],
             loss,
             [len(rows.targets) for rows in self._clients],
@@ -206,7 +206,7 @@ class FederatedTable:
             raise ValueError(f"no row is left to train without {fold}; expected more rows")
 
         training = (rows.take(indices) for rows, indices in parts)
-        views = (client_view(rows, standardization, self.shape.loss) for rows in training)
+        views = (client_view(rows, standardization, self.info.loss) for rows in training)
         offsets = np.append(0, np.cumsum([len(indices) for _, indices in parts]))
         is_table = standardization is None and fold is None and self._is_dense_float64
         if self.is_sparse:
@@ -230,10 +230,10 @@ class FederatedTable:
 
     def _allocate(self, n_rows: int, standardization: Standardization | None) -> Array:
         """Return an empty table for rows in some units."""
-        n_features = self.shape.n_features
+        n_features = self.info.n_features
         if standardization is None:
             return np.empty((n_rows, n_features), np.float64)
-        return np.empty((n_rows, standardization.n_intercepts + n_features), self.shape.dtype)
+        return np.empty((n_rows, standardization.n_intercepts + n_features), self.info.dtype)
 
 
 def _slices(offsets: Array) -> list[slice]:

@@ -162,5 +162,5 @@ def _in_original_units(
     if settings.is_secure:  # the mean alone
         table[0] = intercepts[0]
         return table, None
-    table[0] = settings.shape.weights @ intercepts
+    table[0] = settings.info.weights @ intercepts
     return table, intercepts

@@ -197,9 +197,9 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
 
     def _fit_clients(self, clients: FitClients, report: Report) -> None:
         """Fit the model, set the fitted attributes, and give advice."""
-        n_rows = list(clients.shape.rows)
+        n_rows = list(clients.info.rows)
         self._check_cohort(len(n_rows))
-        grid = self._grid(clients.shape.n_features, sum(n_rows))
+        grid = self._grid(clients.info.n_features, sum(n_rows))
         seed = int(as_random_state(self.random_state).randint(2**31 - 1))
         settings = self._settings(clients)
         session = Session(clients, settings, seed, self._aggregator(), report)
@@ -244,7 +244,7 @@ class SparseLinear(BaseEstimator):  # type: ignore[misc]
         if isinstance(standardize, str):
             standardize = not clients.is_sparse
         return FitSettings(
-            shape=clients.shape,
+            info=clients.info,
             is_sparse=clients.is_sparse,
             total_weight=clients.total_weight,
             n_intercepts=int(bool(self.fit_intercept) and not is_per_client),

@@ -85,7 +85,7 @@ def _newton_steps(
 ) -> Result:
     """Run Newton steps until none moves a coefficient; of no round if the model is to stay."""
     settings = session.settings
-    n_features = len(model.atoms) - settings.n_intercepts
+    n_features = len(model.used_atoms) - settings.n_intercepts
     rounds = 0
     if polish and n_features > 0:
         rounds = 1 if settings.is_quadratic else _MAX_EXCHANGES
@@ -145,7 +145,7 @@ def client_intercepts(
         The intercept, which is not used, and the coefficients in the units of the data.
     """
     settings = session.settings
-    n_indices = len(settings.shape.rows)
+    n_indices = len(settings.info.rows)
     level = 0.0
     unit = 1.0
     if settings.is_secure:  # so that masks hide numbers near one

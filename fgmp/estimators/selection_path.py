@@ -68,8 +68,8 @@ class StandardizedClients:
     @cached_property
     def null_model(self) -> SparseModel:
         """The model without features."""
-        shape = self.clients.shape
-        return self.standardization.null_model(shape.loss, shape.dtype)
+        info = self.clients.info
+        return self.standardization.null_model(info.loss, info.dtype)
 
     def with_intercept_scale(self, intercept_scale: float) -> "StandardizedClients":
         """Return the clients with another number in the column of the intercept."""
@@ -166,7 +166,7 @@ def initial_size(settings: FitSettings, grid: Sequence[int]) -> InitialSize:
     weight = settings.total_weight
     largest = grid[-1]
     # A row of weight 2 counts as two rows.
-    least_rows = round(weight * min(settings.shape.weights))
+    least_rows = round(weight * min(settings.info.weights))
 
     wanted = max(_LEAST_INITIAL, ceil(2.5 * largest))
     n_features = max(min(p, wanted, round(weight) // 3), largest, 1)
@@ -283,13 +283,13 @@ def eliminate_backwards(
     """
     settings = session.settings
     path = {0: clients.null_model}
-    if len(model.atoms) <= settings.n_intercepts:
+    if len(model.used_atoms) <= settings.n_intercepts:
         return path
 
     solver = NewtonOnSupport(settings.newton_steps, settings.selection_ridge)
     state = session.query(solver, clients.transport, support_state(settings, model))
     minimiser = state.model
-    path[len(minimiser.atoms) - settings.n_intercepts] = minimiser
+    path[len(minimiser.used_atoms) - settings.n_intercepts] = minimiser
     hessian = state.curvature.astype(np.float64)
     for n_features, positions, values in backwards(minimiser, hessian, settings.selection):
         path[n_features] = SparseModel(
@@ -303,7 +303,7 @@ def eliminate_backwards(
 def support_state(settings: FitSettings, model: SparseModel) -> SupportState:
     """Return a model as the start of Newton steps: all outputs of its atoms, and the intercept."""
     n_outputs = settings.n_outputs
-    positions = np.add.outer(model.atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
+    positions = np.add.outer(model.used_atoms * n_outputs, np.arange(n_outputs)).reshape(-1)
     support = settings.selection.add_always_included(positions, model.shape)
     return SupportState(SparseModel(support, model.on(support), model.shape))
 
@@ -347,9 +347,9 @@ def cross_validate(
         If no client has rows for two folds, or the rows of no fold leave anything to learn.
     """
     settings = session.settings
-    shape = settings.shape
+    info = settings.info
     min_rows = session.clients.min_rows
-    folds_by_client = np.array([n_folds_of(m, settings.n_folds, min_rows) for m in shape.rows])
+    folds_by_client = np.array([n_folds_of(m, settings.n_folds, min_rows) for m in info.rows])
     _check_folds(folds_by_client, settings.n_folds, min_rows)
 
     n_folds = int(folds_by_client.max())
@@ -371,7 +371,7 @@ def cross_validate(
     )
     state = session.query(method, clients, (intercepts, *coefficients))
     # Clients that hold out nothing return zeros, so the sums are divided by the others' weight.
-    weights = shape.weights[folds_by_client > 0]
+    weights = info.weights[folds_by_client > 0]
     losses = state[-1] / float(weights.sum())
     score = losses[0]
     errors = _standard_errors(losses, weights / float(weights.sum()))

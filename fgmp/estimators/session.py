@@ -38,7 +38,7 @@ class FitClients(Protocol):
     """The clients of a fit: a table in this process, or tables on other machines."""
 
     @property
-    def shape(self) -> ProblemInfo:
+    def info(self) -> ProblemInfo:
         """The clients in original units; p_i is the share of the weight of all rows."""
 
     @property
@@ -69,7 +69,7 @@ class FitSettings:
 
     Attributes
     ----------
-    shape : ProblemInfo
+    info : ProblemInfo
         The clients, in the units of the data.
     is_sparse : bool
         Whether the features are sparse.
@@ -86,7 +86,7 @@ n_folds, is_secure, is_private
         As in `FedGradMPRegressor`.
     """
 
-    shape: ProblemInfo
+    info: ProblemInfo
     is_sparse: bool
     total_weight: float
     n_intercepts: int
@@ -108,7 +108,7 @@ n_folds, is_secure, is_private
     @property
     def loss(self) -> Loss:
         """The loss of the clients."""
-        return self.shape.loss
+        return self.info.loss
 
     @property
     def is_quadratic(self) -> bool:
@@ -118,7 +118,7 @@ n_folds, is_secure, is_private
     @property
     def n_features(self) -> int:
         """Number of columns of the data."""
-        return int(self.shape.n_features)
+        return int(self.info.n_features)
 
     @property
     def n_outputs(self) -> int:
@@ -134,12 +134,12 @@ n_folds, is_secure, is_private
     @property
     def n_rows(self) -> int:
         """Number of rows of all clients."""
-        return sum(self.shape.rows)
+        return sum(self.info.rows)
 
     @property
     def dtype(self) -> np.dtype[Any]:
         """Precision of models and features."""
-        return self.shape.dtype
+        return self.info.dtype
 
     @property
     def has_intercept(self) -> bool:

@@ -182,7 +182,7 @@ class _Site:
         """Compute the update of an exchange, or the objective."""
         method, client = self._prepare(context, int(question["key"]))
         message = from_wire(arrays_of(content["message"]), client.model_shape)
-        n_rows = client.shape.rows[0]
+        n_rows = client.info.rows[0]
         # A method may diverge: the server rejects an update that is not finite.
         with np.errstate(over="ignore", invalid="ignore"):
             if question["ask"] == "objective":

@@ -188,9 +188,9 @@ def fit_over(
         report=report,
         **options,
     )
-    if sites.shape.n_features != len(names):
+    if sites.info.n_features != len(names):
         raise ValueError(
-            f"features has {len(names)} names; the sites have {sites.shape.n_features} columns"
+            f"features has {len(names)} names; the sites have {sites.info.n_features} columns"
         )
 
     model = clone(estimator).fit_sites(sites, sites.names, names, labels, sites.report_round)
@@ -259,7 +259,7 @@ class _Sites(OverFlower):
         }
         super().__init__(grid, loss, n_clients, settings=settings, **options)
         self.is_sparse = sparse
-        self.total_weight = float(sum(self.shape.rows))
+        self.total_weight = float(sum(self.info.rows))
         self.min_rows = min_rows
         self.report = report
 
@@ -296,20 +296,20 @@ class _Sites(OverFlower):
         self, standardization: Standardization | None = None, fold: Fold | None = None
     ) -> OverFlower:
         """Return the same clients in a view of their tables, as `FederatedTable` has it."""
-        rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.shape.rows)]
+        rows = [_n_training(n_rows, index, fold) for index, n_rows in enumerate(self.info.rows)]
         n_intercepts = 0 if standardization is None else standardization.n_intercepts
         settings = json.loads(self.settings) | {
             "units": None if standardization is None else standardization.to_settings(),
             "fold": fold,
-            "dtype": self.shape.dtype.name,
+            "dtype": self.info.dtype.name,
         }
         other = self.with_settings(
             settings,
-            n_features=self.shape.n_features + n_intercepts,
+            n_features=self.info.n_features + n_intercepts,
             rows=[max(n_rows, 1) for n_rows in rows],
             weights=np.array(rows) / sum(rows),
             # As they are, rows are summed in float64; standardized in the precision of the table.
-            dtype=np.dtype(np.float64) if standardization is None else self.shape.dtype,
+            dtype=np.dtype(np.float64) if standardization is None else self.info.dtype,
         )
         other.weighting = "rows"
         other.weight_counts = np.array(rows)

@@ -196,7 +196,7 @@ class OverFlower:
         rows = tuple(client.n_rows for client in clients)
         # The weight of each client as a count, within a total that clients check, too.
         self.weight_counts = np.array(rows if self.weighting == "rows" else [1] * len(rows))
-        self.shape = ProblemInfo(
+        self.info = ProblemInfo(
             n_features=n_features,
             loss=self.loss,
             rows=rows,
@@ -204,17 +204,17 @@ class OverFlower:
             weights=self.weight_counts / self.weight_counts.sum(),
             dtype=np.result_type(*(client.dtype for client in clients)),
         )
-        self.weights = self.shape.weights
+        self.weights = self.info.weights
 
-    def with_settings(self, settings: Mapping[str, Any], **of_shape: Any) -> OverFlower:
+    def with_settings(self, settings: Mapping[str, Any], **of_info: Any) -> OverFlower:
         """Return the same clients with other settings, and the fields of `shape` that these change.
 
         No client is asked again who it is.
         """
         other = copy.copy(self)
         other.settings = _settings_json(settings)
-        other.shape = replace(self.shape, **of_shape)
-        other.weights = other.shape.weights
+        other.info = replace(self.info, **of_info)
+        other.weights = other.info.weights
         return other
 
     def prepare(self, method: Method) -> OverFlower:
@@ -224,7 +224,7 @@ class OverFlower:
             "method": text,
             "loss": to_json(self.loss, self.kinds)[0],
             "settings": self.settings,
-            "dtype": self.shape.dtype.name,
+            "dtype": self.info.dtype.name,
         }
         run["run"] = hashlib.sha256(json.dumps(run).encode()).hexdigest()[:16]
 
@@ -232,13 +232,13 @@ class OverFlower:
         other._run = run
         other._arrays = arrays
         other._knows_run = set()
-        n_atoms = method.dictionary.n_atoms(self.shape.n_features)
-        other.shape = replace(self.shape, n_features=n_atoms)
+        n_atoms = method.dictionary.n_atoms(self.info.n_features)
+        other.info = replace(self.info, n_features=n_atoms)
         return other
 
     def identity(self) -> dict[str, Any]:
         """Return the shape and the settings: a server knows no data."""
-        return {"shape": self.shape, "settings": self.settings}
+        return {"info": self.info, "settings": self.settings}
 
     def run_clients(
         self, call: Call, message: Message, cohort: IndexArray

@@ -250,7 +250,7 @@ class SecureSum(Aggregator):
         if len(present) < needed:
             return present[:0]  # nothing is opened, and nothing goes into the ledger
 
-        client_ids = np.asarray(transport.shape.client_ids)[cohort]
+        client_ids = np.asarray(transport.info.client_ids)[cohort]
         has_weight = shares > 0
         # Only clients with a weight go into the ledger: a client of weight zero hides nobody.
         candidates = client_ids[present[has_weight[present]]].tolist()
@@ -420,7 +420,7 @@ class SumsOnly(PrivacyMechanism):
         in_range = np.abs(values) <= secure.range
         # A client that never answers would send its objective only, and so in a set of its own.
         absent: Sequence[int] = getattr(transport, "never_there", ())
-        is_absent = np.isin(transport.shape.client_ids, absent)
+        is_absent = np.isin(transport.info.client_ids, absent)
         present = np.flatnonzero(np.isin(indices, reported[in_range]) & ~is_absent[indices])
 
         accepted = secure.releasable(transport, indices, shares, present, is_objective=True)

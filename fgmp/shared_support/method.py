@@ -132,11 +132,11 @@ class SharedSupportGradMP(Method):
         """The solver, in the dictionary and the ball of the method."""
         return with_geometry(self.solver, self.dictionary, self.radius)
 
-    def check(self, shape: ProblemInfo) -> None:
+    def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError if the sparsity, `screening` or `solver` do not fit the problem."""
-        self.selection.check(self.sparsity, shape.model_shape)
-        self.screening.check(self.sparsity, shape.model_shape, sum(shape.rows))
-        self.support_solver.check(shape)
+        self.selection.check(self.sparsity, info.model_shape)
+        self.screening.check(self.sparsity, info.model_shape, sum(info.rows))
+        self.support_solver.check(info)
 
     def repeats_itself(self, loss: Loss) -> bool:
         """Whether the solver asks for the same numbers in every round."""
@@ -146,9 +146,9 @@ class SharedSupportGradMP(Method):
         """Whether updates for the solver hold the objective of a client."""
         return self.solver.sends_objectives()
 
-    def start(self, shape: ProblemInfo) -> SharedState:
+    def start(self, info: ProblemInfo) -> SharedState:
         """Return x_0 = 0, with an empty support."""
-        return SharedState(SparseModel.zero(shape.model_shape, shape.dtype))
+        return SharedState(SparseModel.zero(info.model_shape, info.dtype))
 
     def exchanges(self) -> Sequence[Exchange]:
         """Return the exchange for the support, and those of `solver`, the last of which prunes."""
@@ -181,13 +181,13 @@ class SharedSupportGradMP(Method):
 
     def sketch_context(self, rounds: int) -> SketchContext:
         """Return what clients and server both know after a number of rounds."""
-        return SketchContext(self.sparsity, self.atoms, self.seed, rounds)
+        return SketchContext(self.sparsity, self.psi, self.seed, rounds)
 
     def merge(self, state: SharedState, mean: Array) -> SharedState:
         """Return x_t on Gamma-hat = approx_{2 tau}(r) u supp(x_t)."""
         x = state.model
         r = self.screening.decode(mean, self.sketch_context(state.rounds), x.shape)
-        gamma = self.atoms.approximate(r, 2 * self.sparsity)
+        gamma = self.psi.select_atoms(r, 2 * self.sparsity)
         # If few entries were sent, the rest of Gamma is arbitrary: atoms that nobody named.
         gamma = gamma[r.reshape(-1)[gamma] != 0]
         merged = self.selection.add_always_included(union(gamma, x.support, r.size), r.shape)
@@ -202,8 +202,8 @@ class SharedSupportGradMP(Method):
             before = np.empty(0, np.intp) if state.before is None else state.before.support
             pruned = eliminated(b, solved.curvature, before, self.sparsity, self.selection)
         else:
-            pruned = self.atoms.project(b, self.atoms.approximate_model(b, self.sparsity))
-        x = self.atoms.into_ball(pruned, self.radius)
+            pruned = self.psi.project(b, self.psi.select_atoms_of(b, self.sparsity))
+        x = self.psi.into_ball(pruned, self.radius)
         return SharedState(x, rounds=state.rounds + 1)
 
     def coefficients(self, state: SharedState) -> SparseModel:

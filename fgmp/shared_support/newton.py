@@ -257,12 +257,12 @@ class NewtonOnSupport(SupportSolver):
         validate_number_field(self, "ridge", at_least=0)
         check_bool("allow_inexact", self.allow_inexact)
 
-    def check(self, shape: ProblemInfo) -> None:
+    def check(self, info: ProblemInfo) -> None:
         """Raise a ValueError for one step with a loss that is not quadratic, unless allowed."""
-        is_exact = self.steps > 1 or shape.loss.is_quadratic
+        is_exact = self.steps > 1 or info.loss.is_quadratic
         if not is_exact and not self.allow_inexact:
             raise ValueError(
-                f"solver is {self!r}, for the squared loss, and the loss is {shape.loss!r}; "
+                f"solver is {self!r}, for the squared loss, and the loss is {info.loss!r}; "
                 "expected NewtonOnSupport(steps=5) or LocalSteps(...)"
             )
 

@@ -27,7 +27,7 @@ class SketchContext(NamedTuple):
     ----------
     sparsity : int
         tau.
-    atoms : Atoms
+    psi : Atoms
         The atoms, with what counts as one of the tau.
     seed : int
         The seed of the method.
@@ -36,7 +36,7 @@ class SketchContext(NamedTuple):
     """
 
     sparsity: int
-    atoms: Atoms
+    psi: Atoms
     seed: int
     round: int
 
@@ -79,7 +79,7 @@ class LargestEntries:
     ) -> UpdateSpec:
         """Return the spec of a sparse gradient with at most `count` entries."""
         most = self._count(context)
-        return UpdateSpec(shape, dtype, most=most, near=None, selection=context.atoms.selection)
+        return UpdateSpec(shape, dtype, most=most, near=None, selection=context.psi.selection)
 
     def encode(self, gradient: Array, context: SketchContext) -> SparseModel:
         """Return the largest entries, by their inner products with normalised atoms.
@@ -91,8 +91,8 @@ class LargestEntries:
         """
         if not np.isfinite(gradient).all():
             raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
-        magnitudes = context.atoms.normalised(gradient)
-        support = context.atoms.selection.select(magnitudes, self._count(context))
+        magnitudes = context.psi.normalised(gradient)
+        support = context.psi.selection.select(magnitudes, self._count(context))
         return SparseModel(support, gradient.reshape(-1)[support], gradient.shape)
 
     def decode(self, mean: Array, context: SketchContext, shape: tuple[int, ...]) -> Array:

@@ -227,14 +227,14 @@ def approx_tau(dictionary: Atoms, signal: ArrayLike, sparsity: int) -> Approxima
     n_atoms = check_dictionary(dictionary).n_atoms(len(w))
     sparsity = check_integer("sparsity", sparsity, at_most=n_atoms, why="the number of atoms")
     if not isinstance(dictionary, Dictionary):
-        gamma = dictionary.approximate(w, sparsity)
+        gamma = dictionary.select_atoms(w, sparsity)
         error = float(np.linalg.norm(np.delete(w, gamma)))
         return Approximation(gamma, error, error, eta=1.0)
 
     if not dictionary.orthonormal:
         _check_n_supports(n_atoms, sparsity, _MOST_PROJECTIONS)
     atoms = dictionary.atoms.astype(np.float64) / dictionary.norms
-    gamma = dictionary.approximate(dictionary.atoms.T @ w, sparsity)
+    gamma = dictionary.select_atoms(dictionary.atoms.T @ w, sparsity)
     error = _distance_to_span(w, atoms[:, gamma])
     best_error = error
     if not dictionary.orthonormal:

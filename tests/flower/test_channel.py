@@ -136,7 +136,7 @@ def test_weights_and_the_order_of_clients_are_those_of_the_rows_and_keys_they_sa
         )
     ] * 6
     transport = OverFlower(grid, SQUARED.loss, 6)
-    assert transport.nodes == [102, 103, 101, 100, 104, 105] and transport.shape.client_ids == (
+    assert transport.nodes == [102, 103, 101, 100, 104, 105] and transport.info.client_ids == (
         0,
         1,
         2,

@@ -67,10 +67,10 @@ FAULTS = [
         "objective",
     ),
     ((rounds, "n_bytes", lambda counted: lambda message: counted(message) + 1), GRADMP, "bytes"),
-    ((StandardBasis, "approximate_model", one_more), IN_BALL, "support"),
-    ((StandardBasis, "approximate_model", one_more), IN_BALL, "bytes"),
+    ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "support"),
+    ((StandardBasis, "select_atoms_of", one_more), IN_BALL, "bytes"),
     (
-        (StandardBasis, "approximate_model", one_more),
+        (StandardBasis, "select_atoms_of", one_more),
         SHARED._replace(solver="local-sgd"),
         "support",
     ),
