@@ -44,7 +44,7 @@ def parts(scale: Scale) -> Finding:
     method, streams = fgmp.FedGradMP(5, 3, 20), Streams(0)
     state = fgmp.simulate(method, federation, 3, rng=0).state
     cohort = federation.offsets[:-1], federation.offsets[1:], 20, federation.client_ids
-    stream = kernels.RandomStream(streams.key, streams.ANSWER, 0, 1)
+    stream = kernels.RandomStream(streams.key, streams.CLIENT, 0, 1)
 
     def run(every: int) -> None:
         fgmp.simulate(method, federation, rounds, rng=0, history=fgmp.History(every))

@@ -1,8 +1,8 @@
 """Federated gradient matching pursuit: sparse models from many clients that hold few samples each.
 
 A `Federation` holds the data, a method such as `FedGradMP` defines what server and clients send
-each other, and `simulate` runs it. All public names are here, except those of `fgmp.theory`,
-`fgmp.datasets`, `fgmp.estimators` and `fgmp.flower`.
+each other, and `simulate` runs it. The names that most users need are here; `fgmp.theory`,
+`fgmp.datasets`, `fgmp.estimators` and `fgmp.flower` have their own.
 
 ``import fgmp`` loads NumPy, SciPy and joblib only. What a part of it needs beside these is imported
 where it is used, and a message says what to install if it is missing.
@@ -10,13 +10,13 @@ where it is used, and a message says what to install if it is missing.
 The algorithm is that of H. Jeong, D. Needell and J. Qin, Federated Gradient Matching Pursuit, IEEE
 Transactions on Information Theory 70(6), 2024; "the paper" is this one in all files. A round t is::
 
-    the server sends the model x_t to a cohort of clients
-    each client i repeats K times, from x = x_t and Lambda = supp(x_t):
+    the server draws a cohort S_t of clients, and sends them the model x_t
+    each client i starts from x = x_t and Lambda = supp(x_t), and repeats K times:
         r         = gradient of f_i at x, over a minibatch
         Gamma     = approx_{2 tau}(r), the atoms that matter most
         Gamma-hat = Gamma u Lambda
         b         = argmin of f_i over the span of the atoms of Gamma-hat
-        Lambda    = approx_tau(b), and x = P_Lambda b
+        Lambda    = approx_tau(b), and x = Pi_R P_Lambda b, with the ball of radius R if there is one
     the server keeps tau atoms of the weighted mean of what comes back: x_{t+1}
 
 To follow it from the data up to `simulate`, read in this order:
@@ -36,8 +36,9 @@ In a simulation `federation.py` holds the rows of all clients, and has each clie
 compute its update. By imports these files lead to two more: `callbacks.py`, which records and
 watches a run, and `_support/linear_algebra.py`, which solves small systems.
 
-By default compiled kernels do the clients' work. They compute the same as these files up to
-rounding, and ``with fgmp.backend("reference"):`` runs the files themselves.
+With Numba, compiled kernels do the clients' work for the methods, losses and data that they stand
+for. They select the same but for ties, and agree with these files up to rounding;
+``Result.backend`` says what ran, and ``with fgmp.backend("reference"):`` runs the files themselves.
 """
 
 from typing import TYPE_CHECKING, Any

@@ -1,9 +1,11 @@
 """What a client update looks like, the updates of a cohort as one table, and aggregators.
 
-Three classes share what happens between the clients and the method, one job each: a `ClientSampler`
-draws the cohort of a round, a `PrivacyMechanism` decides what the server sees of its updates, and
-an `Aggregator` combines what the server sees into one row. An aggregator brings its sampler and its
-mechanism along; by default the cohort is drawn uniformly, and the server sees every update.
+Three classes share what happens between the clients and the method. An `Aggregator` combines what
+the server sees into one row. It brings a `ClientSampler`, which draws the cohort of a round, and a
+`PrivacyMechanism`, through which passes all that the server learns: what it sees of the updates and
+of the objectives. By default the cohort is drawn uniformly, and the server sees every update.
+
+In this file a row is the update of one client, flattened, and a table has the rows of a cohort.
 """
 
 from __future__ import annotations

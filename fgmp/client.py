@@ -1,9 +1,9 @@
 """Clients: the rows that each of them holds, its objective f_i, gradients and minibatches.
 
-Client i holds the rows D_i: a matrix A_i with one row a_j for each sample and one column for each
-feature, and the targets y_j. Its objective is f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j) with a loss l
-(see `fgmp.losses`), and federated learning minimises f(x) = sum_i p_i f_i(x) over sparse models x,
-without moving the rows (paper, Section II).
+Client i holds the rows D_i: a matrix A_i with one row d_j for each sample and one column for each
+feature, and the targets y_j. Its objective is f_i(x) = w sum_j l(d_j' x, y_j) with a loss l (see
+`fgmp.losses`) and the weight w of a row, 1/|D_i| unless the loss is a sum. Federated learning
+minimises f(x) = sum_i p_i f_i(x) over sparse models x, without moving the rows (paper, Section II).
 
 `Client` is one of them, and `ProblemInfo` is what a server may know of all of them without their
 data. `fgmp.federation` holds the rows of many clients in one table.
@@ -23,16 +23,17 @@ from scipy.sparse.linalg import LinearOperator
 from .losses import Loss
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
-# Rows of features: an ndarray, a `SparseFeatures`, which is stored by its nonzeros, or SciPy's
-# LinearOperator, which is known by its products only ("streamed"). All have `shape`, `dtype` and
-# products with arrays from both sides, and the first two ``take(indices, axis)``, some rows or some
-# columns.
+# Rows of features: an ndarray, a `SparseFeatures` (fgmp._support.sparse_features), whose member
+# `stored` is a SciPy matrix of the nonzeros, or SciPy's LinearOperator, which is known by its
+# products only ("streamed"). All have `shape`, `dtype` and products with arrays from both sides, and
+# the first two ``take(indices, axis)``, some rows or some columns. A federation of streamed features
+# holds a tuple of them, one for each client.
 Features = Any
 
 
 @dataclass(frozen=True, eq=False)
 class Client:
-    """One client: its rows, and the objective f_i(x) = (1/|D_i|) sum_j l(a_j' x, y_j).
+    """One client: its rows, and the objective f_i(x) = w sum_j l(d_j' x, y_j).
 
     Attributes
     ----------
@@ -97,9 +98,10 @@ class Client:
         return float(total * self.loss.row_weight(self.n_samples))
 
     def gradient(self, x: Array | SparseModel, rows: IndexArray | None = None) -> Array:
-        """Return the gradient (1/|D_i|) A_i' l'(A_i x, y_i) of f_i at x.
+        """Return the gradient w A_i' l'(A_i x, y_i) of f_i at x.
 
-        With `rows`, return the gradient of g_ij, the same mean over the rows of minibatch j.
+        With `rows`, return the gradient of g_ij, the same mean over the rows of minibatch j. (If
+        the loss is a sum, it is the sum over these rows: b/|D_i| of the gradient of f_i on average.)
         """
         if rows is None:
             A, y = self.features, self.targets
@@ -113,7 +115,7 @@ class Client:
     def minibatches(
         self, rng: np.random.Generator, batch_size: int | None, count: int
     ) -> Iterator[IndexArray | None]:
-        """Yield minibatches of rows, each drawn without replacement.
+        """Return minibatches of rows, each drawn without replacement.
 
         All subsets of `batch_size` rows are equally likely, as in the paper, in which a client has
         M = binomial(|D_i|, b) minibatches.
@@ -128,9 +130,9 @@ class Client:
         """
         if batch_size is None or batch_size >= self.n_samples:
             return iter([None] * int(count))
-        # All are drawn before a solver draws its own. The rows with the b smallest of |D_i| random
-        # numbers are a uniformly random subset. One minibatch at a time: a client may have millions
-        # of rows, and of each array of them only b numbers are kept.
+        # All are drawn now: a solver draws from the same generator, which must not shift them. The
+        # rows with the b smallest of |D_i| random numbers are a uniformly random subset. Of these
+        # numbers, one array for each minibatch, nothing is kept: a client may have millions of rows.
         batches = []
         for _ in range(count):
             keys = rng.random(self.n_samples)

@@ -7,8 +7,8 @@ w, and P_Lambda x, the orthogonal projection of x onto the span of the atoms in 
 `Atoms` lists all operations. Two classes have them: `StandardBasis`, for which Psi is the identity,
 and `Dictionary`, for any finite set of atoms. Models are given by their coefficients alpha, and
 other signals w by their inner products with the atoms, Psi' w: with them and the Gram matrix
-Psi' Psi, a client needs the product A_i Psi once, and no operation depends on the length of a
-signal.
+Psi' Psi, a client needs the product A_i Psi once, and no selection or projection depends on the
+length of a signal.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class Atoms(ABC):
     matrices with one column for each output. A support holds positions in the flattened alpha (see
     `SparseModel`), and `selection` says which of them count as tau.
 
-    The operations that are defined in this class hold for orthonormal atoms, Psi' Psi = 1.
+    `select_atoms_of` and `project`, as this class defines them, hold for orthonormal atoms,
+    Psi' Psi = 1. There `select_atoms` is the best choice, and for other atoms it is thresholding.
 
     Attributes
     ----------
@@ -96,8 +97,9 @@ class Atoms(ABC):
         """Return approx_tau(w): the support of at most tau atoms that approximates w, increasing.
 
         `correlations` are Psi' w. For orthonormal atoms the tau largest inner products are the best
-        choice: ||w - P_Lambda w|| <= eta ||w - P_best w|| holds with eta = 1 (the paper's eta_1 and
-        eta_2). For other atoms no eta is known beforehand. Ties break towards the lower index.
+        choice: with the best tau atoms w_tau of w, ||w - P_Lambda w|| <= eta ||w - w_tau|| holds with
+        eta = 1 (the paper's eta_1 and eta_2; eta_3 = 1 concerns the size of the projection). For
+        other atoms no finite eta holds in every dictionary. Ties break towards the lower index.
         """
         return self.selection.select(self.normalised(correlations), sparsity)
 
@@ -168,7 +170,7 @@ class StandardBasis(Atoms):
 
 
 class Dictionary(Atoms):
-    """Any finite set of atoms a_1, ..., a_d in R^n, the columns of Psi.
+    """A finite set of atoms a_1, ..., a_d in R^n, the columns of Psi, no two of them parallel.
 
     Parameters
     ----------
@@ -195,7 +197,8 @@ class Dictionary(Atoms):
     Notes
     -----
     Selections, projections and norms are computed from the Gram matrix, so the relative error of a
-    model is the machine precision times the condition number of Psi' Psi on its support: without
+    model is of the order of the machine precision times the condition number of Psi' Psi on its
+    support, or less: without
     noise a run ends at 1e-14 or less in orthonormal atoms, and at about 1e-12 if all atoms are the
     same except for a thousandth.
 

@@ -1,12 +1,14 @@
-"""Federated gradient matching pursuit: Algorithms 1 and 2 of the paper, line by line.
+"""Federated gradient matching pursuit: what clients and server compute in Algorithms 1 and 2.
 
-`FedGradMP.client_update` and `FedGradMP.server_update` are the two halves of the pseudo-code. By
-default a compiled kernel computes the same as `client_update`, up to rounding;
-``with fgmp.backend("reference"):`` runs the code below.
+`FedGradMP.client_update` is the loop over the local iterations of the pseudo-code, and
+`FedGradMP.server_update` the projection after the mean. The rest of it is elsewhere: the loop over
+the rounds and the cohort in `rounds.iterate`, the mean in `Updates.mean`, the weights p_i in the
+federation, and the accuracy delta of Algorithm 2 in the solver. A compiled kernel may stand for
+`client_update`, up to rounding; ``with fgmp.backend("reference"):`` runs the code below.
 
-A method is what `fgmp.rounds` calls so: functions that say what the server sends (`message`), what
-a client computes of it (`client_update`), what the server makes of the mean (`server_update`), and
-what an update has to look like (`update_spec`).
+Like every method (`fgmp.rounds`), FedGradMP consists of four functions: what the server sends
+(`message`), what a client computes from it (`client_update`), what the server makes of the
+aggregate of the updates (`server_update`), and what an update has to look like (`update_spec`).
 """
 
 from collections.abc import Sequence
@@ -31,8 +33,9 @@ class FedGradMP(Method):
 
     In each round every client of the cohort runs `local_iterations` of stochastic gradient matching
     pursuit from the model x_t that the server broadcasts. The server averages the models that come
-    back and projects the average onto `sparsity` atoms. With one client this is StoGradMP, if also
-    `batch_size` is None GradMP, and if also the loss is squared and the basis standard CoSaMP.
+    back and projects the average onto `sparsity` atoms. With one client, orthonormal atoms, `Exact`
+    and no radius this is StoGradMP, if also `batch_size` is None GradMP, and if also the loss is
+    squared and the basis standard CoSaMP.
 
     Parameters
     ----------
@@ -44,14 +47,14 @@ class FedGradMP(Method):
         K, the iterations of a client in one round.
     batch_size : int or None
         b, the rows of a minibatch, drawn without replacement. None is the full batch, and so is a
-        size above the number of the client's rows.
+        size above the number of the client's rows. A size above that of all clients is an error.
     dictionary : StandardBasis or Dictionary
         The atoms; the standard basis by default.
     solver : Solver or None
         How a client minimises f_i over the span of the merged atoms: `Exact` (Algorithm 1), or
-        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is kept only if a
-        solver is given an `accuracy`; a number of steps promises none). None is `Exact` for the
-        squared loss, and a damped step of gradient descent for the logistic and the softmax loss
+        `GradientDescent`, `SGD`, `Newton` (Algorithm 2, whose accuracy delta is kept by an
+        `accuracy` without `steps` only). None is `Exact` for the squared loss, and one step of
+        gradient descent with a line search for the logistic and the softmax loss
         (`fgmp.solvers.solver_for` says why).
     radius : float or None
         R: clients and server project onto the ball ||x||_2 <= R (Algorithm 2, optional step), with
@@ -69,17 +72,23 @@ class FedGradMP(Method):
     -----
     AdviceWarning
         In a run, if clients solve exactly and some of them have too few rows for 3 tau atoms and
-        those that always stay.
+        those that always stay, or if some have fewer rows than `batch_size`.
 
     Notes
     -----
     The pseudo-code leaves three things open. Every client starts a round with Lambda = supp(x_t),
-    as the proof of Lemma 3 needs: x has to lie in the span of Gamma-hat. The weights p_i are scaled
-    to sum to one over the cohort. Of several minimisers `Exact` takes, for the squared loss, the
-    one of minimum norm; the other solvers start from x and tend to the one nearest to it.
+    as the proof of the paper's lem:GradMP_lem3 needs: x has to lie in the span of Gamma-hat. The
+    weights p_i are scaled to sum to one over the updates that are accepted. Of several minimisers
+    `Exact` takes, for the squared loss, the one of minimum norm; the other solvers start from x and
+    tend to the one nearest to it.
 
     The eta_1, eta_2 and eta_3 of the paper's approximate projections are 1 for orthonormal atoms.
-    No bound of them is known for matching pursuit and for thresholding.
+    For matching pursuit and for thresholding no finite bound holds in every dictionary;
+    `fgmp.theory.approx_tau` measures what is reached.
+
+    Not in the paper: `always_include`, models with several outputs that are counted in another way
+    than `PerOutput`, the rejection of updates that are not finite, and the default solver for
+    labels.
 
     References
     ----------
@@ -142,22 +151,26 @@ class FedGradMP(Method):
         return x
 
     def update_spec(self, x: SparseModel) -> UpdateSpec:
-        """Return what an update looks like: tau atoms, and those that always stay, near x_t."""
+        """Return what an update looks like: tau atoms, and those that always stay.
+
+        It is a model near x_t, from which noise measures how far an update goes.
+        """
         return UpdateSpec(x.shape, x.values.dtype, self.sparsity, x, self.selection)
 
     def client_update(
         self, client: Client, x: SparseModel, rng: np.random.Generator
     ) -> SparseModel:
         """Run the K local iterations of a client, from x_t with Lambda = supp(x_t)."""
-        psi = self.psi
+        psi = self.psi  # the dictionary, which counts atoms as `selection` does
         tau = self.sparsity
         solver = self.solver or solver_for(client.loss)
         for rows in client.minibatches(rng, self.batch_size, self.local_iterations):
-            # r = grad g_{i,j}(x), the gradient of the minibatch. The features of the client are
-            # A_i Psi, so these are the inner products with the atoms that approx takes.
+            # r = Psi' grad g_{i,j}(x), with the gradient of minibatch j: the features of the client
+            # are A_i Psi. These inner products with the atoms are all that approx needs.
             r = client.gradient(x, rows)
             if not np.isfinite(r).all():
-                raise NonFiniteUpdate("the gradient is not finite, which a selection would hide")
+                # NaN is never among the largest, so a selection would drop it in silence.
+                raise NonFiniteUpdate("the gradient is not finite")
 
             # Gamma = approx_{2 tau}(r), which CoSaMP calls identification
             gamma = psi.select_atoms(r, 2 * tau)
@@ -172,16 +185,17 @@ class FedGradMP(Method):
             x = self.prune(b)
         return x
 
-    def server_update(self, x: SparseModel, mean: Array) -> SparseModel:
+    def server_update(self, x: SparseModel, aggregate: Array) -> SparseModel:
         """Return x_{t+1} = Pi_R P_{Lambda_s} of sum p_i x_i, with Lambda_s = approx_tau of it.
 
         The average replaces x_t, so `x` is not needed.
         """
-        return self.prune(SparseModel.of(mean))
+        return self.prune(SparseModel.of(aggregate))
 
     def prune(self, b: SparseModel) -> SparseModel:
         """Return Pi_R P_Lambda b with Lambda = approx_tau(b)."""
         support = self.psi.select_atoms_of(b, self.sparsity)
         projected = self.psi.project(b, support)
-        radius = None if self.radius is None else float(self.radius)  # as NumPy's it would be wider
+        # A NumPy float64 would widen a model of float32.
+        radius = None if self.radius is None else float(self.radius)
         return self.psi.into_ball(projected, radius)

@@ -1,8 +1,8 @@
-"""Losses l(z, y): how a prediction z = a' x of one row is compared with its target y.
+"""Losses l(z, y): how a prediction z = d' x of one row is compared with its target y.
 
-The objective of client i with the rows a_j and the targets y_j, j in D_i, is
+The objective of client i with the rows d_j and the targets y_j, j in D_i, is
 
-    f_i(x) = w sum_j l(a_j' x, y_j)    with the weight w of a row, 1/|D_i| by default,
+    f_i(x) = w sum_j l(d_j' x, y_j)    with the weight w of a row, 1/|D_i| by default,
 
 its gradient is w A_i' l'(A_i x, y_i), and its Hessian times v is w A_i' (l''(A_i x, y_i) A_i v),
 derivatives being in the prediction. A loss therefore consists of l, l' and l'', row by row, and of
@@ -29,7 +29,7 @@ class Loss(ABC):
 
     A subclass defines `values`, `derivative` and `curvature`. All other members have defaults,
     which are right for a loss of real numbers whose model is a vector and whose objective is the
-    mean over the rows. In all methods `predictions` and `direction` have shape (n_rows,), or
+    mean over the rows. In all these functions `predictions` and `direction` have shape (n_rows,), or
     (n_rows, n_outputs) for a loss with several outputs, and `targets` has shape (n_rows,).
     """
 
@@ -40,9 +40,9 @@ class Loss(ABC):
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
 
     local_solver: str = "damped"
-    """How a client minimises f_i unless a solver is named: ``"exact"``, or ``"damped"``, one step
-    of gradient descent with a line search, if f_i need not have a minimiser.
-    `fgmp.solvers.solver_for` has the solver for each."""
+    """How a client lowers f_i unless a solver is named: ``"exact"``, to its minimiser, or
+    ``"damped"``, by one step of gradient descent whose length a line search chooses, if f_i need
+    not have a minimiser. `fgmp.solvers.solver_for` has the solver for each."""
 
     is_binary: bool = False
     """Whether the targets are -1 and +1, which `Federation.from_arrays` makes of any two labels."""

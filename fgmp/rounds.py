@@ -1,10 +1,12 @@
 """Rounds: what travels between the server and the clients, keyed random streams, and the loop.
 
-In each exchange of a round the server sends a message to a cohort, every client computes an update
-from its own rows, and `server_update` is given the aggregate of the updates and nothing else. A
-`Transport` carries the messages and an `Aggregator` combines the updates; what the server sees of
-single updates on the way is up to the aggregator's `PrivacyMechanism`. None of them knows a method,
-and no method knows them.
+In each exchange of a round the server sends a message to a cohort, and every client computes an
+update from its own rows. `server_update` is given the state of the server and, of the updates, only
+their aggregate. A `Transport` carries the messages and an `Aggregator` combines the updates; what
+the server sees of single updates on the way is up to the aggregator's `PrivacyMechanism`. None of
+them depends on a particular method.
+
+Random numbers are keyed: each purpose, round and client has its own (`Streams`).
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ class Exchange(NamedTuple):
     client_update : (client, message, generator) -> ndarray or SparseModel
         Return the update of a client, from its own rows and random numbers only. The generator is
         good within the call: it is moved for the next client.
-    server_update : (state, mean) -> state
+    server_update : (state, aggregate) -> state
         Return the new state, given the aggregate of the updates as a dense array: their weighted
         mean, unless the run has another aggregator.
     update_spec : state -> UpdateSpec
@@ -65,7 +67,7 @@ class Method:
     """A federated method: hyper-parameters over pure functions.
 
     A subclass has `start` and `exchanges`. A state is any object that can be pickled. If it is not
-    the model itself, the subclass overrides `coefficients` too. CONTRIBUTING.md has an example.
+    the model itself, the subclass overrides `coefficients` too.
 
     Attributes
     ----------
@@ -76,6 +78,27 @@ class Method:
         What counts as one of the tau.
     radius : float or None
         Radius R of the ball that models stay in; None means that there is no ball.
+
+    Examples
+    --------
+    Gradient descent on the mean gradient of the clients, as one exchange:
+
+    >>> import fgmp
+    >>> import numpy as np
+    >>> class GradientAverage(fgmp.Method):
+    ...     def start(self, info):
+    ...         return np.zeros(info.model_shape, info.dtype)
+    ...     def exchanges(self):
+    ...         return [fgmp.Exchange(
+    ...             message=lambda x: x,
+    ...             client_update=lambda client, x, rng: client.gradient(x),
+    ...             server_update=lambda x, gradient: x - 0.5 * gradient,
+    ...             update_spec=lambda x: fgmp.UpdateSpec(x.shape, x.dtype),
+    ...         )]
+    >>> federation = fgmp.make_sparse_regression(n_clients=5, n_features=8, sparsity=2, rng=0)
+    >>> result = fgmp.simulate(GradientAverage(), federation, rounds=3, rng=0)
+    >>> bool(result.history["objective"][-1] < result.history["objective"][0])
+    True
     """
 
     dictionary: Atoms = StandardBasis()
@@ -137,7 +160,7 @@ class Streams:
         it.
     """
 
-    COHORT, ANSWER, OBJECTIVE, FAULT = range(4)
+    COHORT, CLIENT, OBJECTIVE, FAULT = range(4)
 
     def __init__(self, seed: int, drawn: bool = False) -> None:
         self.seed = seed
@@ -197,7 +220,7 @@ class Call(NamedTuple):
         Exceptions of a user's code are not caught: not even a FloatingPointError.
         """
         generator = self.streams.of(
-            Streams.ANSWER, self.round, self.exchange_index, client.client_id
+            Streams.CLIENT, self.round, self.exchange_index, client.client_id
         )
         try:
             return self.exchange.client_update(client, message, generator)
@@ -357,12 +380,13 @@ def run_round(
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
         call = Call(exchange, update_spec, exchange_index, step.round + 1, streams)
-        # The clients compute here, in `transport.run_clients`. By default nothing is hidden.
+        # `collect` has the clients compute, by `transport.run_clients`, and returns what the server
+        # may see of their updates: by default everything.
         updates = aggregator.privacy.collect(transport, call, message, cohort)
         traffic.add(message, updates)
 
         if updates.is_empty:
             return step.unchanged(traffic)  # rounds are atomic
-        mean = update_spec.from_row(aggregator(updates))
-        state = exchange.server_update(state, mean)
+        aggregate = update_spec.from_row(aggregator(updates))
+        state = exchange.server_update(state, aggregate)
     return step.advanced(state, traffic)

@@ -1,14 +1,14 @@
 """Selections: which entries of a vector, or of a matrix, count as the tau largest.
 
-The paper keeps tau entries of a vector. A loss with several outputs has a matrix of coefficients,
-with one row for each atom (in the standard basis, a feature) and one column for each output, and
-its entries can be counted in several ways. A `Selection` says in which: `PerOutput` counts the
-entries of each column, as the paper does. (`fgmp.joint_selection` has two others.) A vector is a
-matrix with one column.
+The paper keeps tau atoms of a signal, tau entries of a vector of coefficients. A loss with several
+outputs has a matrix of coefficients, with one row for each atom (in the standard basis, a feature)
+and one column for each output, and its entries can be counted in several ways. A `Selection` says
+in which: `PerOutput` counts the entries of each column, as the paper does. (`fgmp.joint_selection`
+has two others.) A vector is a matrix with one column.
 
-A selection defines the hard threshold H_tau, the soft threshold S(v, t), and orthogonal matching
-pursuit, which selects atoms that are not orthonormal. Atoms in `always_include`, such as a constant
-feature, stay in every selection and do not count.
+A selection defines the hard threshold H_tau(v) and the soft threshold S_t(v), which the baselines
+use, and orthogonal matching pursuit, for atoms that are not orthonormal. Atoms in `always_include`,
+such as a constant feature, stay in every selection and do not count. (They are not in the paper.)
 
 A selection of a user overrides `top_mask` and `n_selected`, and `pursue` if it is to serve matching
 pursuit.
@@ -32,7 +32,7 @@ from .sparse_model import Array, IndexArray, SparseModel
 class Selection:
     """Base of all selections: of coefficients of shape (n_atoms,) or (n_atoms, n_outputs).
 
-    In all methods `count` is how many to select, tau or 2 tau, and a support holds positions in the
+    In all these functions `count` is how many to select, tau or 2 tau, and a support holds positions in the
     flattened coefficients, as that of a `SparseModel`.
 
     Parameters

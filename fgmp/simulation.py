@@ -167,9 +167,9 @@ def simulate(
     Warns
     -----
     AdviceWarning
-        Once each: of clients with few rows, of a last model above the start or well above the best,
-        of rows that a model without a radius separates, of a run in which no update arrived, of a
-        checkpoint that cannot be written.
+        Once each: of clients with few rows, or with fewer rows than a minibatch, of a last model
+        above the start or well above the best, of rows that a model without a radius separates, of
+        a run in which no update arrived, of a checkpoint that cannot be written.
 
     Notes
     -----
@@ -193,7 +193,7 @@ def simulate(
     check_protocol(
         "method",
         method,
-        ("check", "start", "exchanges"),
+        ("check", "start", "exchanges", "coefficients", "dictionary"),
         "a method, such as fgmp.FedGradMP(sparsity=4)",
     )
     check_protocol(

@@ -1,9 +1,9 @@
 """Solvers: b = argmin f_i(x) over the span of the merged atoms, exactly or nearly.
 
-In each local iteration a client merges 2 tau new atoms with those of its model, and minimises its
-objective f_i over signals that are combinations of the merged atoms. `RestrictedProblem` is this
-problem, of a few coefficients, and a `Solver` minimises it: `Exact` (Algorithm 1), or
-`GradientDescent`, `Newton` and `SGD` (Algorithm 2).
+In each local iteration a client merges 2 tau atoms of the gradient with those of its model, and
+minimises its objective f_i over signals that are combinations of the merged atoms.
+`RestrictedProblem` is this problem, of a few coefficients, and a `Solver` minimises it: `Exact`
+(Algorithm 1), or `GradientDescent`, `Newton` and `SGD` (Algorithm 2).
 
 The coefficients of atoms that are not orthonormal depend on how the atoms lie. `GradientDescent`,
 `Newton` and `Exact` therefore work with the signal: a gradient, a distance and a minimum norm are
@@ -12,6 +12,7 @@ those of the signal in the span, as in the paper, whatever atoms span it.
 
 from __future__ import annotations
 
+import math
 import warnings
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
@@ -63,14 +64,14 @@ class LineSearchStep(NamedTuple):
 class RestrictedProblem:
     """The objective of a client as a function h of the coefficients of the k merged atoms.
 
-    With the matrix B of predictions and the weight w of a row, which is 1/m for a mean over m rows
-    and 1 for a sum,
+    With the matrix B that maps z to predictions, and the weight w of a row, which is 1/m for a mean
+    over m rows and 1 for a sum,
 
         h(z) = w sum_j l((B z)_j, y_j),    grad h(z) = w B' l'(B z, y).
 
     At first z are the coefficients of the merged atoms, and B has the columns of A_i Psi on them.
-    After `orthonormalised`, z are s coordinates of the signal in an orthonormal basis V of the span
-    of these atoms, and B = A_i V.
+    After `orthonormalised`, z are the q coordinates of the signal in an orthonormal basis Q of the
+    span of these atoms. It consists of combinations of them, Q = Psi V, and B = A_i Q.
 
     Parameters
     ----------
@@ -85,8 +86,8 @@ class RestrictedProblem:
     indices : ndarray of int, shape (k,)
         Their positions in the flattened matrix of shape (u, n_outputs) that `columns` multiplies.
     n_outputs : int
-    to_coefficients, to_coordinates : ndarray, shapes (k, s) and (s, k), or None
-        Matrices from coordinates z to coefficients, and back. None is the identity.
+    to_coefficients, to_coordinates : ndarray, shapes (k, q) and (q, k), or None
+        Matrices from coordinates z to coefficients (this is V), and back. None is the identity.
     """
 
     columns: Array
@@ -222,11 +223,11 @@ class RestrictedProblem:
     def shifts(self) -> Array:
         """Orthonormal directions of z that do not change h, because they shift all outputs alike.
 
-        They are the columns of an array of shape (n_coordinates, s), and there are none (s = 0) if
-        the loss is not shift invariant. A shift gives an atom the same coefficient for all outputs.
-        In orthonormal coordinates, in which the signal of output c is Q_c z_c, all Q_c z_c are
-        equal: of all z these have the largest || sum_c Q_c z_c ||^2, which is C ||z||^2 for C
-        outputs.
+        Only the softmax loss has some. They are the columns of an array of shape
+        (n_coordinates, n_shifts), which has none if the loss is not shift invariant. A shift gives
+        an atom the same coefficient for all outputs. In orthonormal coordinates, in which the
+        signal of output c is Q_c z_c, all Q_c z_c are equal: of all z these have the largest
+        || sum_c Q_c z_c ||^2, which is C ||z||^2 for C outputs.
         """
         if not self.loss.shift_invariant:
             return np.zeros((self.n_coordinates, 0))
@@ -254,10 +255,10 @@ class RestrictedProblem:
         return float(np.linalg.norm(rows, axis=1).max(initial=0.0))
 
     @cached_property
-    def lengths(self) -> Array:
-        """The lengths of the columns."""
-        lengths: Array = np.linalg.norm(self.columns, axis=0)
-        return lengths
+    def column_norms(self) -> Array:
+        """The norms of the columns."""
+        norms: Array = np.linalg.norm(self.columns, axis=0)
+        return norms
 
     def line_search(
         self, predictions: Array, derivative: Array, gradient: Array, direction: Array
@@ -297,29 +298,37 @@ class RestrictedProblem:
         is itself a sum over columns of size ``steps``.
         """
         precision = float(np.finfo(derivative.dtype).eps)
-        steps = self.lengths[self.indices // self.n_outputs] * self.coefficients(direction)
+        steps = self.column_norms[self.indices // self.n_outputs] * self.coefficients(direction)
         n_roundings: float = (16 + len(derivative)) ** 0.5
         return precision * n_roundings * length_of(derivative) * length_of(steps)
 
     def converged(self, accuracy: float, predictions: Array, gradient: Array) -> bool:
-        """Return whether z is certainly within `accuracy` of a minimiser.
+        """Return whether z is within `accuracy` of a minimiser, to rounding.
 
-        The condition is ||grad h(z)|| <= accuracy * m with the smallest positive eigenvalue m of
-        the Hessian. It is exact for the squared loss, whose Hessian is constant: in directions of
-        no curvature, to rounding, every point is a minimiser. For other losses the Hessian at z
-        stands for the one on the way.
+        With the smallest positive eigenvalue m of the Hessian at z and a bound R on how fast the
+        curvature changes, the condition is
 
-        Rows that can be separated leave no minimiser. There is one if the gradient is so small
-        beside the curvature that no third derivative can undo it: ||grad h(z)|| <= m / (2 c), with
-        c the constant of self-concordance times the steepest prediction (F. Bach, Self-concordant
-        analysis for logistic regression, 2010, Proposition 2). Far out, where a loss is flat, the
-        curvature itself vanishes in directions in which it was positive at z = 0.
+            ||grad h(z)|| <= m (1 - exp(-R accuracy)) / R,    or m accuracy if R = 0.
+
+        R is 0 for the squared loss, and else the constant of `Loss.self_concordance` times the
+        steepest prediction. At a minimiser z + v the gradient is zero. Along v the curvature is at
+        least exp(-R t ||v||) times that at z (F. Bach, Self-concordant analysis for logistic
+        regression, 2010, Proposition 1), so that ||grad h(z)|| >= m (1 - exp(-R ||v||)) / R. There
+        is a minimiser, because the slope of h in every direction exceeds zero far out if
+        ||grad h(z)|| < m / R; rows that can be separated leave none. A loss of unknown
+        self-concordance has R = 0, and is judged as if its Hessian were constant.
+
+        In directions of no curvature, to rounding, every point is a minimiser of the squared loss.
+        Far out, where a loss is flat, the curvature also vanishes in directions in which it was
+        positive at z = 0, and then nothing is certain.
         """
         eigenvalues = _positive(np.linalg.eigvalsh(self.hessian(predictions)))
         smallest = float(eigenvalues[0]) if eigenvalues.size else np.inf
         change_rate = self.loss.self_concordance * self.steepest
-        reach = 1 / (2 * self.loss.self_concordance * self.steepest) if change_rate > 0 else np.inf
-        if not length_of(gradient) <= min(accuracy, reach) * smallest:
+        reach = accuracy
+        if change_rate > 0:
+            reach = -math.expm1(-change_rate * accuracy) / change_rate
+        if not length_of(gradient) <= reach * smallest:
             return False
         if self.loss.is_quadratic:
             return True
@@ -369,12 +378,12 @@ def check_solver(solver: Any) -> None:
 
 @dataclass(frozen=True)
 class Exact(Solver):
-    """Return the minimiser to machine precision, as Algorithm 1 does.
+    """Return the minimiser, as Algorithm 1 does; for the squared loss to machine precision.
 
     For the squared loss it is the least-squares solution, argmin ||B b - y||_2, of all minimisers
-    the one whose signal has the smallest norm. Other losses are minimised by Newton's method until
-    nothing is left to gain. Data that a logistic loss can separate have no minimiser: the
-    coefficients are then finite, but as large as a hundred Newton steps make them.
+    the one whose signal has the smallest norm. Other losses are minimised by at most 100 steps of
+    Newton's method, which ends when nothing is left to gain. Data that a logistic loss can separate
+    have no minimiser: the coefficients are then finite, but as large as these steps make them.
     """
 
     is_exact = True
@@ -384,7 +393,8 @@ class Exact(Solver):
         if not problem.loss.is_quadratic:
             return Newton(steps=100).minimise(problem, start, rng)
 
-        # The rank of the data decides, not that of the atoms.
+        # Whether the solution is unique depends on the rank of the data on the merged atoms; if it
+        # is not, the one whose signal is shortest is taken, in the metric of the atoms.
         metric = None
         if not problem.dictionary.orthonormal:
             metric = problem.dictionary.inner_products(problem.merged)
@@ -400,8 +410,9 @@ class GradientDescent(Solver):
     steps : int or None
         The number of steps. None sets no limit except 10,000.
     accuracy : float or None
-        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain. None never checks,
-        which saves an eigenvalue problem in each step.
+        delta of Algorithm 2: stop once ||b - b_opt||_2 <= delta is certain, to rounding (for a loss
+        of your own, if it has its `self_concordance`). None never checks, which saves an eigenvalue
+        problem in each step.
 
     Warns
     -----
@@ -507,9 +518,10 @@ class SGD(Solver):
         A step on all rows decreases f_i if it is below 2 / L, with L the largest curvature of f_i
         on the merged atoms. If the loss is a sum, the gradient of a step is the sum over its rows.
     steps : int, default 2
-        The number of steps. The paper's digits use 2.
+        The number of steps. The paper uses 2 for the digits (Section V-B).
     batch_size : int or None
-        Rows per step, drawn without replacement. None is all rows.
+        Rows per step, drawn without replacement; not the minibatch of the gradient, which is
+        `FedGradMP.batch_size`. None is all rows, plain gradient descent.
 
     Notes
     -----
@@ -564,7 +576,7 @@ def minimise_on(
     Raises
     ------
     NonFiniteUpdate
-        If b is not finite, which a selection would hide.
+        If b is not finite. NaN is never among the largest, so pruning would drop it in silence.
     """
     if not len(merged):
         return SparseModel.zero(start.shape, start.values.dtype)

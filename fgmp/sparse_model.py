@@ -1,13 +1,14 @@
 """Sparse models: which coefficients are not zero, and their values.
 
-A model is a signal x = Psi alpha, a combination of the columns of Psi, which are called atoms, with
-coefficients alpha. (The paper writes a calligraphic A for the set of atoms, and A for Psi in
-Section IV-D, where the data are B.) In the standard basis Psi is the identity: the atoms are the
-features, and x = alpha. The support of a model lists the positions at which alpha may differ from
-zero; at all others it is zero.
+A model is given by its coefficients alpha, and stands for the signal x = Psi alpha, a combination
+of the columns of Psi, which are called atoms. (The paper writes a calligraphic A for the set of
+atoms, and A for Psi in Section IV-D, where the data are B.) In the standard basis Psi is the
+identity: the atoms are the features, and x = alpha. The support of a model lists the positions at
+which alpha may differ from zero; at all others it is zero.
 
-In the code x stands for the coefficients alpha, unless `synthesise` has made a signal of them, and
-the features of a client are then A_i Psi, so that predictions are A_i Psi alpha.
+In `client`, `fedgradmp` and `rounds` a variable x holds the coefficients alpha, and the features of
+a client are A_i Psi, so that predictions are A_i Psi alpha. In the formulas of `dictionaries`, in
+`Result.x` and in a federation's `truth`, x is the signal.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_fast_dual_averaging_is_that_worked_out_by_hand(fed, batch_size):
     for r in range(1, 4):
         ends = []
         for client in fed.clients:
-            seen, wi, rng = list(pooled), w, Streams(0).of(Streams.ANSWER, r, 0, client.client_id)
+            seen, wi, rng = list(pooled), w, Streams(0).of(Streams.CLIENT, r, 0, client.client_id)
             for rows in client.minibatches(rng, batch_size, K):
                 seen.append((gradient(client, wi, rows), wi))
                 wi = minimiser(seen)

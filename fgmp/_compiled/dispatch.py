@@ -271,7 +271,7 @@ def _run_loop(
         federation.client_ids[cohort].astype(np.int64),
     )
     streams = call.streams
-    stream = kernels.RandomStream(streams.key, streams.ANSWER, call.exchange_index, call.round)
+    stream = kernels.RandomStream(streams.key, streams.CLIENT, call.exchange_index, call.round)
 
     most_threads = kernels.numba.config.NUMBA_NUM_THREADS
     is_long = multiplications * n_rows.sum() >= _FEW_MULTIPLICATIONS
