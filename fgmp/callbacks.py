@@ -27,7 +27,7 @@ import numpy as np
 from ._support.validation import check_integer, check_kind, check_number, check_sequence, short_repr
 from ._support.warnings import warn_user
 from .aggregation import Aggregator, Update
-from .rounds import Method, State, Step, Streams, Transport
+from .rounds import Method, Progress, State, Streams, Transport
 from .sparse_model import Array, IndexArray, SparseModel, dense
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ _COLUMNS = (
 
 # A checkpoint is one line, "fgmp checkpoint FORMAT SHA256", and a pickle, whose checksum this is.
 _NAME = "fgmp checkpoint"
-_FORMAT = 2
+_FORMAT = 3
 _HEAD_BYTES = len(f"{_NAME} {_FORMAT} {hashlib.sha256().hexdigest()}\n")
 
 
@@ -93,7 +93,7 @@ class Run:
     ----------
     method, transport, streams, aggregator, cohort_size, rounds, history
         What `simulate` was given, and what it made of it for this run.
-    step : Step
+    progress : Progress
         The progress: round, state, and what was used so far.
     rows : list of dict
         The history so far.
@@ -108,7 +108,7 @@ class Run:
     cohort_size: int
     rounds: int
     history: History
-    step: Step
+    progress: Progress
     rows: list[dict[str, float]] = field(default_factory=list)
     best: Best = Best(np.inf, 0, None)
 
@@ -219,36 +219,36 @@ class History:
 
     def __call__(self, run: Run) -> None:
         """Record the progress if a row is due."""
-        if run.step.round % self.every == 0:
+        if run.progress.round % self.every == 0:
             self.end(run)
 
     def end(self, run: Run) -> None:
         """Record the progress if it is not recorded already."""
-        step = run.step
-        if run.rows and run.rows[-1]["round"] >= step.round:
+        progress = run.progress
+        if run.rows and run.rows[-1]["round"] >= progress.round:
             return
-        estimate = run.estimate(step.state)
+        estimate = run.estimate(progress.state)
         objective = self._objective(run, estimate.coefficients)
 
-        row: dict[str, float] = {"round": step.round}
+        row: dict[str, float] = {"round": progress.round}
         if run.transport.truth is not None:
             row["relative_error"] = run.relative_error(estimate.x)
         if objective is not None:
             row["objective"] = objective
-        row["seconds"] = step.seconds
-        row["bytes_up"] = step.bytes_up
-        row["bytes_down"] = step.bytes_down
-        row["clients"] = step.clients
-        row["rejected"] = step.rejected.total()
-        row |= run.aggregator.privacy.extra_metrics(step.round)
+        row["seconds"] = progress.seconds
+        row["bytes_up"] = progress.bytes_up
+        row["bytes_down"] = progress.bytes_down
+        row["clients"] = progress.clients
+        row["rejected"] = progress.rejected.total()
+        row |= run.aggregator.privacy.extra_metrics(progress.round)
         for name, metric in self.metrics.items():
             # Each gets its own copy, because a metric may write into it.
             row[name] = _as_number(name, metric(estimate.x.copy()))
 
         if objective is None:
-            run.best = Best(float("nan"), step.round, step.state)
+            run.best = Best(float("nan"), progress.round, progress.state)
         elif not run.rows or objective < run.best.value or np.isnan(run.best.value):
-            run.best = Best(objective, step.round, step.state)
+            run.best = Best(objective, progress.round, progress.state)
         run.rows.append(row)  # last, so that Ctrl-C before it leaves nothing out
 
     def _objective(self, run: Run, coefficients: Update) -> float | None:
@@ -357,18 +357,18 @@ class Checkpoint:
                 f"{title} is of another run: {'; '.join(differences)}; expected the same run, or "
                 "the path of a file that does not exist yet"
             )
-        step, rows, best = content.progress
-        if step.round > run.rounds:
+        progress, rows, best = content.progress
+        if progress.round > run.rounds:
             raise ValueError(
-                f"rounds is {run.rounds}; expected at least {step.round}, which {title} has"
+                f"rounds is {run.rounds}; expected at least {progress.round}, which {title} has"
             )
 
-        run.step = step
+        run.progress = progress
         run.rows = rows
         run.best = Best(*best)
         if content.secret:
             run.aggregator = run.aggregator.with_secret(content.secret)
-        self.saved_round = step.round
+        self.saved_round = progress.round
         return names
 
     def __call__(self, run: Run) -> None:
@@ -376,9 +376,9 @@ class Checkpoint:
         if self.every is None:
             is_due = time.monotonic() - self.written_at >= _PAUSE
         else:
-            is_due = run.step.round % self.every == 0
+            is_due = run.progress.round % self.every == 0
         # A round that has released something with a secret must not be played again.
-        if is_due or run.step.round <= 1 or run.aggregator.privacy.secret:
+        if is_due or run.progress.round <= 1 or run.aggregator.privacy.secret:
             self.write(run)
 
     def end(self, run: Run) -> None:
@@ -398,19 +398,19 @@ class Checkpoint:
 
     def write(self, run: Run) -> None:
         """Write the file, if this round is not saved already."""
-        if run.step.round == self.saved_round:
+        if run.progress.round == self.saved_round:
             return
         # Without the row of a last round that is not due: a longer run has none there.
         rows = [row for row in run.rows if row["round"] % run.history.every == 0]
         secret = run.aggregator.privacy.secret
-        progress = run.step, rows, tuple(run.best)
+        progress = run.progress, rows, tuple(run.best)
         content = self.identity, run.streams.seed, secret, progress
         try:
             _write(self.target, pickle.dumps(content))
         except OSError as error:
             self._bear(run, error)
         else:
-            self.saved_round = run.step.round
+            self.saved_round = run.progress.round
             self.is_failing = False
         self.written_at = time.monotonic()
 
@@ -421,7 +421,7 @@ class Checkpoint:
             raise OSError(error.errno, reason, str(self.path)) from error
         if not self.is_failing:
             warn_user(
-                f"the checkpoint of round {run.step.round} could not be written to "
+                f"the checkpoint of round {run.progress.round} could not be written to "
                 f"{str(self.path)!r} ({error.strerror}); the run goes on, and the one of round "
                 f"{self.saved_round} is still there"
             )
@@ -434,7 +434,7 @@ class _Content(NamedTuple):
     identity: dict[str, str]
     seed: int
     secret: bytes
-    progress: tuple[Step, list[dict[str, float]], tuple[float, int, State]]
+    progress: tuple[Progress, list[dict[str, float]], tuple[float, int, State]]
 
 
 def _read(title: str, path: Path) -> _Content:
@@ -792,7 +792,7 @@ class Bar:
 
     def __call__(self, run: Run) -> None:
         """Move the bar to the round."""
-        self.bar.update(run.step.round - self.bar.n)
+        self.bar.update(run.progress.round - self.bar.n)
 
     def end(self, run: Run) -> None:
         """Leave the bar as it is."""

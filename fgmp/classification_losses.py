@@ -40,7 +40,7 @@ class LogisticLoss(Loss):
     margin: float = 1.0
 
     is_binary = True
-    local_solver = "damped"  # rows that can be separated leave no minimiser
+    local_solver = "one_step"  # rows that can be separated leave no minimiser
 
     def __post_init__(self) -> None:
         validate_number_field(self, "margin", above=0)
@@ -115,7 +115,7 @@ class SoftmaxLoss(Loss):
 
     shift_invariant = True  # probabilities depend on differences of predictions only
     has_integer_targets = True
-    local_solver = "damped"  # as for the logistic loss
+    local_solver = "one_step"  # as for the logistic loss
 
     # A third cumulant is at most the variance times the range of w, which is at most sqrt(2) ||w||.
     self_concordance = 2**0.5

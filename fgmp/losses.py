@@ -39,9 +39,9 @@ class Loss(ABC):
     shift_invariant: bool = False
     """Whether l(z, y) stays the same if one number is added to all entries of z."""
 
-    local_solver: str = "damped"
+    local_solver: str = "one_step"
     """How a client lowers f_i unless a solver is named: ``"exact"``, to its minimiser, or
-    ``"damped"``, by one step of gradient descent whose length a line search chooses, if f_i need
+    ``"one_step"``, by one step of gradient descent whose length a line search chooses, if f_i need
     not have a minimiser. `fgmp.solvers.solver_for` has the solver for each."""
 
     is_binary: bool = False

@@ -292,7 +292,7 @@ class Traffic:
 
 
 @dataclass(frozen=True)
-class Step:
+class Progress:
     """The progress of a run: all that its next round needs, and what it has used so far.
 
     Attributes
@@ -322,13 +322,13 @@ class Step:
     rejected: Counter[str] = field(default_factory=Counter)
     counted: int = 0
 
-    def advanced(self, state: State, traffic: Traffic) -> Step:
+    def advanced(self, state: State, traffic: Traffic) -> Progress:
         """Return the progress after one more round, which led to a new state."""
         after = self.unchanged(traffic)
         clients = int(np.count_nonzero(traffic.took_part))
         return replace(after, state=state, clients=clients, counted=self.counted + 1)
 
-    def unchanged(self, traffic: Traffic) -> Step:
+    def unchanged(self, traffic: Traffic) -> Progress:
         """Return the progress after one more round, in which nobody answered some exchange."""
         return replace(
             self,
@@ -350,19 +350,19 @@ def check_cohort(cohort_size: int | None, n_clients: int) -> int:
 def iterate(
     method: Method,
     transport: Transport,
-    step: Step,
+    progress: Progress,
     streams: Streams,
     cohort_size: int,
     aggregator: Aggregator,
-) -> Iterator[Step]:
+) -> Iterator[Progress]:
     """Yield the progress before the first round and after each round, indefinitely."""
     n_clients = len(transport.weights)
     while True:
-        yield step
+        yield progress
         began = time.perf_counter()
-        cohort = aggregator.sampler.draw(streams, step.round + 1, n_clients, cohort_size)
-        step = run_round(method, transport, aggregator, streams, step, cohort)
-        step = replace(step, seconds=step.seconds + time.perf_counter() - began)
+        cohort = aggregator.sampler.draw(streams, progress.round + 1, n_clients, cohort_size)
+        progress = run_round(method, transport, aggregator, streams, progress, cohort)
+        progress = replace(progress, seconds=progress.seconds + time.perf_counter() - began)
 
 
 def run_round(
@@ -370,23 +370,23 @@ def run_round(
     transport: Transport,
     aggregator: Aggregator,
     streams: Streams,
-    step: Step,
+    progress: Progress,
     cohort: IndexArray,
-) -> Step:
+) -> Progress:
     """Run all exchanges of one round; the state stays as it was if nobody answers one of them."""
-    state = step.state
+    state = progress.state
     traffic = Traffic(took_part=np.ones(len(cohort), bool))
     for exchange_index, exchange in enumerate(method.exchanges()):
         message = exchange.message(state)
         update_spec = exchange.update_spec(state)
-        call = Call(exchange, update_spec, exchange_index, step.round + 1, streams)
+        call = Call(exchange, update_spec, exchange_index, progress.round + 1, streams)
         # `collect` has the clients compute, by `transport.run_clients`, and returns what the server
         # may see of their updates: by default everything.
         updates = aggregator.privacy.collect(transport, call, message, cohort)
         traffic.add(message, updates)
 
         if updates.is_empty:
-            return step.unchanged(traffic)  # rounds are atomic
+            return progress.unchanged(traffic)  # rounds are atomic
         aggregate = update_spec.from_row(aggregator(updates))
         state = exchange.server_update(state, aggregate)
-    return step.advanced(state, traffic)
+    return progress.advanced(state, traffic)

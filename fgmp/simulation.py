@@ -21,7 +21,7 @@ from .callbacks import (
     end_callbacks,
     end_callbacks_after_error,
 )
-from .rounds import Method, State, Step, Streams, Transport, check_cohort, iterate
+from .rounds import Method, Progress, State, Streams, Transport, check_cohort, iterate
 from .sparse_model import Array, IndexArray, dense
 
 
@@ -224,10 +224,10 @@ def simulate(
     prepared.privacy.check_method(method, transport.info, cohort_size)
     streams = Streams(check_seed("rng", rng), drawn=rng is None)
     start = method.start(info) if state is None else state
-    step = Step(0, start, time.perf_counter() - began)
+    progress = Progress(0, start, time.perf_counter() - began)
 
     recorded = History() if history is None else history
-    run = Run(method, transport, streams, prepared, cohort_size, rounds, recorded, step)
+    run = Run(method, transport, streams, prepared, cohort_size, rounds, recorded, progress)
     with np.errstate(over="ignore", invalid="ignore"):  # a method may diverge; its history says so
         try:
             _run_rounds(run, callbacks)
@@ -246,13 +246,13 @@ def _run_rounds(run: Run, callbacks: Sequence[Callback]) -> None:
             begun.append(callback)
             begin_callback(callback, run)
         rounds = iterate(
-            run.method, run.transport, run.step, run.streams, run.cohort_size, run.aggregator
+            run.method, run.transport, run.progress, run.streams, run.cohort_size, run.aggregator
         )
-        for step in rounds:
-            run.step = step
+        for progress in rounds:
+            run.progress = progress
             stops = [callback(run) for callback in (run.history, *callbacks)]
-            is_stopped = step.round > 0 and any(stops)
-            if step.round >= run.rounds or is_stopped:
+            is_stopped = progress.round > 0 and any(stops)
+            if progress.round >= run.rounds or is_stopped:
                 break
     except KeyboardInterrupt:
         end_callbacks(begun, run)
@@ -270,7 +270,7 @@ def _result(run: Run, interrupted: bool = False) -> Result:
     history = {name: np.array([row[name] for row in run.rows]) for name in run.rows[0]}
     # Not every transport knows what its clients run.
     record = getattr(run.transport, "backend_record", None)
-    last = _recorded_model(run, Best(float("nan"), run.step.round, run.step.state))
+    last = _recorded_model(run, Best(float("nan"), run.progress.round, run.progress.state))
     best = _recorded_model(run, run.best)
     if not interrupted:
         objective = history.get("objective", np.full(1, np.nan))
@@ -282,8 +282,8 @@ def _result(run: Run, interrupted: bool = False) -> Result:
         history=history,
         best=best,
         seed=run.streams.seed,
-        state=run.step.state,
-        rejected=Counter(run.step.rejected),
+        state=run.progress.state,
+        rejected=Counter(run.progress.rejected),
         objective_on=run.polled,
         method=run.method,
         interrupted=interrupted,
@@ -303,7 +303,7 @@ def _recorded_model(run: Run, record: Best) -> RecordedModel:
 def _attach_result(interrupt: KeyboardInterrupt, run: Run) -> None:
     """Put what there is of a run on the exception that ended it."""
     interrupt.result = _result(run, interrupted=True)  # type: ignore[attr-defined]
-    rounds_done = f"{run.step.round} of {run.rounds} rounds"
+    rounds_done = f"{run.progress.round} of {run.rounds} rounds"
     interrupt.add_note(
         f"The run ended after {rounds_done}; this exception has them as its `result`."
     )

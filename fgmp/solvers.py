@@ -590,13 +590,13 @@ def minimise_on(
     return SparseModel(merged, b, start.shape)
 
 
-_DEFAULT_SOLVERS: dict[str, Solver] = {"exact": Exact(), "damped": GradientDescent(steps=1)}
+_DEFAULT_SOLVERS: dict[str, Solver] = {"exact": Exact(), "one_step": GradientDescent(steps=1)}
 
 
 def solver_for(loss: Loss) -> Solver:
     """Return the solver that FedGradMP takes by default, which ``loss.local_solver`` names.
 
-    ``"exact"`` is `Exact()`. ``"damped"`` is `GradientDescent(steps=1)`, one step in each local
+    ``"exact"`` is `Exact()`. ``"one_step"`` is `GradientDescent(steps=1)`, one step in each local
     iteration: with a line search it decreases f_i or stays, and it needs no learning rate. `Exact`
     and `Newton` diverge if a client can separate its rows on 3 tau atoms. More steps gain if rows
     are many and lose if they are few: benchmarks/README.md has the measurements.

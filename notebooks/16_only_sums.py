@@ -482,7 +482,7 @@ def classifier(ours, tau, rate):
 # %%
 def scored(method, train, shown, seed, rounds=digits_rounds, budget=np.inf):
     """Accuracy and megabytes, round by round; after five rounds a run ends where it has spent more than a budget."""
-    spent = lambda run: run.step.round >= 5 and run.step.bytes_up + run.step.bytes_down > 1e6 * budget  # noqa: E731
+    spent = lambda run: run.progress.round >= 5 and run.progress.bytes_up + run.progress.bytes_down > 1e6 * budget  # noqa: E731
     history = fgmp.History(metrics={"accuracy": fgmp.accuracy_on(shown)}, objective_on=1)
     options = dict(cohort_size=cohort, rng=seed, history=history, callbacks=spent)
     run = fgmp.simulate(method, train, rounds, **options).history

@@ -60,7 +60,7 @@ def number_in(path):
 
 def main(path, rounds, every, event="nothing"):
     def after_five(run):
-        if run.step.round == 5:
+        if run.progress.round == 5:
             print("after 5", flush=True)
             if event != "nothing":
                 globals()[event]()

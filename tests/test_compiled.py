@@ -558,7 +558,7 @@ def test_a_run_without_updates_names_no_backend():
 
 def test_a_run_that_changes_its_backend_is_mixed():
     def switch(run):
-        if run.step.round == 1:
+        if run.progress.round == 1:
             stack.enter_context(fgmp.backend("reference"))
 
     with ExitStack() as stack:

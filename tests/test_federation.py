@@ -14,7 +14,7 @@ from scipy.sparse.linalg import LinearOperator
 import fgmp
 from fgmp.aggregation import Mean
 from fgmp.federation import Federation
-from fgmp.rounds import Step, Streams, iterate
+from fgmp.rounds import Progress, Streams, iterate
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
@@ -98,7 +98,7 @@ def test_a_round_allocates_nothing_for_those_who_take_no_part():
     )
     transport = federation.prepare(method)
     rounds = iterate(
-        method, transport, Step(0, method.start(transport.info)), Streams(0), 10, Mean()
+        method, transport, Progress(0, method.start(transport.info)), Streams(0), 10, Mean()
     )
     for _ in range(3):  # the first time more is made, once
         tracemalloc.start()

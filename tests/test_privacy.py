@@ -243,7 +243,7 @@ def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path,
 
     run_is_at = [0]
     monkeypatch.setattr(os, "replace", failing)
-    callbacks = [lambda run: run_is_at.append(run.step.round), fgmp.Checkpoint(path)]
+    callbacks = [lambda run: run_is_at.append(run.progress.round), fgmp.Checkpoint(path)]
     with pytest.raises(OSError, match="checkpoint cannot be written"):
         noisy(ADDITIVE["FedAvg"], FED, 8, NOISE, rng=0, callbacks=callbacks)
     assert run_is_at[-1] == 3
@@ -405,13 +405,13 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
         )
 
     def keep_the_first(run):
-        if run.step.round == 2:  # which `every` would not write
+        if run.progress.round == 2:  # which `every` would not write
             first.write_bytes(path.read_bytes())
 
     played = []
     whole, resumed = (
         run(3, path, keep_the_first),
-        run(3, first, lambda run: played.append(run.step.round)),
+        run(3, first, lambda run: played.append(run.progress.round)),
     )
     assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)

@@ -227,7 +227,7 @@ def test_what_a_caller_does_with_a_result_is_in_no_other():
     first = fgmp.simulate(METHOD, FED, 1, rng=0)
     first.rejected["missing"] += 7
     assert fgmp.simulate(METHOD, FED, 1, rng=0).rejected == {}
-    assert fgmp.rounds.Step(0, None).rejected == {}
+    assert fgmp.rounds.Progress(0, None).rejected == {}
 
 
 def test_a_run_with_noise_takes_no_state():

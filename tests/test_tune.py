@@ -58,7 +58,9 @@ def test_workers_change_nothing(feds):
 
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
     unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
-    tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
+    tuning = fgmp.tune(
+        make, GRID, unknown, rounds=50, callbacks=lambda run: run.progress.round == 5
+    )
     assert tuning.column == "objective" and tuning.best.histories[0]["round"][-1] == 5
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
 

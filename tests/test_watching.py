@@ -66,7 +66,7 @@ def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):
     whole = fgmp.simulate(ALL[name], FED, 5, 4, 7, history=history)
     for before, rounds in [(0, 1), (1, 3), (3, 5)]:
         seen.clear()
-        callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.step.round)]
+        callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.progress.round)]
         part = fgmp.simulate(ALL[name], FED, rounds, 4, 7, history=history, callbacks=callbacks)
         assert seen == list(range(before, rounds + 1))
     assert bits(part) == bits(whole)
@@ -126,7 +126,7 @@ def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
 
 def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
     def broken(run):
-        if run.step.round == 3:
+        if run.progress.round == 3:
             raise RuntimeError("broken")
 
     with pytest.raises(RuntimeError, match="broken"):
@@ -145,7 +145,7 @@ def interrupting(place, raised=KeyboardInterrupt):
             return super().client_update(client, x, rng)
 
     def stop(run):
-        if place == "in a callback" and run.step.round == 1:
+        if place == "in a callback" and run.progress.round == 1:
             raise raised
 
     return Interrupted(3), stop
@@ -335,7 +335,7 @@ def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
     refused, checkpoint = [], fgmp.Checkpoint(path, every=1)
 
     def second(run):
-        if run.step.round == 2:
+        if run.progress.round == 2:
             for other in (fgmp.Checkpoint(path), checkpoint):
                 with pytest.raises(
                     BlockingIOError, match=rf"under way \(process {os.getpid()}\).*run.fgmp"

@@ -53,7 +53,7 @@ class Growth(NamedTuple):
 
 def report(run: fgmp.Run) -> None:
     """Print the round, the megabytes resident and the seconds of this process, now and then."""
-    number = run.step.round
+    number = run.progress.round
     if number and number % (ROUNDS // N_REPORTS) == 0:
         pages = int(Path("/proc/self/statm").read_text().split()[1])
         megabytes = pages * _PAGE_BYTES / 2**20

@@ -182,8 +182,8 @@ def warn_on_outcome(run: Any, objective: NDArray[Any], coefficients: NDArray[Any
         The last model.
     """
     method_name = type(run.method).__name__
-    if run.step.round and not run.step.counted:
-        say_that_nobody_answered(method_name, run.step.round, run.step.rejected)
+    if run.progress.round and not run.progress.counted:
+        say_that_nobody_answered(method_name, run.progress.round, run.progress.rejected)
         return
     if np.isnan(objective).all():
         return

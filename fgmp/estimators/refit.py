@@ -92,7 +92,7 @@ def _newton_steps(
     stalled = stop_when_stalled(1, improvement=_LEAST_GAIN)
 
     def has_converged(run: Run) -> bool:
-        return stalled(run) and run.step.state.moved <= SETTLED
+        return stalled(run) and run.progress.state.moved <= SETTLED
 
     result = session.run(
         NewtonOnSupport(settings.newton_steps, settings.ridge),

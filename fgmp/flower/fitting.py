@@ -287,7 +287,7 @@ class _Sites(OverFlower):
             n_present = len(self.names) - len(absent)
             rows = f"rows of {n_present} of {len(self.names)} sites"
         loss = run.column("objective")[-1] * unit
-        line = f"{rows}, round {run.step.round}: loss {loss:.6g}"
+        line = f"{rows}, round {run.progress.round}: loss {loss:.6g}"
         if absent:
             line += f"; missing: {', '.join(absent)}"
         self.report(line)

@@ -166,9 +166,9 @@ def test_who_comes_back_is_waited_for_again():
     transport.grid.gone.add(LIAR)
 
     def back(run):
-        if run.step.round == 2:
+        if run.progress.round == 2:
             transport.grid.gone.discard(LIAR)
-        return run.step.round > 2 and run.step.clients == 6
+        return run.progress.round > 2 and run.progress.clients == 6
 
     there = fgmp.simulate(METHOD, transport, 10_000, rng=0, callbacks=back)
     assert there.history["clients"][[1, 2, -1]].tolist() == [5, 5, 6]

@@ -239,8 +239,8 @@ def test_a_node_that_leaves_in_the_middle_is_not_solved_for_and_may_come_back():
     transport = over(FED, deadline=0.5)
 
     def callbacks(run):
-        transport.grid.gone = {LOST} if run.step.round in (1, 2) else set()
-        if run.step.round == 3:
+        transport.grid.gone = {LOST} if run.progress.round in (1, 2) else set()
+        if run.progress.round == 3:
             time.sleep(
                 3 * transport.deadline
             )  # the time of the questions that it did not answer is over
