@@ -190,12 +190,8 @@ def simulate(
     >>> result.support.tolist() == federation.truth.nonzero()[0].tolist()
     True
     """
-    check_protocol(
-        "method",
-        method,
-        ("check", "start", "exchanges", "coefficients", "dictionary"),
-        "a method, such as fgmp.FedGradMP(sparsity=4)",
-    )
+    expected = "a method, such as fgmp.FedGradMP(sparsity=4), of a subclass of fgmp.Method"
+    check_kind("method", method, Method, expected)
     check_protocol(
         "clients",
         clients,
