@@ -98,8 +98,9 @@ if hasattr(model, "cv_"):
 
 # %% [markdown]
 # *Means over sites; a bar is the standard error over the sites.* The lowest loss is that of 20 features, the last
-# number that was tried. More features might lower it further, and then the choice could be larger, too. The
-# coefficients are in the units of the table: by so much the log-odds of a malignant tumour grow when a measurement
+# number that was tried. More features might lower it further, and then the choice could be larger, too.
+#
+# The coefficients are in the units of the table: by so much the log-odds of a malignant tumour grow when a measurement
 # grows by 1, the others fixed. ("worst" is the mean of a patient's three largest nuclei, "error" a standard error over
 # the nuclei. Units differ: -55 per unit of the compactness error is -1 per standard deviation of it.) They are **ridge
 # estimates**: the last fit adds half their squared length, in standardised units, to `C=1.0` times the summed log loss,
@@ -240,6 +241,7 @@ for intercept in (True, "per_group"):
 # - **Rows of one patient at two sites.** Then a site left out is not unseen, and all measures above are too kind.
 #
 # ## The answer
+#
 # Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites, and ridge estimates
 # (C = 1) as coefficients: maximum likelihood shares 6 of the 15. On sites that had no part in the fit the AUC is 0.995
 # and the log loss 0.072; but the sites are random deals of one table, so this is no evidence that a model carries over
