@@ -522,7 +522,8 @@ for seed in range(n_seeds):
 
 # %%
 def end(method, m, seed):
-    return fgmp.simulate(method, draw(seed, m), rounds, rng=seed).history["relative_error"][-1]
+    found = fgmp.stop_at(generous)
+    return fgmp.simulate(method, draw(seed, m), rounds, rng=seed, callbacks=[found]).history["relative_error"][-1]
 
 
 ends = {name: [[end(one, m, s) for m in samples] for s in range(n_seeds)] for name, one in methods.items()}
