@@ -20,7 +20,7 @@
 # **What you will see**
 # - the problem in pictures: few rows per client, one sparse signal, and clients that differ from one another;
 # - how often a client finds the signal alone, and how often the thirty find it together;
-# - what a client's gradient shows it, and why some clients are blind;
+# - what a client's gradient shows it, why some clients are blind, and the line that cures them;
 # - one round of the algorithm, Federated Gradient Matching Pursuit (FedGradMP), traced by hand on a toy of 3 clients
 #   and 8 features, and compared with the library.
 #
@@ -65,6 +65,7 @@ import numpy as np
 import fgmp
 from book import METHODS, claim, curve, floor, images, name_lines, panels, pooled_error
 from fgmp.sparse_model import SparseModel
+from fgmp.theory import restricted_constants
 
 
 # %% [markdown]
@@ -95,9 +96,9 @@ _ = images(matrices, titles, columns=1, width=8, vmin=-3, vmax=3)
 # *The matrices of four clients, one row of pixels for each measurement. Black is $-3$ or less, white is 3 or more.*
 #
 # Every matrix is wide and low: 20 equations for 200 unknowns. And the matrices differ. That is the **heterogeneity** of
-# the clients. The entries of $A_i$ are normal with mean $\mu_i$ and variance $1/i^{1.1}$. The mean makes a matrix dark
-# or bright, and a small variance makes it even. The means are drawn from $N(0, \alpha)$: the larger $\alpha$, the more
-# the clients differ.
+# the clients. The entries of $A_i$ are normal with mean $\mu_i$ and variance $1/i^{1.1}$. The mean sets how dark a
+# matrix is, and a small variance makes it look flat. The means are drawn from $N(0, \alpha)$: the larger $\alpha$, the
+# more the clients differ.
 #
 # Why not send all rows to one place? Together there would be 600 of them, more than enough. But rows may be medical
 # records, or too many to send. In **federated learning** they stay where they are. A server and the clients exchange
@@ -111,8 +112,8 @@ _ = images(matrices, titles, columns=1, width=8, vmin=-3, vmax=3)
 #
 # ## One federated recovery
 #
-# In a round of FedGradMP the server sends its sparse model to all clients. Each client improves it on its own
-# rows and sends it back. The server averages the answers and keeps the $\tau$ largest entries. That is all of it:
+# In a round of FedGradMP the server sends its sparse model to all clients. Each client improves it on its own rows and
+# sends it back. The server averages the answers and keeps the $\tau$ largest entries. That is the whole algorithm:
 
 # %%
 method = fgmp.FedGradMP(sparsity=sparsity, local_iterations=local_iterations)
@@ -249,28 +250,113 @@ _ = fig.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center",
 # beside $\sigma^2$. Does that order the real clients?
 
 # %%
-def sight(fed):
-    """True features among those that a client takes first, in fifths of the clients, by mean^2 / variance."""
-    order = sorted(fed.clients, key=lambda client: client.features.mean() ** 2 / client.features.var())
-    seen = [np.isin(largest(c.gradient(zero), 2 * sparsity), np.flatnonzero(fed.truth)).sum() for c in order]
+def by_mean(fed):
+    """The numbers of the clients, ordered by mean^2 / variance."""
+    blindness = [client.features.mean() ** 2 / client.features.var() for client in fed.clients]
+    return np.argsort(blindness, kind="stable")
+
+
+def sight(fed, order):
+    """True features among those that a client takes first, in fifths of the clients."""
+    taken = [largest(fed.clients[i].gradient(zero), 2 * sparsity) for i in order]
+    seen = [np.isin(features, np.flatnonzero(fed.truth)).sum() for features in taken]
     return [part.mean() for part in np.array_split(seen, min(5, n_clients))]
 
 
 # %%
-seen = np.array([sight(draw(seed)) for seed in range(n_seeds)])
-fig, ax = panels(width=6, height=2.8)
-curve(ax, range(1, 1 + len(seen[0])), seen, "first gradients", band=(25, 75), **METHODS["FedGradMP"])
-floor(ax, 2 * sparsity**2 / n_features, "by chance", inside="left")
-ax.set(xlabel="fifths of the clients, ordered by mean$^2$ / variance", ylabel=f"true features found, of {sparsity}")
-_ = ax.set(xticks=range(1, 1 + len(seen[0])), ylim=(0, None))
+seen = np.array([sight(fed, by_mean(fed)) for fed in map(draw, range(n_seeds))])
+chance, (best_sighted, *_, blindest) = 2 * sparsity**2 / n_features, np.median(seen, axis=0)
+print(f"of {2 * sparsity} features taken, {best_sighted:.2g} are true where means are smallest, "
+      f"{blindest:.2g} where they are largest, {chance:.2g} by chance (medians)")
+
 
 # %% [markdown]
-# *Means over the clients of a fifth; median and quartiles over the seeds.* The fifth with the smallest means finds the
-# most, the fifth with the largest little more than chance. This is what $\alpha$ does: it makes clients blind, and a
-# blind client is slow. It is not lost, though. It gets the features that others have seen with the server's model,
-# merges them with its own, and fits them by least squares, which needs no gradient. From then on its rows count like
-# all others. So the price is paid in the first round, as [01_linear_convergence](01_linear_convergence.ipynb) measures.
+# The fifth of the clients with the smallest means finds the most, the fifth with the largest little more than chance.
+# Even the best find few of the five at first; but few more than chance are enough, because the wrong ones scatter. This
+# is what $\alpha$ does: it makes clients blind, and a blind client is slow. It is not lost, though. It gets the
+# features that others have seen with the server's model, merges them with its own, and fits them by least squares,
+# which needs no gradient. From then on its rows count like all others. The price is a few rounds more, as
+# [01_linear_convergence](01_linear_convergence.ipynb) measures.
 #
+# ### One line against blindness
+#
+# The mean of a client is a property of its columns, and the client knows it. If it subtracts from every column its
+# mean, and from its observations theirs, the model fits as before, $y_i - \bar y_i = (A_i - \bar A_i) x^\#$, and the
+# terms with $\mu$ are gone. (In regression this is an intercept for each site,
+# [17_your_own_data](17_your_own_data.ipynb).) It costs one row, since the rows of the result sum to zero. Here is what
+# the clients then see, and how many rounds it takes, with one local iteration, until the error is that of rounding.
+
+# %%
+def centred(fed):
+    """The same clients, each with the means of its columns and of its observations subtracted."""
+    As = [client.features - client.features.mean(axis=0) for client in fed.clients]
+    ys = [client.targets - client.targets.mean() for client in fed.clients]
+    return fgmp.Federation.from_arrays(As, ys, truth=fed.truth)
+
+
+# %%
+mended = np.array([sight(centred(fed), by_mean(fed)) for fed in map(draw, range(n_seeds))])
+fig, ax = panels(width=6, height=2.8)
+fifths = range(1, 1 + len(seen[0]))
+curve(ax, fifths, mended, "column means\nsubtracted", band=(25, 75), color="#0072B2", marker="s")
+curve(ax, fifths, seen, "as they are", band=(25, 75), **METHODS["FedGradMP"])
+floor(ax, chance, "by chance", inside="left")
+ax.set(xlabel="fifths of the clients, ordered by mean$^2$ / variance", ylabel=f"true features found, of {sparsity}")
+ax.set(xticks=fifths, ylim=(0, None))
+name_lines(ax)
+
+
+# %% [markdown]
+# *Means over the clients of a fifth; median and quartiles over the seeds.*
+
+# %%
+def rounds_until_exact(change, alpha, seed):
+    spread = dict(heterogeneity=alpha, variance_decay=variance_decay, rng=seed)
+    fed = change(fgmp.make_sparse_regression(n_clients, n_samples, n_features, sparsity, **spread))
+    one = fgmp.FedGradMP(sparsity, local_iterations=1)
+    table = fgmp.simulate(one, fed, 3 * rounds, rng=seed, callbacks=[fgmp.stop_at(exact**0.5)]).history
+    return len(table["round"]) - 1 if table["relative_error"][-1] <= exact**0.5 else np.inf
+
+
+# %%
+levels, took = [0.0, 1.0, 10.0], {}
+for words, change in (("as they are", lambda fed: fed), ("column means subtracted", centred)):
+    took[words] = np.array([[rounds_until_exact(change, level, s) for level in levels] for s in range(n_seeds)])
+    table = zip(levels, np.median(took[words], axis=0), took[words].max(axis=0), strict=True)
+    print(f"{words:23}", ", ".join(f"alpha = {a:g}: {middle:g} rounds ({most:g} at most)" for a, middle, most in table))
+same = took["column means subtracted"]
+claim("start-centred", "column means subtracted, K=1: rounds until exact, the same at alpha = 0, 1 and 10",
+    {f"alpha = {level:g}": numbers for level, numbers in zip(levels, same.T, strict=True)},
+    (same == same[:, :1]).all(axis=1), source="ours, first steps", expected="the same at every alpha")
+
+
+# %% [markdown]
+# So the heterogeneity of these data is one that clients can remove by themselves. A *random dictionary* does not remove
+# it, although it cures other ills ([08_gaussian_dictionary_rip](08_gaussian_dictionary_rip.ipynb): features that are
+# equal at a client). What a dictionary gives depends on the stable rank of a client's matrix, and a large mean makes
+# that nearly 1. Here are condition numbers along two features of 40, of the fifth of the clients with the largest
+# means, given five times the rows: as they are, in a Gaussian dictionary of 40 atoms, and with column means subtracted.
+
+# %%
+def conditions(seed):
+    """Condition numbers at sparsity 2 in the three ways: medians over the fifth with the largest means."""
+    fed, rng = draw(seed, 5 * n_samples), np.random.default_rng(seed)
+    found = []
+    for i in by_mean(fed)[-max(1, n_clients // 5) :]:
+        A = fed.clients[i].features
+        ways = A[:, :40], A @ rng.standard_normal((n_features, 40)), (A - A.mean(axis=0))[:, :40]
+        bounds = [restricted_constants(B, 2) for B in ways]
+        found.append([bound.upper / bound.lower for bound in bounds])
+    return np.median(found, axis=0)
+
+
+# %%
+plain, in_atoms, free = np.array([conditions(seed) for seed in range(n_seeds)]).T
+claim("start-dictionary", "the fifth of the clients with the largest means: a Gaussian dictionary makes the restricted "
+    "condition number larger", {"as they are": plain, "in the dictionary": in_atoms, "column means subtracted": free},
+    in_atoms > plain, source="ours, first steps", expected="larger in the dictionary")
+
+# %% [markdown]
 # ## One round by hand
 #
 # Now look inside. The toy has 3 clients with 6 rows each, 8 features, and a signal with $\tau = 2$ nonzero entries.
@@ -405,11 +491,11 @@ print(f"relative errors: {toy_errors[0]:.3g}, {toy_errors[1]:.3g}, then rounding
 #
 # ## What it buys
 #
-# Two questions of everyone who has data. With noise, how close does the error come to what could be had with all rows
-# in one place, and the support known? And how many rows must a client hold? Beside FedGradMP stand FedAvg, at the best
-# of five learning rates for each of the federations that are shown, an advantage that nobody has in practice, with as
-# many local iterations as FedGradMP, and `SharedSupportGradMP`, which is this project's own: its clients choose the
-# support together.
+# Anyone with data will ask two questions. With noise, how close is the error to that of least squares on all rows in
+# one place, with the support known? And how many rows must a client hold? Two methods stand beside FedGradMP. FedAvg
+# has as many local iterations, and the best of five learning rates for each of the federations that are shown, an
+# advantage that nobody has in practice. `SharedSupportGradMP` is this project's own: its clients choose the support
+# together.
 
 # %%
 methods = {"FedGradMP": fgmp.FedGradMP(sparsity), "SharedSupportGradMP": fgmp.SharedSupportGradMP(sparsity)}
@@ -436,11 +522,18 @@ for seed in range(n_seeds):
 
 # %%
 def end(method, m, seed):
-    return fgmp.simulate(method, draw(seed, m), rounds, rng=seed).history["relative_error"][-1]
+    found = fgmp.stop_at(generous)
+    return fgmp.simulate(method, draw(seed, m), rounds, rng=seed, callbacks=[found]).history["relative_error"][-1]
 
 
 ends = {name: [[end(one, m, s) for m in samples] for s in range(n_seeds)] for name, one in methods.items()}
 shares = {name: np.mean(np.array(rows) <= generous, axis=0) for name, rows in ends.items()}
+
+# %%
+few = [draw(seed, 3 * sparsity) for seed in range(n_seeds)]
+steps = fgmp.FedGradMP(sparsity, solver=fgmp.GradientDescent(steps=5))
+long = dict(rounds=3 * rounds, callbacks=[fgmp.stop_at(generous)])
+gentle = np.array([fgmp.simulate(steps, fed, rng=0, **long).history["relative_error"][-1] for fed in few]) <= generous
 
 # %% tags=["readme"]
 fig, (left, right) = panels(2, width=4.8, height=3.6)
@@ -450,7 +543,11 @@ for name in ("FedAvg", *methods):
 curve(left, range(rounds + 1), noisy["fitted"], "its features,\nvalues fitted anew", color="0.4", marker="x")
 floor(left, np.median(best), "least squares on all rows, support known", inside="right below")
 left.set(yscale="log", ylim=(np.median(best) / 2.5, None), xlabel="round", ylabel="relative error")
-right.axvline(np.interp(3 * sparsity, samples, range(len(samples))), color="0.35", linestyle=":")
+edge = np.interp(3 * sparsity, samples, range(len(samples)))
+right.axvline(edge, color="0.35", linestyle=":")
+right.plot(edge, gentle.mean(), "X", color=colour, markersize=11)
+words = f"FedGradMP,\n5 gradient steps,\n{3 * rounds} rounds"
+right.annotate(words, (edge, gentle.mean()), (-9, -9), textcoords="offset points", ha="right", va="top", color=colour)
 right.set(xlabel="rows of a client (not to scale)", ylabel="share of exact recoveries")
 right.set_xticks(range(len(samples)), samples)
 _ = left.legend(loc=(0.45, 0.5))
@@ -458,19 +555,28 @@ _ = left.legend(loc=(0.45, 0.5))
 # %% [markdown]
 # *Left: with noise, medians and bands over all seeds; each client has as many rows as the last number on the right.
 # Right: without noise, how many of the seeds end with an error that counts as exact; the dotted line is at $3\tau$
-# rows.*
+# rows. The cross is FedGradMP with five gradient steps in place of exact solutions, and with more rounds.*
 #
 # On the right is a cliff. A client fits up to $3\tau$ features at once: the $\tau$ of its model, and $2\tau$ that it
-# adds. With exactly $3\tau$ rows it can fit them to anything, and learns nothing from the fit. One row more, and here
-# everything is there (elsewhere fewer are enough: [14_clients_that_fail_or_lie](14_clients_that_fail_or_lie.ipynb) does
-# with exactly $3\tau$):
+# adds. With exactly $3\tau$ rows an exact solution fits them to anything, and what it fits is not what is missing. With
+# one row more every seed is recovered, here. The error is largest *at* the edge: with still fewer rows the fit that is
+# chosen is the shortest of many, and a short wrong answer does less harm to the mean than a long one.
+#
+# So the cliff belongs to the **exact solution**, and not to the algorithm. The paper's Algorithm 2 lets a client stop
+# early. A few gradient steps cannot fit $3\tau$ features to anything, and the mean of the clients finds the signal
+# with $3\tau$ rows, too, only in more rounds:
 
 # %%
 if {3 * sparsity, 3 * sparsity + 1} <= set(samples):
     on, over = (shares["FedGradMP"][samples.index(3 * sparsity + more)] for more in (0, 1))
     words = f"none of {n_seeds} seeds is recovered with {3 * sparsity} rows, which is 3 tau, all with one row more"
-    claim("start-rows", f"{n_clients} clients, K=3: {words}", {"3 tau rows": on, "one more": over},
+    claim("start-rows", f"{n_clients} clients, K=3, exact solutions: {words}", {"3 tau rows": on, "one more": over},
         [on == 0, over == 1], source="ours, first steps", expected="0 and 1", unit="of the seeds")
+claim("start-steps", f"{n_clients} clients with {3 * sparsity} rows each, which is 3 tau, K=3, five gradient steps: "
+    f"recovered within {3 * rounds} rounds on at least two seeds in three", f"{gentle.sum()} of {n_seeds} seeds",
+    bool(gentle.mean() >= 2 / 3), source="ours, first steps", expected="at least two in three", keep={"exact": gentle})
+middle = {m: float(f"{error:.2g}") for m, error in zip(samples, np.median(ends["FedGradMP"], axis=0), strict=True)}
+print("exact solutions, without noise, last error by rows:", {m: middle[m] for m in samples if m <= 3 * sparsity})
 last = {name: float(f"{np.median(np.array(runs)[:, -1]) / np.median(best):.2g}") for name, runs in noisy.items()}
 print("with noise, last error / least squares on all rows:", last)
 
@@ -480,7 +586,7 @@ print("with noise, last error / least squares on all rows:", last)
 # shorter.)
 #
 # On the left FedAvg hardly moves. The large means allow only tiny steps, and ten rounds are few for it. FedGradMP comes
-# close to the floor in two rounds, but then its error *rises*. The grey line says where the rise is not: with the same
+# close to the floor in two rounds, but then its error *rises*. The grey line shows what is not to blame: with the same
 # features, and values fitted anew on all rows, the error stays at the floor. So the features are right, or nearly, and
 # the values get worse. Each client adds $2\tau$ features whose columns happen to fit its noise, fits all values
 # together, and prunes without fitting again. What the pruned columns took from the others is lost, and because the next
@@ -497,11 +603,12 @@ print("with noise, last error / least squares on all rows:", last)
 # ## The answer
 #
 # Thirty clients that hold 20 rows each recover a signal with 5 nonzeros among 200 together: below 1e-14 on all 10
-# seeds. Alone, with the same algorithm, the median is 2 of 30 clients. It works because the largest entries of a
-# client's gradient are mostly what is missing, and because wrong choices scatter while right ones collect votes; a
-# client with a large mean is blind at first, and follows the others. In a round a client sends 60 bytes, while its rows
-# and observations fill 32.2 kB. But each client needs more than $3\tau$ rows: with 15 of them none of 10 seeds is
-# recovered, with one row more all are.
+# seeds, where alone the median is 2 of 30 clients. It works because a client's gradient holds more of what is missing
+# than chance would, and because wrong choices scatter while right ones collect votes. A client with a large mean is
+# blind at first; it follows the others, or subtracts its column means, and then $\alpha$ costs nothing. In a round a
+# client sends 60 bytes, while its rows and observations fill 32.2 kB. A client that solves exactly needs more than
+# $3\tau$ rows: with 15 none of 10 seeds is recovered, with one row more all are, and with five gradient steps in place
+# of exact solutions 9 of 10 seeds are with 15.
 #
 # ## Predict, then change
 #
@@ -511,9 +618,8 @@ print("with noise, last error / least squares on all rows:", last)
 #
 #    <details><summary>What comes out</summary>
 #
-#    It fails. Now $3\tau = 21$, one more than the rows, so a client fits its features to anything: the error after ten
-#    rounds is 1.14 in the median over ten seeds, no better than the zero model. A client is past the cliff or before
-#    it.
+#    It fails. Now $3\tau = 21$, one more than the rows, so an exact solution fits its features to anything: the error
+#    after ten rounds is 1.14 in the median over ten seeds, no better than the zero model. There is no middle ground.
 #
 #    ```text
 #    [does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)

@@ -50,6 +50,7 @@ assert 1 <= masked <= 30 and seed >= 0, f"{masked=}, {seed=}: expected 1 to 30, 
 # %%
 import numpy as np
 import sklearn
+
 from sklearn.datasets import load_breast_cancer, load_diabetes
 from sklearn.metrics import log_loss, roc_auc_score
 from sklearn.model_selection import LeaveOneGroupOut, cross_val_predict
@@ -83,7 +84,7 @@ print(f"{model.sparsity_} of {X.shape[1]} features, found by method {model.metho
 # %% [markdown]
 # So the classifier did not run FedGradMP here. It ran the method 'shared', `SharedSupportGradMP`: a relative in which
 # the sites choose one support together and send only sums. In FedGradMP each site solves for more coefficients than
-# features are asked for, and these sites have too few rows for it. The argument `method` settles it otherwise.
+# features are asked for, and these sites have too few rows for it. The argument `method` overrides this choice.
 #
 # How many features? Each site holds out a fold of its rows. A model is fitted to the other rows of all sites and judged
 # on the rows held out, and of these only the loss is sent. The choice is the smallest number whose loss is within half
@@ -100,18 +101,38 @@ if hasattr(model, "cv_"):
 # number that was tried. More features might lower it further, and then the choice could be larger, too.
 #
 # The coefficients are in the units of the table: by so much the log-odds of a malignant tumour grow when a measurement
-# grows by 1, the others fixed.
+# grows by 1, the others fixed. ("worst" is the mean of a patient's three largest nuclei, "error" a standard error over
+# the nuclei. Units differ: -55 per unit of the compactness error is -1 per standard deviation of it.) They are **ridge
+# estimates**: the last fit adds half their squared length, in standardised units, to `C=1.0` times the summed log loss,
+# as scikit-learn does, and so they are shorter than those of maximum likelihood. Do not read their exponentials as odds
+# ratios of a model without penalty.
 
 # %%
 for j in model.support_:
     print(f"{X.columns[j]:24} {model.coef_[0, j]:9.2g}")
 
 # %% [markdown]
+# How much does the ridge do? `C=np.inf` is maximum likelihood. Here are both, with as many features, in log-odds per
+# standard deviation.
+
+# %%
+count = min(model.sparsity_, 20)  # with all 30 features the classes are separated, and there is no maximum
+free = fgmp.FedGradMPClassifier(count, C=np.inf, random_state=seed).fit(X, y, groups=site)
+for words, one in (("C = 1", model), ("C = inf", free)):
+    per_sd = (one.coef_[0] * X.std().to_numpy())[one.support_]
+    print(f"{words:8} log-odds per standard deviation from {per_sd.min():.1f} to {per_sd.max():.1f}")
+print(f"features in both: {len(set(model.support_) & set(free.support_))} of {count}")
+
+# %% [markdown]
+# So the ridge decides here, also *which* features are taken: they are alike, and without it their coefficients grow
+# against each other. The printed numbers predict; they are no effects of the measurements.
+
+# %% [markdown]
 # ## At a site that it has never seen
 #
 # Leave a site out, choose and fit on the others, predict its patients. scikit-learn does this, if it is told that the
-# fit wants the sites: with `set_fit_request(groups=True)` and its metadata routing. Without these two, the fits inside
-# would take all rows for one site's, and no error would say so.
+# fit wants the sites: with `set_fit_request(groups=True)` and its metadata routing. Without these two settings the
+# inner fits would silently treat all rows as one site.
 
 # %%
 with sklearn.config_context(enable_metadata_routing=True):
@@ -143,8 +164,9 @@ print(f"{'the table':15} {8 * (X.size + y.size) / n_sites / 1000:4.0f} kB from e
 #
 # ## How sure it is
 #
-# Draw the sites with replacement, fit as many features again, and see which come back and with which coefficient. This
-# costs one line.
+# Draw the sites with replacement, refit with the same number of features, and see which come back and with which
+# coefficient. This costs one line. (It needs the rows of all sites in one process; the number is not chosen anew, so
+# what the choice adds is not in it.)
 
 # %%
 bootstrap = model.bootstrap(n_resamples, over="groups", random_state=seed)
@@ -220,11 +242,12 @@ for intercept in (True, "per_group"):
 #
 # ## The answer
 #
-# Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites. On sites that had no
-# part in the fit the AUC is 0.995 and the log loss 0.072; but the sites are random deals of one table, so this is no
-# evidence that a model carries over to other hospitals. When the sites are drawn anew, 14 of the 15 are found again in
-# at least half of the resamples. Each site sent 269 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its
-# table would be 12 kB, so what one gains is that rows stay, not bytes.
+# Three lines give a logistic model of 15 of 30 measurements, with the number chosen by the sites, and ridge estimates
+# (C = 1) as coefficients: maximum likelihood shares 6 of the 15. On sites that had no part in the fit the AUC is 0.995
+# and the log loss 0.072; but the sites are random deals of one table, so this is no evidence that a model carries over
+# to other hospitals. When the sites are drawn anew, 14 of the 15 are found again in at least half of the resamples.
+# Each site sent 269 kB of sums, in 49 rounds, of which the fit alone takes 68 kB; its table would be 12 kB, so what one
+# gains is that rows stay, not bytes.
 #
 # ## Predict, then change
 #

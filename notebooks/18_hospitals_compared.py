@@ -16,7 +16,7 @@
 #
 # Every dot is a way to a model, judged on patients of a hospital that had no part in it; lines are the range over deals
 # of the patients. Further left is sparser, further down is better. Only a hospital alone, with $\ell_1$ and a refit,
-# pays for staying apart.
+# pays for staying apart; and the dense ridge, at the right, is as good as any.
 #
 # **What you will see**
 # - five ways to a model (six with `abess`), judged by leaving one hospital out, where each chooses anew without that
@@ -224,6 +224,19 @@ claim("compared-bytes", say + "kB that a site sends (each deal)", chosen[:, 5],
     chosen[:, 5] <= 500, **ours, expected="at most 500")
 
 # %% [markdown]
+# Two things to hold against this table. **The rule of choice was fixed on it.** That a choice is the smallest number
+# within half a standard error of the lowest loss, out of up to 20, was settled after these 569 patients had been seen,
+# so for the arm "chosen by the sites" they are no fresh test, and the bounds of the claims above record what was
+# reached and test nothing. And **the dense ridge is as good**: it has the log loss of the chosen features, the same
+# features whoever leaves, a fifth of the bytes, and a twelfth of the rounds. If you do not need a short model, take
+# `sparsity="all"`.
+
+# %%
+dense, ours_now = np.median(measures["all (dense)"], axis=0), np.median(chosen, axis=0)
+print(f"dense over chosen: log loss {dense[1] / ours_now[1]:.2f}, bytes {dense[5] / ours_now[5]:.2f}, "
+      f"rounds {dense[6]:.0f} for {ours_now[6]:.0f} (medians over the deals)")
+
+# %% [markdown]
 # Three deals are few, and best subsets are missing. Over ten deals, with `abess`
 # ([a kept run](results/18_hospitals_compared-ten-deals.ipynb)), the table is this:
 #
@@ -286,12 +299,12 @@ for kind, least in (("linear", 0.9), ("logistic", 0.85)):
 #
 # Keeping the rows apart costs no log loss here beside what was tried on all rows in one place: with the number chosen
 # by the sites, hospitals left out are predicted with 0.077 from 16.7 features, and by the usual penalty with 0.083 from
-# 16.5; these are two ways to choose, and the difference need not be due to where the rows are. A hospital alone, tried
-# with the l1 penalty only, pays: 0.156 in the median. Sparsity is free at that number, since the dense ridge has 0.077
-# too, and costs something below: 0.098 with 5 features, which in turn stay best when a hospital leaves. What is paid is
-# bytes: 269 kB from a site with the choice, and 51 kB with a given number. Where five strong features of independent,
-# made-up ones are right, the sites choose exactly these on all 20 seeds, for either loss. The hospitals are random
-# deals of one table, so none of this is evidence that a model carries over to other hospitals.
+# 16.5; but the rule of choice was fixed on this very table, so the difference is no evidence. A hospital alone, tried
+# with the l1 penalty only, pays: 0.156 in the median. Sparsity is free at that number and buys nothing but shortness,
+# since the federated dense ridge has 0.077 too, with 52 kB from a site in 4 rounds where the choice takes 269 kB in 49;
+# 5 features have 0.098, and are also the most stable when a hospital is left out. Where five strong features of
+# independent, made-up ones are right, the sites choose exactly these on all 20 seeds, for either loss, which is an easy
+# case. The hospitals are random deals of one table, so none of this is evidence that a model carries over to others.
 #
 # ## Predict, then change
 #

@@ -1,9 +1,9 @@
 """What the notebooks share: verdicts and their words, the ledger, runs and sweeps."""
 
 import csv
+import dataclasses
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import pytest
 
 import book
 from book import __main__ as book_main
-from book import claim, claims, keeping, ledger, pairs, plays, running
+from book import claim, claims, keeping, ledger, overview, pairs, plays, running
 from book.__main__ import main
 from book.figures import BoundBesideError
 
@@ -99,6 +99,9 @@ def test_what_was_measured_is_said_in_one_line(measured, options, line, full, ca
 def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebooks():
     found = ledger.records()
     assert (ROOT / "CLAIMS.md").read_text() == ledger.page(found), "make refresh writes it"
+    assert (ledger.RESULTS / "claims.csv").read_text() == ledger.table(found), (
+        "make refresh writes it"
+    )
     assert ledger.summary(found) in (ROOT / "README.md").read_text()
     committed = [one for one in found if not one["kept"]]
     ids = [one["id"] for one in committed]
@@ -114,11 +117,52 @@ def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebook
         assert [line.partition(":")[0] for line in lines] == [
             f"[{one['verdict']}] {one['id']}" for one in records
         ]
-    said = re.findall(
-        r" (\d+), of which ([^;.]+)", (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
-    )
-    counts = [sum(map(int, re.findall(r"(\d+) [a-z]", parts))) for _, parts in said]
-    assert counts == [int(number) for number, _ in said] and sum(counts) == len(found)
+
+
+def record(**other):
+    """A claim as `ledger.records` has it, of a committed run that holds."""
+    one = {"id": "x", "source": "ours", "verdict": "holds", "shown": "1 (0 to 2, 3 seeds)"}
+    return one | {"notebook": "03_toy", "run": "03_toy", "kept": ""} | other
+
+
+@pytest.mark.parametrize(
+    ("other", "counts_as"),
+    [
+        ({"source": "paper, Figure 3, line 1"}, "figures"),
+        ({"source": "paper, Lemma 3, line 1"}, "theorems"),
+        ({"source": "paper, Figure 6, line 1"}, "no: a stand-in"),
+        ({"source": "paper, Figure 6, line 1", "kept": "mnist-writers"}, "no: a stand-in"),
+        ({"source": "paper, Figure 6, line 1", "kept": "femnist"}, "no: a kept run"),
+        ({"source": "paper, Figure 3, line 1", "kept": "more-seeds"}, "no: a kept run"),
+        ({"source": "errata, Lemma 3, line 1"}, "no: an entry of ERRATA.md"),
+        (
+            {"source": "paper, appendix", "id": "theory-unbounded-variance"},
+            "no: an entry of ERRATA.md",
+        ),
+        ({"source": "check, a place"}, "checks"),
+        ({}, "ours"),
+    ],
+)
+def test_a_stand_in_and_an_entry_of_the_errata_count_as_no_finding_of_the_paper(other, counts_as):
+    """What is counted is decided by who states it, by its data, and by the run."""
+    assert ledger.counted_as(record(**other)) == counts_as
+
+
+def test_a_row_whose_record_changed_sides_or_words_stops_the_page():
+    """A row needs its record, a number that reads as expected, and a reason just where it did not come out."""
+    find = overview.found_in([record(), record(id="bad", verdict="does not hold")])
+    row = overview.Row("Ours", "", "a", "b", "x", "about {}", r"^(\d)", ("bad",), "so")
+    assert overview.number_of(row, find("x")) == "about 1"
+    assert overview.verdict_of(row, find) == "holds in part"
+    for broken, words in (
+        ({"record": "gone"}, "no record has this id"),
+        ({"reason": ""}, "has no reason"),
+        ({"also": ()}, "has a reason"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            overview.verdict_of(dataclasses.replace(row, **broken), find)
+    with pytest.raises(ValueError, match="mend the row"):
+        overview.number_of(dataclasses.replace(row, pick="none"), find("x"))
 
 
 def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(

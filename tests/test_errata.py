@@ -49,7 +49,13 @@ def lines_named():
 
 def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment():
     entries = list(ENTRY.finditer(ERRATA))
-    assert [int(entry[1]) for entry in entries] == list(range(1, len(entries) + 1))
+    assert sorted(int(entry[1]) for entry in entries) == list(range(1, len(entries) + 1))
+    false = [
+        entry
+        for entry in re.split(r"^(?=\*\*\d+\. )", ERRATA, flags=re.M)
+        if "*statement false*<br>" in entry
+    ]
+    assert all("**What remains:**" in entry for entry in false)
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
     weights = set(re.findall(r"^- \*([^*]+)\*:", ERRATA, re.M))
     assert len(weights) == 6 and {entry[5] for entry in entries} <= weights

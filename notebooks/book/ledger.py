@@ -1,23 +1,39 @@
-"""CLAIMS.md and the totals in README.md, from the records of the claims in notebooks/results.
+"""What is made of the records of the claims: CLAIMS.md, one page; claims.csv, all of them; two sentences in README.md.
 
 A committed notebook has its records in NAME.json, a kept run with other parameters in NAME-LABEL.json beside it.
 """
 
+import csv
+import io
 import json
 import re
+import textwrap
+from collections import Counter
 from pathlib import Path
 
-from . import pairs
-from .claims import WORDS, totals, written
+from . import overview, pairs
+from .claims import totals, written
 
 ROOT = pairs.NOTEBOOKS.parent
 RESULTS = pairs.NOTEBOOKS / "results"
-KINDS = {
-    "paper": "Findings of the paper",
-    "errata": "Printed formulas beside derived ones ([ERRATA.md](ERRATA.md))",
-    "ours": "Our own statements",
-    "check": "Checks of our code",
-}
+# Figures whose data are not those of the paper, but of what is at hand, with the labels of kept runs that have them.
+STAND_INS = {"Figure 2": (), "Figure 6": ("femnist",), "Figure 7": ("femnist",)}
+# Statements of the paper that an entry of ERRATA.md is about, which is counted there, once.
+ERRATA_OF = {"theory-unbounded-variance": 23}
+STANDS = (
+    "Theorem 1 and Lemmas 1 to 3 stand as printed, where 2 rho- > rho+ at each client (entry 2)."
+)
+COLUMNS = (
+    "counted_as",
+    "id",
+    "source",
+    "statement",
+    "expected",
+    "measured",
+    "verdict",
+    "notebook",
+    "run",
+)
 MARK = "<!-- totals of the claims, written by make refresh -->"
 
 
@@ -72,84 +88,90 @@ def group(one: dict) -> str:
     return one["source"].split(", ")[1] if ", " in one["source"] else "Ours"
 
 
-def place(claims: list[dict]) -> tuple[int, int]:
-    """The order of a group: figures by number, the rest as in the paper, what is ours last."""
-    figure = re.fullmatch(r"Figure (\d+)", group(claims[0]))
-    lines = [int(line) for one in claims for line in re.findall(r"line (\d+)", one["source"])]
-    return (0, int(figure[1])) if figure else (1, min(lines)) if lines else (2, 0)
+def counted_as(one: dict) -> str:
+    """What a record counts as: "figures" or "theorems" of the paper, "ours" or "checks"; or why it does not count."""
+    kind = one["source"].partition(",")[0]
+    if kind == "errata" or one["id"] in ERRATA_OF:
+        return "no: an entry of ERRATA.md"
+    if kind == "paper" and one["kept"] not in STAND_INS.get(group(one), (one["kept"],)):
+        return "no: a stand-in"
+    if one["kept"]:
+        return "no: a kept run"
+    if kind == "paper":
+        return "figures" if group(one).startswith("Figure") else "theorems"
+    return {"ours": "ours", "check": "checks"}[kind]
+
+
+def entries_of_errata() -> Counter:
+    """How many entries of ERRATA.md have each weight."""
+    text = (ROOT / "ERRATA.md").read_text(encoding="utf-8")
+    return Counter(re.findall(r"^\*\*\d+\. [^*]+\*\* · .* · \*([^*]+)\*<br>$", text, re.MULTILINE))
 
 
 def summary(claims: list[dict]) -> str:
-    """How many claims of each kind there are, and what became of them; kept runs apart."""
-    text = ""
-    for kind, what in KINDS.items():
-        text += f"- {what}:"
-        for words, kept in (("", False), ("; kept runs", True)):
-            found = [
-                one
-                for one in claims
-                if bool(one["kept"]) == kept and one["source"].startswith(kind)
-            ]
-            text += f"{words} {len(found)}, of which {totals(found)}" if found else ""
-        text += ".\n"
-    return text
-
-
-def index(claims: list[dict]) -> str:
-    """The first page: totals, then a row for each notebook and kept run with the names under each verdict."""
-    text, runs_of = summary(claims), {}
-    text += "\n| | reproduced, holds | in part | not | undecided | printed otherwise |\n|---|---|---|---|---|---|\n"
-    columns = [{words[at] for words in WORDS.values()} for at in range(3)] + [
-        {"undecided"},
-        {*WORDS["errata"][3:]},
-    ]
-    for one in claims:
-        runs_of.setdefault(link(one), []).append(one)
-    for where, members in runs_of.items():
-        cells = (
-            ", ".join(one["id"] for one in members if one["verdict"] in verdicts)
-            for verdicts in columns
-        )
-        text += f"| {where} | {' | '.join(cells)} |\n"
-    return text
-
-
-def row(one: dict) -> str:
-    who, _, where = one["source"].partition(", ")
-    where = where.removeprefix(group(one)).removeprefix(", ")
-    cells = [
-        one["id"],
-        f"{who}, {where}" if where else who,
-        one["statement"],
-        str(one["expected"]),
-        one["shown"],
-    ]
-    escaped = [cell.replace("|", r"\|").replace("<", "&lt;") for cell in cells]
-    return f"| {' | '.join([*escaped, one['verdict'], link(one)])} |\n"
+    """Two sentences: what became of the paper's statements, and of its formulas."""
+    said = {
+        kind: [one for one in claims if counted_as(one) == kind] for kind in ("figures", "theorems")
+    }
+    figures, theorems = (
+        f"{len(found)} about its {kind} ({totals(found)})" for kind, found in said.items()
+    )
+    apart = sorted(STAND_INS, key=lambda figure: int(figure.split()[1]))
+    numbers = ", ".join(figure.split()[1] for figure in apart[:-1])
+    entries = entries_of_errata()
+    sentences = (
+        f"Of the paper's statements we measured {figures} and {theorems}; what ran on data that stand in for the "
+        f"paper's (Figures {numbers} and {apart[-1].split()[1]}) is shown and not counted.",
+        f"[ERRATA.md](ERRATA.md) has {entries.total()} entries, each counted once, {entries['statement false']} of "
+        f"which are statements that are false as printed; {STANDS}",
+    )
+    look = {"width": 120, "break_long_words": False, "break_on_hyphens": False}
+    return "".join(textwrap.fill(sentence, **look) + "\n" for sentence in sentences)
 
 
 def page(claims: list[dict]) -> str:
-    text = "# Claims\n\nWritten by `make refresh` from the records in notebooks/results. Lines are those of the LaTeX\n"
-    text += 'source of arXiv 2302.10755. "In part" means: on at least half of the seeds, or of the parts;\n'
-    text += '"undecided", that the data do not decide, or that more seeds change the verdict. Kept runs have\n'
-    text += "other data or more seeds.\n\n"
-    text += index(claims)
-    groups = {}
+    """CLAIMS.md: the two sentences, three tables, and what did not come out."""
+    text = "# Claims\n\n" + summary(claims)
+    text += (
+        "\nLines are those of the LaTeX source of arXiv 2302.10755; statements are in our words. A number is a median, "
+        'with its range\nover the seeds (or a 95 % interval of a trend). "In part" means: on at least half of the '
+        'seeds, or of the parts; "undecided",\nthat more seeds change the verdict. A row that stands in has other '
+        "data than the paper. All records, with what was expected:\n"
+        "[claims.csv](notebooks/results/claims.csv). This page is written by `make refresh` from the records of the "
+        "notebooks.\n"
+    )
+    find, reasons = overview.found_in(claims), ""
+    for block in ("Figures", "Theorems", "Ours"):
+        whose = "our own statement" if block == "Ours" else "the paper states"
+        text += f"\n## {block}\n\n| {whose} | our setting | measured | verdict | |\n|---|---|---|---|---|\n"
+        for row in (row for row in overview.ROWS if row.block == block):
+            one, verdict = find(row.record), overview.verdict_of(row, find)
+            shown = f"stands in ({verdict})" if counted_as(one) == "no: a stand-in" else verdict
+            statement = f"{row.statement} ({row.place})" if row.place else row.statement
+            cells = (statement, row.setting, overview.number_of(row, one), shown, link(one))
+            escaped = [cell.replace("|", "\\|") for cell in cells]
+            text += f"| {' | '.join(escaped)} |\n"
+            if row.reason:
+                reasons += f"- **{row.place}**, {row.statement}: {verdict}. {row.reason}\n"
+    return f"{text}\n## What did not come out, and the likeliest reason\n\n{reasons}"
+
+
+def table(claims: list[dict]) -> str:
+    """claims.csv: a row for each record."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
     for one in claims:
-        groups.setdefault(group(one), []).append(one)
-    for title, members in sorted(groups.items(), key=lambda item: (place(item[1]), item[0])):
-        text += f"\n## {title}\n\n| claim | whose | statement | expected | measured | verdict | notebook |\n"
-        ordered = sorted(
-            members, key=lambda one: (not one["source"].startswith("paper"), one["notebook"])
-        )
-        text += "|---|---|---|---|---|---|---|\n" + "".join(map(row, ordered))
-    return text
+        row = one | {"counted_as": counted_as(one), "measured": one["shown"]}
+        writer.writerow([row[column] for column in COLUMNS])
+    return text.getvalue()
 
 
 def main() -> None:
-    """Write CLAIMS.md, and the totals between the marks of README.md."""
+    """Write CLAIMS.md, claims.csv, and the sentences between the marks of README.md."""
     found = records()
     (ROOT / "CLAIMS.md").write_text(page(found), encoding="utf-8")
+    (RESULTS / "claims.csv").write_text(table(found), encoding="utf-8")
     readme = ROOT / "README.md"
     before, _, after = readme.read_text(encoding="utf-8").split(MARK)
     readme.write_text(f"{before}{MARK}\n{summary(found)}{MARK}{after}", encoding="utf-8")
