@@ -53,7 +53,8 @@ def backend(request):
 
 def compile_loops() -> None:
     """Call the compiled loops once for the types that most tests have; they stay on disk."""
-    rng, steps = np.random.default_rng(0), {"learning_rate": 0.1, "local_iterations": 20}
+    rng = np.random.default_rng(0)
+    steps = {"learning_rate": 0.1, "local_iterations": 20}
     for kind in (np.float32, np.float64):
         A = rng.standard_normal((100, 700)).astype(kind)
         numbers = fgmp.Federation.from_arrays([A], [A[:, 0]])

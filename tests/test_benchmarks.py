@@ -23,7 +23,8 @@ def test_the_textbook_rounds_are_simulate_s():
 
 def test_the_textbook_pursuit_on_images_is_the_library_s():
     rng = np.random.default_rng(0)
-    X, labels = rng.random((30, 40), dtype=np.float32), rng.integers(0, 4, 30)
+    X = rng.random((30, 40), dtype=np.float32)
+    labels = rng.integers(0, 4, 30)
     client = fgmp.Federation.from_arrays([X], [labels], fgmp.SoftmaxLoss(4)).clients[0]
     w = np.where(np.arange(40)[:, None] % 8 == np.arange(4), np.float32(0.1), np.float32(0))
     method = fgmp.FedGradMP(5, local_iterations=3, solver=fgmp.SGD(steps=2, learning_rate=0.3))

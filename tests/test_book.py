@@ -118,7 +118,8 @@ def test_the_ledger_is_that_of_the_records_and_the_records_those_of_the_notebook
         r" (\d+), of which ([^;.]+)", (ROOT / "CLAIMS.md").read_text().partition("\n| |")[0]
     )
     counts = [sum(map(int, re.findall(r"(\d+) [a-z]", parts))) for _, parts in said]
-    assert counts == [int(number) for number, _ in said] and sum(counts) == len(found)
+    assert counts == [int(number) for number, _ in said]
+    assert sum(counts) == len(found)
 
 
 def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_not_there(
@@ -128,7 +129,8 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
     toy = tmp_path / "03_toy.py"
     toy.write_text(TOY)
     running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
-    reports, out = [], tmp_path / "out"
+    reports = []
+    out = tmp_path / "out"
     points = [{"several": 2} | point for point in running.grid(["alpha=0.5,3,1e1"])]
     assert running.sweep(toy, points, out, jobs=2, report=reports.append) == 2
     assert [report.split()[0] for report in reports] == ["done", "done", "FAILED"]
@@ -150,7 +152,8 @@ def test_a_sweep_leaves_a_table_goes_on_from_there_and_refuses_a_name_that_is_no
         running.sweep(toy, points[:2], out, report=reports.append) == 2 and len(reports) == 3
     )  # nothing ran
     record = pairs.parameters(pairs.read(done[0]))
-    assert record["several"] == 2 and record["alpha"] in (0.5, 3)
+    assert record["several"] == 2
+    assert record["alpha"] in (0.5, 3)
     with pytest.raises(ValueError, match="^03_toy has no parameter alhpa; it has: alpha, several$"):
         running.sweep(toy, [{"alhpa": 1}], tmp_path / "never")
 
@@ -289,7 +292,8 @@ def nothing_runs(monkeypatch):
     ],
 )
 def test_options_that_cannot_be_meant_stop_before_anything_runs(arguments, words, nothing_runs):
-    assert command_line(*arguments).startswith(words) and not nothing_runs
+    assert command_line(*arguments).startswith(words)
+    assert not nothing_runs
 
 
 @pytest.mark.parametrize(
@@ -325,7 +329,8 @@ def test_a_file_of_parameters_that_cannot_be_meant_is_refused(
 ):
     (tmp_path / "mine.yaml").write_text(text)
     said = command_line("run", "--parameters", str(tmp_path / "mine.yaml"), *arguments)
-    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words) and not nothing_runs
+    assert said.removeprefix(str(tmp_path / "mine.yaml")).startswith(words)
+    assert not nothing_runs
 
 
 @pytest.mark.parametrize(
@@ -342,7 +347,8 @@ def test_a_file_of_parameters_names_notebooks_as_every_command_does(
             standalone_mode=False,
         )
     [(source, _, values)] = nothing_runs
-    assert source.stem == "04_restricted_convexity" and values == {
+    assert source.stem == "04_restricted_convexity"
+    assert values == {
         "n_features": 4,
         "sparsity": 1,
         "n_seeds": 10,
@@ -366,7 +372,8 @@ def test_an_interrupted_sweep_marks_the_points_that_began_and_no_others(tmp_path
         1,
     )
     waits += '\n# %%\nPath("began").write_text(str(alpha))\ntime.sleep(60 * (alpha > 1))\n'
-    toy, out = tmp_path / "03_toy.py", tmp_path / "out"
+    toy = tmp_path / "03_toy.py"
+    out = tmp_path / "out"
     toy.write_text(waits)
     environment = os.environ | {"PYTHONPATH": f"{pairs.NOTEBOOKS}:{ROOT}"}
     running.command(toy, toy.with_suffix(".ipynb"), {}, alone=True)
@@ -390,7 +397,8 @@ def test_the_plays_of_a_notebook_are_read_from_its_text():
     assert (first.name, first.parameters) == ("00_start_here-play-1", {"sparsity": 7})
     assert (second.parameters, third.parameters) == ({"alpha": 0}, {"n_clients": 5})
     assert first.lines == ("[does not hold] start-together: 1.14 (0.631 to 1.71, 10 seeds)",)
-    assert first.answer.startswith("It fails.") and "```" not in first.answer
+    assert first.answer.startswith("It fails.")
+    assert "```" not in first.answer
     [shared, *_] = plays.plays_of(pairs.find("11"))
     assert shared.parameters == {"n_costly_seeds": 2, "long_rounds": 40, "heterogeneity": 0}
 
@@ -437,12 +445,14 @@ def test_a_play_whose_run_prints_something_else_is_named_with_what_it_prints(tmp
     assert list(running.run_all(tasks)) == [""]
     executed = pairs.read(tmp_path / "03_toy-play-1.ipynb")
     assert plays.difference(right, executed) == ""
-    promised, printed = (f"[holds in part] toy: {number} (2 to 4, 2 seeds)" for number in (5, 3))
+    promised = f"[holds in part] toy: {5} (2 to 4, 2 seeds)"
+    printed = f"[holds in part] toy: {3} (2 to 4, 2 seeds)"
     assert (
         plays.difference(wrong, executed) == f"the run does not print: {promised} (but: {printed})"
     )
     assert plays.difference(silent, executed).startswith("the answer quotes no line of its run")
-    assert plays.unsupported(right, []) == [] and plays.unsupported(silent, []) == []
+    assert plays.unsupported(right, []) == []
+    assert plays.unsupported(silent, []) == []
 
 
 def plays_after_writing(source):

@@ -6,20 +6,21 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
+from cases import classification_table, regression_table
 from sklearn.linear_model import LinearRegression
-from test_estimators import classification, regression
 
 import fgmp
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
 def test_a_resample_is_a_weighted_fit(over):
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     least = int(np.bincount(groups).min())  # of which a resample has fewer
     model = fgmp.FedGradMPRegressor(12, cohort_size=6, min_rows=least, random_state=0).fit(
         X, y, groups
     )
-    found, rng = model.bootstrap(3, over=over, random_state=0), np.random.RandomState(0)
+    found = model.bootstrap(3, over=over, random_state=0)
+    rng = np.random.RandomState(0)
     for coef in found.coef:
         counts = (
             rng.multinomial(6, np.full(6, 1 / 6))[groups] if over == "groups" else np.empty(len(y))
@@ -32,16 +33,15 @@ def test_a_resample_is_a_weighted_fit(over):
 
 
 def test_what_is_there_is_found_again_and_the_picture_has_its_names():
-    X, y, groups = classification(3)
+    X, y, groups = classification_table(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
     found = model.set_params(sparsities=[9]).bootstrap(
         8, random_state=0
     )  # which has settled on four
     np.testing.assert_array_equal(found.inclusion[[0, 3, 7]], 1)
-    assert np.delete(
-        found.inclusion, [0, 3, 7]
-    ).max() < 1 and found.inclusion.sum() == pytest.approx(4)
+    assert np.delete(found.inclusion, [0, 3, 7]).max() < 1
+    assert found.inclusion.sum() == pytest.approx(4)
     bounds = [bound[2, 7] for bound in found.interval()]
     np.testing.assert_allclose(bounds, np.quantile(found.coef[:, 2, 7], [0.025, 0.975]))
     ax = found.plot(most=4)
@@ -51,7 +51,7 @@ def test_what_is_there_is_found_again_and_the_picture_has_its_names():
 
 
 def test_the_data_stay_behind_when_a_model_travels():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     stored = pickle.dumps(fgmp.FedGradMPRegressor(3).fit(X, y, groups))
     assert len(stored) < 20_000 < X.nbytes
     with pytest.raises(ValueError, match="the model has no rows"):
@@ -59,7 +59,7 @@ def test_the_data_stay_behind_when_a_model_travels():
 
 
 def test_a_draw_that_misses_a_class_is_drawn_again():
-    X, _, groups = regression()
+    X, _, groups = regression_table()
     labels = np.where(
         groups < 5, "mid", "top"
     )  # one class is in one group only, and many draws miss it
@@ -71,7 +71,7 @@ def test_a_draw_that_misses_a_class_is_drawn_again():
 
 
 def test_names_are_drawn_as_they_are():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     names = ["Revenue (US$) per cost (US$)", "b$_$", r"c\d^2", *(f"x{j}" for j in range(9))]
     found = (
         fgmp.FedGradMPRegressor(12)
@@ -86,7 +86,7 @@ def test_names_are_drawn_as_they_are():
 
 
 def test_a_private_model_does_not_spend_its_epsilon_again():
-    X, y, groups = regression(n_rows=1200)
+    X, y, groups = regression_table(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     model = fgmp.FedGradMPRegressor(
         3, private=fgmp.GaussianNoise(50.0, 5.0), rounds=2, **exact

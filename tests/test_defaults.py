@@ -22,11 +22,14 @@ KINDS = ("noisy", "separable", "one class a site", "all alike", "constant column
 @st.composite
 def federations(draw, losses=LOSSES):
     """Few and unequal rows, features in odd units, sites that hold one label, rows that a model can separate."""
-    loss, kind = draw(st.sampled_from(losses)), draw(st.sampled_from(KINDS))
+    loss = draw(st.sampled_from(losses))
+    kind = draw(st.sampled_from(KINDS))
     sizes = draw(st.lists(st.integers(1, 12), min_size=1, max_size=6))
-    n_features, scale = draw(st.integers(2, 8)), 10.0 ** draw(st.integers(-3, 3))
+    n_features = draw(st.integers(2, 8))
+    scale = 10.0 ** draw(st.integers(-3, 3))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    As, ys = [], []
+    As = []
+    ys = []
     for site, size in enumerate(sizes):
         A = rng.standard_normal((size, n_features))
         if kind == "constant column":
@@ -70,7 +73,8 @@ def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_
     spoke = [w for w in said if "result.best keeps that model" in str(w.message)]
     assert len(spoke) <= 1
     if fed.objective(result.x) > zero * (1 + 1e-5):
-        assert spoke and "result.best" in str(spoke[0].message)
+        assert spoke
+        assert "result.best" in str(spoke[0].message)
 
 
 @limits(max_examples=100)
@@ -85,5 +89,6 @@ def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
         merged, 10.0 ** rng.integers(-3, 4) * rng.standard_normal(len(merged)), client.model_shape
     )
     end = minimise_on(merged, client, StandardBasis(), solver_for(fed.loss), start, rng)
-    before, after = client.objective(start), client.objective(end)
+    before = client.objective(start)
+    after = client.objective(end)
     assert after <= before * (1 + 1e-12)

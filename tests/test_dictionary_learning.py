@@ -39,7 +39,8 @@ def planted(n_frames, n_features, n_atoms, sparsity, seed):
 @settings(max_examples=30)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(2, 12), st.integers(0, 2**32), st.data())
 def test_repeated_and_zero_frames_are_no_trouble(n_frames, n_features, rank, seed, data):
-    rng, n_atoms = np.random.default_rng(seed), data.draw(st.integers(1, n_frames))
+    rng = np.random.default_rng(seed)
+    n_atoms = data.draw(st.integers(1, n_frames))
     frames = rng.standard_normal((n_frames, rank)) @ rng.standard_normal((rank, n_features))
     frames = np.concatenate([frames, -2 * frames[:3], np.zeros((2, n_features))])
     sparsity = data.draw(st.integers(1, min(n_atoms, 5)))
@@ -50,19 +51,20 @@ def test_repeated_and_zero_frames_are_no_trouble(n_frames, n_features, rank, see
 
 def plain_iteration(signals, atoms, codes, sparsity):
     """K-SVD as one would write it first: residuals and singular values anew for each atom, each signal on its own."""
-    atoms, codes = atoms.copy(), codes.copy()
+    atoms = atoms.copy()
+    codes = codes.copy()
     for j in range(atoms.shape[1]):
         users = np.flatnonzero(codes[j])
         codes[j] = 0
         left, sizes, right = np.linalg.svd(signals[:, users] - atoms @ codes[:, users])
         sign = 1 if left[:, 0] @ atoms[:, j] >= 0 else -1
-        atoms[:, j], codes[j, users] = sign * left[:, 0], sign * sizes[0] * right[0]
+        atoms[:, j] = sign * left[:, 0]
+        codes[j, users] = sign * sizes[0] * right[0]
     new = np.column_stack(
         [orthogonal_mp(atoms, signal, n_nonzero_coefs=sparsity) for signal in signals.T]
     )
-    old_errors, new_errors = (
-        np.linalg.norm(signals - atoms @ given, axis=0) for given in (codes, new)
-    )
+    old_errors = np.linalg.norm(signals - atoms @ codes, axis=0)
+    new_errors = np.linalg.norm(signals - atoms @ new, axis=0)
     return atoms, np.where(new_errors < old_errors, new, codes)
 
 
@@ -117,8 +119,7 @@ def test_it_does_not_depend_on_units(seed, n_atoms, sparsity, unit):
     frames = rng.standard_normal((20, 3)) @ rng.standard_normal(
         (3, 12)
     ) + 0.3 * rng.standard_normal((20, 12))
-    fit, other = (
-        fit_ksvd(scale * frames, n_atoms, sparsity, iterations=5, rng=0) for scale in (1, unit)
-    )
+    fit = fit_ksvd(1 * frames, n_atoms, sparsity, iterations=5, rng=0)
+    other = fit_ksvd(unit * frames, n_atoms, sparsity, iterations=5, rng=0)
     np.testing.assert_allclose(other.dictionary.atoms, fit.dictionary.atoms, atol=1e-6)
     np.testing.assert_allclose(other.errors, fit.errors, atol=1e-9)

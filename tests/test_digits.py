@@ -44,20 +44,17 @@ def mnist(tmp_path, monkeypatch):
 @pytest.fixture
 def femnist(tmp_path, monkeypatch):
     """HDF5 files of the layout of TensorFlow Federated; one writer has too few digits, one is in one file only."""
-    rng, written = np.random.default_rng(0), {}
+    rng = np.random.default_rng(0)
+    written = {}
     counts = {"f0000_14": (4, 2), "f0001_41": (5, 1), "f0002_05": (6, 0), "f0003_00": (1, 1)}
     for share, name in enumerate(FEMNIST):
         with h5py.File(tmp_path / name, "w") as file:
             for writer, count in counts.items():
                 if count[share]:
-                    pixels, label = (
-                        rng.random((count[share], 28, 28), np.float32),
-                        rng.integers(0, 10, count[share]),
-                    )
-                    file[f"examples/{writer}/pixels"], file[f"examples/{writer}/label"] = (
-                        pixels,
-                        label,
-                    )
+                    pixels = rng.random((count[share], 28, 28), np.float32)
+                    label = rng.integers(0, 10, count[share])
+                    file[f"examples/{writer}/pixels"] = pixels
+                    file[f"examples/{writer}/label"] = label
                     written.setdefault(writer, {}).update(
                         (p.tobytes(), q) for p, q in zip(1 - pixels, label, strict=True)
                     )
@@ -75,11 +72,9 @@ def labels(federation):
 
 def test_each_embedded_digit_is_dealt_once_with_its_own_label():
     data = digits_by_writer("digits", 30, 14, 40, rng=1)
-    assert (
-        data.image_shape == (8, 8)
-        and data.train.model_shape == (64, 10)
-        and data.train.dtype == np.float32
-    )
+    assert data.image_shape == (8, 8)
+    assert data.train.model_shape == (64, 10)
+    assert data.train.dtype == np.float32
     images, digits = load_digits(return_X_y=True)
     answer = {image.tobytes(): digit for image, digit in zip(images, digits, strict=True)}
     seen = [
@@ -98,7 +93,10 @@ def test_the_skew_follows_the_concentration_and_favours_no_client():
         return np.mean([len(set(client.targets)) for client in data.train.clients])
 
     counts = [classes(concentration) for concentration in (1e-4, 0.1, 1.0, 1e4)]
-    assert counts == sorted(counts) and counts[0] < 4 and counts[1] < 5 and counts[3] > 9.5
+    assert counts == sorted(counts)
+    assert counts[0] < 4
+    assert counts[1] < 5
+    assert counts[3] > 9.5
     shares = []  # of the first client and the last: their largest class, where nearly all digits are dealt
     for seed in range(15):
         train = digits_by_writer("digits", 43, 1, 40, seed, concentration=0.5).train
@@ -109,7 +107,8 @@ def test_the_skew_follows_the_concentration_and_favours_no_client():
 def test_writers_and_their_digits_are_those_of_the_files(mnist):
     _, images, table = mnist
     data = digits_by_writer("mnist-writers", 3, 2, 6, rng=0)
-    assert data.image_shape == (28, 28) and len({*data.train_writers, *data.test_writers}) == 5
+    assert data.image_shape == (28, 28)
+    assert len({*data.train_writers, *data.test_writers}) == 5
     for federation, writers in ((data.train, data.train_writers), (data.test, data.test_writers)):
         for client, writer in zip(federation.clients, writers, strict=True):
             pixels = np.rint(client.features * 255).astype(int)
@@ -121,8 +120,10 @@ def test_writers_and_their_digits_are_those_of_the_files(mnist):
 
 
 def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist):
-    few, many = (digits_by_writer("mnist-writers", n, 2, 5, rng=3) for n in (2, 4))
-    assert few.test_writers == many.test_writers and few.train_writers == many.train_writers[:2]
+    few = digits_by_writer("mnist-writers", 2, 2, 5, rng=3)
+    many = digits_by_writer("mnist-writers", 4, 2, 5, rng=3)
+    assert few.test_writers == many.test_writers
+    assert few.train_writers == many.train_writers[:2]
     np.testing.assert_array_equal(rows(few.test), rows(many.test))
     np.testing.assert_array_equal(rows(few.train), rows(many.train)[:10])
     drawn = [digits_by_writer("mnist-writers", 4, 2, 5, rng=seed) for seed in range(10)]
@@ -178,13 +179,12 @@ def test_accuracy_is_the_fraction_of_right_labels_over_rows():
 )
 def test_real_writers_at_the_papers_scale():
     counts = mnist_writers(HERE / IMAGES, HERE / LABELS).counts
-    assert (
-        len(counts) == 539
-        and sum(counts.values()) == 60_000
-        and sum(n >= 100 for n in counts.values()) == 440
-    )
+    assert len(counts) == 539
+    assert sum(counts.values()) == 60_000
+    assert sum(n >= 100 for n in counts.values()) == 440
     data = digits_by_writer("mnist-writers", rng=0)
-    assert (data.train.n_clients, data.test.n_clients) == (300, 50) and rows(data.test).max() == 1
+    assert (data.train.n_clients, data.test.n_clients) == (300, 50)
+    assert rows(data.test).max() == 1
     # A digit is recognised by the digits of other writers: images and labels are in the same order.
     means = np.array([rows(data.train)[labels(data.train) == c].mean(axis=0) for c in range(10)])
     nearest = ((rows(data.test)[:, None] - means) ** 2).sum(axis=2).argmin(axis=1)

@@ -54,7 +54,8 @@ def test_the_commands_of_the_readme_are_targets_of_make():
         r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE
     )
     targets = re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
-    assert len(named) >= 4 and set(named) <= set(targets)
+    assert len(named) >= 4
+    assert set(named) <= set(targets)
 
 
 def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
@@ -63,7 +64,8 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     names = {}
     exec(lines, names)
     result = names["result"]
-    assert result.history["round"].tolist() == list(range(41)) and (tmp_path / "run.fgmp").exists()
+    assert result.history["round"].tolist() == list(range(41))
+    assert (tmp_path / "run.fgmp").exists()
     assert capsys.readouterr().out == f"{dict(result.rejected)} False\n"
     assert 40 < result.rejected["missing"] < 120  # 80 of 800 on average
     assert {f"| `{reason}` |" in (ROOT / "FAULTS.md").read_text() for reason in RejectReason} == {
@@ -73,13 +75,13 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
 
 def test_the_three_lines_for_a_table_run():
     rng = np.random.default_rng(0)
-    X, site = rng.standard_normal((600, 8)), rng.integers(4, size=600)
+    X = rng.standard_normal((600, 8))
+    site = rng.integers(4, size=600)
     y = np.where(2 * X[:, 1] - 2 * X[:, 5] + rng.logistic(size=600) > 0, "ill", "well")
-    names, lines = {"X": X, "y": y, "site": site}, python_blocks("README.md")[0]
-    assert (
-        'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
-        and "bootstrap(200," in lines
-    )
+    names = {"X": X, "y": y, "site": site}
+    lines = python_blocks("README.md")[0]
+    assert 'FedGradMPClassifier(sparsity="cv").fit(X, y, groups=site)' in lines
+    assert "bootstrap(200," in lines
     exec(lines.replace("bootstrap(200,", "bootstrap(3,"), names)
     np.testing.assert_array_equal(names["model"].support_, [1, 5])
     plt.close("all")
@@ -101,7 +103,8 @@ def test_the_method_of_contributing_works():
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
         is names["FedClip"]
     )
-    fed, clip = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0), 1e-3
+    fed = fgmp.make_sparse_regression(3, 20, 30, 3, rng=0)
+    clip = 1e-3
     gradients = [client.gradient(np.zeros(30)) for client in fed.clients]
     by_hand = -clip * np.mean([g / np.linalg.norm(g) for g in gradients], axis=0)
     found = fgmp.simulate(names["FedClip"](clip=clip, learning_rate=0.01), fed, rounds=1)
@@ -111,7 +114,8 @@ def test_the_method_of_contributing_works():
 def test_the_loss_of_contributing_works():
     """One observation in ten is off by 5, and the minimiser on the support is that of SciPy."""
     names, line = example("HuberLoss", losses)
-    rng, truth = np.random.default_rng(0), np.zeros(40)
+    rng = np.random.default_rng(0)
+    truth = np.zeros(40)
     truth[[3, 20, 33]] = [1.0, -2.0, 1.5]
     names["As"] = [rng.standard_normal((100, 40)) for _ in range(4)]
     noise = [0.02 * rng.standard_normal(100) + 5 * (np.arange(100) % 10 == 0) for _ in range(4)]
@@ -119,7 +123,8 @@ def test_the_loss_of_contributing_works():
     exec(line, names)
     found = fgmp.simulate(fgmp.FedGradMP(3, local_iterations=3), names["fed"], 20, rng=0)
     np.testing.assert_array_equal(found.support, np.flatnonzero(truth))
-    A, y = np.concatenate(names["As"])[:, found.support], np.concatenate(names["ys"])
+    A = np.concatenate(names["As"])[:, found.support]
+    y = np.concatenate(names["ys"])
     how = dict.fromkeys(("xtol", "ftol"), 1e-15) | {"gtol": 1e-12}
     peer = least_squares(lambda v: A @ v - y, np.zeros(3), loss="huber", f_scale=0.1, **how)
     predictions = np.linspace(-3, 3, 41)

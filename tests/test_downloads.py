@@ -18,11 +18,10 @@ from command_line import run_command
 from fgmp.datasets import downloads
 from fgmp.datasets.downloads import DOWNLOADS, data_folder, fetch, locate
 
-ARCHIVE, MEMBERS = (
-    "fed_emnist_digitsonly.tar.bz2",
-    ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5"),
-)
-IMAGES, LABELS = "train-images-idx3-ubyte.gz", "qmnist-train-labels-idx2-int.gz"
+ARCHIVE = "fed_emnist_digitsonly.tar.bz2"
+MEMBERS = ("fed_emnist_digitsonly_train.h5", "fed_emnist_digitsonly_test.h5")
+IMAGES = "train-images-idx3-ubyte.gz"
+LABELS = "qmnist-train-labels-idx2-int.gz"
 
 
 class Quiet(SimpleHTTPRequestHandler):
@@ -44,7 +43,8 @@ def server(tmp_path, monkeypatch):
             archive.addfile(entry, io.BytesIO(name.encode()))
     http = ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=folder))
     threading.Thread(target=http.serve_forever, args=(0.01,), daemon=True).start()
-    address, served = f"http://127.0.0.1:{http.server_port}", {}
+    address = f"http://127.0.0.1:{http.server_port}"
+    served = {}
     for name, files in DOWNLOADS.items():
         sums = [hashlib.sha256((folder / file.name).read_bytes()).hexdigest() for file in files]
         served[name] = tuple(
@@ -73,7 +73,8 @@ def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
     assert anew != (server / IMAGES).read_bytes()
     (place / IMAGES).write_bytes(anew)
     fetch("mnist-writers", progress=False)
-    assert (place / IMAGES).read_bytes() == anew and (place / LABELS).exists()
+    assert (place / IMAGES).read_bytes() == anew
+    assert (place / LABELS).exists()
 
 
 def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place):
@@ -106,14 +107,17 @@ def test_what_is_not_as_announced_leaves_nothing(server, place, content):
 
 def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, place):
     listed = run_command("data", "list").output
-    assert listed.count("missing") == 3 and "CC BY-SA 3.0" in listed and str(place) in listed
+    assert listed.count("missing") == 3
+    assert "CC BY-SA 3.0" in listed
+    assert str(place) in listed
     fetched = run_command("data", "fetch", "mnist-writers")
-    assert fetched.exit_code == 0 and "100%" in fetched.stderr and "CC BY-SA 3.0" in fetched.output
+    assert fetched.exit_code == 0
+    assert "100%" in fetched.stderr
+    assert "CC BY-SA 3.0" in fetched.output
     (server / ARCHIVE).unlink()
     failed = run_command("data", "fetch", "femnist")
-    assert (
-        failed.exit_code == 1 and f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
-    )
+    assert failed.exit_code == 1
+    assert f"\nError: could not download {ARCHIVE}" in f"\n{failed.output}"
 
 
 def cut(content):
@@ -136,7 +140,8 @@ def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(
         locate(data)
     assert "damaged" in run_command("data", "list").output
     fetch(data, progress=False)
-    assert (place / name).read_bytes() == whole and len(locate(data)) == 2
+    assert (place / name).read_bytes() == whole
+    assert len(locate(data)) == 2
 
 
 KILLED = """
@@ -178,7 +183,8 @@ def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as
         with pytest.raises(FileNotFoundError):
             locate("femnist")
     there = [place / name for name in MEMBERS if (place / name).exists()]
-    assert len(there) == max(moment - 1, 0) and all(path.read_text() == path.name for path in there)
+    assert len(there) == max(moment - 1, 0)
+    assert all(path.read_text() == path.name for path in there)
     fetch("femnist", progress=False)
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
 

@@ -52,12 +52,12 @@ def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment
     assert [int(entry[1]) for entry in entries] == list(range(1, len(entries) + 1))
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
     weights = set(re.findall(r"^- \*([^*]+)\*:", ERRATA, re.M))
-    assert len(weights) == 6 and {entry[5] for entry in entries} <= weights
+    assert len(weights) == 6
+    assert {entry[5] for entry in entries} <= weights
     assert lines_named() == sorted(LINES)
     for title in TABLES:
-        assert rows(title) and not [
-            row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])
-        ]
+        assert rows(title)
+        assert not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
 
 
 def test_every_section_named_exists():

@@ -8,6 +8,15 @@ import zoneinfo
 import numpy as np
 import pytest
 import sklearn
+from cases import (
+    ESTIMATORS,
+    TABLES,
+    classification_table,
+    independent_table,
+    linear_predictions,
+    linear_score_table,
+    regression_table,
+)
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, Ridge
@@ -17,8 +26,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import fgmp
 
-ESTIMATORS = (fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier)
-
 
 @pytest.mark.filterwarnings("ignore:Features .* are constant")
 @parametrize_with_checks([make() for make in ESTIMATORS])
@@ -26,39 +33,9 @@ def test_scikit_learns_own_checks(estimator, check):
     check(estimator)
 
 
-def table(seed=0, n_rows=400, n_features=12, n_groups=6):
-    """Features of unequal scale and mean, three of them used; groups of unequal size with shifted features."""
-    rng = np.random.default_rng(seed)
-    groups = rng.choice(
-        n_groups, n_rows, p=np.arange(1, n_groups + 1) / np.arange(1, n_groups + 1).sum()
-    )
-    X = (
-        rng.standard_normal((n_rows, n_features))
-        + 0.3 * rng.standard_normal((n_groups, n_features))[groups]
-    )
-    scales = 10 ** rng.uniform(-1, 1, n_features)
-    z = 2 * X[:, 0] - 1.5 * X[:, 3] + X[:, 7] + 0.5
-    return X * scales + 3 * scales, z, groups, rng
-
-
-def regression(seed=0, **sizes):
-    X, z, groups, rng = table(seed, **sizes)
-    return X, z + 0.3 * rng.standard_normal(len(z)), groups
-
-
-def classification(n_classes=2, seed=0, **sizes):
-    X, z, groups, rng = table(seed, **sizes)
-    noisy = z + rng.logistic(size=len(z))
-    edges = np.quantile(noisy, np.arange(1, n_classes) / n_classes)
-    return X, np.array(["low", "mid", "top"])[np.digitize(noisy, edges) + (n_classes == 2)], groups
-
-
-DATA = {fgmp.FedGradMPRegressor: regression, fgmp.FedGradMPClassifier: classification}
-
-
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_few_features_are_found_and_the_others_are_zero(make):
-    X, y, groups = DATA[make]()
+    X, y, groups = TABLES[make]()
     model = make(3).fit(X, y, groups, sample_weight=(groups != 2).astype(float))
     np.testing.assert_array_equal(model.support_, [0, 3, 7])
     np.testing.assert_array_equal(
@@ -76,7 +53,8 @@ def test_few_features_are_found_and_the_others_are_zero(make):
         assert own.intercept_ == pytest.approx(np.average(levels, weights=np.bincount(groups)))
     else:  # a class of weight zero is not there
         weights = (y != "top").astype(float)
-        three, balanced = np.where(groups == 1, "other", y), make(3, class_weight="balanced")
+        three = np.where(groups == 1, "other", y)
+        balanced = make(3, class_weight="balanced")
         assert balanced.fit(X, three, groups, weights).classes_.tolist() == ["mid", "other"]
 
 
@@ -84,18 +62,19 @@ def test_few_features_are_found_and_the_others_are_zero(make):
 @pytest.mark.parametrize("n_rows", [60, 400])
 @pytest.mark.parametrize("method", ["fedgradmp", "shared"])
 def test_separable_classes_have_a_finite_model(method, n_rows):
-    X, _, groups = classification(n_rows=n_rows)
+    X, _, groups = classification_table(n_rows=n_rows)
     y = X[:, 0] > np.median(X[:, 0])
     model = fgmp.FedGradMPClassifier(3, method=method).fit(X, y, groups)
-    assert model.score(X, y) > 0.95 and np.abs(model.decision_function(X)).max() < 100
+    assert model.score(X, y) > 0.95
+    assert np.abs(model.decision_function(X)).max() < 100
 
 
 def test_cohorts_and_minibatches_depend_on_the_seed_only():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     options = dict(cohort_size=3, batch_size=10, local_iterations=2)
-    first, again, other = (
-        fgmp.FedGradMPRegressor(3, random_state=s, **options).fit(X, y, groups) for s in (1, 1, 2)
-    )
+    first = fgmp.FedGradMPRegressor(3, random_state=1, **options).fit(X, y, groups)
+    again = fgmp.FedGradMPRegressor(3, random_state=1, **options).fit(X, y, groups)
+    other = fgmp.FedGradMPRegressor(3, random_state=2, **options).fit(X, y, groups)
     np.testing.assert_array_equal(first.history_["objective"], again.history_["objective"])
     assert not np.array_equal(first.history_["objective"][1:2], other.history_["objective"][1:2])
 
@@ -105,31 +84,30 @@ def test_cohorts_and_minibatches_depend_on_the_seed_only():
 @pytest.mark.parametrize("fit_intercept", [True, False])
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_the_history_is_of_the_model_in_the_units_of_the_table(make, fit_intercept, polish):
-    X, y, groups = DATA[make]()
+    X, y, groups = TABLES[make]()
     weights = np.random.default_rng(0).uniform(0.5, 2, len(y))
     options = dict(method="fedgradmp", fit_intercept=fit_intercept, polish=polish, rounds=1)
     model = make(3, **options).fit(X, y, groups, sample_weight=weights)
     if make is fgmp.FedGradMPRegressor:
         level = np.average(y, weights=weights) if fit_intercept else 0.0
-        start, end = (
-            np.average((y - z) ** 2, weights=weights) / 2 for z in (level, model.predict(X))
-        )
+        start = np.average((y - level) ** 2, weights=weights) / 2
+        end = np.average((y - model.predict(X)) ** 2, weights=weights) / 2
     else:
         share = np.average(y == model.classes_[1], weights=weights) if fit_intercept else 0.5
         prior = np.tile([1 - share, share], (len(y), 1))
-        start, end = (
-            log_loss(y, p, sample_weight=weights) for p in (prior, model.predict_proba(X))
-        )
+        start = log_loss(y, prior, sample_weight=weights)
+        end = log_loss(y, model.predict_proba(X), sample_weight=weights)
     history = model.history_
     np.testing.assert_allclose(history["objective"][[0, -1]], [start, end], rtol=1e-9)
     # The units, the one round and the path, and what closes: exchanges beside the method's are rounds of their own.
-    assert history["round"][:2].tolist() == [1, 2] and (history["round"][-1] > 3) == polish
+    assert history["round"][:2].tolist() == [1, 2]
+    assert (history["round"][-1] > 3) == polish
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 @pytest.mark.parametrize("value", [0.0, 0.1, -3e7])
 def test_constant_columns_are_named_and_get_zero(make, value):
-    X, y, groups = DATA[make](n_features=9)
+    X, y, groups = TABLES[make](n_features=9)
     flat = X.copy()
     flat[:, [1, 4]] = value
     with pytest.warns(UserWarning, match=r"Features \[1, 4\] are constant"):
@@ -137,7 +115,9 @@ def test_constant_columns_are_named_and_get_zero(make, value):
     np.testing.assert_array_equal(np.ravel(model.coef_)[[1, 4]], 0)
     without = make(7).fit(np.delete(X, [1, 4], axis=1), y, groups)
     np.testing.assert_allclose(
-        linear(model, flat), linear(without, np.delete(X, [1, 4], axis=1)), rtol=1e-6
+        linear_predictions(model, flat),
+        linear_predictions(without, np.delete(X, [1, 4], axis=1)),
+        rtol=1e-6,
     )
     if make is fgmp.FedGradMPRegressor:  # constant in every group, for the within estimator
         X[:, 5] = groups / 3
@@ -146,13 +126,9 @@ def test_constant_columns_are_named_and_get_zero(make, value):
         assert make(9).fit(X, y, groups).coef_[5] != 0
 
 
-def linear(model, X):
-    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
-
-
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_all_features_are_the_dense_model(make):
-    X, y, groups = DATA[make]()
+    X, y, groups = TABLES[make]()
     model = make("all", C=0.1).fit(X, y, groups)
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     logistic = LogisticRegression(C=0.1, tol=1e-10, max_iter=10_000)
@@ -165,7 +141,7 @@ def test_all_features_are_the_dense_model(make):
 
 
 def test_classes_weigh_as_in_scikit_learn():
-    X, y, groups = classification()
+    X, y, groups = classification_table()
     for weights in ("balanced", {"top": 3.0, "mid": 0.5}):
         ours = fgmp.FedGradMPClassifier(3, class_weight=weights, C=np.inf).fit(X, y, groups)
         theirs = LogisticRegression(class_weight=weights, C=np.inf, tol=1e-10, max_iter=10_000)
@@ -174,7 +150,7 @@ def test_classes_weigh_as_in_scikit_learn():
 
 
 def test_closing_exchanges_go_on_until_newton_steps_gain_nothing():
-    X, z, groups, rng = table(n_features=8)
+    X, z, groups, rng = linear_score_table(n_features=8)
     X, y = (
         X / X.std(axis=0),
         z + 0.02 * rng.logistic(size=len(z)) > 0,
@@ -187,26 +163,27 @@ def test_closing_exchanges_go_on_until_newton_steps_gain_nothing():
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_sums_under_masks_give_the_same_model(make):
-    X, y, groups = DATA[make]()
-    plain, masked = (
-        make(3, secure=secure).fit(X, 1e4 * y if y.dtype == float else y, groups)
-        for secure in (False, True)
-    )
+    X, y, groups = TABLES[make]()
+    plain = make(3, secure=False).fit(X, 10000.0 * y if y.dtype == float else y, groups)
+    masked = make(3, secure=True).fit(X, 10000.0 * y if y.dtype == float else y, groups)
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-6)
     assert masked.history_["bytes_up"][-1] > plain.history_["bytes_up"][-1]
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
-    X, y, groups = regression(n_rows=1200)
+    X, y, groups = regression_table(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
-    noise, methods, plain = fgmp.GaussianNoise(50.0, 5.0), set(), fgmp.Federation.prepare
+    noise = fgmp.GaussianNoise(50.0, 5.0)
+    methods = set()
+    plain = fgmp.Federation.prepare
     monkeypatch.setattr(
         fgmp.Federation, "prepare", lambda self, m: methods.add(type(m)) or plain(self, m)
     )
     model = fgmp.FedGradMPRegressor(3, private=noise, rounds=2, **exact).fit(X, y, groups)
     assert methods == {fgmp.FedGradMP}  # neither units, nor a path, nor a closing exchange
-    assert "objective" not in model.history_ and 0 < model.history_["epsilon"][-1] <= 50
+    assert "objective" not in model.history_
+    assert 0 < model.history_["epsilon"][-1] <= 50
     inexact = {
         "standardize": "auto",
         "fit_intercept": True,
@@ -222,7 +199,7 @@ def test_noise_is_on_all_that_leaves_a_site_or_the_fit_is_refused(monkeypatch):
 
 
 def test_groups_are_predicted_with_their_own_intercepts():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     y = y + 10 * groups
     model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(X, y, groups)
     own = model.predict(X, groups=groups)
@@ -258,8 +235,10 @@ def test_groups_are_predicted_with_their_own_intercepts():
 
 
 def test_cross_validation_hands_groups_to_fit_and_to_score():
-    X, y, groups = regression()
-    y, folds, scores = y + 10 * groups, KFold(4), []
+    X, y, groups = regression_table()
+    y = y + 10 * groups
+    folds = KFold(4)
+    scores = []
     for train, test in folds.split(X):
         model = fgmp.FedGradMPRegressor(3, fit_intercept="per_group").fit(
             X[train], y[train], groups[train]
@@ -274,7 +253,7 @@ def test_cross_validation_hands_groups_to_fit_and_to_score():
 
 
 def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch):
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     monkeypatch.setattr("fgmp._support.warnings._ADVISED_TOPICS", set())
     names = np.array([f"site {group}" for group in groups], object)
     names[::50] = [
@@ -292,11 +271,9 @@ def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch)
         with pytest.warns(fgmp.AdviceWarning) as said:
             cross_val_score(asking, X, y, cv=4, params={"groups": names})
     words = sorted(str(warning.message) for warning in said)
-    assert (
-        len(words) == 2
-        and "fewer than min_rows=5 rows ('small" in words[0]
-        and "mean intercept" in words[1]
-    )
+    assert len(words) == 2
+    assert "fewer than min_rows=5 rows ('small" in words[0]
+    assert "mean intercept" in words[1]
     for _ in range(2):  # whoever fits himself is told each time
         with pytest.warns(fgmp.AdviceWarning, match="8 of 14 groups have fewer than min_rows=5"):
             own.fit(X, y, names)
@@ -304,7 +281,7 @@ def test_what_each_fit_of_a_cross_validation_would_say_is_said_once(monkeypatch)
 
 @pytest.mark.parametrize("kind", ["numbers", "booleans", "both", "text"])
 def test_objects_are_labels_as_what_they_are(kind):
-    X, y, groups = classification()
+    X, y, groups = classification_table()
     y = y == "top"
     values = {
         "numbers": (0, 1),
@@ -323,7 +300,7 @@ def test_objects_are_labels_as_what_they_are(kind):
 @pytest.mark.parametrize("package", ["pandas", "polars", "numpy"])
 @pytest.mark.parametrize("zone", [None, "Europe/Berlin"])
 def test_groups_that_are_times_are_found_again(package, zone):
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     zone = zone and zoneinfo.ZoneInfo(zone)
     days = [datetime.datetime(2020, 6, 1 + int(group), tzinfo=zone) for group in groups]
     if package == "numpy":
@@ -340,7 +317,7 @@ def test_groups_that_are_times_are_found_again(package, zone):
 
 
 def test_columns_too_small_for_squares_are_not_called_constant():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     X[:, 4] *= 1e-200
     with pytest.warns(
         fgmp.AdviceWarning,
@@ -350,7 +327,7 @@ def test_columns_too_small_for_squares_are_not_called_constant():
 
 
 def test_large_numbers_whose_squares_are_floats_are_fitted():
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     model = fgmp.FedGradMPRegressor(3).fit(1e150 * X, (1e30 * y).astype(np.float32), groups)
     plain = fgmp.FedGradMPRegressor(3).fit(X, y, groups)
     np.testing.assert_allclose(model.coef_ * 1e120, plain.coef_, rtol=1e-5)
@@ -364,17 +341,6 @@ def test_the_estimators_are_among_the_public_names():
     assert {"FedGradMPClassifier", "FedGradMPRegressor"} < set(names) == set(fgmp.__all__)
 
 
-def noisy(n_rows, tau=5, n_sites=10, n_features=50, seed=0):
-    """Independent features, tau of them with a coefficient of one, and noise of variance one."""
-    rng = np.random.default_rng(seed)
-    X = rng.standard_normal((n_sites * n_rows, n_features))
-    return (
-        X,
-        X[:, :tau].sum(axis=1) + rng.standard_normal(len(X)),
-        np.repeat(np.arange(n_sites), n_rows),
-    )
-
-
 def test_the_first_site_beyond_is_left_to_fedgradmp():
     """Twice as many rows as 3 T + 1 coefficients are too few by one; T is 20, or two and a half tau."""
     for n_rows, options, method in (
@@ -385,7 +351,7 @@ def test_the_first_site_beyond_is_left_to_fedgradmp():
         (182, dict(sparsity=12), "shared"),
         (183, dict(sparsity=12), "fedgradmp"),
     ):
-        sites = noisy(n_rows, n_sites=3, n_features=200)
+        sites = independent_table(n_rows, n_groups=3, n_features=200)
         assert fgmp.FedGradMPRegressor(**options).fit(*sites).method_ == method
 
 
@@ -397,14 +363,15 @@ def test_whoever_asks_for_fedgradmp_where_rows_are_few_or_rounds_run_out_is_told
         fgmp.AdviceWarning, match="10 coefficients .* 1 of 6 clients has no more than 20 rows"
     )
     with rows, pytest.warns(ConvergenceWarning, match="the rounds ran out: the last of 2"):
-        model.fit(*regression())
+        model.fit(*regression_table())
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
-    X, y, groups = DATA[make]()
+    X, y, groups = TABLES[make]()
     names = np.array([f"site {g}" for g in groups], object)
-    names[:2], names[2:7] = "a single pair", "four"
+    names[:2] = "a single pair"
+    names[2:7] = "four"
     weights = 1.0 * (np.arange(len(y)) != 4)  # and is no row of its site
     with pytest.warns(
         fgmp.AdviceWarning, match=r"min_rows=5 rows \('a single pair', 'four'\): they send noth"
@@ -416,7 +383,8 @@ def test_a_site_below_the_minimum_takes_no_part_and_is_named(make):
     np.testing.assert_array_equal(model.groups_, without.groups_)
     np.testing.assert_array_equal(model.history_["bytes_up"], without.history_["bytes_up"])
     for over in ("groups", "rows"):
-        ours, theirs = (m.bootstrap(2, over, random_state=0).coef for m in (model, without))
+        ours = model.bootstrap(2, over, random_state=0).coef
+        theirs = without.bootstrap(2, over, random_state=0).coef
         np.testing.assert_array_equal(ours, theirs)
     assert len(make(3, min_rows=2).fit(X, y, names, weights).groups_) == 8
     assert make(1).fit(X[:3], y[:3] if y.dtype == float else list("abb")).groups_.tolist() == [

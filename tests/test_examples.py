@@ -28,7 +28,8 @@ theory.theorem1""".split()
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
 def test_an_example_prints_what_it_says(name, monkeypatch):
-    test, failures = EXAMPLES[name], []
+    test = EXAMPLES[name]
+    failures = []
     test.globs = {}  # nothing is at hand that the example does not import, and of the package what a user's import has
     _ = [monkeypatch.delattr(fgmp, more) for more in set(vars(fgmp)) - {*PLAIN.split()}]
     doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(test, out=failures.append)

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
 @pytest.mark.parametrize("dtype", [np.int64, np.float16, np.float64, None])
 def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
-    A, atoms = np.random.default_rng(0).integers(-3, 4, (20, 6)), fgmp.Dictionary(np.eye(6) + 0.1)
+    A = np.random.default_rng(0).integers(-3, 4, (20, 6))
+    atoms = fgmp.Dictionary(np.eye(6) + 0.1)
     rows = LinearOperator(A.shape, A.dot, matmat=A.dot, rmatmat=A.T.dot, dtype=dtype)
     rows.dtype = dtype and np.dtype(dtype)
     y = A @ [0.5, 0, 0, -2, 0, 0]
@@ -45,12 +46,11 @@ def test_streamed_features_of_any_real_type_are_the_stored_ones(dtype):
 def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, dtype):
     """In any layout, of lists too; what came is left as it was."""
     rng = np.random.default_rng(0)
-    X, kinds = (
-        (9 * rng.standard_normal(shape)).astype(dtype),
-        np.arange(shape[0] * shape[1]).reshape(shape[:2]),
-    )
+    X = (9 * rng.standard_normal(shape)).astype(dtype)
+    kinds = np.arange(shape[0] * shape[1]).reshape(shape[:2])
     y = {"logistic": kinds % 2, "softmax": kinds % 3}.get(loss, rng.standard_normal(shape[:2]))
-    expected, before = Federation.from_arrays(list(X), list(y), loss), X.copy()
+    expected = Federation.from_arrays(list(X), list(y), loss)
+    before = X.copy()
     turned = np.moveaxis(np.ascontiguousarray(np.moveaxis(X, 0, -1)), -1, 0)
     for given in (
         X,
@@ -67,7 +67,8 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
                 expected.dtype,
             )
             for one, other in zip(found.clients, expected.clients, strict=True):
-                assert one.client_id == other.client_id and one.targets.dtype == other.targets.dtype
+                assert one.client_id == other.client_id
+                assert one.targets.dtype == other.targets.dtype
                 np.testing.assert_array_equal(one.features, other.features)
                 np.testing.assert_array_equal(one.targets, other.targets)
     np.testing.assert_array_equal(X, before)
@@ -75,7 +76,8 @@ def test_one_array_of_all_rows_makes_the_clients_that_a_list_makes(loss, shape, 
 
 def test_one_array_of_all_rows_is_not_copied():
     rng = np.random.default_rng(0)
-    X, ys = rng.standard_normal((1000, 20, 200)), rng.standard_normal((1000, 20))
+    X = rng.standard_normal((1000, 20, 200))
+    ys = rng.standard_normal((1000, 20))
     fgmp.simulate(
         fgmp.FedGradMP(3), Federation.from_arrays(X[:2], ys[:2]), 1, rng=0
     )  # compiled loops are loaded once
@@ -92,10 +94,8 @@ def test_one_array_of_all_rows_is_not_copied():
 
 def test_a_round_allocates_nothing_for_those_who_take_no_part():
     n_clients = 40_000
-    federation, method = (
-        Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1))),
-        fgmp.FedGradMP(1),
-    )
+    federation = Federation.from_arrays(np.ones((n_clients, 1, 2)), np.ones((n_clients, 1)))
+    method = fgmp.FedGradMP(1)
     transport = federation.prepare(method)
     rounds = iterate(
         method, transport, Step(0, method.start(transport.shape)), Streams(0), 10, Mean()
@@ -123,7 +123,8 @@ def test_a_part_keeps_what_the_whole_was_called():
         part = federation.subset(places)
         assert part.client_names == (federation.client_names[1], federation.client_names[3])
         assert part.feature_names == federation.feature_names == ("a", "b")
-        assert part.labels == federation.labels == ("no", "yes") and part.client_ids.tolist() == [
+        assert part.labels == federation.labels == ("no", "yes")
+        assert part.client_ids.tolist() == [
             1,
             3,
         ]
@@ -143,7 +144,8 @@ def test_a_part_has_some_of_the_clients_each_once(places):
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("loss", ["squared", fgmp.SquaredLoss(averaged=False)])
 def test_targets_that_the_precision_of_the_features_cannot_hold_are_refused(loss):
-    As, ys = np.ones((2, 3, 2), np.float32), np.array([[1.0, 2, 3], [1, -4e38, 2]])
+    As = np.ones((2, 3, 2), np.float32)
+    ys = np.array([[1.0, 2, 3], [1, -4e38, 2]])
     for given in (As, list(As)):
         with pytest.raises(
             ValueError, match=r"^ys\[1\] holds numbers beyond float32, .*; expected As in float64"

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_laws_of_estimators import law, seeds
+from property_settings import repeatable, seeds
 
 import fgmp
 
@@ -20,11 +20,13 @@ def by_signals(fed, atoms, sparsity, local_iterations, rounds):
     def select(w, count):
         return np.flatnonzero(orthogonal_mp(unit, w, n_nonzero_coefs=count))
 
-    x, start = np.zeros(len(atoms)), np.array([], int)
+    x = np.zeros(len(atoms))
+    start = np.array([], int)
     for _ in range(rounds):
         ends = []
         for client in fed.clients:
-            z, support = x, start
+            z = x
+            support = start
             for _ in range(local_iterations):
                 merged = np.union1d(select(client.gradient(z), 2 * sparsity), support).astype(int)
                 B = client.features @ atoms[:, merged]
@@ -85,7 +87,7 @@ def cosamp(A, y, tau, iterations):
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-@law(30)
+@repeatable(30)
 @given(
     seed=seeds,
     tau=st.integers(1, 4),

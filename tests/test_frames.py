@@ -35,7 +35,8 @@ def test_each_site_holds_its_rows(package):
         )
         for more, options in (({}, {}), ({"outcome": labels}, {"loss": "logistic"}))
     )
-    assert fed.feature_names == ("age", "pressure", "smokes") and fed.client_names == (
+    assert fed.feature_names == ("age", "pressure", "smokes")
+    assert fed.client_names == (
         "east",
         "north",
         "west",
@@ -66,7 +67,8 @@ def test_columns_losses_and_precision_are_those_asked_for():
         weights=[1, 2, 1],
     )
     fed = fgmp.Federation.from_frame(as_frame("pandas", data), **options)
-    assert fed.feature_names == ("smokes", "age") and fed.dtype == np.float32
+    assert fed.feature_names == ("smokes", "age")
+    assert fed.dtype == np.float32
     assert isinstance(fed.loss, fgmp.LogisticLoss)
     np.testing.assert_array_equal(fed.weights, [0.25, 0.5, 0.25])
     np.testing.assert_array_equal(
@@ -80,9 +82,8 @@ def test_sites_that_are_times_keep_their_zone(package):
     days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
     data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
     fed = fgmp.Federation.from_frame(as_frame(package, data), site="day", target="outcome")
-    assert list(fed.client_names) == days[::-1] and [
-        name.isoformat() for name in fed.client_names
-    ] == [
+    assert list(fed.client_names) == days[::-1]
+    assert [name.isoformat() for name in fed.client_names] == [
         "2020-06-01T00:00:00+02:00",
         "2020-06-02T00:00:00+02:00",
     ]

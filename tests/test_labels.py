@@ -24,7 +24,8 @@ def test_two_labels_become_signs_and_come_back(kind):
         np.array(values)[[1] * 6],
     ]  # the second client has one of them only
     fed = fgmp.Federation.from_arrays([ROWS, ROWS], picked, "logistic")
-    assert fed.labels == labels and [type(v) for v in fed.labels] == [type(v) for v in labels]
+    assert fed.labels == labels
+    assert [type(v) for v in fed.labels] == [type(v) for v in labels]
     np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1, 1, -1, 1, -1])
     np.testing.assert_array_equal(fed.clients[1].targets, np.ones(6))
     assert fed.pooled().labels == labels
@@ -39,10 +40,10 @@ def test_one_label_whose_other_is_known_and_labels_that_are_named_decide_the_sig
         (False, (False, True)),
     ):
         fed = fgmp.Federation.from_arrays([ROWS], [np.full(6, alone)], "logistic")
-        assert fed.labels == known and set(fed.clients[0].targets) == {
-            1.0 if alone == known[1] else -1.0
-        }
+        assert fed.labels == known
+        assert set(fed.clients[0].targets) == {1.0 if alone == known[1] else -1.0}
     y = np.array(["yes", "no"] * 3)
     fed = fgmp.Federation.from_arrays([ROWS], [y], fgmp.LogisticLoss(2), labels=("yes", "no"))
     np.testing.assert_array_equal(fed.clients[0].targets, [-1, 1] * 3)
-    assert fed.labels == ("yes", "no") and fed.loss == fgmp.LogisticLoss(margin=2.0)
+    assert fed.labels == ("yes", "no")
+    assert fed.loss == fgmp.LogisticLoss(margin=2.0)

@@ -78,9 +78,11 @@ def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
     assert nbformat.writes(pairs.normalise(pairs.read(path))) == nbformat.writes(notebook)
     outputs = [output for cell in code(notebook) for output in cell.outputs]
     assert [o for o in outputs if o.output_type == "error" or o.get("name") == "stderr"] == []
-    assert "Warning:" not in printed(notebook) and path.stat().st_size < 1.5e6
+    assert "Warning:" not in printed(notebook)
+    assert path.stat().st_size < 1.5e6
     lengths = [len(lines_of(cell)) for cell in code(notebook)]
-    assert max(lengths) <= 20 and statistics.median(lengths) <= 6
+    assert max(lengths) <= 20
+    assert statistics.median(lengths) <= 6
 
 
 def parameters_and_checks(path):
@@ -110,7 +112,8 @@ def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line
     assert (
         sum(token.type == tokenize.COMMENT for token in tokens) == len(given) == len(lines_of(cell))
     )
-    assert list(papermill.inspect_notebook(path)) == list(given) and not caplog.records
+    assert list(papermill.inspect_notebook(path)) == list(given)
+    assert not caplog.records
     checks = "\n".join(found)
     exec(checks, dict(given))
     for name in set(given) - {"variance_decay", "lie", "video"}:  # any number, or a path
@@ -123,7 +126,8 @@ def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line
         )
         with pytest.raises((AssertionError, TypeError)) as caught:
             exec(checks, given | {name: wrong})
-        assert name in str(caught.value) and "\n" not in str(caught.value)
+        assert name in str(caught.value)
+        assert "\n" not in str(caught.value)
 
 
 WRONG = {
@@ -202,7 +206,8 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
     first = notebook.cells[0].source
     assert re.match(r"# .+\n\n\*\*Question\.\*\* ", first)
     alone = re.search(r"^!\[([^\]]{20,})\]\(pictures/(.+)\.png\)$", first, flags=re.MULTILINE)
-    assert alone[2] == path.stem and len(first[: alone.start()].splitlines()) <= 10
+    assert alone[2] == path.stem
+    assert len(first[: alone.start()].splitlines()) <= 10
     for tag, picture in pairs.pictures(path.stem).items():
         assert picture.read_bytes() == pairs.picture(notebook, tag), (
             "make refresh writes the pictures"
@@ -230,14 +235,16 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
     "name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))]
 )
 def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
-    out, report = tmp_path / "out.ipynb", tmp_path / "faults.txt"
+    out = tmp_path / "out.ipynb"
+    report = tmp_path / "faults.txt"
     call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
     notebook = pairs.read(out)
     notebook.cells.insert(0, nbformat.v4.new_code_cell(HOOK.format(target=str(report))))
     nbformat.write(notebook, out)
     report.touch()
     subprocess.run(call, capture_output=True)
-    assert running.problem(pairs.read(out)) == "" and report.read_text() == ""
+    assert running.problem(pairs.read(out)) == ""
+    assert report.read_text() == ""
     assert pairs.read(out).metadata.papermill.exception is None
 
 
@@ -251,7 +258,8 @@ def test_parameters_of_other_runs_exist(file):
 
 @each_kept_run
 def test_kept_runs_are_whole_and_repeat_nothing(path):
-    notebook, stem = pairs.read(path), path.stem.partition("-")[0]
+    notebook = pairs.read(path)
+    stem = path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
     usual = [(one.source, seen(one)) for one in code(pairs.read(pairs.NOTEBOOKS / f"{stem}.ipynb"))]
     texts = {
@@ -276,7 +284,8 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
 
 @each_kept_run
 def test_a_kept_run_has_the_words_of_today(path):
-    kept, stem = json.loads(path.with_suffix(".json").read_text()), path.stem.partition("-")[0]
+    kept = json.loads(path.with_suffix(".json").read_text())
+    stem = path.stem.partition("-")[0]
     values = [
         re.escape(one)
         for one in (*kept["given_parameters"].values(), "digits")
@@ -370,4 +379,5 @@ def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(pa
     assert [one.number for one in found] == [1, 2, 3]
     for play in found:
         assert any(records["parameters"][name] != value for name, value in play.parameters.items())
-        assert play.lines and plays.unsupported(play, committed) == []
+        assert play.lines
+        assert plays.unsupported(play, committed) == []

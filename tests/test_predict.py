@@ -164,7 +164,8 @@ def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path)
     X = TABLE.to_numpy()
     fitted = FedGradMPRegressor(2).fit(X, X[:, 0] - X[:, 1])
     (tmp_path / "model").write_text(fitted.to_json())
-    path, rows = tmp_path / "model", "5,2,3\n1,2,3\n"
+    path = tmp_path / "model"
+    rows = "5,2,3\n1,2,3\n"
     asked = "the first line of the table has numbers; expected names, or --header or --no-header"
     assert refusal(run(path, rows)) == asked
     assert refusal(run(path, "0,1,2\n5,2,3\n")) == asked  # as pandas writes columns without names
@@ -202,7 +203,8 @@ def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
 def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path, content):
     (tmp_path / "model").write_bytes(content)
     said = refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
-    assert said.startswith("MODEL is ") and "expected a file with what to_json" in said
+    assert said.startswith("MODEL is ")
+    assert "expected a file with what to_json" in said
 
 
 def test_a_pickle_is_not_opened(tmp_path):
@@ -256,11 +258,13 @@ def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
     X = TABLE if named else TABLE.to_numpy()
     model = FedGradMPClassifier(2, rounds=5, C=np.inf).fit(X, y, groups=np.arange(60) % 3)
     again = model_from_json(model.to_json())
-    assert again.classes_.dtype == model.classes_.dtype and again.C == np.inf
+    assert again.classes_.dtype == model.classes_.dtype
+    assert again.C == np.inf
     np.testing.assert_array_equal(again.predict(X), model.predict(X))
     np.testing.assert_array_equal(again.predict_proba(X), model.predict_proba(X))
     np.testing.assert_array_equal(again.groups_, model.groups_)
-    assert again.support_.tolist() == model.support_.tolist() and again.to_json() == model.to_json()
+    assert again.support_.tolist() == model.support_.tolist()
+    assert again.to_json() == model.to_json()
 
 
 def test_groups_that_json_does_not_hold_are_named():
@@ -277,10 +281,8 @@ def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named
     (tmp_path / "model").write_text(
         FedGradMPRegressor(2, fit_intercept="per_group").fit(TABLE, y, site).to_json()
     )
-    path, table = (
-        tmp_path / "model",
-        f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n",
-    )
+    path = tmp_path / "model"
+    table = f"site,a,b,c\n{sites[2]},1,2,3\n{sites[0]},1,2,3\nelsewhere,1,2,3\n"
     done = run(path, table, "--groups", "site")
     np.testing.assert_allclose(predictions(done), [19.0, -1.0, 9.0], atol=1e-6)
     assert (

@@ -9,11 +9,11 @@ from unittest import mock
 
 import numpy as np
 import pytest
-from garbage import not_finite, wrong_shape
+from cases import with_exchanges
+from denoising_attack import removes_noise, seeds_in
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from matrix.runs import rewired
-from noise_attack import seen_in, takes_off
+from malformed_updates import not_finite, wrong_shape
 from scipy.stats import kstest, norm
 
 import fgmp
@@ -85,9 +85,11 @@ def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(
 
 
 def test_a_cohort_spends_less_more_rounds_spend_more_and_the_noise_is_the_least_that_keeps_to_the_budget():
-    everybody, some = (spent(3.0, 1000, size, 2, 4, 1e-5) for size in (1000, 50))
+    everybody = spent(3.0, 1000, 1000, 2, 4, 1e-05)
+    some = spent(3.0, 1000, 50, 2, 4, 1e-05)
     assert 0 < some < everybody / 4
-    assert spent(3.0, 1000, 50, 2, 8, 1e-5) > some and spent(3.0, 1000, 50, 2, 0, 1e-5) == 0
+    assert spent(3.0, 1000, 50, 2, 8, 1e-5) > some
+    assert spent(3.0, 1000, 50, 2, 0, 1e-5) == 0
     multiplier = accounted(NOISE, 40, 40, 2, 3).multiplier
     assert (
         spent(multiplier, 40, 40, 2, 3, 1e-5) <= 5 < spent(0.998 * multiplier, 40, 40, 2, 3, 1e-5)
@@ -129,17 +131,19 @@ SEEN = []
 @pytest.mark.parametrize("seed_of_noise", [None, 17])
 def test_no_client_takes_the_noise_off(seed_of_noise):
     """Nor who has the result; the same client does where a seed was asked for by name."""
-    method, seed = Curious(learning_rate=0.1), 987_654_321_987
+    method = Curious(learning_rate=0.1)
+    seed = 987_654_321_987
     noise = fgmp.GaussianNoise(2.0, 0.05, insecure_seed=seed_of_noise)
     private = replace(accounted(noise, FED.n_clients, FED.n_clients, 1, 2), secret=SECRET)
     SEEN.clear()
     result = noisy(method, FED, 2, noise, rng=seed)
     steps = [-0.1 * client.gradient(np.zeros(20)) for client in FED.clients]
     clean = np.mean([step * min(1, 0.05 / np.linalg.norm(step)) for step in steps], axis=0)
-    first, second = (SEEN[i][1] for i in (0, -1))
-    candidates = seen_in(SEEN, result, repr(result), repr(private))
+    first = SEEN[0][1]
+    second = SEEN[-1][1]
+    candidates = seeds_in(SEEN, result, repr(result), repr(private))
     assert seed in candidates
-    found = takes_off(second - clean, private, FED.n_clients, first, candidates)
+    found = removes_noise(second - clean, private, FED.n_clients, first, candidates)
     assert found == (seed_of_noise is not None)
 
 
@@ -160,9 +164,11 @@ def test_all_clients_are_in_as_many_cohorts():
 @pytest.mark.parametrize("then", [fgmp.Mean(), fgmp.SecureSum(threshold=2)])
 def test_one_round_of_averages_by_hand(then, fault, gone):
     """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
-    method, noise = fgmp.FedAvg(learning_rate=0.1), fgmp.GaussianNoise(2.0, 0.05, then=then)
+    method = fgmp.FedAvg(learning_rate=0.1)
+    noise = fgmp.GaussianNoise(2.0, 0.05, then=then)
     small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
-    keys, honest = [], NoisyMeans.noise_on_sum
+    keys = []
+    honest = NoisyMeans.noise_on_sum
 
     def keeping(own, *given):
         keys.append(given[-1])
@@ -196,7 +202,8 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
 @pytest.mark.usefixtures("accounting_at_once")
 def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path, monkeypatch):
     monkeypatch.setattr("secrets.token_bytes", lambda size: SECRET[:size])
-    sent, run_clients = [], fgmp.Federation.run_clients
+    sent = []
+    run_clients = fgmp.Federation.run_clients
 
     def listening(self, *given):
         sent.append(given[1:])
@@ -208,7 +215,9 @@ def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path
     assert SECRET in path.read_bytes()
     assert path.stat().st_mode & 0o077 == 0
     for held in (pickle.dumps(result), pickle.dumps(sent), repr(fitted(NOISE, 1.0, 2)).encode()):
-        assert len(held) > 50 and SECRET not in held and repr(SECRET)[2:-1].encode() not in held
+        assert len(held) > 50
+        assert SECRET not in held
+        assert repr(SECRET)[2:-1].encode() not in held
     monkeypatch.setattr("secrets.token_bytes", os.urandom)
     again = noisy(METHOD, FED, 2, NOISE, 10, rng=0)
     assert not np.array_equal(again.x, result.x)
@@ -220,9 +229,11 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
     other[2][0] += 0.01
     changed = fgmp.Federation.from_arrays([client.features for client in FED.clients], other)
     private = replace(accounted(fgmp.GaussianNoise(2.0, 0.5), 40, 40, 1, 1), secret=SECRET)
-    method, sums = fgmp.FedAvg(learning_rate=0.1), []
+    method = fgmp.FedAvg(learning_rate=0.1)
+    sums = []
     for federation in (FED, FED, changed):
-        transport, (exchange,) = federation.prepare(method), method.exchanges()
+        transport = federation.prepare(method)
+        (exchange,) = method.exchanges()
         call = Call(exchange, exchange.update_spec(np.zeros(20)), 0, 1, Streams(3))
         seen = private.privacy.collect(transport, call, np.zeros(20), np.arange(40))
         sums.append(seen.rows()[0])
@@ -234,7 +245,8 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
 
 @pytest.mark.usefixtures("accounting_at_once")
 def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path, monkeypatch):
-    path, replaced = tmp_path / "run.fgmp", os.replace
+    path = tmp_path / "run.fgmp"
+    replaced = os.replace
 
     def failing(*given):
         if run_is_at[-1] >= 3:
@@ -253,10 +265,8 @@ def test_a_private_fit_tells_nothing_of_numbers_of_rows():
     """A group of five rows or of four: groups, warnings and advice are the same."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((405, 6))
-    y, groups = (
-        X[:, 0] + 0.1 * rng.standard_normal(405),
-        np.append(np.arange(400) % 20, np.full(5, 20)),
-    )
+    y = X[:, 0] + 0.1 * rng.standard_normal(405)
+    groups = np.append(np.arange(400) % 20, np.full(5, 20))
     exact = dict(standardize=False, fit_intercept=False, polish=False, rounds=2, batch_size=10)
     seen = []
     for rows in (405, 404):
@@ -265,7 +275,8 @@ def test_a_private_fit_tells_nothing_of_numbers_of_rows():
             warnings.simplefilter("always")
             model.fit(X[:rows], y[:rows], groups[:rows])
         seen.append((model.groups_.tolist(), [str(each.message) for each in caught]))
-    assert seen[0] == seen[1] and len(seen[0][0]) == 21
+    assert seen[0] == seen[1]
+    assert len(seen[0][0]) == 21
 
 
 ADDITIVE = {
@@ -292,7 +303,7 @@ def first_sum(method, clients, faults, noise, cohort_size):
         )
 
     noisy(
-        rewired(method, noted),
+        with_exchanges(method, noted),
         fgmp.Federation.from_clients(clients),
         1,
         noise,
@@ -360,8 +371,10 @@ def test_the_history_does_not_say_who_did_not_answer(fault):
 
 def test_the_noise_of_a_rehearsal_is_that_of_its_seed_whatever_the_last_bit_of_a_model():
     """Or its table would be another one on every processor; and it says that it protects nobody."""
-    As, ys = [c.features * (1 + 1e-14) for c in FED.clients], [c.targets for c in FED.clients]
-    nudged, method = fgmp.Federation.from_arrays(As, ys), fgmp.FedAvg(learning_rate=0.1)
+    As = [c.features * (1 + 1e-14) for c in FED.clients]
+    ys = [c.targets for c in FED.clients]
+    nudged = fgmp.Federation.from_arrays(As, ys)
+    method = fgmp.FedAvg(learning_rate=0.1)
     with pytest.warns(fgmp.AdviceWarning, match="insecure_seed is .: .* this run protects nobody"):
         pairs = (FED, 0), (nudged, 0), (FED, 1)
         one, other, another = (
@@ -378,20 +391,25 @@ def test_nobody_is_asked_for_an_objective_no_row_is_counted_and_what_is_spent_is
     small = fgmp.Federation.from_arrays(
         [c.features[:3] for c in FED.clients], [c.targets[:3] for c in FED.clients]
     )
-    method, noise = fgmp.FedGradMP(2, batch_size=5), fgmp.GaussianNoise(0.05, 50.0)
+    method = fgmp.FedGradMP(2, batch_size=5)
+    noise = fgmp.GaussianNoise(0.05, 50.0)
     with warnings.catch_warnings(action="error"):  # of small sites, few rows and rises as well
         result = noisy(method, small, 3, noise, rng=0, history=fgmp.History(every=2))
-    assert "objective" not in result.history and result.best.round == 3
+    assert "objective" not in result.history
+    assert result.best.round == 3
     np.testing.assert_array_equal(result.best.x, result.x)
     epsilon = result.history["epsilon"]
-    assert epsilon[0] == 0 and (np.diff(epsilon) > 0).all() and 0.049 < epsilon[-1] <= 0.05
+    assert epsilon[0] == 0
+    assert (np.diff(epsilon) > 0).all()
+    assert 0.049 < epsilon[-1] <= 0.05
 
 
 @pytest.mark.usefixtures("accounting_at_once")
 def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
     """Of which it keeps one after every round, with its secret: noise and cohorts are those of the run that went on."""
     method = ADDITIVE["FedAvg"]  # whose models are never zero
-    path, first = tmp_path / "run.fgmp", tmp_path / "first.fgmp"
+    path = tmp_path / "run.fgmp"
+    first = tmp_path / "first.fgmp"
 
     def run(rounds, path, *more):
         return noisy(
@@ -409,10 +427,8 @@ def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
             first.write_bytes(path.read_bytes())
 
     played = []
-    whole, resumed = (
-        run(3, path, keep_the_first),
-        run(3, first, lambda run: played.append(run.step.round)),
-    )
+    whole = run(3, path, keep_the_first)
+    resumed = run(3, first, lambda run: played.append(run.step.round))
     assert played == [2, 3]
     np.testing.assert_array_equal(resumed.x, whole.x)
     np.testing.assert_array_equal(resumed.history["epsilon"], whole.history["epsilon"])

@@ -6,9 +6,9 @@ from unittest import mock
 
 import numpy as np
 import pytest
+from cases import METHODS
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_simulate import ALL
 
 import fgmp
 from fgmp.aggregation import Rejected
@@ -27,7 +27,8 @@ pytestmark = [
     pytest.mark.usefixtures("backend"),
 ]
 
-N_FEATURES, N_CLIENTS = 4, 5
+N_FEATURES = 4
+N_CLIENTS = 5
 RNG = np.random.default_rng(0)
 FED = fgmp.Federation.from_arrays(
     [RNG.standard_normal((30, N_FEATURES)) for _ in range(N_CLIENTS)],
@@ -43,7 +44,10 @@ class Away:
     """A transport in which a client is away for one sum: of answers, or of objectives. `calls` counts them all."""
 
     def __init__(self, transport, client, at, calls):
-        self.transport, self.client, self.at, self.calls = transport, client, at, calls
+        self.transport = transport
+        self.client = client
+        self.at = at
+        self.calls = calls
 
     def __getattr__(self, name):
         if name.startswith("__"):
@@ -81,18 +85,18 @@ class Sum:
     """A sum that the server learnt: of whom, and of what: an exchange, or None for the objective, and its message."""
 
     def __init__(self, keys, exchange, message, mean):
-        self.client_ids, self.exchange, self.message, self.mean = (
-            frozenset(map(int, keys)),
-            exchange,
-            message,
-            mean,
-        )
+        self.client_ids = frozenset(map(int, keys))
+        self.exchange = exchange
+        self.message = message
+        self.mean = mean
 
 
 @contextmanager
 def listening():
     """All sums that are opened under masks, whatever the code says of them: who is in an objective is recounted."""
-    heard, collect, objective = [], SumsOnly.collect, SumsOnly.objective
+    heard = []
+    collect = SumsOnly.collect
+    objective = SumsOnly.objective
 
     def hears_answers(self, transport, call, message, cohort):
         seen = collect(self, transport, call, message, cohort)
@@ -162,10 +166,13 @@ def moments_of(features, targets):
 
 def coefficients_of(one, federation):
     """The matrix that makes what was asked of the moments of a client: measured on clients of the attacker's own."""
-    rng, rows, said = np.random.default_rng(1), [], []
+    rng = np.random.default_rng(1)
+    rows = []
+    said = []
     size = len(moments_of(np.zeros((1, federation.n_features)), np.zeros(1)))
     for _ in range(size):
-        X, y = rng.standard_normal((7, federation.n_features)), rng.standard_normal(7)
+        X = rng.standard_normal((7, federation.n_features))
+        y = rng.standard_normal(7)
         client = Client(X, y, federation.loss)
         if one.exchange is None:
             found = np.array([client.objective(one.message)])
@@ -183,12 +190,12 @@ def coefficients_of(one, federation):
 def solved_for(heard, federation):
     """Clients of which some number of its own follows linearly, and the worst relative error of what is solved."""
     weights = dict(zip(federation.client_ids.tolist(), federation.weights.tolist(), strict=True))
-    keys, rows, right = sorted(weights), [], []
+    keys = sorted(weights)
+    rows = []
+    right = []
     for one in heard:
-        matrix, total = (
-            coefficients_of(one, federation),
-            sum(weights[key] for key in one.client_ids),
-        )
+        matrix = coefficients_of(one, federation)
+        total = sum(weights[key] for key in one.client_ids)
         rows.append(
             np.hstack([(key in one.client_ids) * weights[key] / total * matrix for key in keys])
         )
@@ -198,8 +205,11 @@ def solved_for(heard, federation):
             else 0
         )
         right.append(np.ravel(one.mean) - known)
-    table, values = np.vstack(rows), np.concatenate(right)
-    size, found, errors = table.shape[1] // len(keys), [], []
+    table = np.vstack(rows)
+    values = np.concatenate(right)
+    size = table.shape[1] // len(keys)
+    found = []
+    errors = []
     for place, key in enumerate(keys):
         own = slice(place * size, (place + 1) * size)
         others = np.delete(table, np.r_[own], axis=1)
@@ -249,11 +259,12 @@ def test_the_attack_finds_a_client_where_sums_are_opened_without_a_ledger():
     with listening() as heard, mock.patch.object(Ledger, "_add", lambda self, clients: True):
         fgmp.simulate(LINEAR["shared"], Away(FED, 2, 6, []), 4, rng=0, aggregator=fgmp.SecureSum())
     found, error = solved_for(heard, FED)
-    assert found == [2] and error < 1e-6
+    assert found == [2]
+    assert error < 1e-6
 
 
 @pytest.mark.parametrize("fault", ["away 1", "away 4", "away 7", "dropping out", "cohorts"])
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     """By the sets alone, whatever was asked: what a client sends may hardly depend on the question."""
     federation = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
@@ -261,28 +272,29 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
     if fault == "dropping out":
         transport = fgmp.Faulty(federation, fgmp.DropOut(probability=0.3))
     cohort = 4 if fault == "cohorts" else None
-    if cohort and ALL[name].repeats_itself(federation.loss):
+    if cohort and METHODS[name]().repeats_itself(federation.loss):
         return
     with listening() as heard, mock.patch.object(SumsOnly, "objective", lambda *_: float("nan")):
         fgmp.simulate(
-            ALL[name], transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2)
+            METHODS[name](), transport, 8, cohort, rng=1, aggregator=fgmp.SecureSum(threshold=2)
         )
-    assert heard and singles([one.client_ids for one in heard]) == []
+    assert heard
+    assert singles([one.client_ids for one in heard]) == []
 
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=12))
 def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
-    ledger, taken = Ledger(), []
+    ledger = Ledger()
+    taken = []
     for clients in map(frozenset, sets):
         chosen = frozenset(ledger.choose(clients))
         may = not singles([*taken, clients])
         assert (chosen == clients) == may
         if not may:
             before = [old for old in taken if old <= clients]
-            assert len(chosen) == max(map(len, before), default=0) and (
-                chosen in before or not chosen
-            )
+            assert len(chosen) == max(map(len, before), default=0)
+            assert chosen in before or not chosen
         taken += [chosen] if chosen else []
     again = Ledger.from_bytes(ledger.to_bytes())
     assert again.sets == ledger.sets
@@ -290,17 +302,20 @@ def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
 
 def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     """Or whoever is away after that could be solved for."""
-    path, method = tmp_path / "run.fgmp", fgmp.FedAvg(learning_rate=0.1)
+    path = tmp_path / "run.fgmp"
+    method = fgmp.FedAvg(learning_rate=0.1)
     given = dict(rng=0, callbacks=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
     fgmp.simulate(method, FED, 2, aggregator=fgmp.SecureSum(), **given)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
     with mock.patch.object(fgmp.Faulty, "identity", lambda self: self.transport.identity()):
         result = fgmp.simulate(method, away, 4, aggregator=fgmp.SecureSum(), **given)
-    assert result.rejected["withheld"] == 2 * 4 and result.rejected["missing"] == 2
+    assert result.rejected["withheld"] == 2 * 4
+    assert result.rejected["missing"] == 2
 
 
 def test_one_ledger_for_several_runs():
-    ledger, method = Ledger(), fgmp.FedAvg(learning_rate=0.1)
+    ledger = Ledger()
+    method = fgmp.FedAvg(learning_rate=0.1)
     unheard = fgmp.History(objective_on=0)
     fgmp.simulate(method, FED, 1, rng=0, aggregator=fgmp.SecureSum(ledger=ledger), history=unheard)
     away = fgmp.Faulty(FED, fgmp.DropOut(clients=[2]))
@@ -336,8 +351,10 @@ FITS = {
 def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(name, n_folds):
     """Rows that are together in all that is sent cannot be told apart: each of these classes is large enough."""
     kind, more, classes = FITS[name]
-    (X, y, groups), views = table(classes=classes), {}
-    honest, judged = federated_table.client_view, federated_table.assign_folds
+    (X, y, groups) = table(classes=classes)
+    views = {}
+    honest = federated_table.client_view
+    judged = federated_table.assign_folds
 
     def keeping(rows, units, loss):  # of each view the rows, by a number of their own
         views.setdefault(rows.index, []).append(
@@ -365,7 +382,9 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
 
 def test_no_row_of_a_small_site_is_the_difference_of_two_means():
     """The attack itself, in the open: means over all rows, and over all but a fold."""
-    (X, y, groups), heard, honest = table(), [], client_sums.Moments.means
+    (X, y, groups) = table()
+    heard = []
+    honest = client_sums.Moments.means
 
     def listen(self, client, known, rng):
         found = honest(self, client, known, rng)
@@ -390,7 +409,9 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
     """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
     X, y, groups = table(sizes=(30, 30, 30))
-    honest, ended, n_sums = federated_table.FederatedTable.transport, [], 1
+    honest = federated_table.FederatedTable.transport
+    ended = []
+    n_sums = 1
     away_at = 0
     while away_at < n_sums:
         calls = []
@@ -418,11 +439,9 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
         away_at += 1 if how["sparsity"] != "cv" else 4
     # One that misses an objective, or a round that others follow, costs no more than these: nothing was opened.
     words = "left in the middle of a fit under masks"
-    assert (
-        ended[0] == ""
-        and any(words in end for end in ended)
-        and all(words in end for end in ended if end)
-    )
+    assert ended[0] == ""
+    assert any(words in end for end in ended)
+    assert all(words in end for end in ended if end)
     assert how["sparsity"] == "cv" or words in ended[1]
 
 
@@ -434,7 +453,8 @@ def test_under_masks_nobody_learns_the_intercept_of_a_group():
         )
         for way in (False, True)
     )
-    assert not hasattr(secure, "intercepts_") and len(plain.intercepts_) == 3
+    assert not hasattr(secure, "intercepts_")
+    assert len(plain.intercepts_) == 3
     np.testing.assert_allclose(secure.intercept_, plain.intercept_, rtol=1e-6)
     with pytest.raises(ValueError, match="cohort_size is 2 of 3 groups with secure=True"):
         fgmp.FedGradMPRegressor(2, secure=True, cohort_size=2).fit(X, y, groups)

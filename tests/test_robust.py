@@ -18,7 +18,8 @@ from fgmp.sparse_model import SparseModel
 def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
     """With whole weights: every row written out as often as it weighs; the share cut is a whole number of rows."""
     values = np.random.default_rng(seed).integers(-3, 4, (len(times), 20)).astype(float)
-    rows, weights = np.repeat(values, times, axis=0), np.array(times) / sum(times)
+    rows = np.repeat(values, times, axis=0)
+    weights = np.array(times) / sum(times)
     np.testing.assert_allclose(
         fgmp.Median().of_columns(values, weights), np.median(rows, axis=0), atol=1e-12
     )
@@ -33,7 +34,8 @@ def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
 def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
     rng = np.random.default_rng(0)
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
-    weights, rows = rng.dirichlet(np.ones(7)), np.reshape(models, (7, 30))
+    weights = rng.dirichlet(np.ones(7))
+    rows = np.reshape(models, (7, 30))
     thin = [SparseModel.of(model) for model in models]
     sparse = aggregator(UpdateSpec(shape, most=30, near=models[0]).stack(thin, weights))
     dense = aggregator(UpdateSpec(shape, near=models[0]).stack(models, weights))

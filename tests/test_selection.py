@@ -19,7 +19,8 @@ KINDS = {"output": fgmp.PerOutput, "atom": fgmp.PerAtom, "all": Overall}
 
 def by_sorting(kind, values, count, spared):
     """The entries kept, by a stable sort of what counts."""
-    kept, sizes = np.zeros(values.shape, bool), np.abs(values)
+    kept = np.zeros(values.shape, bool)
+    sizes = np.abs(values)
     rows = [row for row in range(len(values)) if row not in spared]
     if kind == "atom":
         sizes = np.linalg.norm(values, axis=1)
@@ -41,7 +42,8 @@ always_include = st.sampled_from([(), (0,), (1, 3)])
 @settings(deadline=None, max_examples=300)
 @given(st.sampled_from(list(KINDS)), entries, st.integers(1, 13), always_include)
 def test_what_is_kept_is_what_sorting_keeps(kind, values, count, spared):
-    before, selection = values.copy(), KINDS[kind](spared)
+    before = values.copy()
+    selection = KINDS[kind](spared)
     expected = by_sorting(kind, values.reshape(len(values), -1), count, spared).reshape(
         values.shape
     )
@@ -68,7 +70,8 @@ def test_what_is_not_a_number_stays():
 
 
 def test_what_always_stays_is_kept_in_order_once():
-    assert fgmp.PerAtom(3).always_include == (3,) and fgmp.PerAtom([3, 1, 3]).always_include == (
+    assert fgmp.PerAtom(3).always_include == (3,)
+    assert fgmp.PerAtom([3, 1, 3]).always_include == (
         1,
         3,
     )
@@ -93,14 +96,14 @@ def test_soft_thresholds_are_proximal_steps(kind, values, threshold, spared):
 def test_pursuits_start_with_what_always_stays(seed, first):
     """A plain pursuit with least squares in every step, on the signals themselves."""
     rng = np.random.default_rng(seed)
-    atoms, signals = rng.standard_normal((10, 8)), rng.standard_normal((10, 3))
-    unit, gram, correlations = (
-        atoms / np.linalg.norm(atoms, axis=0),
-        atoms.T @ atoms,
-        atoms.T @ signals,
-    )
+    atoms = rng.standard_normal((10, 8))
+    signals = rng.standard_normal((10, 3))
+    unit = atoms / np.linalg.norm(atoms, axis=0)
+    gram = atoms.T @ atoms
+    correlations = atoms.T @ signals
     for outputs in (3, 1):
-        some, taken = signals[:, :outputs], list(first)
+        some = signals[:, :outputs]
+        taken = list(first)
         for _ in range(3):
             sizes = np.linalg.norm(
                 unit.T @ (some - unit[:, taken] @ np.linalg.pinv(unit[:, taken]) @ some), axis=1
@@ -132,7 +135,8 @@ def test_the_pursuit_stops_where_a_signal_is_represented_and_skips_dependent_ato
     atoms = rng.standard_normal((20, 30))
     atoms[:, 9] = atoms[:, 3] + atoms[:, 7]
     found = matching_pursuit(atoms.T @ atoms, atoms.T @ rng.standard_normal(20), 20)
-    assert len(found) == 20 and np.linalg.matrix_rank(atoms[:, found]) == 20
+    assert len(found) == 20
+    assert np.linalg.matrix_rank(atoms[:, found]) == 20
 
 
 class Bounded:
@@ -180,8 +184,11 @@ def without_repeats(atoms):
 
 def in_fractions(gram, correlations, count, first):
     """Orthogonal matching pursuit without rounding, for each output; None where two atoms are equally good."""
-    d, gram = len(gram), [[Fraction(int(entry)) for entry in row] for row in gram]
-    residual, basis, taken = [Fraction(int(entry)) for entry in correlations], [], set(first)
+    d = len(gram)
+    gram = [[Fraction(int(entry)) for entry in row] for row in gram]
+    residual = [Fraction(int(entry)) for entry in correlations]
+    basis = []
+    taken = set(first)
 
     def take(atom):
         direction = gram[atom][:]
@@ -220,15 +227,15 @@ def test_a_pursuit_in_exact_arithmetic_ends_with_no_more_than_asked_for(kind, se
     atoms = without_repeats(INTEGERS[kind](rng))
     d = atoms.shape[1]
     some = rng.integers(-2, 3, (d, 2)) * rng.integers(0, 2, (d, 2))
-    gram, correlations = (atoms.T @ atoms).astype(float), (atoms.T @ atoms @ some).astype(float)
+    gram = (atoms.T @ atoms).astype(float)
+    correlations = (atoms.T @ atoms @ some).astype(float)
     with Bounded():
         found = {make: make(first).pursue(gram, correlations, count) for make in KINDS.values()}
         alone = matching_pursuit(gram, correlations[:, 0], count, first)
     fixed = np.add.outer(2 * np.array(first, int), range(2)).reshape(-1)
     for make, support in found.items():
-        assert np.array_equal(np.unique(support), support) and set(fixed) <= set(support) <= set(
-            range(2 * d)
-        )
+        assert np.array_equal(np.unique(support), support)
+        assert set(fixed) <= set(support) <= set(range(2 * d))
         assert make(first).holds(support, (d, 2), count)
     expected = in_fractions(gram, correlations[:, 0], count, first)
     if expected is not None:
@@ -260,7 +267,8 @@ def structured(name):
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_runs_in_structured_dictionaries_end(name, fixed, make):
     """Sparse and zero targets, one or several outputs; a client without any gradient."""
-    dictionary, selection = structured(name), make(fixed)
+    dictionary = structured(name)
+    selection = make(fixed)
     targets = [np.zeros(5), 3.0 * np.eye(5)[0], np.array([0, 2.0, 0, 0, -1])]
     numbers = fgmp.Federation.from_arrays([np.eye(5)] * 3, targets)
     labels = fgmp.Federation.from_arrays(

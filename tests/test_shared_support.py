@@ -6,6 +6,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from cases import two_classes, unequal_regression
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
@@ -20,36 +21,18 @@ from fgmp.shared_support.sketches import SketchContext, hash_matrices
 from fgmp.sparse_model import SparseModel
 
 
-def squared(seed, sizes=(6, 9, 4), n_features=20):
-    rng = np.random.default_rng(seed)
-    truth = np.zeros(n_features)
-    truth[rng.choice(n_features, 3, replace=False)] = rng.standard_normal(3)
-    As = [rng.standard_normal((m, n_features)) for m in sizes]
-    ys = [A @ truth + 0.3 * rng.standard_normal(len(A)) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, weights=rng.random(len(sizes)) + 0.1, truth=truth)
-
-
-def labelled(seed, sizes=(30, 40, 20), loss="logistic"):
-    rng = np.random.default_rng(seed)
-    As, w = [rng.standard_normal((m, 8)) for m in sizes], rng.standard_normal(8)
-    ys = [(A @ w + 2 * rng.standard_normal(len(A)) > 0).astype(int) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, loss)
-
-
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
 @example(4843, 4, True)
 def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dictionary):
-    federation = squared(seed)
+    federation = unequal_regression(seed)
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else StandardBasis()
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
     gradmp = fgmp.FedGradMP(sparsity=sparsity, local_iterations=1, dictionary=dictionary)
     # Without the server of FedGradMP: in a coherent dictionary its projection may choose other atoms once more.
-    (client,), x = (
-        federation.pooled().prepare(gradmp).clients,
-        SparseModel.zero((dictionary.n_atoms(20),)),
-    )
+    (client,) = federation.pooled().prepare(gradmp).clients
+    x = SparseModel.zero((dictionary.n_atoms(20),))
     for rounds in (1, 2, 3):
         ours = fgmp.simulate(shared, federation, rounds, rng=0)
         x = gradmp.client_update(client, x, np.random.default_rng(0))
@@ -66,24 +49,25 @@ def on_support(federation, solver, support, start=1e-3, **options):
 
 
 def test_in_a_dictionary_the_norm_is_that_of_the_signal():
-    federation, dictionary = squared(0, sizes=(2, 2)), fgmp.gaussian_dictionary(20, 30, rng=3)
+    federation = unequal_regression(0, sizes=(2, 2))
+    dictionary = fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
-    point, solver = (
-        SupportState(SparseModel(support, np.ones(8), (30,))),
-        fgmp.NewtonOnSupport(dictionary=dictionary),
-    )
+    point = SupportState(SparseModel(support, np.ones(8), (30,)))
+    solver = fgmp.NewtonOnSupport(dictionary=dictionary)
     clients = federation.prepare(solver).clients
     answers = [solver.client_update(client, solver.message(point), None) for client in clients]
     end = solver.server_update(point, federation.weights @ np.array(answers))
     found = dictionary.synthesise(end.model.dense())
-    one, span = federation.pooled().clients[0], np.linalg.qr(dictionary.atoms[:, support])[0]
+    one = federation.pooled().clients[0]
+    span = np.linalg.qr(dictionary.atoms[:, support])[0]
     expected = span @ np.linalg.lstsq(one.features @ span, one.targets, rcond=None)[0]
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
 def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
-    federation, support = labelled(0), np.array([0, 2, 3, 6])
+    federation = two_classes(0)
+    support = np.array([0, 2, 3, 6])
     found = on_support(federation, fgmp.NewtonOnSupport(steps=12, ridge=ridge), support).x[support]
     A = np.vstack([client.features for client in federation.clients])[:, support]
     y = np.concatenate([client.targets for client in federation.clients])
@@ -94,7 +78,7 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
 
 def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
     """On the support of all features, rounds of one step end where one round of many steps does."""
-    federation = labelled(0)
+    federation = two_classes(0)
     refused = fgmp.SharedSupportGradMP(8, solver=fgmp.NewtonOnSupport(ridge=0.05))
     with pytest.raises(ValueError, match="for the squared loss, and the loss is LogisticLoss"):
         fgmp.simulate(refused, federation, 1, rng=0)
@@ -118,12 +102,13 @@ def test_numbers_of_numpy_leave_float32_runs_as_they_are():
         screening = fgmp.CountSketch(integer(1), integer(4))
         method = fgmp.SharedSupportGradMP(integer(2), screening, solver, seed=integer(1))
         ends.append(fgmp.simulate(method, federation, 3, rng=0))
-    assert not ends[1].rejected and ends[1].x.dtype == np.float32
+    assert not ends[1].rejected
+    assert ends[1].x.dtype == np.float32
     np.testing.assert_array_equal(ends[0].x, ends[1].x)
 
 
 def test_newton_steps_for_softmax_reach_a_point_without_gradient():
-    federation = labelled(1, loss="softmax")
+    federation = two_classes(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])
     result = on_support(federation, fgmp.NewtonOnSupport(steps=12), support)
     gradient = sum(
@@ -134,7 +119,8 @@ def test_newton_steps_for_softmax_reach_a_point_without_gradient():
 
 
 def test_local_steps_average_what_the_solver_finds():
-    federation, support = squared(4), np.array([2, 5, 9])
+    federation = unequal_regression(4)
+    support = np.array([2, 5, 9])
     found = on_support(federation, LocalSteps(fgmp.Exact()), support).x[support]
     each = [
         np.linalg.lstsq(c.features[:, support], c.targets, rcond=None)[0]
@@ -146,7 +132,8 @@ def test_local_steps_average_what_the_solver_finds():
 def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
     rng = np.random.default_rng(0)
-    As, ys = rng.standard_normal((3, 8, 20)), rng.standard_normal((3, 8))
+    As = rng.standard_normal((3, 8, 20))
+    ys = rng.standard_normal((3, 8))
     merged = {int(np.abs(A.T @ y).argmax()) for A, y in zip(As, ys, strict=True)}
     method = fgmp.SharedSupportGradMP(5, fgmp.LargestEntries(1))
     history = fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys), 1, rng=0).history
@@ -169,32 +156,29 @@ def test_separable_data_need_a_ridge_or_a_ball():
         ValueError, match="separated without error.*expected a ridge above 0 or a radius"
     ):
         model()
-    assert model(ridge=1e-3)[1] and model(radius=3.0)[1]
+    assert model(ridge=1e-3)[1]
+    assert model(radius=3.0)[1]
     assert np.linalg.norm(model(radius=3.0)) <= 3 * (1 + 1e-12)
     inside = on_support(federation, fgmp.NewtonOnSupport(steps=30, radius=3.0), np.arange(6))
-    assert (
-        np.linalg.norm(inside.x) == pytest.approx(3.0)
-        and inside.history["objective"][-1] < np.log(2) / 2
-    )
+    assert np.linalg.norm(inside.x) == pytest.approx(3.0)
+    assert inside.history["objective"][-1] < np.log(2) / 2
 
 
 def test_newton_steps_by_hand():
     """What raised f gives way to zero, once, and then to half the step; at the end the better of two models counts."""
-    solver, model, asked = (
-        fgmp.NewtonOnSupport(4, radius=2.0),
-        SparseModel(np.arange(1), np.full(1, 2.0), (9,)),
-        [],
-    )
+    solver = fgmp.NewtonOnSupport(4, radius=2.0)
+    model = SparseModel(np.arange(1), np.full(1, 2.0), (9,))
+    asked = []
     point = SupportState(model)
     for value in (5.0, 6.0, 7.0, 8.0):
         asked.append(float(point.model.values[0]))
         point = solver.server_update(point, np.array([4.0, 4.0, value, 0.5]))
-    assert asked == [2.0, 1.0, 0.0, 1.5] and solver.message(point)[1] == 1
+    assert asked == [2.0, 1.0, 0.0, 1.5]
+    assert solver.message(point)[1] == 1
     for value, x, missed in ((4.9, 1.75, 0.025), (9.0, 2.0, 0.125)):
         end = solver.server_update(point, np.array([value, 0.5]))
-        assert (end.model.values[0], end.missed) == pytest.approx((x, missed)) and solver.message(
-            end
-        )[1] == 0
+        assert (end.model.values[0], end.missed) == pytest.approx((x, missed))
+        assert solver.message(end)[1] == 0
     assert (
         solver.server_update(end, np.array([1e-320, 1.0, 5.0, 0.5])).model.values[0] == 0
     )  # hardly any curvature
@@ -213,7 +197,8 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
     seed, rows, columns, n_atoms, outputs
 ):
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
-    way, question = fgmp.CountSketch(rows, columns), SketchContext(1, StandardBasis(), seed, 2)
+    way = fgmp.CountSketch(rows, columns)
+    question = SketchContext(1, StandardBasis(), seed, 2)
     signs = np.array(
         [matrix.toarray() for matrix in hash_matrices(seed, 2, rows, columns, n_atoms, "d")]
     )
@@ -228,9 +213,11 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
 def test_a_run_deals_anew_in_every_round_and_twice_the_same():
     federation = fgmp.make_sparse_regression(10, 8, 300, 4, 0.5, rng=0)
     method = fgmp.SharedSupportGradMP(4, fgmp.CountSketch(3, 12))
-    alone, shared = (fgmp.simulate(method, federation, 6, rng=seed) for seed in (0, 1))
+    alone = fgmp.simulate(method, federation, 6, rng=0)
+    shared = fgmp.simulate(method, federation, 6, rng=1)
     np.testing.assert_array_equal(alone.x, shared.x)  # the seed is the method's, which clients have
-    x, client = method.start(federation.shape).model, federation.clients[0]
+    x = method.start(federation.shape).model
+    client = federation.clients[0]
     places = (method, 0), (method, 0), (method, 1), (replace(method, seed=1), 0)
     first, again, *others = (
         made.client_update(client, (x, number), None) for made, number in places
@@ -253,7 +240,8 @@ def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
     def residual(atoms):
         return np.sum((y - A[:, atoms] @ np.linalg.lstsq(A[:, atoms], y, rcond=None)[0]) ** 2)
 
-    kept, sets = list(range(6)), [list(atoms) for atoms in combinations(range(6), tau)]
+    kept = list(range(6))
+    sets = [list(atoms) for atoms in combinations(range(6), tau)]
     while len(kept) > tau:
         kept = list(min(combinations(kept, len(kept) - 1), key=lambda atoms: residual(list(atoms))))
     before = min(sets, key=residual) if misled else sets[rng.integers(len(sets))]
@@ -270,22 +258,27 @@ def test_hashes_deal_evenly_and_with_both_signs():
     collisions = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
-        assert (np.abs(signs).sum(axis=1) == 1).all() and {-1, 1} <= set(np.unique(signs)) <= {
-            -1,
-            0,
-            1,
-        }
+        assert (np.abs(signs).sum(axis=1) == 1).all()
+        assert (
+            {-1, 1}
+            <= set(np.unique(signs))
+            <= {
+                -1,
+                0,
+                1,
+            }
+        )
         assert set(np.abs(signs).sum(axis=2).ravel()) <= {4, 5}
         bucket = np.abs(signs).argmax(axis=1)
         collisions += np.count_nonzero(bucket[:, 3] == bucket[:, 17])
-    assert collisions / 1200 == pytest.approx(1 / 5, abs=0.04) and collisions / 1200 < 1 / 5
+    assert collisions / 1200 == pytest.approx(1 / 5, abs=0.04)
+    assert collisions / 1200 < 1 / 5
 
 
 def test_a_sketch_that_is_no_shorter_is_the_gradient():
     federation = fgmp.make_sparse_regression(6, 8, 40, 2, 0.5, rng=0)
-    whole, sketched = (
-        fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, columns)) for columns in (8, 7)
-    )
+    whole = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 8))
+    sketched = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 7))
     ups = [
         fgmp.simulate(method, federation, 1, rng=0).history["bytes_up"][-1]
         for method in (whole, sketched)
@@ -295,17 +288,14 @@ def test_a_sketch_that_is_no_shorter_is_the_gradient():
 
 def test_elimination_counts_as_the_selection_does():
     rng = np.random.default_rng(0)
-    A, b = (
-        rng.standard_normal((40, 12)),
-        SparseModel(np.arange(12), rng.standard_normal(12), (4, 3)),
-    )
+    A = rng.standard_normal((40, 12))
+    b = SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
     sizes = {fgmp.PerOutput(): 6, Overall(): 2, fgmp.PerAtom(): 6, fgmp.PerAtom((1,)): 9}
     for selection, size in sizes.items():
         found = eliminated(b, A.T @ A, np.empty(0, np.intp), 2, selection)
         assert selection.holds(found.support, (4, 3), 2)
-        assert len(found.support) == size and (
-            1 not in selection.always_include or {3, 4, 5} <= set(found.support)
-        )
+        assert len(found.support) == size
+        assert 1 not in selection.always_include or {3, 4, 5} <= set(found.support)
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
@@ -334,7 +324,8 @@ FIRST = [
 @pytest.mark.parametrize("method", FIRST)
 def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, cohort_size):
     """Where the cohort of its seed has as many rows as the support has atoms."""
-    result, psi = fgmp.simulate(method, REGRESSION, 3, rng=0), method.dictionary
+    result = fgmp.simulate(method, REGRESSION, 3, rng=0)
+    psi = method.dictionary
     closed = fgmp.polish(result, REGRESSION, cohort_size=cohort_size, rng=11)
     np.testing.assert_array_equal(closed.support, result.support)
     chosen = (
@@ -360,9 +351,8 @@ def test_polishing_goes_on_with_the_history_and_into_its_ball():
     for name, column in result.history.items():
         np.testing.assert_array_equal(closed.history[name][:-1], column)
     assert closed.history["round"][-1] == 4
-    assert closed.history["norm"][-1] == np.linalg.norm(closed.x) and np.isnan(
-        closed.history["other"][-1]
-    )
+    assert closed.history["norm"][-1] == np.linalg.norm(closed.x)
+    assert np.isnan(closed.history["other"][-1])
     ball = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(closed.x)))
     inside = fgmp.polish(result, REGRESSION, solver=ball)
     np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
@@ -373,9 +363,9 @@ def test_polishing_hands_its_seed_to_the_solver():
     """One row of one step: the gradient of that row, and with another seed that of another one."""
     result = fgmp.simulate(FIRST[0], REGRESSION, 2, rng=0)
     steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
-    one, same, other = (
-        fgmp.polish(result, REGRESSION, solver=steps, rng=seed).x for seed in (0, 0, 1)
-    )
+    one = fgmp.polish(result, REGRESSION, solver=steps, rng=0).x
+    same = fgmp.polish(result, REGRESSION, solver=steps, rng=0).x
+    other = fgmp.polish(result, REGRESSION, solver=steps, rng=1).x
     np.testing.assert_array_equal(one, same)
     assert np.abs(one - other).max() > 1e-4
 
@@ -385,10 +375,8 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
         fgmp.LargestEntries(2).encode(
             np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
         )
-    huge, nobody = (
-        (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9))),
-        fgmp.History(objective_on=0),
-    )
+    huge = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9)))
+    nobody = fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
         result = fgmp.simulate(
             fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody
@@ -447,7 +435,8 @@ def test_polishing_knows_the_ball_and_what_always_stays():
 
 
 def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
-    one, other = (fgmp.gaussian_dictionary(20, 25, rng=seed) for seed in (0, 1))
+    one = fgmp.gaussian_dictionary(20, 25, rng=0)
+    other = fgmp.gaussian_dictionary(20, 25, rng=1)
     with pytest.raises(ValueError, match=r"solver has the radius 3.0; expected none, or None"):
         fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(radius=3.0))
     for dictionary in (StandardBasis(), other):
@@ -458,9 +447,11 @@ def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
             fgmp.SharedSupportGradMP(
                 3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary
             )
-    result = fgmp.simulate(fgmp.FedIterHT(sparsity=3, learning_rate=0.1), squared(0), 1, rng=0)
+    result = fgmp.simulate(
+        fgmp.FedIterHT(sparsity=3, learning_rate=0.1), unequal_regression(0), 1, rng=0
+    )
     with pytest.raises(ValueError, match=r"solver has the dictionary"):
-        fgmp.polish(result, squared(0), solver=fgmp.NewtonOnSupport(dictionary=one))
+        fgmp.polish(result, unequal_regression(0), solver=fgmp.NewtonOnSupport(dictionary=one))
     # The same twice is no contradiction, nor is a copy of a method with another ball.
     same = fgmp.SharedSupportGradMP(
         3,
@@ -468,6 +459,8 @@ def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
         dictionary=fgmp.Dictionary(one.atoms),
         radius=1.0,
     )
-    small, large = (replace(same, radius=radius) for radius in (1e-3, 1e3))
-    ends = [fgmp.simulate(method, squared(0), 2, rng=0).x for method in (small, large)]
-    assert np.linalg.norm(ends[0]) <= 1e-3 * (1 + 1e-12) and np.linalg.norm(ends[1]) > 0.1
+    small = replace(same, radius=0.001)
+    large = replace(same, radius=1000.0)
+    ends = [fgmp.simulate(method, unequal_regression(0), 2, rng=0).x for method in (small, large)]
+    assert np.linalg.norm(ends[0]) <= 1e-3 * (1 + 1e-12)
+    assert np.linalg.norm(ends[1]) > 0.1

@@ -45,20 +45,26 @@ def test_a_start_within_the_accuracy_is_the_end(kind):
     """Orthonormal columns: curvature 1/m in all directions, so that the distance is m times the gradient."""
     rng = np.random.default_rng(0)
     Q = np.linalg.qr(rng.standard_normal((9, 4)))[0]
-    solution, client = np.ones(4), one_client(Q, Q @ np.ones(4))
-    near, far = solution + [0.0, 0.09, 0.0, 0.0], solution + [0.0, 0.11, 0.0, 0.0]
+    solution = np.ones(4)
+    client = one_client(Q, Q @ np.ones(4))
+    near = solution + [0.0, 0.09, 0.0, 0.0]
+    far = solution + [0.0, 0.11, 0.0, 0.0]
     np.testing.assert_array_equal(minimise(client, kind(accuracy=0.1), near), near)
     found = minimise(client, kind(accuracy=0.1), far)
-    assert np.linalg.norm(found - solution) <= 0.1 and not np.array_equal(found, far)
+    assert np.linalg.norm(found - solution) <= 0.1
+    assert not np.array_equal(found, far)
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4])
 def test_gradient_descent_goes_along_the_gradient_of_the_signal(steps):
     """Exact line search, the length of a step is g'g / g'Hg; in any atoms of the same span."""
     rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((20, 8)) * np.arange(1, 9), rng.standard_normal(20)
+    A = rng.standard_normal((20, 8)) * np.arange(1, 9)
+    y = rng.standard_normal(20)
     Q = np.linalg.qr(rng.standard_normal((8, 4)))[0]
-    H, c, z = Q.T @ A.T @ A @ Q / 20, Q.T @ A.T @ y / 20, np.zeros(4)
+    H = Q.T @ A.T @ A @ Q / 20
+    c = Q.T @ A.T @ y / 20
+    z = np.zeros(4)
     for _ in range(steps):
         g = H @ z - c
         z = z - (g @ g) / (g @ H @ g) * g
@@ -71,8 +77,11 @@ def test_gradient_descent_goes_along_the_gradient_of_the_signal(steps):
 @pytest.mark.parametrize("batch_size", [None, 4])
 def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, averaged):
     """rate Psi'A'r / b, whatever the inner products of the atoms; where the loss is a sum, rate Psi'A'r."""
-    rng, rate = np.random.default_rng(0), 1e-3
-    A, y, atoms = rng.standard_normal((12, 5)), rng.standard_normal(12), rng.standard_normal((5, 3))
+    rng = np.random.default_rng(0)
+    rate = 1e-3
+    A = rng.standard_normal((12, 5))
+    y = rng.standard_normal(12)
+    atoms = rng.standard_normal((5, 3))
     client = one_client(A @ atoms, y, fgmp.SquaredLoss(averaged=averaged))
     (rows,) = (
         [np.arange(12)]
@@ -87,12 +96,15 @@ def test_a_step_of_sgd_in_a_dictionary_is_one_of_its_coefficients(batch_size, av
 def test_gradient_descent_in_float32_takes_the_same_steps_in_any_unit():
     """Also where squares of its directions leave float32; the units are powers of two, so not a bit may change."""
     rng = np.random.default_rng(0)
-    A, y = rng.standard_normal((100, 200)), rng.standard_normal(100)
+    A = rng.standard_normal((100, 200))
+    y = rng.standard_normal(100)
     ends = []
     for unit in (1, 2.0**40, 2.0**-40):
         client = one_client(*((unit * array).astype(np.float32) for array in (A, y)))
         ends.append(minimise(client, fgmp.GradientDescent(steps=5)))
-    assert ends[0].all() and np.array_equal(ends[0], ends[1]) and np.array_equal(ends[0], ends[2])
+    assert ends[0].all()
+    assert np.array_equal(ends[0], ends[1])
+    assert np.array_equal(ends[0], ends[2])
 
 
 def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
@@ -101,7 +113,8 @@ def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
     left = np.linalg.qr(rng.standard_normal((200, 8)))[0]
     right = np.linalg.qr(rng.standard_normal((8, 8)))[0]
     A = (20 * left * np.geomspace(1, 1 / 3000, 8) @ right).astype(np.float32)
-    y, ends = rng.choice([-1, 1], 200), []
+    y = rng.choice([-1, 1], 200)
+    ends = []
     for dtype in (np.float32, np.float64):
         ends.append(
             A.astype(float)
@@ -120,11 +133,9 @@ def test_newton_steps_of_float32_data_divide_by_hessians_of_float64():
 def test_fewer_rows_than_atoms_give_the_signal_of_minimum_norm(solver, tolerance):
     """Of the signals in the span of the atoms, not the coefficients of minimum norm, which are those of another."""
     rng = np.random.default_rng(0)
-    A, y, atoms = (
-        rng.standard_normal((3, 6)),
-        rng.standard_normal(3),
-        rng.standard_normal((6, 4)) * [1, 2, 3, 4],
-    )
+    A = rng.standard_normal((3, 6))
+    y = rng.standard_normal(3)
+    atoms = rng.standard_normal((6, 4)) * [1, 2, 3, 4]
     Q = np.linalg.qr(atoms)[0]
     expected = Q @ np.linalg.pinv(A @ Q) @ y
     assert np.linalg.norm(expected - atoms @ np.linalg.pinv(A @ atoms) @ y) > 0.01
@@ -148,7 +159,8 @@ def test_an_accuracy_beyond_rounding_is_missed_and_said(solver, monkeypatch):
 def systems(seed):
     """Features with null directions, and targets."""
     rng = np.random.default_rng(seed)
-    A, groups = rng.standard_normal((20, 4)), np.eye(4)[rng.integers(0, 4, 20)]
+    A = rng.standard_normal((20, 4))
+    groups = np.eye(4)[rng.integers(0, 4, 20)]
     features = {
         "low rank": rng.standard_normal((20, 2)) @ rng.standard_normal((2, 9)),
         "one-hot and intercept": np.column_stack([np.ones(20), groups, A]),
@@ -174,7 +186,8 @@ def test_no_local_solver_raises_the_objective_of_a_deficient_system(name, solver
     eps = np.finfo(dtype).eps
     for seed in range(2):
         B, y = (array.astype(dtype) for array in systems(seed)[name])
-        client, zero = one_client(B, y), np.zeros(B.shape[1])
+        client = one_client(B, y)
+        zero = np.zeros(B.shape[1])
         best = np.linalg.lstsq(B.astype(float), y.astype(float), rcond=64 * eps)[
             0
         ]  # rounding is no direction
@@ -192,16 +205,13 @@ def test_exact_solves_in_an_overcomplete_dictionary_are_as_good_as_least_squares
     cut, excess = (1e-5, 1e-4) if dtype == np.float32 else (1e-8, 1e-6)
     for seed in range(20):
         rng = np.random.default_rng(seed)
-        dictionary, A = (
-            fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype)),
-            rng.standard_normal((20, 8)),
-        )
+        dictionary = fgmp.Dictionary(rng.standard_normal((8, 12)).astype(dtype))
+        A = rng.standard_normal((20, 8))
         A[:, 0] *= {"null direction": 0, "faint direction": 1e-10}.get(data, 1)
-        A, y = (
-            (unit * A[: 5 if data == "few rows" else 20]).astype(dtype),
-            rng.standard_normal(20).astype(dtype),
-        )
-        y, wide = y[: len(A)], A.astype(float) @ dictionary.atoms.astype(float)
+        A = (unit * A[: 5 if data == "few rows" else 20]).astype(dtype)
+        y = rng.standard_normal(20).astype(dtype)
+        y = y[: len(A)]
+        wide = A.astype(float) @ dictionary.atoms.astype(float)
         client = one_client(dictionary.products(A), y)
         for size in (6, 9, 12):
             merged = np.sort(rng.choice(12, size, replace=False))
@@ -230,7 +240,8 @@ def ill_conditioned(rng, condition, dtype, shape=(100, 20)):
 def test_least_squares_has_no_excess_above_its_precision(dtype, condition):
     for seed in range(10):
         columns, targets = ill_conditioned(np.random.default_rng(seed), condition, dtype)
-        wide, y = columns.astype(float), targets.astype(float)
+        wide = columns.astype(float)
+        y = targets.astype(float)
         best = np.sum((wide @ np.linalg.lstsq(wide, y, rcond=None)[0] - y) ** 2)
         excess = np.sum((wide @ least_squares(columns, targets).astype(float) - y) ** 2) / best - 1
         # Coefficients off by eps times the condition move predictions by as much, which enters squared.
@@ -269,7 +280,8 @@ def test_with_fewer_rows_than_columns_the_solution_is_the_shortest_to_machine_pr
 ):
     for seed in range(10):
         rng = np.random.default_rng(seed)
-        left, right = (np.linalg.qr(rng.standard_normal((size, 8)))[0] for size in (8, 30))
+        left = np.linalg.qr(rng.standard_normal((8, 8)))[0]
+        right = np.linalg.qr(rng.standard_normal((30, 8)))[0]
         sizes = np.geomspace(1, 1 / condition, 8)
         targets = (left * sizes) @ (left.T @ rng.standard_normal(8))
         shortest = right @ ((left.T @ targets) / sizes)
@@ -309,7 +321,9 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
     """Five atoms of eight for each of three outputs in R^5 span everything, with few atoms in common."""
     rng = np.random.default_rng(1)
     A = rng.standard_normal((300, 5)) * [1, 1e-5, 1e3, 1, 1]
-    client, atoms, merged = one_client(A, rng.integers(0, 3, 300), "softmax"), BASIS, np.arange(15)
+    client = one_client(A, rng.integers(0, 3, 300), "softmax")
+    atoms = BASIS
+    merged = np.arange(15)
     if in_dictionary:
         atoms = fgmp.Dictionary(rng.standard_normal((5, 8)))
         client = replace(client, features=atoms.products(A))
@@ -324,7 +338,8 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
             alike, alike[:, :1].repeat(3, axis=1), atol=1e-10 * np.abs(alike).max()
         )
     predictions = problem.predictions(rng.standard_normal(15))
-    hessian, across = problem.hessian(predictions), rng.standard_normal((15, 4))
+    hessian = problem.hessian(predictions)
+    across = rng.standard_normal((15, 4))
     filled, gradient = regularize_null_directions(hessian, problem.gradient(predictions), shifts)
     np.testing.assert_allclose(shifts.T @ gradient, 0, atol=1e-13 * np.abs(gradient).max())
     across -= shifts @ (shifts.T @ across)
@@ -338,7 +353,8 @@ def test_shifts_are_all_signals_that_every_output_can_add_and_are_filled_with_cu
 
 def singular_system(rng):
     """Columns of a known rank below their number, in units up to 1e8 apart; targets with and without a residual."""
-    m, kind = int(rng.integers(4, 41)), rng.integers(6)
+    m = int(rng.integers(4, 41))
+    kind = rng.integers(6)
     B = rng.standard_normal((m, 4))
     if kind == 0:
         A = B[:, : rng.integers(1, 4)]
@@ -389,7 +405,8 @@ def test_dependent_columns_have_the_solution_of_minimum_norm_in_the_units_that_c
             continue
         left, sizes, across = np.linalg.svd(A, full_matrices=False)
         shortest = across[:rank].T @ ((left[:, :rank].T @ y) / sizes[:rank])
-        length, condition = np.linalg.norm(shortest), sizes[0] / sizes[rank - 1]
+        length = np.linalg.norm(shortest)
+        condition = sizes[0] / sizes[rank - 1]
         residual = np.linalg.norm(y - A @ shortest) / sizes[0]
         bound = 100 * eps * (condition * length + condition**2 * residual)
         for order in (np.arange(len(y)), rng.permutation(len(y))):
@@ -401,7 +418,8 @@ def test_a_single_direction_has_its_shortest_solution_for_any_ratio_of_units(rat
     """c row' x = 3 c: x = 3 row / |row|^2, each entry to rounding, also from the products of the columns."""
     rng = np.random.default_rng(1)
     for _ in range(50):
-        row, c = rng.uniform(1, 2, 3) * [1, -1, 1 / ratio], rng.standard_normal(29)
+        row = rng.uniform(1, 2, 3) * [1, -1, 1 / ratio]
+        c = rng.standard_normal(29)
         expected = 3 * row / (row @ row)
         np.testing.assert_allclose(least_squares(np.outer(c, row), 3 * c), expected, rtol=1e-13)
         np.testing.assert_allclose(
@@ -536,7 +554,6 @@ def test_a_minimiser_that_exists_is_reached_to_the_accuracy(loss, solver, accura
     scores = A @ rng.standard_normal((4, 3)) / unit + 2 * rng.standard_normal((200, 3))
     y = scores.argmax(axis=1) if loss == "softmax" else (scores[:, 0] > 0).astype(int)
     client = one_client(A, y, loss)
-    found, end = (
-        minimise(client, each) for each in (solver(accuracy=accuracy / unit), fgmp.Newton(steps=60))
-    )
+    found = minimise(client, solver(accuracy=accuracy / unit))
+    end = minimise(client, fgmp.Newton(steps=60))
     assert np.linalg.norm(found - end) <= accuracy / unit

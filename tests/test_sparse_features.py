@@ -7,10 +7,10 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from cases import wide_sparse_table
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
-from test_sparse_estimators import wide
 
 import fgmp
 from fgmp._support.sparse_features import SparseFeatures
@@ -27,12 +27,20 @@ def some_matrix(rng, shape, density=0.3):
 @given(st.integers(1, 8), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
 def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
     rng = np.random.default_rng(seed)
-    S, u, c = some_matrix(rng, (m, n)), rng.standard_normal(m), rng.standard_normal(n)
-    features, A = SparseFeatures(sparse.csc_matrix(S)), S
+    S = some_matrix(rng, (m, n))
+    u = rng.standard_normal(m)
+    c = rng.standard_normal(n)
+    features = SparseFeatures(sparse.csc_matrix(S))
+    A = S
     if centred:
-        features, A = SparseFeatures(sparse.csr_array(S), u, c), S - np.outer(u, c)
-    x, X, w, W = (rng.standard_normal(shape) for shape in (n, (n, 3), m, (2, m)))
-    rows, columns = rng.integers(m, size=4), rng.permutation(n)[: rng.integers(n + 1)]
+        features = SparseFeatures(sparse.csr_array(S), u, c)
+        A = S - np.outer(u, c)
+    x = rng.standard_normal(n)
+    X = rng.standard_normal((n, 3))
+    w = rng.standard_normal(m)
+    W = rng.standard_normal((2, m))
+    rows = rng.integers(m, size=4)
+    columns = rng.permutation(n)[: rng.integers(n + 1)]
     pairs = [
         (features @ x, A @ x),
         (features @ X, A @ X),
@@ -47,7 +55,8 @@ def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
         np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
     single = features.astype(np.float32)
     np.testing.assert_allclose(single.toarray(), A, rtol=1e-5, atol=1e-5)
-    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32 and single.shape == (
+    assert single.dtype == (single @ x.astype(np.float32)).dtype == np.float32
+    assert single.shape == (
         m,
         n,
     )
@@ -83,7 +92,8 @@ FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
 def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
     As, ys = some_data()
-    method, those = fgmp.FedGradMP(3, batch_size=12), [convert(A) for A in As]
+    method = fgmp.FedGradMP(3, batch_size=12)
+    those = [convert(A) for A in As]
     names = ("data", "indices", "indptr", "row", "col", "offsets")
     arrays = [
         getattr(A, name)
@@ -93,10 +103,8 @@ def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
     ]
     for array in arrays:
         array.setflags(write=False)
-    found, expected = (
-        fgmp.simulate(method, Federation.from_arrays(given, ys), 2, rng=0).x
-        for given in (those, As)
-    )
+    found = fgmp.simulate(method, Federation.from_arrays(those, ys), 2, rng=0).x
+    expected = fgmp.simulate(method, Federation.from_arrays(As, ys), 2, rng=0).x
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
@@ -133,7 +141,7 @@ def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apar
 )
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
 def test_no_dense_matrix_is_made(loss, method):
-    X, y, groups = wide()
+    X, y, groups = wide_sparse_table()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)
     federation = Federation.from_arrays(
         *([A[groups == g] for g in range(6)] for A in (X, labels)), loss

@@ -5,9 +5,15 @@ from itertools import pairwise
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from cases import (
+    ESTIMATORS,
+    TABLES,
+    classification_table,
+    independent_table,
+    regression_table,
+)
 from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.metrics import log_loss
-from test_estimators import DATA, ESTIMATORS, classification, noisy, regression
 
 import fgmp
 from fgmp.estimators import SparsityPath
@@ -28,12 +34,13 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
 @quiet  # with five folds one group deals four, or a fold would have four rows
 @pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
 def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weighted):
-    X, y, groups = regression()
+    X, y, groups = regression_table()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
     model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(
         X, y, groups, w
     )
-    of, errors = folds(X, y, groups, n_folds), np.empty(len(y))
+    of = folds(X, y, groups, n_folds)
+    errors = np.empty(len(y))
     for fold in range(n_folds):
         out = of == fold
         errors[out] = (
@@ -47,10 +54,12 @@ def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weigh
 
 
 def test_of_two_classes_it_is_the_log_loss():
-    X, y, groups = classification()
+    X, y, groups = classification_table()
     options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
     model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
-    of, Z, loss = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2), X / X.std(axis=0), 0.0
+    of = folds(X, np.where(y == "top", 1.0, -1.0), groups, 2)
+    Z = X / X.std(axis=0)
+    loss = 0.0
     for out in (of == 0, of == 1):
         theirs = LogisticRegression(C=np.inf, tol=1e-9, max_iter=10_000).fit(Z[~out], y[~out])
         loss += log_loss(y[out], theirs.predict_proba(Z[out])) * np.mean(out)
@@ -61,7 +70,7 @@ def test_of_two_classes_it_is_the_log_loss():
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])
 def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
-    X, y, groups = classification(3)
+    X, y, groups = classification_table(3)
     codes = np.unique(y, return_inverse=True)[1]
     of = folds(X, codes, groups, n_folds, least=1)
     for own in (groups == group for group in range(6)):
@@ -72,7 +81,8 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
 def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
-    score, errors = np.array([9, 3 + distance, 3, 3.1]), np.array([9.0, 9.0, 1.0, 9.0])
+    score = np.array([9, 3 + distance, 3, 3.1])
+    errors = np.array([9.0, 9.0, 1.0, 9.0])
     assert (
         SparsityPath(
             dict(sparsity=np.array([1, 2, 5, 6]), score=score, standard_error=errors)
@@ -83,7 +93,7 @@ def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_three_features_are_three_and_the_path_can_be_seen(make):
-    X, y, groups = DATA[make](n_rows=1200)
+    X, y, groups = TABLES[make](n_rows=1200)
     model = make("cv", random_state=0).fit(X, y, groups)
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
     for support in (model.support_, one.support_):
@@ -97,20 +107,22 @@ def test_three_features_are_three_and_the_path_can_be_seen(make):
 
 @pytest.mark.parametrize("make", ESTIMATORS)
 def test_sites_of_a_single_row_take_part(make):
-    X, y, groups = DATA[make]()
+    X, y, groups = TABLES[make]()
     groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
     options = dict(sparsities=[1, 3], min_rows=1, random_state=0)
     model = make("cv", cohort_size=11, **options).fit(X, y, groups)  # of whom a fold has fewer
-    assert len(model.groups_) == 11 and model.sparsity_ == 3
+    assert len(model.groups_) == 11
+    assert model.sparsity_ == 3
     if make is fgmp.FedGradMPRegressor:
         own = make("cv", fit_intercept="per_group", **options).fit(X, y, groups)
-        assert len(own.groups_) == 11 and own.sparsity_ == 3
+        assert len(own.groups_) == 11
+        assert own.sparsity_ == 3
 
 
 @quiet
 def test_each_step_of_the_path_drops_what_raises_the_loss_least():
     """Against least squares on every support with one feature less: of twins the effect is small and b is large."""
-    X, z, groups = regression(n_features=20)
+    X, z, groups = regression_table(n_features=20)
     X[:, 1::2] = X[:, ::2] + 0.3 * X[:, 1::2]
     y = z + X @ np.tile([2.0, -2, 1, 0], 5) / X.std(axis=0).max()
     fits = [fgmp.FedGradMPRegressor(tau).fit(X, y, groups) for tau in range(8, 0, -1)]
@@ -125,7 +137,7 @@ def test_each_step_of_the_path_drops_what_raises_the_loss_least():
 
 @quiet
 def test_the_fit_is_that_of_the_chosen_sparsity():
-    X, y, groups = noisy(20, 12, n_features=60)
+    X, y, groups = independent_table(20, 12, n_features=60)
     options = dict(method="shared", n_folds=2, random_state=0)
     model = fgmp.FedGradMPRegressor("cv", sparsities=[4, 8, 12], **options).fit(X, y, groups)
     alone = fgmp.FedGradMPRegressor(model.sparsity_, **options).fit(X, y, groups)
@@ -137,7 +149,8 @@ def test_the_fit_is_that_of_the_chosen_sparsity():
 
 def pairs(seed, n_pairs=60, n_features=8):
     rng = np.random.default_rng(seed)
-    groups, X = np.repeat(np.arange(n_pairs), 2), rng.standard_normal((2 * n_pairs, n_features))
+    groups = np.repeat(np.arange(n_pairs), 2)
+    X = rng.standard_normal((2 * n_pairs, n_features))
     y = (
         X[:, 0]
         - X[:, 1]
@@ -159,12 +172,10 @@ def test_with_own_intercepts_pairs_are_judged_as_their_differences():
         .fit(X, y, groups)
         .cv_.table["score"]
     )
-    of, D, d, expected = (
-        folds(X, y, groups, 5, least=1).reshape(-1, 2),
-        X[::2] - X[1::2],
-        y[::2] - y[1::2],
-        np.zeros(60),
-    )
+    of = folds(X, y, groups, 5, least=1).reshape(-1, 2)
+    D = X[::2] - X[1::2]
+    d = y[::2] - y[1::2]
+    expected = np.zeros(60)
     for fold in range(5):
         out = (of == fold).any(axis=1)
         found = np.linalg.lstsq(D[~out], d[~out], rcond=None)[0]

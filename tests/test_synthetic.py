@@ -9,7 +9,8 @@ from fgmp.datasets import make_conditioned_regression, make_sensing
 
 def test_moments_are_those_of_the_model_and_the_truth_is_sparse_on_the_unit_sphere():
     fed = fgmp.make_sparse_regression(8, 400, 500, 10, heterogeneity=2.0, variance_decay=1.1, rng=0)
-    assert np.count_nonzero(fed.truth) == 10 and np.linalg.norm(fed.truth) == pytest.approx(1)
+    assert np.count_nonzero(fed.truth) == 10
+    assert np.linalg.norm(fed.truth) == pytest.approx(1)
     for i, client in enumerate(fed.clients, start=1):
         np.testing.assert_allclose(client.features @ fed.truth, client.targets, atol=1e-12)
         assert client.features.var() == pytest.approx(i**-1.1, rel=0.02)
@@ -37,7 +38,8 @@ def test_noise_has_the_variance_asked_for():
 
 
 def test_seeds_repeat_and_more_clients_begin_with_the_same_ones():
-    small, large = (fgmp.make_sparse_regression(n, 5, 20, 2, rng=3) for n in (2, 4))
+    small = fgmp.make_sparse_regression(2, 5, 20, 2, rng=3)
+    large = fgmp.make_sparse_regression(4, 5, 20, 2, rng=3)
     np.testing.assert_array_equal(small.truth, large.truth)
     for first, second in zip(small.clients, large.clients, strict=False):
         np.testing.assert_array_equal(first.features, second.features)
@@ -51,7 +53,8 @@ def test_streamed_matrices_are_the_same_in_every_product():
     fed = make_sensing(signal, n_clients=3, n_samples=20, rng=1)
     for client in fed.clients:
         stored = np.concatenate(list(client.features.blocks()))
-        X, Y = rng.standard_normal((50, 4)), rng.standard_normal((20, 3))
+        X = rng.standard_normal((50, 4))
+        Y = rng.standard_normal((20, 3))
         np.testing.assert_allclose(client.features @ X, stored @ X)
         np.testing.assert_allclose(client.features.T @ Y, stored.T @ Y)
         np.testing.assert_allclose(client.targets, stored @ signal)
@@ -66,4 +69,5 @@ def test_hessians_have_the_spectra_that_were_asked_for_along_directions_of_their
             np.linalg.eigvalsh(hessian), np.linspace(1, condition, 9), rtol=1e-12
         )
     assert np.abs(hessians[2] - hessians[3]).max() > 1
-    assert np.count_nonzero(fed.truth) == 3 and np.linalg.norm(fed.truth) == pytest.approx(1)
+    assert np.count_nonzero(fed.truth) == 3
+    assert np.linalg.norm(fed.truth) == pytest.approx(1)

@@ -29,7 +29,8 @@ SETTINGS = [
     (F(1), F(3, 2), F(1)),
     (F(5, 4), F(2), F(3, 2)),
 ]
-THETA, K = F(1, 2), 3
+THETA = F(1, 2)
+K = 3
 
 
 def constants(weights=WEIGHTS):
@@ -129,7 +130,9 @@ def test_theorem_1_and_inexact_solvers_are_their_proofs(etas):
 def test_cohorts_are_their_proof(etas, size):
     """kappa for the worst cohort, what is added for the mean one."""
     bound = theory.theorem_partial_participation(constants(), K, size, options_of(etas))
-    equal, added, rates = [F(1, size)] * size, [], []
+    equal = [F(1, size)] * size
+    added = []
+    rates = []
     for cohort in combinations(CLIENTS, size):
         added.append(after_a_round(F(0), etas, equal, cohort))
         rates.append(after_a_round(F(1), etas, equal, cohort) - added[-1])
@@ -161,7 +164,8 @@ def test_weights_order_and_clients_that_do_not_count():
     for i, (kappa, residual) in enumerate(ends):
         assert_bound(theory.theorem1(constants(np.eye(3)[i]), K, options_of(etas)), kappa, residual)
     hopeless = ClientConstants.of([1.0, 1.0], [1.0, 3.0], gradient=[0.0, 0.1], weights=[1.0, 0.0])
-    assert theory.theorem1(hopeless, 2).kappa == 0 and theory.theorem1(hopeless, 2).residual == 0
+    assert theory.theorem1(hopeless, 2).kappa == 0
+    assert theory.theorem1(hopeless, 2).residual == 0
 
 
 def test_the_bound_of_f_is_that_of_the_proof():
@@ -176,7 +180,8 @@ def test_the_bound_of_f_is_that_of_the_proof():
 
 def test_the_full_batch_takes_an_infinite_theta():
     """1/theta^2 is zero; theta^2 times no variance is zero, and times some is infinite: no bound then, and no nan."""
-    etas, still = SETTINGS[1], [dict(client, variance=F(0)) for client in CLIENTS]
+    etas = SETTINGS[1]
+    still = [dict(client, variance=F(0)) for client in CLIENTS]
     full = ClientConstants.of(
         [1000, 2000], [1003, 2004], upper_squared=[2, 9], gradient=[3, 2], whole_gradient=[7, 4]
     )
@@ -184,15 +189,17 @@ def test_the_full_batch_takes_an_infinite_theta():
     kappa, residual = rate_and_residual(etas, weights=[F(1, 2)] * 2, clients=still[:2], theta=far)
     for theta in (np.inf, np.float32(np.inf), 1e200):
         bound = theory.theorem1(full, K, TheoremParameters(theta=theta, eta_1=1.25))
-        assert bound.kappa == pytest.approx(float(kappa)) and bound.residual == pytest.approx(
-            float(residual)
-        )
+        assert bound.kappa == pytest.approx(float(kappa))
+        assert bound.residual == pytest.approx(float(residual))
     noisy = theory.theorem1(constants(), K)
-    assert noisy.guarantees and noisy.residual == np.inf and np.isinf(noisy.nu).all()
+    assert noisy.guarantees
+    assert noisy.residual == np.inf
+    assert np.isinf(noisy.nu).all()
 
 
 def test_betas_by_hand():
-    assert theory.beta_1(2.0, 3.0) == 3 and theory.beta_1(1.0, 2.0) == np.inf
+    assert theory.beta_1(2.0, 3.0) == 3
+    assert theory.beta_1(1.0, 2.0) == np.inf
     assert theory.beta_2(2.0, 3.0, theta=0.5) == 2 * (3 + 4 - 2) / 2
     assert theory.beta_2(2.0, 3.0, eta_1=1.25, upper_squared=9.0) == pytest.approx(
         1 + 2 * 0.6 * 28 / 2
@@ -212,8 +219,10 @@ def test_a_void_lemma_is_never_a_guarantee():
     )
     bound = theory.theorem1(constants, 1)
     np.testing.assert_array_equal(bound.mu, [0, np.inf])
-    assert np.isinf(bound.nu[1]) and np.isfinite(bound.nu[0])
-    assert bound.kappa == np.inf and not bound.guarantees
+    assert np.isinf(bound.nu[1])
+    assert np.isfinite(bound.nu[0])
+    assert bound.kappa == np.inf
+    assert not bound.guarantees
 
 
 def test_the_border_of_kappa():
@@ -222,11 +231,14 @@ def test_the_border_of_kappa():
     for eta_3 in (1.0, 1.1):
         bound = theory.theorem1(client, 2, TheoremParameters(theta=4.0, eta_3=eta_3))
         assert bound.kappa == pytest.approx((2 * eta_3**2 + 2) / 4)
-        assert not bound.guarantees and bound.residual == np.inf
+        assert not bound.guarantees
+        assert bound.residual == np.inf
         drawn = theory.theorem_partial_participation(
             client, 2, 1, TheoremParameters(theta=4.0, eta_3=eta_3)
         )
-        assert drawn.kappa >= 1 and drawn.residual == np.inf
+        assert drawn.kappa >= 1
+        assert drawn.residual == np.inf
         assert np.isinf(bound.after([0, 5], 1.0)).all()
     enough = theory.theorem1(client, 3, TheoremParameters(theta=4.0))
-    assert enough.kappa == 0.5 and enough.guarantees
+    assert enough.kappa == 0.5
+    assert enough.guarantees

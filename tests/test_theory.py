@@ -23,7 +23,8 @@ def supports(n, size):
 @given(st.integers(0, 10_000), st.integers(1, 5))
 def test_restricted_constants_are_those_of_all_supports(seed, tau):
     rng = np.random.default_rng(seed)
-    B, w = rng.standard_normal((7, 6)), rng.uniform(0, 2, 7)
+    B = rng.standard_normal((7, 6))
+    w = rng.uniform(0, 2, 7)
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
     bases = [np.linalg.qr(D.atoms[:, S])[0] for S in supports(5, tau)]
     cases = [
@@ -32,17 +33,17 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
         ({"dictionary": D}, [Q.T @ B.T @ B @ Q for Q in bases]),
     ]
     for options, hessians in cases:
-        spectra, constants = (
-            np.linalg.eigvalsh(hessians) / 7,
-            theory.restricted_constants(B, tau, **options),
-        )
+        spectra = np.linalg.eigvalsh(hessians) / 7
+        constants = theory.restricted_constants(B, tau, **options)
         assert constants.lower == pytest.approx(np.min(spectra), abs=1e-10)
         assert constants.upper == pytest.approx(np.max(spectra), rel=1e-7)
         inner = theory.inner_restricted_constants(B, tau, n_supports=5, **options)
-        assert inner.lower >= constants.lower - 1e-12 and inner.upper <= constants.upper + 1e-7
+        assert inner.lower >= constants.lower - 1e-12
+        assert inner.upper <= constants.upper + 1e-7
         if not options:
             outer = theory.outer_restricted_constants(B, tau)
-            assert outer.lower <= constants.lower + 1e-12 and outer.upper >= constants.upper - 1e-7
+            assert outer.lower <= constants.lower + 1e-12
+            assert outer.upper >= constants.upper - 1e-7
             if tau == 1:  # the diagonal of the Hessian, whose own spectrum is wider
                 np.testing.assert_allclose(outer, constants, rtol=1e-7)
     tall = rng.standard_normal((9, 6))
@@ -54,10 +55,8 @@ def test_the_greedy_search_nearly_reaches_the_constants():
     ratios = []
     for seed in range(10):
         B = np.random.default_rng(seed).standard_normal((30, 14))
-        exact, inner = (
-            theory.restricted_constants(B, 4),
-            theory.inner_restricted_constants(B, 4, n_supports=1),
-        )
+        exact = theory.restricted_constants(B, 4)
+        inner = theory.inner_restricted_constants(B, 4, n_supports=1)
         ratios.append((inner.upper / exact.upper, exact.lower / inner.lower))
     assert np.median(ratios, axis=0).min() > 0.9
 
@@ -110,7 +109,8 @@ def gradients_of_minibatches(client, x, batch_size):
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
 def test_every_measured_constant_is_that_of_enumeration(batch_size):
     """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the whole gradient; ten minibatches at most."""
-    fed, x = squared(), np.array([0, 1.0, 0, 0, 0, 0])
+    fed = squared()
+    x = np.array([0, 1.0, 0, 0, 0, 0])
     found = theory.measure_constants(
         fed, x, 1, batch_size=batch_size, n_minibatches=comb(5, batch_size or 5)
     )
@@ -159,11 +159,13 @@ def test_a_mean_over_minibatches_is_never_below_the_whole():
     for place in range(5):
         fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [place]]], [np.zeros(30)])
         found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3)
-        assert found.lower[0] == pytest.approx(30) and found.upper[0] >= 30
+        assert found.lower[0] == pytest.approx(30)
+        assert found.upper[0] >= 30
 
 
 def test_draws_are_near_the_mean_of_all():
-    fed, options = squared(m=12, n=4, n_clients=1), {"batch_size": 6}
+    fed = squared(m=12, n=4, n_clients=1)
+    options = {"batch_size": 6}
     exact = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=comb(12, 6), **options)
     drawn = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=200, **options)
     for name in ("upper", "upper_squared"):
@@ -175,9 +177,8 @@ def test_draws_are_near_the_mean_of_all():
 
 
 def test_a_summed_loss_is_measured_in_its_own_unit():
-    one, other = (
-        theory.measure_constants(squared(averaged=kind), np.ones(6), 1) for kind in (True, False)
-    )
+    one = theory.measure_constants(squared(averaged=True), np.ones(6), 1)
+    other = theory.measure_constants(squared(averaged=False), np.ones(6), 1)
     powers = {"lower": 1, "upper": 1, "upper_squared": 2, "gradient": 2, "whole_gradient": 2}
     for name, power in powers.items():
         np.testing.assert_allclose(getattr(other, name), 5**power * getattr(one, name))
@@ -201,7 +202,8 @@ def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, avera
 def test_what_cannot_be_enumerated_is_not_known_and_too_few_rows_have_no_guarantee():
     fed = squared(m=20, n=21, n_clients=1)  # 4 tau is above n: one support; 2 tau: 293,930
     found = theory.measure_constants(fed, np.zeros(21), 6)
-    assert np.isnan(found.upper_squared).all() and not theory.theorem1(found, 1).guarantees
+    assert np.isnan(found.upper_squared).all()
+    assert not theory.theorem1(found, 1).guarantees
 
 
 def test_numbers_stand_for_all_clients():
@@ -214,7 +216,8 @@ def test_numbers_stand_for_all_clients():
     assert {getattr(constants, name).dtype for name in ("lower", "gradient", "weights")} == {
         np.dtype(float)
     }
-    assert np.isnan(constants.whole_gradient).all() and np.isnan(constants.upper_squared).all()
+    assert np.isnan(constants.whole_gradient).all()
+    assert np.isnan(constants.upper_squared).all()
     np.testing.assert_array_equal(ClientConstants.of(1.0, 1.0).whole_gradient, [0.0])
 
 
@@ -227,7 +230,8 @@ def slope(federation, x):
 
 def lowest_on(federation, support):
     """The minimiser on a support, from gradients alone: f is quadratic, so its gradients at n + 1 points give all."""
-    units, x = np.eye(federation.n_features)[support], np.zeros(federation.n_features)
+    units = np.eye(federation.n_features)[support]
+    x = np.zeros(federation.n_features)
     zero = slope(federation, x)
     hessian = np.array([slope(federation, unit)[support] - zero[support] for unit in units])
     x[support] = np.linalg.solve(hessian, -zero[support])
@@ -263,10 +267,8 @@ def test_of_equal_columns_the_first_is_taken():
 FLAT = fgmp.Dictionary(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]]))  # three atoms in a plane
 LABELS = fgmp.Federation.from_arrays([np.eye(2)], [[-1.0, 1.0]], loss="logistic")
 MANY = fgmp.Federation.from_arrays([np.ones((2, 110))], [np.ones(2)])
-PARTLY_KNOWN, INEXACT = (
-    ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0),
-    TheoremParameters(eta_1=1.1),
-)
+PARTLY_KNOWN = ClientConstants.of(1.0, 1.1, gradient=0.1, upper_squared=2.0)
+INEXACT = TheoremParameters(eta_1=1.1)
 REFUSED = {
     "whole_gradient is not known; expected": lambda: theory.theorem1(PARTLY_KNOWN, 1, INEXACT),
     "upper_squared is not known": lambda: theory.theorem1(ClientConstants.of(1.0, 1.1), 1, INEXACT),

@@ -27,7 +27,8 @@ GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 def test_the_best_is_the_one_a_plain_loop_finds(feds):
     tuning = fgmp.tune(make, GRID, feds, rounds=15)
-    assert len(tuning.trials) == 6 and tuning.column == "relative_error"
+    assert len(tuning.trials) == 6
+    assert tuning.column == "relative_error"
     scores = {}
     for rate in GRID["learning_rate"]:
         for k in GRID["local_iterations"]:
@@ -50,7 +51,8 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
 
 
 def test_workers_change_nothing(feds):
-    one, two = (fgmp.tune(make, GRID, feds[0], rounds=5, workers=w) for w in (1, 2))
+    one = fgmp.tune(make, GRID, feds[0], rounds=5, workers=1)
+    two = fgmp.tune(make, GRID, feds[0], rounds=5, workers=2)
     assert [(t.score, t.parameters) for t in one.trials] == [
         (t.score, t.parameters) for t in two.trials
     ]
@@ -59,13 +61,15 @@ def test_workers_change_nothing(feds):
 def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
     unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
     tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
-    assert tuning.column == "objective" and tuning.best.histories[0]["round"][-1] == 5
+    assert tuning.column == "objective"
+    assert tuning.best.histories[0]["round"][-1] == 5
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
 
 
 def test_what_diverged_is_never_the_best(feds):
     tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
-    assert tuning.best is None and all(trial.diverged for trial in tuning.trials)
+    assert tuning.best is None
+    assert all(trial.diverged for trial in tuning.trials)
     tuning = fgmp.tune(
         make, {"learning_rate": [0.05, 1e200]}, feds, rounds=5
     )  # so long a step that nobody answers
@@ -85,7 +89,8 @@ def test_all_candidates_have_the_same_seed(feds):
 
 
 def test_clients_that_take_no_part_judge_as_a_metric(feds):
-    train, unseen = feds[0].subset([0, 2]), feds[0].subset([1, 3])
+    train = feds[0].subset([0, 2])
+    unseen = feds[0].subset([1, 3])
     options = dict(column="unseen", history=fgmp.History(metrics={"unseen": unseen.objective}))
     for trial in fgmp.tune(make, {"learning_rate": [0.01, 0.05]}, train, 4, **options).trials:
         result = fgmp.simulate(make(**trial.parameters), train, 4, rng=0)

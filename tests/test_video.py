@@ -14,8 +14,11 @@ from fgmp.datasets import load_video, make_sensing, photo_clip
 
 def test_in_the_clip_a_flower_moves_and_no_two_frames_are_the_same_but_those_to_come_are_like_those_seen():
     clip = photo_clip(120)
-    assert clip.shape == (120, 240, 320) and clip.dtype == np.float64
-    assert clip.min() >= 0 and clip.max() <= 1 and clip.std() > 0.1
+    assert clip.shape == (120, 240, 320)
+    assert clip.dtype == np.float64
+    assert clip.min() >= 0
+    assert clip.max() <= 1
+    assert clip.std() > 0.1
     assert photo_clip(3, 40, 30).shape == (3, 40, 30)
     np.testing.assert_array_equal(photo_clip(7), clip[:7])
     swept = np.ptp(clip, axis=0) > 0
@@ -23,13 +26,16 @@ def test_in_the_clip_a_flower_moves_and_no_two_frames_are_the_same_but_those_to_
     steps = np.linalg.norm(np.diff(clip, axis=0), axis=(1, 2)) / np.linalg.norm(
         clip[1:], axis=(1, 2)
     )
-    assert steps.min() > 0.02 and steps.max() < 0.2
+    assert steps.min() > 0.02
+    assert steps.max() < 0.2
     frames = clip.reshape(len(clip), -1)
     squares = np.sum(frames**2, axis=1)
     distances = np.sqrt(np.maximum(squares + squares[:, None] - 2 * frames @ frames.T, 0) / squares)
     np.fill_diagonal(distances, np.inf)
     nearest = distances[:80, 80:].min(axis=0)
-    assert distances.min() > 0.01 and nearest.max() < 0.07 and nearest[1] > 0.03
+    assert distances.min() > 0.01
+    assert nearest.max() < 0.07
+    assert nearest[1] > 0.03
 
 
 def written(path, frames, format, pix_fmt, codec="ffv1"):
@@ -46,7 +52,8 @@ def written(path, frames, format, pix_fmt, codec="ffv1"):
 
 def test_a_file_is_read_in_grey_and_resized(tmp_path):
     grey = np.round(photo_clip(12, 48, 64) * 255).astype(np.uint8)
-    path, frames = written(tmp_path / "clip.mkv", grey, "gray", "gray"), grey / 255
+    path = written(tmp_path / "clip.mkv", grey, "gray", "gray")
+    frames = grey / 255
     read = load_video(str(path), 5, 48, 64)
     assert read.dtype == np.float64
     np.testing.assert_array_equal(read, frames[:5])

@@ -6,38 +6,17 @@ from dataclasses import dataclass, is_dataclass
 
 import numpy as np
 import pytest
-from test_simulate import ALL
+from cases import SERIALIZABLE, WIDE_DICTIONARY
 
 import fgmp
 from fgmp.dictionaries import StandardBasis
-from fgmp.selection import Overall
 from fgmp.serialization import from_json, to_json
 
-RNG = np.random.default_rng(0)
-DICTIONARY = fgmp.Dictionary(np.asfortranarray(RNG.standard_normal((6, 9))), "thresholding")
-SOLVERS = [fgmp.GradientDescent(steps=5), fgmp.Exact(), fgmp.Newton(2)]
-THINGS = [
-    fgmp.FedGradMP(2, 2, 10, DICTIONARY, fgmp.SGD(0.5, 3, 2), 4.5, fgmp.PerAtom((0, 3))),
-    *(fgmp.FedGradMP(2, solver=solver) for solver in SOLVERS),
-    fgmp.SharedSupportGradMP(
-        2, solver=fgmp.NewtonOnSupport(2, 1e-3), selection=Overall((1,)), seed=3
-    ),
-    *ALL.values(),
-    *(fgmp.SquaredLoss(averaged=False), fgmp.LogisticLoss(margin=2.0), fgmp.SoftmaxLoss(3)),
-    *(
-        StandardBasis(),
-        DICTIONARY,
-        fgmp.Mean(),
-        fgmp.Median(),
-        fgmp.TrimmedMean(0.1),
-        fgmp.SecureSum(),
-    ),
-]
 
-
-@pytest.mark.parametrize("thing", THINGS, ids=lambda thing: type(thing).__name__)
-def test_what_is_written_comes_back(thing):
+@pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SERIALIZABLE])
+def test_what_is_written_comes_back(make):
     """With the numbers of arrays, and their order in memory, under whose checksum they are named."""
+    thing = make()
     text, arrays = to_json(thing)
     again = from_json(text, arrays)
     assert (to_json(again)[0], repr(again).split(" object at")[0]) == (
@@ -47,7 +26,7 @@ def test_what_is_written_comes_back(thing):
 
 
 def test_every_public_method_and_part_is_tried():
-    texts = "".join(to_json(thing)[0] for thing in THINGS)
+    texts = "".join(to_json(make())[0] for _, make in SERIALIZABLE)
     elsewhere = {
         "Client",
         "ProblemInfo",
@@ -106,7 +85,7 @@ NO_PARTS = """
 os:system builtins:eval subprocess:Popen FedFuture fgmp._support.validation:check_integer
 fgmp.callbacks:Checkpoint fgmp.privacy.masking:Member fgmp.flower.transport:OverFlower fgmp.flower:fit_over
 fgmp.serialization:json fgmp.rounds:StandardBasis fgmp:FedGradMP fgmp.federation:replace
-fgmp.cli:main test_wire:Mine Mine
+fgmp.cli:main test_serialization:Mine Mine
 """
 
 
@@ -125,7 +104,7 @@ def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name,
 
 
 def test_an_array_with_other_numbers_is_refused():
-    text, arrays = to_json(DICTIONARY)
+    text, arrays = to_json(WIDE_DICTIONARY)
     (name,) = arrays
     for other in (
         arrays[name] + 1e-16 * 8,

@@ -5,8 +5,9 @@ from unittest.mock import patch
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from property_settings import repeatable, seeds
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import r2_score
 
@@ -15,17 +16,8 @@ import fgmp
 pytestmark = pytest.mark.filterwarnings(
     "ignore::fgmp.AdviceWarning", "ignore::sklearn.exceptions.ConvergenceWarning"
 )
-seeds = st.integers(0, 2**32 - 1)
-
-
-def law(examples):
-    """A family of so many cases, the same every time; the first that breaks a law is shown as it is."""
-    slow = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture]
-    how = {"derandomize": True, "deadline": None, "database": None, "phases": [Phase.generate]}
-    return settings(max_examples=examples, suppress_health_check=slow, **how)
-
-
-REGRESSOR, CLASSIFIER = fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier
+REGRESSOR = fgmp.FedGradMPRegressor
+CLASSIFIER = fgmp.FedGradMPClassifier
 CASES = [
     (REGRESSOR, 0, {"method": "fedgradmp"}),
     (REGRESSOR, 0, {"method": "shared", "fit_intercept": "per_group"}),
@@ -55,7 +47,7 @@ def cases(seed):
         )
 
 
-@law(2)
+@repeatable(2)
 @given(seed=seeds)
 def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
     for make, X, y, groups, rng in cases(seed):
@@ -67,7 +59,7 @@ def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
         np.testing.assert_allclose(weighted.intercept_, repeated.intercept_, rtol=1e-5, atol=1e-6)
 
 
-@law(3)
+@repeatable(3)
 @given(
     seed=seeds,
     sizes=st.lists(st.floats(-4, 4), min_size=6, max_size=6),
@@ -77,13 +69,13 @@ def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
 def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, flip):
     """Of columns, rows, groups and targets; with own intercepts every group may have origins and a level of its own."""
     for make, X, y, groups, rng in cases(seed):
-        intercept, order, rows = make().fit_intercept, rng.permutation(6), rng.permutation(120)
+        intercept = make().fit_intercept
+        order = rng.permutation(6)
+        rows = rng.permutation(120)
         scales = 10.0 ** np.array(sizes) * rng.choice([-1, 1], 6)
         factor = (-t if flip else t) if y.dtype == float else 1
-        origins, names = (
-            rng.uniform(-100, 100, (3, 6)) * bool(intercept),
-            rng.permutation(list("abc"))[groups],
-        )
+        origins = rng.uniform(-100, 100, (3, 6)) * bool(intercept)
+        names = rng.permutation(list("abc"))[groups]
         levels = rng.uniform(-100, 100, 3)[groups] if intercept == "per_group" else 0
         moved = (X + origins[groups if intercept == "per_group" else 0]) * scales
         model = make().fit(X, y, groups)
@@ -94,12 +86,13 @@ def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, fli
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-7 * np.abs(expected).max())
         if intercept != "per_group":
             name = "predict" if y.dtype == float else "decision_function"
-            scores, found = factor * getattr(model, name)(X), getattr(other, name)(moved[:, order])
+            scores = factor * getattr(model, name)(X)
+            found = getattr(other, name)(moved[:, order])
             np.testing.assert_allclose(found, scores, rtol=1e-5, atol=1e-6 * np.abs(scores).max())
 
 
 @pytest.mark.parametrize("standardize", [True, False])
-@law(3)
+@repeatable(3)
 @given(seed=seeds, C=st.floats(0.01, 100))
 def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, C, standardize):
     """Fitted coefficients are OLS (within, per group) on the support; the classifier's are scikit-learn's, same C."""
@@ -107,8 +100,11 @@ def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, 
         model = make(standardize=standardize, **({} if y.dtype == float else {"C": C})).fit(
             X, y, groups
         )
-        S, coef, intercept = model.support_, np.atleast_2d(model.coef_), model.fit_intercept
-        assert len(S) == 3 and not np.delete(coef, S, axis=1).any()
+        S = model.support_
+        coef = np.atleast_2d(model.coef_)
+        intercept = model.fit_intercept
+        assert len(S) == 3
+        assert not np.delete(coef, S, axis=1).any()
         if y.dtype == float:
             beside = {
                 True: np.ones((120, 1)),
@@ -158,11 +154,12 @@ def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau
             heard(lambda method=method: REGRESSOR(tau, method=method, **options).fit(*table))  # noqa: B023
             for method in ("auto", "shared")
         )
-        score, best = (r2_score(held[:, :tau].sum(1), one.predict(held)) for one in (model, shared))
+        score = r2_score(held[:, :tau].sum(1), model.predict(held))
+        best = r2_score(held[:, :tau].sum(1), shared.predict(held))
         assert score >= best - 0.1 or warned, (rows, score, best)
 
 
-@law(6)
+@repeatable(6)
 @given(
     seed=seeds,
     rows=st.integers(3, 20),
@@ -174,7 +171,8 @@ def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau
 def test_law_11_no_estimator_returns_an_empty_support_in_silence(
     seed, rows, sparsity, make, kind, method
 ):
-    rng, groups = np.random.default_rng(seed), np.repeat(np.arange(6), rows)
+    rng = np.random.default_rng(seed)
+    groups = np.repeat(np.arange(6), rows)
     X = rng.standard_normal((6 * rows, 12))
     X = {"constant features": np.ones_like(X), "few values": np.round(X)}.get(kind, X)
     z = rng.standard_normal(len(X)) + (X[:, :2].sum(1) if kind == "signal" else 0)
@@ -195,7 +193,9 @@ def test_law_11_no_estimator_returns_an_empty_support_in_silence(
 @pytest.mark.parametrize("standardize", [True, False])
 def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, standardize):
     """Neither targets nor features, whatever the row holds."""
-    rng, groups, tables = np.random.default_rng(12), np.repeat(np.arange(2), 20), []
+    rng = np.random.default_rng(12)
+    groups = np.repeat(np.arange(2), 20)
+    tables = []
     X = rng.standard_normal((40, 6))
     y = X[:, 0] + rng.standard_normal(40)
     make = fgmp.Federation.__init__
@@ -209,7 +209,8 @@ def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, st
 
     for changed in (False, True):
         if changed:
-            X[7], y[7] = 3 * rng.standard_normal(6), 5.0
+            X[7] = 3 * rng.standard_normal(6)
+            y[7] = 5.0
         tables.append([])
         with patch.object(fgmp.Federation, "__init__", kept):
             options = {

@@ -5,13 +5,12 @@ Once for `simulate`, for every method and exchange; over Flower in flower/test_h
 
 from dataclasses import replace
 
-import garbage
+import malformed_updates
 import numpy as np
 import pytest
-from garbage import lie, not_finite, of_entries, of_values
-from matrix.runs import rewired
-from one_run import bits
-from test_simulate import ALL
+from cases import METHODS, noisy_regression, with_exchanges
+from checkpoints import checksum
+from malformed_updates import not_finite, of_entries, of_values, scaled_by
 
 import fgmp
 from fgmp import DropOut, Faulty
@@ -25,8 +24,7 @@ pytestmark = [
     pytest.mark.usefixtures("backend"),
 ]
 
-FED = fgmp.make_sparse_regression(6, 30, 50, 3, 0.5, noise_variance=0.01, rng=0)
-
+FED = noisy_regression()
 
 SPOILED = {
     "missing": {"nothing": lambda x: None},
@@ -38,7 +36,7 @@ SPOILED = {
         "precision": of_values(lambda v: v.astype(np.float32)),
         "complex": of_values(lambda v: v.astype(complex)),
         "plain numbers": of_values(lambda v: v.tolist()),
-        "one more": garbage.wrong_shape,
+        "one more": malformed_updates.wrong_shape,
         "matrix": of_values(lambda v: np.stack([v, v])),
     },
     "not_finite": {"nan": not_finite, "infinite": of_values(lambda v: v + np.inf)},
@@ -46,8 +44,8 @@ SPOILED = {
 SPARSE = {
     "indices": {
         "negative": of_entries(lambda s, v, size: (s - 1000, v)),
-        "out of range": garbage.out_of_range,
-        "repeated": garbage.repeated_indices,
+        "out of range": malformed_updates.out_of_range,
+        "repeated": malformed_updates.repeated_indices,
         "unordered": of_entries(lambda s, v, size: (s[::-1], v)),
     },
     "malformed": {
@@ -56,7 +54,7 @@ SPARSE = {
         "short": of_entries(lambda s, v, size: (s[1:], v)),
         "another shape": lambda x: replace(x, shape=(60,)),
     },
-    "too_many": {"too many": garbage.too_many_entries},
+    "too_many": {"too many": malformed_updates.too_many_entries},
 }
 
 
@@ -65,7 +63,9 @@ class Hostile(Faulty):
 
     def __init__(self, transport, index, spoil, whom=(2,)):
         super().__init__(transport)
-        self.index, self.spoil, self.whom = index, spoil, whom
+        self.index = index
+        self.spoil = spoil
+        self.whom = whom
 
     def prepare(self, method):
         return Hostile(self.transport.prepare(method), self.index, self.spoil, self.whom)
@@ -81,7 +81,8 @@ class Hostile(Faulty):
 
 def cases():
     """Every exchange of every method with each way to spoil an answer; of sparse models there are more."""
-    for name, method in ALL.items():
+    for name, make in METHODS.items():
+        method = make()
         state = method.start(FED.shape)
         for index, exchange in enumerate(method.exchanges()):
             form = exchange.update_spec(state)
@@ -100,14 +101,15 @@ def cases():
 COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_the_backend_is_the_one_that_is_asked_for(name, backend, monkeypatch):
     """Also over a hostile transport: or what follows would see one backend twice."""
-    by_reference, update_of = [], Call.update_of
+    by_reference = []
+    update_of = Call.update_of
     monkeypatch.setattr(
         Call, "update_of", lambda call, *given: by_reference.append(1) or update_of(call, *given)
     )
-    result = fgmp.simulate(ALL[name], Hostile(FED, 0, lambda x: x), 1, rng=0)
+    result = fgmp.simulate(METHODS[name](), Hostile(FED, 0, lambda x: x), 1, rng=0)
     is_compiled = backend == "compiled" and name in COMPILED
     assert result.backend == ("compiled" if is_compiled else "reference")
     assert (not by_reference) == is_compiled
@@ -120,21 +122,22 @@ def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason
     silent = fgmp.simulate(method, Hostile(FED, index, lambda x: None), 2, rng=0)
     np.testing.assert_array_equal(spoiled.x, silent.x)
     np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
-    assert dict(spoiled.rejected) == {reason: 2} and spoiled.history["rejected"].tolist() == [
+    assert dict(spoiled.rejected) == {reason: 2}
+    assert spoiled.history["rejected"].tolist() == [
         0,
         1,
         2,
     ]
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_who_stays_silent_is_not_there(name):
     """The run is the one without these clients."""
-    result = fgmp.simulate(ALL[name], Faulty(FED, DropOut(clients=[1, 4])), 3, rng=0)
-    alone = fgmp.simulate(ALL[name], FED.subset([0, 2, 3, 5]), 3, rng=0)
+    result = fgmp.simulate(METHODS[name](), Faulty(FED, DropOut(clients=[1, 4])), 3, rng=0)
+    alone = fgmp.simulate(METHODS[name](), FED.subset([0, 2, 3, 5]), 3, rng=0)
     np.testing.assert_allclose(result.x, alone.x, atol=1e-9)
     assert result.history["clients"].tolist() == alone.history["clients"].tolist() == [0, 4, 4, 4]
-    assert result.rejected["missing"] == 2 * 3 * len(ALL[name].exchanges())
+    assert result.rejected["missing"] == 2 * 3 * len(METHODS[name]().exchanges())
 
 
 def test_a_client_that_diverges_is_left_out():
@@ -147,22 +150,28 @@ def test_a_client_that_diverges_is_left_out():
 
 def test_what_arrives_is_counted_among_the_bytes_and_what_does_not_is_not():
     faulty = Faulty(FED, DropOut(clients=[0, 1]), Corrupted(not_finite, clients=[2]))
-    up = fgmp.simulate(ALL["FedAvg"], faulty, 1).history["bytes_up"][-1]
+    up = fgmp.simulate(METHODS["FedAvg"](), faulty, 1).history["bytes_up"][-1]
     assert up == 3 * 50 * 8
 
 
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_all_faults_at_once_reach_no_average(name):
     """Whatever comes, the model stays finite, what is counted adds up, and it happens twice alike."""
     names = "not_finite", "wrong_shape", "repeated_indices", "out_of_range", "too_many_entries"
-    changes = [Corrupted(getattr(garbage, name), probability=0.15) for name in names]
+    changes = [Corrupted(getattr(malformed_updates, name), probability=0.15) for name in names]
     faulty = Faulty(FED, DropOut(probability=0.3), *changes)
-    result = fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)
-    assert np.isfinite(result.x).all() and np.isfinite(result.history["objective"]).all()
-    lost, answered = np.diff(result.history["rejected"]), result.history["clients"][1:]
-    assert (lost >= 5 - answered).all() and (lost > 0).any() and (answered > 0).any()
+    result = fgmp.simulate(METHODS[name](), faulty, 12, cohort_size=5, rng=3)
+    assert np.isfinite(result.x).all()
+    assert np.isfinite(result.history["objective"]).all()
+    lost = np.diff(result.history["rejected"])
+    answered = result.history["clients"][1:]
+    assert (lost >= 5 - answered).all()
+    assert (lost > 0).any()
+    assert (answered > 0).any()
     assert all(result.rejected[reason] for reason in ("missing", "not_finite", "malformed"))
-    assert bits(fgmp.simulate(ALL[name], faulty, 12, cohort_size=5, rng=3)) == bits(result)
+    assert checksum(fgmp.simulate(METHODS[name](), faulty, 12, cohort_size=5, rng=3)) == checksum(
+        result
+    )
 
 
 def struck(faulty, number, keys, seed=0):
@@ -171,12 +180,16 @@ def struck(faulty, number, keys, seed=0):
 
 
 def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
-    faults = [DropOut(probability=0.3), Corrupted(lie(3.0), probability=0.3)]
-    many, few = Faulty(FED, *faults), Faulty(FED, *faults[:1])
+    faults = [DropOut(probability=0.3), Corrupted(scaled_by(3.0), probability=0.3)]
+    many = Faulty(FED, *faults)
+    few = Faulty(FED, *faults[:1])
     np.testing.assert_array_equal(struck(many, 3, range(6))[0][1:], struck(few, 3, range(1, 6))[0])
     turned = fgmp.Federation.from_clients(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
-    runs = [fgmp.simulate(ALL["FedGradMP"], Faulty(fed, *faults), 4, 5, 1) for fed in (FED, turned)]
-    assert bits(runs[0]) == bits(runs[1])
+    runs = [
+        fgmp.simulate(METHODS["FedGradMP"](), Faulty(fed, *faults), 4, 5, 1)
+        for fed in (FED, turned)
+    ]
+    assert checksum(runs[0]) == checksum(runs[1])
 
 
 def test_how_often_a_fault_strikes():
@@ -188,8 +201,10 @@ def test_how_often_a_fault_strikes():
     hits = np.array([struck(faulty, number, range(50)) for number in range(1, 101)])
     assert np.abs(hits.mean(axis=(0, 2)) - [0.3, 0.5, 0.3]).max() < 0.026
     others = np.corrcoef(hits[:, 0].T)[np.triu_indices(50, 1)]
-    assert np.abs(others).max() < 0.5 and abs(others.mean()) < 0.02
-    assert (hits[:, 2] == hits[0, 2]).all() and hits[0, 2].sum() == 15
+    assert np.abs(others).max() < 0.5
+    assert abs(others.mean()) < 0.02
+    assert (hits[:, 2] == hits[0, 2]).all()
+    assert hits[0, 2].sum() == 15
     assert not (hits[0, 2] == struck(faulty, 1, range(50), seed=8)[2]).all()
 
 
@@ -204,7 +219,7 @@ def test_an_exchange_that_nobody_answers_leaves_the_model():
     )
     weightless = fgmp.Federation.from_clients(FED.clients, [0, 0, 0, 0, 0, 1.0])
     silent = fgmp.simulate(
-        ALL["FedAvg"], Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean()
+        METHODS["FedAvg"](), Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean()
     )
     assert not silent.x.any()
 
@@ -219,23 +234,26 @@ AGGREGATORS = {
 
 
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, aggregator):
     """All of it dropped out: any method, any aggregator; and rounds of which somebody is there still count."""
     chosen, cohort_size = AGGREGATORS[aggregator]
-    if aggregator in ("median", "trimmed") and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+    if aggregator in ("median", "trimmed") and isinstance(
+        METHODS[name](), fgmp.SharedSupportGradMP
+    ):
         pytest.skip("refused: its answers are no models near one another")
-    if aggregator == "secure" and isinstance(ALL[name], fgmp.SharedSupportGradMP):
+    if aggregator == "secure" and isinstance(METHODS[name](), fgmp.SharedSupportGradMP):
         cohort_size = None  # sums of second derivatives are refused to cohorts
     nobody = Faulty(FED, DropOut())
-    result = fgmp.simulate(ALL[name], nobody, 3, cohort_size, 0, aggregator=chosen)
-    start = fgmp.simulate(ALL[name], FED, 0, cohort_size, 0, aggregator=chosen)
+    result = fgmp.simulate(METHODS[name](), nobody, 3, cohort_size, 0, aggregator=chosen)
+    start = fgmp.simulate(METHODS[name](), FED, 0, cohort_size, 0, aggregator=chosen)
     np.testing.assert_array_equal(result.x, start.x)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
     if aggregator in ("mean", "median", "trimmed"):
         some = Faulty(FED, DropOut(probability=0.6))
-        result = fgmp.simulate(ALL[name], some, 10, cohort_size, 5, aggregator=chosen)
-        assert set(result.history["clients"][1:]) == {0, 1} and np.isfinite(result.x).all()
+        result = fgmp.simulate(METHODS[name](), some, 10, cohort_size, 5, aggregator=chosen)
+        assert set(result.history["clients"][1:]) == {0, 1}
+        assert np.isfinite(result.x).all()
 
 
 @pytest.mark.parametrize("name", ["FedGradMP", "FedAvg", "SharedSupportGradMP"])
@@ -248,7 +266,9 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
     def metric(x):
         raise FloatingPointError("mine")
 
-    method = rewired(ALL[name], lambda index, exchange: exchange._replace(client_update=raising))
+    method = with_exchanges(
+        METHODS[name](), lambda index, exchange: exchange._replace(client_update=raising)
+    )
 
     class Own(fgmp.SquaredLoss):
         def derivative(self, predictions, targets):
@@ -259,12 +279,12 @@ def test_what_code_of_the_user_raises_reaches_the_user(name):
     )
     runs = [
         lambda: fgmp.simulate(method, FED, 2, rng=0),
-        lambda: fgmp.simulate(ALL[name], own, 2, rng=0),
+        lambda: fgmp.simulate(METHODS[name](), own, 2, rng=0),
         lambda: fgmp.simulate(
-            ALL[name], FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})
+            METHODS[name](), FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})
         ),
-        lambda: fgmp.simulate(ALL[name], FED, 2, rng=0, callbacks=raising),
-        lambda: fgmp.simulate(ALL[name], Faulty(FED, Corrupted(raising)), 2, rng=0),
+        lambda: fgmp.simulate(METHODS[name](), FED, 2, rng=0, callbacks=raising),
+        lambda: fgmp.simulate(METHODS[name](), Faulty(FED, Corrupted(raising)), 2, rng=0),
     ]
     for run in runs:
         with pytest.raises(FloatingPointError, match="mine"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from cases import one_feature_regression, signs_of_a_difference
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
@@ -23,19 +24,6 @@ def said(method, fed, rounds=3, **options):
     assert all(issubclass(w.category, fgmp.AdviceWarning) for w in caught)
     assert all(w.filename == __file__ for w in caught)  # it points at the call, not into the module
     return [str(w.message) for w in caught], result
-
-
-def regression(sizes, n_features=12, seed=0):
-    rng = np.random.default_rng(seed)
-    As = [rng.standard_normal((size, n_features)) for size in sizes]
-    return fgmp.Federation.from_arrays(As, [A[:, 0] + rng.standard_normal(len(A)) for A in As])
-
-
-def labelled(sizes=(40, 40, 40), noise=0.0, seed=0, n_features=6):
-    rng = np.random.default_rng(seed)
-    As = [rng.standard_normal((size, n_features)) for size in sizes]
-    ys = [np.where(A[:, 0] - A[:, 1] + noise * rng.standard_normal(len(A)) > 0, 1, -1) for A in As]
-    return fgmp.Federation.from_arrays(As, ys, "logistic")
 
 
 ALWAYS = fgmp.FedGradMP(2, selection=fgmp.PerOutput(always_include=0))
@@ -73,20 +61,19 @@ FIRST_ORDER = {"learning_rate": 0.05, "local_iterations": 3}
     ],
 )
 def test_sites_with_too_few_rows_for_what_they_solve_are_counted(method, sizes, words):
-    spoken, result = said(method, regression(sizes))
-    assert len(spoken) == (words is not None) and np.isfinite(result.x).all()
+    spoken, result = said(method, one_feature_regression(sizes))
+    assert len(spoken) == (words is not None)
+    assert np.isfinite(result.x).all()
     assert words is None or re.search(words, spoken[0])
 
 
 def test_a_run_that_ends_above_its_start_says_so():
-    fed = regression((30, 30))
+    fed = one_feature_regression((30, 30))
     (word,), result = said(fgmp.FedAvg(learning_rate=2.0), fed, 6)
     objective = result.history["objective"]
     assert f"ends at {objective[-1]:.3g}, above the {objective[0]:.3g} of the start" in word
-    assert (
-        f"it was {objective.min():.3g} in round {objective.argmin()}" in word
-        and "result.best" in word
-    )
+    assert f"it was {objective.min():.3g} in round {objective.argmin()}" in word
+    assert "result.best" in word
     assert said(fgmp.FedAvg(learning_rate=0.1), fed, 6)[0] == []
 
 
@@ -99,28 +86,27 @@ def test_a_run_that_ends_above_its_start_says_so():
     ],
 )
 def test_rows_that_the_model_separates(method, noise, rounds, says):
-    assert [text[-20:] for text in said(method, labelled(noise=noise), rounds)[0]] == says
+    assert [
+        text[-20:] for text in said(method, signs_of_a_difference(noise=noise), rounds)[0]
+    ] == says
 
 
 def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_converge():
     """From an objective far above that of zero, on a support that has a minimiser."""
-    fed = labelled(noise=1.0)
+    fed = signs_of_a_difference(noise=1.0)
     _, result = said(fgmp.FedAvg(learning_rate=4000.0), fed)
     assert result.history["objective"][-1] > 100 * result.history["objective"][0]
     closed = fgmp.polish(result, fed)
-    A, y = (
-        np.concatenate([getattr(c, part) for c in fed.clients]) for part in ("features", "targets")
-    )
+    A = np.concatenate([c.features for c in fed.clients])
+    y = np.concatenate([c.targets for c in fed.clients])
     reference = LogisticRegression(C=np.inf, fit_intercept=False, tol=1e-12, max_iter=10_000).fit(
         A, y
     )
     assert closed.history["objective"][-1] == pytest.approx(
         fed.objective(reference.coef_[0]), rel=1e-6
     )
-    assert (
-        closed.best.round == closed.history["round"][-1]
-        and closed.best.value == closed.history["objective"][-1]
-    )
+    assert closed.best.round == closed.history["round"][-1]
+    assert closed.best.value == closed.history["objective"][-1]
     np.testing.assert_array_equal(closed.best.x, closed.x)
     with pytest.warns(
         ConvergenceWarning, match=r"polish ended with NewtonOnSupport\(steps=2, ridge=0.0\) before"
@@ -129,13 +115,13 @@ def test_polish_comes_back_from_a_model_that_ran_away_or_says_that_it_did_not_co
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0)
     for quiet in (fgmp.NewtonOnSupport(steps=5), fgmp.NewtonOnSupport(steps=5, ridge=0.1)):
         fgmp.polish(result, fed, solver=quiet)
-    fed = regression((30, 30))
+    fed = one_feature_regression((30, 30))
     fgmp.polish(fgmp.simulate(fgmp.FedGradMP(2), fed, 1, rng=0), fed)  # exact at once
 
 
 @pytest.mark.usefixtures("backend")
 def test_a_run_in_which_no_update_arrived_says_so():
-    fed = regression((30, 30))
+    fed = one_feature_regression((30, 30))
     nobody = fgmp.Faulty(fed, fgmp.DropOut())
     for method in (fgmp.FedGradMP(2), fgmp.FedAvg(learning_rate=0.1)):
         (word,), result = said(method, nobody, 3)
@@ -143,7 +129,8 @@ def test_a_run_in_which_no_update_arrived_says_so():
         assert word.startswith(
             f"no update arrived in 3 rounds of {name}: the model is the one of the start"
         )
-        assert word.endswith("; rejected updates: 6 missing") and not result.x.any()
+        assert word.endswith("; rejected updates: 6 missing")
+        assert not result.x.any()
         assert said(method, nobody, 0)[0] == []
         assert said(method, fgmp.Faulty(fed, fgmp.DropOut(clients=[0])), 3)[0] == []
     (word,), _ = said(fgmp.FedAvg(learning_rate=1e300, local_iterations=3), fed, 2)
@@ -164,12 +151,12 @@ def test_a_run_that_began_before_a_checkpoint_has_had_its_updates(tmp_path):
             return None if type(self).rounds >= 2 else super().client_update(client, x, rng)
 
     callbacks = fgmp.Checkpoint(tmp_path / "run")
-    assert said(Gone(2), regression((30, 30)), 2, callbacks=callbacks)[0] == []
-    assert said(Gone(2), regression((30, 30)), 4, callbacks=callbacks)[0] == []
+    assert said(Gone(2), one_feature_regression((30, 30)), 2, callbacks=callbacks)[0] == []
+    assert said(Gone(2), one_feature_regression((30, 30)), 4, callbacks=callbacks)[0] == []
 
 
 def test_a_search_and_a_closing_exchange_without_an_update_say_so():
-    fed = regression((30, 30))
+    fed = one_feature_regression((30, 30))
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived in any of the 2 runs of tune"):
         fgmp.tune(runaway, {"learning_rate": [1e300, 1e301]}, fed, 2)
     result = fgmp.simulate(fgmp.FedGradMP(2), fed, 2, rng=0)
@@ -201,34 +188,42 @@ class Deaf(fgmp.Mean):
 
 def test_nobody_is_asked_for_a_warning(monkeypatch):
     """What is looked at is on record: four objectives of three rounds, and no client of the squared loss is made."""
-    fed = regression((30, 30))
-    asked, objectives = [], fgmp.Federation.objectives
+    fed = one_feature_regression((30, 30))
+    asked = []
+    objectives = fgmp.Federation.objectives
     monkeypatch.setattr(
         fgmp.Federation, "objectives", lambda *given: asked.append(1) or objectives(*given)
     )
     made = []
     monkeypatch.setattr(fgmp.Federation, "client", lambda *given: made.append(1))
     (word,), _ = said(fgmp.FedAvg(learning_rate=2.0), fed, 3)
-    assert "above the" in word and len(asked) == 4 and not made
+    assert "above the" in word
+    assert len(asked) == 4
+    assert not made
     unbounded = fgmp.FedAvg(learning_rate=0.1)
-    assert said(unbounded, fed, 3)[0] == [] and len(asked) == 8 and not made
+    assert said(unbounded, fed, 3)[0] == []
+    assert len(asked) == 8
+    assert not made
 
 
 def test_what_is_rounding_after_a_warm_start_is_not_said():
     """The objective goes from 1e-30 to a few times that, on targets of size one."""
     rng = np.random.default_rng(0)
-    As, x = [rng.standard_normal((30, 12)) for _ in range(2)], rng.standard_normal(12)
+    As = [rng.standard_normal((30, 12)) for _ in range(2)]
+    x = rng.standard_normal(12)
     fed = fgmp.Federation.from_arrays(As, [A @ x for A in As])
     method = fgmp.FedAvg(learning_rate=0.1)
     assert said(method, fed, 3, state=x * (1 + 1e-16))[0] == []
     risen = said(fgmp.FedAvg(learning_rate=2.0), fed, 3, state=x + 1e-3)[0]
-    assert len(risen) == 1 and "above the" in risen[0]
+    assert len(risen) == 1
+    assert "above the" in risen[0]
 
 
 def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
     """Threads that leave `quiet` in another order than they came; and fits and dictionaries in threads."""
     filters = list(warnings.filters)
-    inside, leave = threading.Barrier(3), [threading.Event(), threading.Event()]
+    inside = threading.Barrier(3)
+    leave = [threading.Event(), threading.Event()]
 
     def silent(place):
         with fgmp._support.warnings.suppress_advice():
@@ -258,7 +253,8 @@ def test_advice_is_silenced_in_one_thread_and_filters_are_never_touched():
 def test_fits_in_threads_leave_no_filter_behind():
     """Of advice, nor of what a pursuit says; scikit-learn sets some of its own, of other kinds."""
     rng = np.random.default_rng(0)
-    X, groups = rng.standard_normal((120, 5)), np.arange(120) % 3
+    X = rng.standard_normal((120, 5))
+    groups = np.arange(120) % 3
     y = X[:, 0] + 0.1 * rng.standard_normal(120)
     frames = np.repeat(rng.standard_normal((10, 12)), 3, axis=0) + 1e-9 * rng.standard_normal(
         (30, 12)

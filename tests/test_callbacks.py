@@ -13,10 +13,10 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-import one_run
 import pytest
-from one_run import bits, number_in
-from test_simulate import ALL
+import run_in_subprocess
+from cases import METHODS, noisy_regression
+from checkpoints import checksum, rounds_in
 
 import fgmp
 from fgmp import callbacks
@@ -26,7 +26,7 @@ from fgmp.shared_support.newton import SupportSolver
 
 pytestmark = pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 
-FED = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
+FED = noisy_regression(n_features=40)
 SPARSE = fgmp.FedGradMP(3, batch_size=10)
 
 
@@ -54,23 +54,26 @@ def test_every_method_is_here():
         and not issubclass(thing, SupportSolver)
         and thing is not Method
     }
-    assert methods == {type(method) for method in ALL.values()}
+    assert methods == {type(make()) for make in METHODS.values()}
 
 
 @pytest.mark.usefixtures("backend")
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(("recorded", "every"), [(1, 1), (2, None)])
-def test_a_run_goes_on_to_the_same_bits(name, recorded, every, path):
+def test_a_run_goes_on_to_the_same_checksum(name, recorded, every, path):
     """In several parts, each of which opens the file anew; nothing is done twice."""
-    history, seen = fgmp.History(every=recorded, metrics={"size": np.linalg.norm}), []
-    whole = fgmp.simulate(ALL[name], FED, 5, 4, 7, history=history)
+    history = fgmp.History(every=recorded, metrics={"size": np.linalg.norm})
+    seen = []
+    whole = fgmp.simulate(METHODS[name](), FED, 5, 4, 7, history=history)
     for before, rounds in [(0, 1), (1, 3), (3, 5)]:
         seen.clear()
         callbacks = [fgmp.Checkpoint(path, every), lambda run: seen.append(run.step.round)]
-        part = fgmp.simulate(ALL[name], FED, rounds, 4, 7, history=history, callbacks=callbacks)
+        part = fgmp.simulate(
+            METHODS[name](), FED, rounds, 4, 7, history=history, callbacks=callbacks
+        )
         assert seen == list(range(before, rounds + 1))
-    assert bits(part) == bits(whole)
-    assert bits(fgmp.simulate(ALL[name], FED, 4, 4, 7)) != bits(whole)
+    assert checksum(part) == checksum(whole)
+    assert checksum(fgmp.simulate(METHODS[name](), FED, 4, 4, 7)) != checksum(whole)
 
 
 TURNED = fgmp.Dictionary(np.linalg.qr(np.random.default_rng(0).standard_normal((40, 40)))[0])
@@ -102,15 +105,15 @@ def test_another_run_is_refused_and_what_differs_is_named(message, path):
     run_to(path, 2)
     with pytest.raises(ValueError, match=f"is of another run: .*{message}"):
         run_to(path, 4, **OTHERS[message])
-    assert bits(run_to(path, 4)) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0))
+    assert checksum(run_to(path, 4)) == checksum(fgmp.simulate(SPARSE, FED, 4, 4, 0))
 
 
 def test_the_same_run_in_other_objects_is_the_same_and_no_seed_is_that_of_the_file(path):
     for rounds in (2, 3):
         method = fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0))
-        fed = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
+        fed = noisy_regression(n_features=40)
         resumed = run_to(path, rounds, method, fed, rng=None)
-    assert bits(resumed) == bits(fgmp.simulate(method, fed, 3, 4, resumed.seed))
+    assert checksum(resumed) == checksum(fgmp.simulate(method, fed, 3, 4, resumed.seed))
 
 
 def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
@@ -119,7 +122,7 @@ def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
         ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"
     ):
         run_to(path, 3)
-    assert number_in(path) == 4
+    assert rounds_in(path) == 4
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
 
@@ -131,8 +134,8 @@ def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
 
     with pytest.raises(RuntimeError, match="broken"):
         run_to(path, 9, callbacks=[fgmp.Checkpoint(path, every=100), broken])
-    assert number_in(path) == 3
-    assert bits(run_to(path, 9)) == bits(fgmp.simulate(SPARSE, FED, 9, 4, 0))
+    assert rounds_in(path) == 3
+    assert checksum(run_to(path, 9)) == checksum(fgmp.simulate(SPARSE, FED, 9, 4, 0))
 
 
 def interrupting(place, raised=KeyboardInterrupt):
@@ -157,9 +160,9 @@ def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
     with pytest.raises(KeyboardInterrupt) as caught:
         run_to(path, 9, method, callbacks=[fgmp.Checkpoint(path), stop], cohort_size=None)
     result = caught.value.result
-    assert (
-        result.interrupted and result.history["round"].tolist() == [0, 1] and number_in(path) == 1
-    )
+    assert result.interrupted
+    assert result.history["round"].tolist() == [0, 1]
+    assert rounds_in(path) == 1
     assert "ended after 1 of 9 rounds" in caught.value.__notes__[0]
     np.testing.assert_allclose(
         result.x, fgmp.simulate(fgmp.FedGradMP(3), FED, 1, rng=0).x, atol=1e-12
@@ -181,7 +184,8 @@ def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
     """What one of its runs has found so far is no answer to the question."""
     method, _ = interrupting("at a client")
     result = fgmp.simulate(SPARSE, FED, 1, rng=0)
-    X, groups = np.random.default_rng(0).standard_normal((60, 4)), np.repeat([0, 1], 30)
+    X = np.random.default_rng(0).standard_normal((60, 4))
+    groups = np.repeat([0, 1], 30)
 
     def interrupted(self, client, *given):
         raise KeyboardInterrupt
@@ -194,7 +198,8 @@ def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
     }
     with pytest.raises(KeyboardInterrupt) as caught:
         start[what]()
-    assert not hasattr(caught.value, "result") and not getattr(caught.value, "__notes__", [])
+    assert not hasattr(caught.value, "result")
+    assert not getattr(caught.value, "__notes__", [])
 
 
 def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(path):
@@ -220,7 +225,8 @@ def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
 
     class Named:
         def __init__(self, name, fails=""):
-            self.name, self.fails = name, fails
+            self.name = name
+            self.fails = fails
 
         def tell(self, what):
             told.append(f"{self.name} {what}")
@@ -298,12 +304,14 @@ def test_a_checkpoint_is_its_owners_alone_from_the_start(path, monkeypatch):
     beside = path.with_name("run.fgmp.partial")
     beside.write_text("left")
     beside.chmod(0o644)
-    modes, replace = [], os.replace
+    modes = []
+    replace = os.replace
     monkeypatch.setattr(
         os, "replace", lambda old, new: modes.append(mode_of(Path(old))) or replace(old, new)
     )
     run_to(path, 2)
-    assert set(modes) == {0o600} and mode_of(path) == 0o600
+    assert set(modes) == {0o600}
+    assert mode_of(path) == 0o600
     assert sorted(path.parent.iterdir()) == [path]
 
 
@@ -313,7 +321,9 @@ def test_no_link_beside_a_checkpoint_is_followed(name, path):
     victim.write_text("precious")
     path.with_name(name).symlink_to(victim)
     run_to(path, 2)
-    assert victim.read_text() == "precious" and number_in(path) == 2 and not path.is_symlink()
+    assert victim.read_text() == "precious"
+    assert rounds_in(path) == 2
+    assert not path.is_symlink()
 
 
 def test_a_path_that_is_a_link_stays_one(path):
@@ -323,8 +333,9 @@ def test_a_path_that_is_a_link_stays_one(path):
     path.symlink_to(elsewhere / "kept.fgmp")
     run_to(path, 2)
     resumed = run_to(path, 4)
-    assert path.is_symlink() and number_in(elsewhere / "kept.fgmp") == 4
-    assert bits(resumed) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0))
+    assert path.is_symlink()
+    assert rounds_in(elsewhere / "kept.fgmp") == 4
+    assert checksum(resumed) == checksum(fgmp.simulate(SPARSE, FED, 4, 4, 0))
     (elsewhere / "kept.fgmp").write_text("precious")
     with pytest.raises(ValueError, match="cannot be read"):
         run_to(path, 5)
@@ -332,7 +343,8 @@ def test_a_path_that_is_a_link_stays_one(path):
 
 
 def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
-    refused, checkpoint = [], fgmp.Checkpoint(path, every=1)
+    refused = []
+    checkpoint = fgmp.Checkpoint(path, every=1)
 
     def second(run):
         if run.step.round == 2:
@@ -344,13 +356,19 @@ def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
                 refused.append(caught.value)
 
     result = run_to(path, 4, callbacks=[checkpoint, second])
-    assert len(refused) == 2 and number_in(path) == 4
-    assert bits(result) == bits(fgmp.simulate(SPARSE, FED, 4, 4, 0)) == bits(run_to(path, 4))
+    assert len(refused) == 2
+    assert rounds_in(path) == 4
+    assert (
+        checksum(result)
+        == checksum(fgmp.simulate(SPARSE, FED, 4, 4, 0))
+        == checksum(run_to(path, 4))
+    )
     assert not path.with_name("run.fgmp.lock").exists()
 
 
 def test_data_are_hashed_once(path, monkeypatch):
-    asked, identity = [], callbacks.identity
+    asked = []
+    identity = callbacks.identity
     monkeypatch.setattr(callbacks, "identity", lambda run: asked.append(run) or identity(run))
     run_to(path, 6, callbacks=fgmp.Checkpoint(path, every=1))
     assert len(asked) == 1
@@ -377,9 +395,9 @@ def test_a_method_that_is_no_dataclass_goes_on(path):
     run_to(path, 2, method)
     resumed = run_to(path, 3, method)
     assert (
-        bits(resumed)
-        == bits(fgmp.simulate(Plain(), FED, 3, 4, 0))
-        == bits(run_to(path, 3, Plain()))
+        checksum(resumed)
+        == checksum(fgmp.simulate(Plain(), FED, 3, 4, 0))
+        == checksum(run_to(path, 3, Plain()))
     )
     with pytest.raises(ValueError, match="method.inner.sparsity is 4, not 3"):
         run_to(path, 4, Plain(4))
@@ -413,23 +431,28 @@ def test_another_function_makes_another_run(path):
 
 
 def process(path, rounds, *more, every="1"):
-    command = [sys.executable, one_run.__file__, str(path), str(rounds), every, *more]
+    command = [sys.executable, run_in_subprocess.__file__, str(path), str(rounds), every, *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def test_a_run_that_is_killed_goes_on(path):
     """SIGKILL after a few rounds, wherever it comes, three times; the file is always whole."""
     for _ in range(3):
-        before, started = number_in(path) if path.exists() else -1, process(path, 100_000)
+        before = rounds_in(path) if path.exists() else -1
+        started = process(path, 100_000)
         deadline = time.monotonic() + 60
-        while not (path.exists() and number_in(path) > before + 2) and time.monotonic() < deadline:
+        while not (path.exists() and rounds_in(path) > before + 2) and time.monotonic() < deadline:
             time.sleep(0.02)
         os.kill(started.pid, signal.SIGKILL)
         started.communicate()
-        assert number_in(path) > before
-    rounds = number_in(path) + 2
-    resumed = run_to(path, rounds, one_run.METHOD, one_run.federation(), cohort_size=5)
-    assert bits(resumed) == bits(fgmp.simulate(one_run.METHOD, one_run.federation(), rounds, 5, 0))
+        assert rounds_in(path) > before
+    rounds = rounds_in(path) + 2
+    resumed = run_to(
+        path, rounds, run_in_subprocess.METHOD, run_in_subprocess.federation(), cohort_size=5
+    )
+    assert checksum(resumed) == checksum(
+        fgmp.simulate(run_in_subprocess.METHOD, run_in_subprocess.federation(), rounds, 5, 0)
+    )
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
@@ -443,17 +466,24 @@ def test_a_run_that_is_terminated_writes_first(name, path):
         started = process(path, 100_000, every="None")
     finally:
         signal.signal(number, default)
-    assert started.stdout.readline() == "started\n" and started.stdout.readline() == "after 5\n"
+    assert started.stdout.readline() == "started\n"
+    assert started.stdout.readline() == "after 5\n"
     started.send_signal(number)
     started.communicate(timeout=120)
-    assert started.returncode == 128 + number and number_in(path) >= 5
-    rounds = number_in(path) + 1
-    resumed = run_to(path, rounds, one_run.METHOD, one_run.federation(), cohort_size=5)
-    assert bits(resumed) == bits(fgmp.simulate(one_run.METHOD, one_run.federation(), rounds, 5, 0))
+    assert started.returncode == 128 + number
+    assert rounds_in(path) >= 5
+    rounds = rounds_in(path) + 1
+    resumed = run_to(
+        path, rounds, run_in_subprocess.METHOD, run_in_subprocess.federation(), cohort_size=5
+    )
+    assert checksum(resumed) == checksum(
+        fgmp.simulate(run_in_subprocess.METHOD, run_in_subprocess.federation(), rounds, 5, 0)
+    )
 
 
 def test_signals_are_left_as_they_were(path):
-    seen, number = [], signal.SIGTERM
+    seen = []
+    number = signal.SIGTERM
     before = signal.signal(number, signal.SIG_DFL)
     try:
         run_to(
@@ -461,7 +491,8 @@ def test_signals_are_left_as_they_were(path):
             1,
             callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))],
         )
-        assert callable(seen[0]) and signal.getsignal(number) == signal.SIG_DFL
+        assert callable(seen[0])
+        assert signal.getsignal(number) == signal.SIG_DFL
         signal.signal(number, signal.SIG_IGN)
         run_to(
             path,
@@ -478,5 +509,6 @@ def test_a_checkpoint_that_cannot_be_written_is_said_once_and_the_run_goes_on(ev
     started = process(path, 12, event)
     out, err = started.communicate(timeout=120)
     assert out.splitlines() == ["started", "after 5", "finished 12"], err
-    assert err.count("could not be written") == 1 and number_in(path) == 5
+    assert err.count("could not be written") == 1
+    assert rounds_in(path) == 5
     path.parent.chmod(0o755)

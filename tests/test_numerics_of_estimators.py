@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from cases import linear_predictions
 from scipy import sparse
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression, OrthogonalMatchingPursuit
@@ -43,7 +44,8 @@ def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit
 def test_the_sparsity_is_chosen_among_thousands_of_features(seed):
     X, y, true = tall(seed, 60, 2000)
     model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(60) % 4)
-    assert model.support_.tolist() == true and model.cv_.table["sparsity"].max() <= 60 * 0.8 / 6
+    assert model.support_.tolist() == true
+    assert model.cv_.table["sparsity"].max() <= 60 * 0.8 / 6
 
 
 @quiet
@@ -56,7 +58,8 @@ def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
     spread = X.std(axis=0)
     cosines = np.abs((X - X.mean(axis=0)).T @ (y - y.mean())) / np.where(spread > 0, spread, np.inf)
     model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(100) % 4)
-    assert cosines.argmax() == 700 and 700 in model.support_
+    assert cosines.argmax() == 700
+    assert 700 in model.support_
 
 
 def test_the_default_sketch_follows_the_atoms_and_one_too_narrow_says_so():
@@ -93,14 +96,13 @@ def test_a_mean_far_above_the_deviations_is_no_matter_under_masks(make, offset):
     X, y, groups = offsets()
     X[:, 0] += offset
     y = y > 0 if make is fgmp.FedGradMPClassifier else y + offset
-    plain, masked = (make(3, secure=secure).fit(X, y, groups) for secure in (False, True))
+    plain = make(3, secure=False).fit(X, y, groups)
+    masked = make(3, secure=True).fit(X, y, groups)
     assert plain.support_.tolist() == masked.support_.tolist() == [0, 3, 5]
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-5)
-    np.testing.assert_allclose(linear(masked, X), linear(plain, X), rtol=1e-6, atol=1e-3)
-
-
-def linear(model, X):
-    return model.decision_function(X) if hasattr(model, "decision_function") else model.predict(X)
+    np.testing.assert_allclose(
+        linear_predictions(masked, X), linear_predictions(plain, X), rtol=1e-6, atol=1e-3
+    )
 
 
 @pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
@@ -109,9 +111,8 @@ def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < n_rows, 2, np.arange(300) % 2)
     X[groups == 2, 1] *= factor
-    plain, masked = (
-        fgmp.FedGradMPRegressor(3, secure=secure).fit(X, y, groups) for secure in (False, True)
-    )
+    plain = fgmp.FedGradMPRegressor(3, secure=False).fit(X, y, groups)
+    masked = fgmp.FedGradMPRegressor(3, secure=True).fit(X, y, groups)
     np.testing.assert_array_equal(masked.support_, plain.support_)
     np.testing.assert_allclose(masked.coef_, plain.coef_, rtol=1e-8)
     assert masked.history_["rejected"][-1] == 0
@@ -157,7 +158,8 @@ def test_digits_are_the_number_and_of_more_there_is_an_error():
     numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
     for count in (3, 4):
         parts = split_digits(numbers, count)
-        assert parts.shape == (count, 6) and (np.abs(parts) <= 2.0**20).all()
+        assert parts.shape == (count, 6)
+        assert (np.abs(parts) <= 2.0**20).all()
         np.testing.assert_array_equal(join_digits(parts), numbers)
     with pytest.raises(BeyondRange) as error:
         split_digits(np.array([1.0, 2.0**61, np.nan]), 3)
@@ -173,7 +175,8 @@ def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3))
     y = np.digitize(X @ [2, -1.5, 1] + rng.logistic(size=400), [1, 3][: n_classes - 1])
-    weights, how = rng.integers(1, 6, 400), dict(class_weight="balanced", C=10.0)
+    weights = rng.integers(1, 6, 400)
+    how = dict(class_weight="balanced", C=10.0)
     ours = fgmp.FedGradMPClassifier("all", standardize=False, **how).fit(
         X, y, sample_weight=weights
     )
@@ -278,7 +281,8 @@ def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
     ):
         fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40))
     ridge = fgmp.polish(start, fed, solver=fgmp.NewtonOnSupport(steps=40, ridge=1e-6))
-    assert isinstance(ridge.x, np.ndarray) and 5 < ridge.x[1] < 20
+    assert isinstance(ridge.x, np.ndarray)
+    assert 5 < ridge.x[1] < 20
 
 
 def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypatch):
@@ -306,22 +310,24 @@ def test_a_constant_target_has_no_feature(sparsity, value):
             model = fgmp.FedGradMPRegressor(sparsity, **options)
             with pytest.warns(fgmp.AdviceWarning, match="no feature is in the model"):
                 model.fit(table, np.full(300, value), groups, given)
-            assert not model.support_.size and not model.coef_.any()
+            assert not model.support_.size
+            assert not model.coef_.any()
             assert model.intercept_ == pytest.approx(value, rel=1e-12)
 
 
 def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
     rng = np.random.default_rng(0)
-    X, y = rng.standard_normal((120, 20)), rng.standard_normal(120)
+    X = rng.standard_normal((120, 20))
+    y = rng.standard_normal(120)
     with pytest.warns(
         fgmp.AdviceWarning, match="no feature is in the model: rows that were held out"
     ):
         model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(120) % 4)
-    assert model.sparsity_ == 0 and model.cv_.table["sparsity"][0] == 0
+    assert model.sparsity_ == 0
+    assert model.cv_.table["sparsity"][0] == 0
     axes = model.cv_.plot()
-    assert (
-        axes.get_yscale() == "linear" and axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
-    )
+    assert axes.get_yscale() == "linear"
+    assert axes.get_legend().get_texts()[0].get_text() == "chosen: 0"
     found = fgmp.FedGradMPRegressor("cv", random_state=0).fit(
         X, y + 2 * X[:, 3], np.arange(120) % 4
     )
