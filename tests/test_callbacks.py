@@ -1,4 +1,4 @@
-"""How runs end, and checkpoints, from which they go on to the same bits: a damaged file, a full disk, signals."""
+"""Callbacks: how runs end, and checkpoints, from which they resume to the same bits."""
 
 import inspect
 import os
@@ -44,8 +44,8 @@ def run_to(path, rounds, method=SPARSE, fed=FED, **options):
     )
 
 
-def test_every_method_is_here():
-    """A method that comes later has to be resumed here too."""
+def test_every_public_method_is_among_the_cases():
+    """A method that is added later has to be resumed here too."""
     public = {thing for name in fgmp.__all__ if inspect.isclass(thing := getattr(fgmp, name))}
     methods = {
         thing
@@ -60,8 +60,8 @@ def test_every_method_is_here():
 @pytest.mark.usefixtures("backend")
 @pytest.mark.parametrize("name", METHODS)
 @pytest.mark.parametrize(("recorded", "every"), [(1, 1), (2, None)])
-def test_a_run_goes_on_to_the_same_checksum(name, recorded, every, path):
-    """In several parts, each of which opens the file anew; nothing is done twice."""
+def test_run_resumed_in_parts_has_same_bits(name, recorded, every, path):
+    """Each part reads the checkpoint, and no round is run twice."""
     history = fgmp.History(every=recorded, metrics={"size": np.linalg.norm})
     seen = []
     whole = fgmp.simulate(METHODS[name](), FED, 5, 4, 7, history=history)
@@ -101,14 +101,16 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("message", OTHERS)
-def test_another_run_is_refused_and_what_differs_is_named(message, path):
+def test_checkpoint_of_another_run_is_refused_by_what_differs(message, path):
+    """The message names the option or the data that differ, and the checkpoint stays."""
     run_to(path, 2)
     with pytest.raises(ValueError, match=f"is of another run: .*{message}"):
         run_to(path, 4, **OTHERS[message])
     assert checksum(run_to(path, 4)) == checksum(fgmp.simulate(SPARSE, FED, 4, 4, 0))
 
 
-def test_the_same_run_in_other_objects_is_the_same_and_no_seed_is_that_of_the_file(path):
+def test_run_without_seed_resumes_with_seed_of_the_checkpoint(path):
+    """Equal methods and data in other objects are the same run."""
     for rounds in (2, 3):
         method = fgmp.FedGradMP(3, dictionary=fgmp.gaussian_dictionary(40, 60, rng=0))
         fed = noisy_regression(n_features=40)
@@ -116,18 +118,24 @@ def test_the_same_run_in_other_objects_is_the_same_and_no_seed_is_that_of_the_fi
     assert checksum(resumed) == checksum(fgmp.simulate(method, fed, 3, 4, resumed.seed))
 
 
-def test_fewer_rounds_or_no_folder_are_errors_and_nothing_is_lost(path):
+def test_resuming_for_fewer_rounds_is_refused(path):
+    """A checkpoint of four rounds cannot give three, and stays as it is."""
     run_to(path, 4)
-    with pytest.raises(
-        ValueError, match="rounds is 3; expected at least 4, which checkpoint .* has"
-    ):
+    words = "rounds is 3; expected at least 4, which checkpoint .* has"
+    with pytest.raises(ValueError, match=words):
         run_to(path, 3)
     assert rounds_in(path) == 4
+
+
+def test_checkpoint_in_missing_folder_is_an_error(path):
+    """The error names the folder, before the first round."""
     with pytest.raises(FileNotFoundError, match="checkpoint cannot be written .*nowhere"):
         run_to(path.parent / "nowhere" / "run.fgmp", 2)
 
 
-def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
+def test_callback_that_raises_leaves_a_whole_checkpoint(path):
+    """The checkpoint is of the last finished round, and resumes to the same bits."""
+
     def broken(run):
         if run.step.round == 3:
             raise RuntimeError("broken")
@@ -138,25 +146,26 @@ def test_what_was_written_of_a_round_is_whole_when_a_watcher_raises(path):
     assert checksum(run_to(path, 9)) == checksum(fgmp.simulate(SPARSE, FED, 9, 4, 0))
 
 
-def interrupting(place, raised=KeyboardInterrupt):
-    """a method and a callback, of which one is interrupted after the first round."""
+def interrupting(where, raised=KeyboardInterrupt):
+    """Return a method and a callback, of which one is interrupted after the first round."""
 
     class Interrupted(fgmp.FedGradMP):
         def client_update(self, client, x, rng):
-            if place == "at a client" and len(x.support) and client.client_id == 3:
+            if where == "at a client" and len(x.support) and client.client_id == 3:
                 raise raised
             return super().client_update(client, x, rng)
 
     def stop(run):
-        if place == "in a callback" and run.step.round == 1:
+        if where == "in a callback" and run.step.round == 1:
             raise raised
 
     return Interrupted(3), stop
 
 
-@pytest.mark.parametrize("place", ["at a client", "in a callback"])
-def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
-    method, stop = interrupting(place)
+@pytest.mark.parametrize("where", ["at a client", "in a callback"])
+def test_ctrl_c_reaches_the_caller_with_a_result(where, path):
+    """The exception has the result of the last finished round, which is in the checkpoint too."""
+    method, stop = interrupting(where)
     with pytest.raises(KeyboardInterrupt) as caught:
         run_to(path, 9, method, callbacks=[fgmp.Checkpoint(path), stop], cohort_size=None)
     result = caught.value.result
@@ -169,7 +178,8 @@ def test_ctrl_c_reaches_the_caller_with_what_there_is(place, path):
     )
 
 
-def test_one_ctrl_c_ends_the_callers_loop():
+def test_one_ctrl_c_ends_a_loop_of_runs():
+    """The second run of a loop is not started."""
     method, _ = interrupting("at a client")
     begun = []
     with pytest.raises(KeyboardInterrupt):
@@ -180,8 +190,8 @@ def test_one_ctrl_c_ends_the_callers_loop():
 
 
 @pytest.mark.parametrize("what", ["tune", "polish", "fit"])
-def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
-    """What one of its runs has found so far is no answer to the question."""
+def test_ctrl_c_within_a_search_or_a_fit_leaves_no_result(what, monkeypatch):
+    """The result of one of its runs would not answer the question."""
     method, _ = interrupting("at a client")
     result = fgmp.simulate(SPARSE, FED, 1, rng=0)
     X = np.random.default_rng(0).standard_normal((60, 4))
@@ -202,7 +212,9 @@ def test_ctrl_c_in_what_is_more_than_a_run_leaves_no_result(what, monkeypatch):
     assert not getattr(caught.value, "__notes__", [])
 
 
-def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(path):
+def test_checkpoint_that_fails_after_an_error_is_noted_on_it(path):
+    """The first error is raised, and all callbacks are ended."""
+
     class Broken(fgmp.Checkpoint):
         def write(self, run):
             raise OSError(28, "No space left on device")
@@ -220,45 +232,53 @@ def test_a_checkpoint_that_fails_while_an_error_is_on_its_way_is_noted_on_it(pat
     assert len(ended) == 2
 
 
-def test_whoever_was_told_of_the_beginning_is_told_of_the_end():
-    told = []
+class Noting:
+    """A callback that notes what is called, and fails in one of its methods."""
 
-    class Named:
-        def __init__(self, name, fails=""):
-            self.name = name
-            self.fails = fails
+    def __init__(self, name, calls, failing=""):
+        self.name = name
+        self.calls = calls
+        self.failing = failing
 
-        def tell(self, what):
-            told.append(f"{self.name} {what}")
-            if self.fails == what:
-                raise ValueError(f"{self.name} {what}")
+    def note(self, what):
+        """Note a call, and fail if this is the one."""
+        self.calls.append(f"{self.name} {what}")
+        if self.failing == what:
+            raise ValueError(f"{self.name} {what}")
 
-        def begin(self, run):
-            self.tell("begins")
+    def begin(self, run):
+        """Note that the run begins."""
+        self.note("begins")
 
-        def __call__(self, run):
-            pass
+    def __call__(self, run):
+        """Do nothing after a round."""
 
-        def end(self, run):
-            self.tell("ends")
+    def end(self, run):
+        """Note that the run ends."""
+        self.note("ends")
 
+
+def test_callback_that_fails_at_the_end_does_not_keep_others_from_ending():
+    """All callbacks are ended, and then the error is raised."""
+    calls = []
+    two = Noting("two", calls, failing="ends")
     with pytest.raises(ValueError, match="two ends"):
-        fgmp.simulate(
-            SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "ends"), Named("three")]
-        )
-    assert told == [
-        f"{name} {what}" for what in ("begins", "ends") for name in ("one", "two", "three")
-    ]
-    told.clear()
+        fgmp.simulate(SPARSE, FED, 1, callbacks=[Noting("one", calls), two, Noting("three", calls)])
+    names = ("one", "two", "three")
+    assert calls == [f"{name} {what}" for what in ("begins", "ends") for name in names]
+
+
+def test_callback_that_fails_at_the_beginning_ends_those_that_began():
+    """A callback that was not begun is not ended."""
+    calls = []
+    two = Noting("two", calls, failing="begins")
     with pytest.raises(ValueError, match="two begins"):
-        fgmp.simulate(
-            SPARSE, FED, 1, callbacks=[Named("one"), Named("two", "begins"), Named("three")]
-        )
-    assert told == ["one begins", "two begins", "one ends", "two ends"]
+        fgmp.simulate(SPARSE, FED, 1, callbacks=[Noting("one", calls), two, Noting("three", calls)])
+    assert calls == ["one begins", "two begins", "one ends", "two ends"]
 
 
-def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch):
-    """One bit in every byte, head and pickle; a cut, and what was added."""
+def test_damaged_checkpoint_is_refused_before_it_is_unpickled(path, monkeypatch):
+    """One flipped bit in every byte, a cut and an addition are noticed, and the file stays."""
     run_to(path, 3)
     whole = path.read_bytes()
     monkeypatch.setattr("pickle.loads", lambda *_: pytest.fail("something was unpickled"))
@@ -281,26 +301,33 @@ def test_a_flipped_bit_is_noticed_before_anything_is_unpickled(path, monkeypatch
         assert path.read_bytes() == content
 
 
-def test_what_an_older_version_wrote_is_refused_as_such(path):
-    path.write_bytes(pickle.dumps(({}, 0, b"", (None, [], None))))
-    with pytest.raises(
-        ValueError, match=r"run.fgmp' cannot be read \(is of another version of fgmp\)"
-    ):
+@pytest.mark.parametrize(
+    "content",
+    [pickle.dumps(({}, 0, b"", (None, [], None))), b"fgmp checkpoint 1 and so on"],
+    ids=["pickle alone", "format 1"],
+)
+def test_checkpoint_of_an_older_version_is_refused_as_such(path, content):
+    """The message says that another version wrote the file."""
+    path.write_bytes(content)
+    words = r"run.fgmp' cannot be read \(is of another version of fgmp\)"
+    with pytest.raises(ValueError, match=words):
         run_to(path, 3)
-    path.write_bytes(b"fgmp checkpoint 1 and so on")
-    with pytest.raises(ValueError, match="is of another version"):
-        run_to(path, 3)
+
+
+def test_file_that_is_no_checkpoint_is_refused(path):
+    """A file of something else is not overwritten."""
     path.write_bytes(b"a,b\n1,2\n")
     with pytest.raises(ValueError, match=r"cannot be read \(is none\)"):
         run_to(path, 3)
+    assert path.read_bytes() == b"a,b\n1,2\n"
 
 
 def mode_of(path):
     return stat.S_IMODE(path.stat().st_mode)
 
 
-def test_a_checkpoint_is_its_owners_alone_from_the_start(path, monkeypatch):
-    """Also where a file of a run that was killed lies beside it, which others may read."""
+def test_checkpoint_is_readable_by_its_owner_alone(path, monkeypatch):
+    """Also if a partial file of a killed run, which others may read, lies beside it."""
     beside = path.with_name("run.fgmp.partial")
     beside.write_text("left")
     beside.chmod(0o644)
@@ -316,7 +343,8 @@ def test_a_checkpoint_is_its_owners_alone_from_the_start(path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["run.fgmp.partial", "run.fgmp.lock"])
-def test_no_link_beside_a_checkpoint_is_followed(name, path):
+def test_link_beside_a_checkpoint_is_not_followed(name, path):
+    """A link at the name of the partial file or of the lock is replaced."""
     victim = path.with_name("victim")
     victim.write_text("precious")
     path.with_name(name).symlink_to(victim)
@@ -326,23 +354,34 @@ def test_no_link_beside_a_checkpoint_is_followed(name, path):
     assert not path.is_symlink()
 
 
-def test_a_path_that_is_a_link_stays_one(path):
-    """The file that it points to is the checkpoint, and what is no checkpoint stays as it is."""
+@pytest.fixture
+def linked(path):
+    """Where a link at the path of the checkpoint leads."""
     elsewhere = path.parent / "elsewhere"
     elsewhere.mkdir()
     path.symlink_to(elsewhere / "kept.fgmp")
+    return elsewhere / "kept.fgmp"
+
+
+def test_checkpoint_at_a_link_is_the_file_that_it_leads_to(path, linked):
+    """The link stays a link, and the run resumes from the file."""
     run_to(path, 2)
     resumed = run_to(path, 4)
     assert path.is_symlink()
-    assert rounds_in(elsewhere / "kept.fgmp") == 4
+    assert rounds_in(linked) == 4
     assert checksum(resumed) == checksum(fgmp.simulate(SPARSE, FED, 4, 4, 0))
-    (elsewhere / "kept.fgmp").write_text("precious")
+
+
+def test_link_to_something_else_is_not_overwritten(path, linked):
+    """What is no checkpoint stays as it is."""
+    linked.write_text("precious")
     with pytest.raises(ValueError, match="cannot be read"):
         run_to(path, 5)
-    assert (elsewhere / "kept.fgmp").read_text() == "precious"
+    assert linked.read_text() == "precious"
 
 
-def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
+def test_second_run_on_the_same_path_is_refused(path):
+    """The first run goes on to the same bits, and leaves no lock."""
     refused = []
     checkpoint = fgmp.Checkpoint(path, every=1)
 
@@ -366,14 +405,15 @@ def test_a_second_run_on_the_same_path_is_refused_and_the_first_goes_on(path):
     assert not path.with_name("run.fgmp.lock").exists()
 
 
-def test_data_are_hashed_once(path, monkeypatch):
-    asked = []
+def test_data_are_hashed_once_for_a_run(path, monkeypatch):
+    """Each run computes its identity once, however many checkpoints it writes."""
+    computed = []
     identity = callbacks.identity
-    monkeypatch.setattr(callbacks, "identity", lambda run: asked.append(run) or identity(run))
+    monkeypatch.setattr(callbacks, "identity", lambda run: computed.append(run) or identity(run))
     run_to(path, 6, callbacks=fgmp.Checkpoint(path, every=1))
-    assert len(asked) == 1
+    assert len(computed) == 1
     run_to(path, 8, callbacks=fgmp.Checkpoint(path, every=1))
-    assert len(asked) == 2
+    assert len(computed) == 2
 
 
 class Plain(Method):
@@ -390,7 +430,8 @@ class Plain(Method):
         return self.inner.exchanges()
 
 
-def test_a_method_that_is_no_dataclass_goes_on(path):
+def test_method_that_is_no_dataclass_is_resumed(path):
+    """It is compared by its attributes, without what it caches."""
     method = Plain()
     run_to(path, 2, method)
     resumed = run_to(path, 3, method)
@@ -403,31 +444,47 @@ def test_a_method_that_is_no_dataclass_goes_on(path):
         run_to(path, 4, Plain(4))
 
 
-def test_another_function_makes_another_run(path):
-    """By what it does and what it holds, not by where it stands."""
+def scale_values(factor):
+    """Return a function that multiplies the values of an update."""
+    return lambda update, client_id: replace(update, values=factor * update.values)
 
-    def times(factor):
-        return lambda answer, client: replace(answer, values=factor * answer.values)
 
-    def faulty(change):
-        return fgmp.Faulty(FED, Corrupted(change, clients=[1]))
+def corrupted(change):
+    """Return the federation, in which one client sends something else."""
+    return fgmp.Faulty(FED, Corrupted(change, clients=[1]))
 
-    run_to(path, 2, fed=faulty(times(2.0)))
-    run_to(path, 3, fed=faulty(times(2.0)))
-    others = [
-        times(3.0),
-        lambda answer, client: answer,
-        lambda answer, client: None,
-        partial(times(2.0)),
-    ]
-    for other in others:
-        with pytest.raises(ValueError, match="is of another run: .*faults.0.change"):
-            run_to(path, 4, fed=faulty(other))
 
-    def itself(answer, client):
-        return itself(answer, client) if client < 0 else answer
+def test_run_with_an_equal_function_is_resumed(path):
+    """A function is compared by what it does and holds, not by its address."""
+    run_to(path, 2, fed=corrupted(scale_values(2.0)))
+    resumed = run_to(path, 3, fed=corrupted(scale_values(2.0)))
+    assert resumed.history["round"][-1] == 3
 
-    assert callbacks._named("it", itself) == callbacks._named("it", itself)
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        scale_values(3.0),
+        lambda update, client_id: update,
+        lambda update, client_id: None,
+        partial(scale_values(2.0)),
+    ],
+    ids=["another number", "another body", "another constant", "partial"],
+)
+def test_run_with_another_function_is_another_run(path, other):
+    """It differs by what it does or by what it holds."""
+    run_to(path, 2, fed=corrupted(scale_values(2.0)))
+    with pytest.raises(ValueError, match="is of another run: .*faults.0.change"):
+        run_to(path, 4, fed=corrupted(other))
+
+
+def test_function_that_calls_itself_has_an_identity():
+    """A recursive function does not make the comparison endless."""
+
+    def recursive(update, client_id):
+        return recursive(update, client_id) if client_id < 0 else update
+
+    assert callbacks._named("it", recursive) == callbacks._named("it", recursive)
 
 
 def process(path, rounds, *more, every="1"):
@@ -435,8 +492,8 @@ def process(path, rounds, *more, every="1"):
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_run_that_is_killed_goes_on(path):
-    """SIGKILL after a few rounds, wherever it comes, three times; the file is always whole."""
+def test_killed_run_is_resumed(path):
+    """After SIGKILL at any time, three times, the file is whole and the bits are the same."""
     for _ in range(3):
         before = rounds_in(path) if path.exists() else -1
         started = process(path, 100_000)
@@ -456,8 +513,8 @@ def test_a_run_that_is_killed_goes_on(path):
 
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
-def test_a_run_that_is_terminated_writes_first(name, path):
-    """With the default pauses of a minute between two checkpoints, of which none comes in time."""
+def test_terminated_run_writes_its_checkpoint(name, path):
+    """With the default pause of a minute no checkpoint was due before the signal."""
     number = getattr(signal, name)
     default = signal.signal(
         number, signal.SIG_DFL
@@ -481,31 +538,42 @@ def test_a_run_that_is_terminated_writes_first(name, path):
     )
 
 
-def test_signals_are_left_as_they_were(path):
-    seen = []
-    number = signal.SIGTERM
-    before = signal.signal(number, signal.SIG_DFL)
-    try:
-        run_to(
-            path,
-            1,
-            callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))],
-        )
-        assert callable(seen[0])
-        assert signal.getsignal(number) == signal.SIG_DFL
-        signal.signal(number, signal.SIG_IGN)
-        run_to(
-            path,
-            2,
-            callbacks=[fgmp.Checkpoint(path), lambda run: seen.append(signal.getsignal(number))],
-        )
-        assert seen[-1] == signal.getsignal(number) == signal.SIG_IGN
-    finally:
-        signal.signal(number, before)
+@pytest.fixture
+def sigterm():
+    """SIGTERM, whose handler is restored afterwards."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield signal.SIGTERM
+    signal.signal(signal.SIGTERM, before)
+
+
+def handler_within_run(path, number):
+    """Return the handler of a signal during a run with a checkpoint."""
+    handlers = []
+
+    def note(run):
+        handlers.append(signal.getsignal(number))
+
+    run_to(path, 1, callbacks=[fgmp.Checkpoint(path), note])
+    return handlers[-1]
+
+
+def test_default_handler_of_a_signal_is_replaced_for_the_run_alone(path, sigterm):
+    """A checkpoint handles SIGTERM, and gives it back."""
+    signal.signal(sigterm, signal.SIG_DFL)
+    assert callable(handler_within_run(path, sigterm))
+    assert signal.getsignal(sigterm) == signal.SIG_DFL
+
+
+def test_ignored_signal_stays_ignored(path, sigterm):
+    """A process that was told to ignore SIGTERM goes on to ignore it."""
+    signal.signal(sigterm, signal.SIG_IGN)
+    assert handler_within_run(path, sigterm) == signal.SIG_IGN
+    assert signal.getsignal(sigterm) == signal.SIG_IGN
 
 
 @pytest.mark.parametrize("event", ["disk_full", "read_only"])
-def test_a_checkpoint_that_cannot_be_written_is_said_once_and_the_run_goes_on(event, path):
+def test_checkpoint_that_cannot_be_written_warns_once(event, path):
+    """The run goes on, and the last checkpoint that was written stays."""
     started = process(path, 12, event)
     out, err = started.communicate(timeout=120)
     assert out.splitlines() == ["started", "after 5", "finished 12"], err

@@ -1,6 +1,6 @@
-"""Answers that nobody asked for: what is left out and counted, what is averaged as it comes, and who is struck.
+"""Updates that are rejected: malformed, not finite, missing or late; and faults that cause them.
 
-Once for `simulate`, for every method and exchange; over Flower in flower/test_hostile.py.
+Every method and every exchange is tried in memory; tests/flower tries them over Flower.
 """
 
 from dataclasses import replace
@@ -17,7 +17,7 @@ from fgmp import DropOut, Faulty
 from fgmp.aggregation import Mean, Rejected
 from fgmp.faults import Corrupted
 from fgmp.rounds import Call, Streams
-from fgmp.sparse_model import SparseModel
+from fgmp.sparse_model import SparseModel, dense
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning"),
@@ -26,7 +26,8 @@ pytestmark = [
 
 FED = noisy_regression()
 
-SPOILED = {
+# By the reason of the rejection: what a client sends instead of an array or a sparse model.
+MALFORMED = {
     "missing": {"nothing": lambda x: None},
     "late": {"late": lambda x: Rejected("late")},
     "malformed": {
@@ -41,7 +42,8 @@ SPOILED = {
     },
     "not_finite": {"nan": not_finite, "infinite": of_values(lambda v: v + np.inf)},
 }
-SPARSE = {
+# More of them for sparse models.
+MALFORMED_SPARSE = {
     "indices": {
         "negative": of_entries(lambda s, v, size: (s - 1000, v)),
         "out of range": malformed_updates.out_of_range,
@@ -59,80 +61,79 @@ SPARSE = {
 
 
 class Hostile(Faulty):
-    """A transport over which some clients answer exchange `index` of a round with something else."""
+    """A transport on which some clients send something else in one exchange of every round."""
 
-    def __init__(self, transport, index, spoil, whom=(2,)):
+    def __init__(self, transport, exchange_index, change, client_indices=(2,)):
         super().__init__(transport)
-        self.index = index
-        self.spoil = spoil
-        self.whom = whom
+        self.exchange_index = exchange_index
+        self.change = change
+        self.client_indices = client_indices
 
     def prepare(self, method):
-        return Hostile(self.transport.prepare(method), self.index, self.spoil, self.whom)
+        """Return the same around the prepared transport."""
+        inner = self.transport.prepare(method)
+        return Hostile(inner, self.exchange_index, self.change, self.client_indices)
 
     def run_clients(self, call, message, cohort):
+        """Return the updates, some of them changed."""
         updates = list(super().run_clients(call, message, cohort))
-        if call.exchange_index == self.index:
-            for position, client in enumerate(cohort):
-                if client in self.whom:
-                    updates[position] = self.spoil(updates[position])
+        if call.exchange_index == self.exchange_index:
+            for position, client_index in enumerate(cohort):
+                if client_index in self.client_indices:
+                    updates[position] = self.change(updates[position])
         return updates
 
 
-def cases():
-    """Every exchange of every method with each way to spoil an answer; of sparse models there are more."""
+def malformed_cases():
+    """Yield every exchange of every method with each way to send a malformed update."""
     for name, make in METHODS.items():
         method = make()
         state = method.start(FED.shape)
         for index, exchange in enumerate(method.exchanges()):
-            form = exchange.update_spec(state)
-            answer = exchange.client_update(
-                FED.clients[0], exchange.message(state), np.random.default_rng(0)
-            )
-            for kinds in (SPOILED, SPARSE) if form.most else (SPOILED,):
-                for reason, ways in kinds.items():
-                    for how, spoil in ways.items():
-                        yield pytest.param(method, index, spoil, reason, id=f"{name}-{index}-{how}")
-            state = exchange.server_update(
-                state, (answer.dense() if form.most else answer).reshape(form.shape)
-            )
+            update_spec = exchange.update_spec(state)
+            tables = (MALFORMED, MALFORMED_SPARSE) if update_spec.most else (MALFORMED,)
+            for reason, changes in (item for table in tables for item in table.items()):
+                for how, change in changes.items():
+                    case = (method, index, change, reason)
+                    yield pytest.param(*case, id=f"{name}-{index}-{how}")
+            message = exchange.message(state)
+            update = exchange.client_update(FED.clients[0], message, np.random.default_rng(0))
+            state = exchange.server_update(state, dense(update).reshape(update_spec.shape))
 
 
 COMPILED = {"FedGradMP", "FedAvg", "FedHT", "FedIterHT", "FedMid", "FedDualAvg"}
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_the_backend_is_the_one_that_is_asked_for(name, backend, monkeypatch):
-    """Also over a hostile transport: or what follows would see one backend twice."""
-    by_reference = []
+def test_run_over_hostile_transport_uses_the_chosen_backend(name, backend, monkeypatch):
+    """Or the tests that follow would see one backend twice."""
+    reference_updates = []
     update_of = Call.update_of
     monkeypatch.setattr(
-        Call, "update_of", lambda call, *given: by_reference.append(1) or update_of(call, *given)
+        Call,
+        "update_of",
+        lambda call, *given: reference_updates.append(1) or update_of(call, *given),
     )
     result = fgmp.simulate(METHODS[name](), Hostile(FED, 0, lambda x: x), 1, rng=0)
     is_compiled = backend == "compiled" and name in COMPILED
     assert result.backend == ("compiled" if is_compiled else "reference")
-    assert (not by_reference) == is_compiled
+    assert (not reference_updates) == is_compiled
 
 
-@pytest.mark.parametrize(("method", "index", "spoil", "reason"), cases())
-def test_a_spoiled_answer_never_reaches_the_average(method, index, spoil, reason):
-    """The run is the one in which the client did not answer, and the result says so, by the reason."""
-    spoiled = fgmp.simulate(method, Hostile(FED, index, spoil), 2, rng=0)
-    silent = fgmp.simulate(method, Hostile(FED, index, lambda x: None), 2, rng=0)
-    np.testing.assert_array_equal(spoiled.x, silent.x)
-    np.testing.assert_array_equal(spoiled.history["clients"], [0, 5, 5])
-    assert dict(spoiled.rejected) == {reason: 2}
-    assert spoiled.history["rejected"].tolist() == [
-        0,
-        1,
-        2,
-    ]
+@pytest.mark.parametrize(("method", "index", "change", "reason"), malformed_cases())
+def test_malformed_update_is_rejected_and_counted_by_its_reason(method, index, change, reason):
+    """The run is the one in which the client sent nothing."""
+    malformed = fgmp.simulate(method, Hostile(FED, index, change), 2, rng=0)
+    missing = fgmp.simulate(method, Hostile(FED, index, lambda x: None), 2, rng=0)
+    np.testing.assert_array_equal(malformed.x, missing.x)
+    np.testing.assert_array_equal(malformed.history["clients"], [0, 5, 5])
+    np.testing.assert_array_equal(malformed.history["rejected"], [0, 1, 2])
+    assert dict(malformed.rejected) == {reason: 2}
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_who_stays_silent_is_not_there(name):
-    """The run is the one without these clients."""
+def test_run_with_dropped_clients_is_the_run_without_them(name):
+    """The model and the history are those of the other clients."""
     result = fgmp.simulate(METHODS[name](), Faulty(FED, DropOut(clients=[1, 4])), 3, rng=0)
     alone = fgmp.simulate(METHODS[name](), FED.subset([0, 2, 3, 5]), 3, rng=0)
     np.testing.assert_allclose(result.x, alone.x, atol=1e-9)
@@ -140,23 +141,24 @@ def test_who_stays_silent_is_not_there(name):
     assert result.rejected["missing"] == 2 * 3 * len(METHODS[name]().exchanges())
 
 
-def test_a_client_that_diverges_is_left_out():
-    """At the client, before a selection could hide it."""
+def test_client_that_diverges_is_rejected():
+    """It is noticed at the client, before a selection could hide it."""
     method = fgmp.FedGradMP(2, local_iterations=1, solver=fgmp.SGD(1e3, 400))
     result = fgmp.simulate(method, FED, 3, rng=0)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
     assert dict(result.rejected) == {"not_finite": 18}
 
 
-def test_what_arrives_is_counted_among_the_bytes_and_what_does_not_is_not():
+def test_bytes_are_those_of_the_updates_that_arrive():
+    """A rejected update is counted, and a missing one is not."""
     faulty = Faulty(FED, DropOut(clients=[0, 1]), Corrupted(not_finite, clients=[2]))
     up = fgmp.simulate(METHODS["FedAvg"](), faulty, 1).history["bytes_up"][-1]
     assert up == 3 * 50 * 8
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_all_faults_at_once_reach_no_average(name):
-    """Whatever comes, the model stays finite, what is counted adds up, and it happens twice alike."""
+def test_run_with_all_faults_at_once_stays_finite(name):
+    """Whatever arrives, the counts add up, and the run is the same twice."""
     names = "not_finite", "wrong_shape", "repeated_indices", "out_of_range", "too_many_entries"
     changes = [Corrupted(getattr(malformed_updates, name), probability=0.15) for name in names]
     faulty = Faulty(FED, DropOut(probability=0.3), *changes)
@@ -174,54 +176,83 @@ def test_all_faults_at_once_reach_no_average(name):
     )
 
 
-def struck(faulty, number, keys, seed=0):
+def affected_clients(faulty, number, client_ids, seed=0):
+    """Return, for each fault, which of some clients it affects in a round."""
     call = Call(None, None, 0, number, Streams(seed))
-    return [faulty._is_affected(place, call, np.array(keys)) for place in range(len(faulty.faults))]
+    client_ids = np.array(client_ids)
+    return [faulty._is_affected(index, call, client_ids) for index in range(len(faulty.faults))]
 
 
-def test_whom_a_fault_strikes_does_not_depend_on_who_else_is_there():
-    faults = [DropOut(probability=0.3), Corrupted(scaled_by(3.0), probability=0.3)]
-    many = Faulty(FED, *faults)
-    few = Faulty(FED, *faults[:1])
-    np.testing.assert_array_equal(struck(many, 3, range(6))[0][1:], struck(few, 3, range(1, 6))[0])
-    turned = fgmp.Federation.from_clients(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
-    runs = [
-        fgmp.simulate(METHODS["FedGradMP"](), Faulty(fed, *faults), 4, 5, 1)
-        for fed in (FED, turned)
-    ]
-    assert checksum(runs[0]) == checksum(runs[1])
+FAULTS = [DropOut(probability=0.3), Corrupted(scaled_by(3.0), probability=0.3)]
 
 
-def test_how_often_a_fault_strikes():
-    """Shares of 5,000 draws against probabilities: four standard deviations are 0.026; and a share drawn once."""
-    fed = fgmp.Federation.from_arrays(np.ones((50, 1, 1)), np.ones((50, 1)))
-    faulty = Faulty(
-        fed, DropOut(probability=0.3), Corrupted(not_finite, probability=0.5), DropOut(clients=0.3)
-    )
-    hits = np.array([struck(faulty, number, range(50)) for number in range(1, 101)])
-    assert np.abs(hits.mean(axis=(0, 2)) - [0.3, 0.5, 0.3]).max() < 0.026
-    others = np.corrcoef(hits[:, 0].T)[np.triu_indices(50, 1)]
-    assert np.abs(others).max() < 0.5
-    assert abs(others.mean()) < 0.02
-    assert (hits[:, 2] == hits[0, 2]).all()
-    assert hits[0, 2].sum() == 15
-    assert not (hits[0, 2] == struck(faulty, 1, range(50), seed=8)[2]).all()
+def test_fault_affects_a_client_whoever_else_takes_part():
+    """Neither other clients nor faults that follow change whom the first fault affects."""
+    many = affected_clients(Faulty(FED, *FAULTS), 3, range(6))
+    few = affected_clients(Faulty(FED, *FAULTS[:1]), 3, range(1, 6))
+    np.testing.assert_array_equal(many[0][1:], few[0])
 
 
-def test_an_exchange_that_nobody_answers_leaves_the_model():
-    result = fgmp.simulate(
-        fgmp.SharedSupportGradMP(3), Hostile(FED, 1, lambda x: None, range(6)), 2, rng=0
-    )
+def test_run_with_faults_does_not_depend_on_order_of_clients():
+    """The same clients in reverse order give the same bits."""
+    reverse = fgmp.Federation.from_clients(FED.clients[::-1], FED.weights[::-1], truth=FED.truth)
+    method = METHODS["FedGradMP"]()
+    one = fgmp.simulate(method, Faulty(FED, *FAULTS), 4, 5, 1)
+    other = fgmp.simulate(method, Faulty(reverse, *FAULTS), 4, 5, 1)
+    assert checksum(one) == checksum(other)
+
+
+@pytest.fixture(scope="module")
+def affected():
+    """Which of 50 clients three faults affect in 100 rounds, (rounds, faults, clients)."""
+    faulty = many_clients_with_faults()
+    return np.array([affected_clients(faulty, number, range(50)) for number in range(1, 101)])
+
+
+def many_clients_with_faults():
+    """Return fifty clients with two random faults, and one that affects the same 15 for ever."""
+    federation = fgmp.Federation.from_arrays(np.ones((50, 1, 1)), np.ones((50, 1)))
+    faults = [DropOut(probability=0.3), Corrupted(not_finite, probability=0.5)]
+    return Faulty(federation, *faults, DropOut(clients=0.3))
+
+
+def test_faults_affect_clients_with_their_probabilities(affected):
+    """Shares of 5,000 draws are near them: 0.026 is four standard deviations of a share of 0.3."""
+    assert np.abs(affected.mean(axis=(0, 2)) - [0.3, 0.5, 0.3]).max() < 0.026
+
+
+def test_faults_affect_clients_independently(affected):
+    """No two of 50 clients drop out together more often than by chance."""
+    correlations = np.corrcoef(affected[:, 0].T)[np.triu_indices(50, 1)]
+    assert np.abs(correlations).max() < 0.5
+    assert abs(correlations.mean()) < 0.02
+
+
+def test_share_of_clients_is_drawn_once_for_a_run(affected):
+    """The same clients are eligible in every round, and others with another seed."""
+    eligible = affected[:, 2]
+    assert (eligible == eligible[0]).all()
+    assert eligible[0].sum() == 15
+    others = affected_clients(many_clients_with_faults(), 1, range(50), seed=8)[2]
+    assert not (eligible[0] == others).all()
+
+
+def test_exchange_without_updates_leaves_the_model():
+    """A round counts as a whole: the first exchange alone changes nothing."""
+    nobody = Hostile(FED, 1, lambda x: None, range(6))
+    result = fgmp.simulate(fgmp.SharedSupportGradMP(3), nobody, 2, rng=0)
     np.testing.assert_array_equal(result.x, np.zeros(50))
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0])
-    np.testing.assert_array_equal(
-        result.history["objective"], np.full(3, result.history["objective"][0])
-    )
+    objective = result.history["objective"]
+    np.testing.assert_array_equal(objective, np.full(3, objective[0]))
+
+
+def test_round_with_weightless_clients_alone_leaves_the_model():
+    """If the only client with a weight drops out, there is no mean."""
     weightless = fgmp.Federation.from_clients(FED.clients, [0, 0, 0, 0, 0, 1.0])
-    silent = fgmp.simulate(
-        METHODS["FedAvg"](), Faulty(weightless, DropOut(clients=[5])), 2, aggregator=Mean()
-    )
-    assert not silent.x.any()
+    silent = Faulty(weightless, DropOut(clients=[5]))
+    result = fgmp.simulate(METHODS["FedAvg"](), silent, 2, aggregator=Mean())
+    assert not result.x.any()
 
 
 AGGREGATORS = {
@@ -233,70 +264,107 @@ AGGREGATORS = {
 }
 
 
+def cohort_size_for(method, aggregator):
+    """Return a small cohort size that an aggregator accepts with a method, or skip the test."""
+    _, cohort_size = AGGREGATORS[aggregator]
+    if isinstance(method, fgmp.SharedSupportGradMP):
+        if aggregator in ("median", "trimmed"):
+            pytest.skip("refused: its updates are no models near one another")
+        if aggregator == "secure":
+            return None  # sums of second derivatives are refused to cohorts
+    return cohort_size
+
+
 @pytest.mark.parametrize("aggregator", AGGREGATORS)
 @pytest.mark.parametrize("name", METHODS)
-def test_a_cohort_that_is_not_there_loses_its_round_and_no_more(name, aggregator):
-    """All of it dropped out: any method, any aggregator; and rounds of which somebody is there still count."""
-    chosen, cohort_size = AGGREGATORS[aggregator]
-    if aggregator in ("median", "trimmed") and isinstance(
-        METHODS[name](), fgmp.SharedSupportGradMP
-    ):
-        pytest.skip("refused: its answers are no models near one another")
-    if aggregator == "secure" and isinstance(METHODS[name](), fgmp.SharedSupportGradMP):
-        cohort_size = None  # sums of second derivatives are refused to cohorts
+def test_run_without_any_client_leaves_the_start(name, aggregator):
+    """If every cohort drops out, each round is lost, with any method and any aggregator."""
+    method = METHODS[name]()
+    chosen = AGGREGATORS[aggregator][0]
+    cohort_size = cohort_size_for(method, aggregator)
     nobody = Faulty(FED, DropOut())
-    result = fgmp.simulate(METHODS[name](), nobody, 3, cohort_size, 0, aggregator=chosen)
-    start = fgmp.simulate(METHODS[name](), FED, 0, cohort_size, 0, aggregator=chosen)
+    result = fgmp.simulate(method, nobody, 3, cohort_size, 0, aggregator=chosen)
+    start = fgmp.simulate(method, FED, 0, cohort_size, 0, aggregator=chosen)
     np.testing.assert_array_equal(result.x, start.x)
     np.testing.assert_array_equal(result.history["clients"], [0, 0, 0, 0])
-    if aggregator in ("mean", "median", "trimmed"):
-        some = Faulty(FED, DropOut(probability=0.6))
-        result = fgmp.simulate(METHODS[name](), some, 10, cohort_size, 5, aggregator=chosen)
-        assert set(result.history["clients"][1:]) == {0, 1}
-        assert np.isfinite(result.x).all()
 
 
+@pytest.mark.parametrize("aggregator", ["mean", "median", "trimmed"])
+@pytest.mark.parametrize("name", METHODS)
+def test_run_with_some_empty_cohorts_goes_on(name, aggregator):
+    """A round whose cohort of one drops out is lost, and the others count."""
+    method = METHODS[name]()
+    chosen = AGGREGATORS[aggregator][0]
+    cohort_size = cohort_size_for(method, aggregator)
+    some = Faulty(FED, DropOut(probability=0.6))
+    result = fgmp.simulate(method, some, 10, cohort_size, 5, aggregator=chosen)
+    assert set(result.history["clients"][1:]) == {0, 1}
+    assert np.isfinite(result.x).all()
+
+
+def raise_user_error(*given):
+    """Raise an error that this package raises too, of updates that are not finite."""
+    raise FloatingPointError("mine")
+
+
+class UserLoss(fgmp.SquaredLoss):
+    """A loss of a user, which fails."""
+
+    def derivative(self, predictions, targets):
+        """Fail."""
+        raise_user_error()
+
+
+class UserSolver(fgmp.GradientDescent):
+    """A solver of a user, which fails."""
+
+    def minimise(self, problem, start, rng):
+        """Fail."""
+        raise_user_error()
+
+
+def failing_update(method):
+    """Return a method whose client update fails."""
+    return with_exchanges(
+        method, lambda index, exchange: exchange._replace(client_update=raise_user_error)
+    )
+
+
+def run_with_user_loss(method):
+    """Run a method with a loss that fails."""
+    As = [client.features for client in FED.clients]
+    ys = [client.targets for client in FED.clients]
+    return fgmp.simulate(method, fgmp.Federation.from_arrays(As, ys, UserLoss()), 2, rng=0)
+
+
+def run_with_user_metric(method):
+    """Run a method with a metric that fails."""
+    history = fgmp.History(metrics={"own": raise_user_error})
+    return fgmp.simulate(method, FED, 2, rng=0, history=history)
+
+
+USER_CODE = {
+    "method": lambda method: fgmp.simulate(failing_update(method), FED, 2, rng=0),
+    "loss": run_with_user_loss,
+    "metric": run_with_user_metric,
+    "callback": lambda method: fgmp.simulate(method, FED, 2, rng=0, callbacks=raise_user_error),
+    "fault": lambda method: fgmp.simulate(
+        method, Faulty(FED, Corrupted(raise_user_error)), 2, rng=0
+    ),
+    "tune": lambda method: fgmp.tune(lambda once: failing_update(method), {"once": [1]}, FED, 2),
+}
+
+
+@pytest.mark.parametrize("code", USER_CODE)
 @pytest.mark.parametrize("name", ["FedGradMP", "FedAvg", "SharedSupportGradMP"])
-def test_what_code_of_the_user_raises_reaches_the_user(name):
-    """A FloatingPointError too: only what this package raises of an answer becomes "not_finite"."""
-
-    def raising(*given):
-        raise FloatingPointError("mine")
-
-    def metric(x):
-        raise FloatingPointError("mine")
-
-    method = with_exchanges(
-        METHODS[name](), lambda index, exchange: exchange._replace(client_update=raising)
-    )
-
-    class Own(fgmp.SquaredLoss):
-        def derivative(self, predictions, targets):
-            raising()
-
-    own = fgmp.Federation.from_arrays(
-        [c.features for c in FED.clients], [c.targets for c in FED.clients], Own()
-    )
-    runs = [
-        lambda: fgmp.simulate(method, FED, 2, rng=0),
-        lambda: fgmp.simulate(METHODS[name](), own, 2, rng=0),
-        lambda: fgmp.simulate(
-            METHODS[name](), FED, 2, rng=0, history=fgmp.History(metrics={"own": metric})
-        ),
-        lambda: fgmp.simulate(METHODS[name](), FED, 2, rng=0, callbacks=raising),
-        lambda: fgmp.simulate(METHODS[name](), Faulty(FED, Corrupted(raising)), 2, rng=0),
-    ]
-    for run in runs:
-        with pytest.raises(FloatingPointError, match="mine"):
-            run()
+def test_exception_of_user_code_reaches_the_user(name, code):
+    """Only a FloatingPointError of this package is counted as "not_finite"."""
     with pytest.raises(FloatingPointError, match="mine"):
-        fgmp.tune(lambda once: method, {"once": [1]}, FED, 2)
+        USER_CODE[code](METHODS[name]())
 
 
-def test_a_solver_of_the_users_is_the_users():
-    class Own(fgmp.GradientDescent):
-        def minimise(self, problem, start, rng):
-            raise FloatingPointError("mine")
-
+def test_exception_of_user_solver_reaches_the_user():
+    """A solver of a user is code of the user."""
+    method = fgmp.FedGradMP(3, solver=UserSolver(steps=1))
     with pytest.raises(FloatingPointError, match="mine"):
-        fgmp.simulate(fgmp.FedGradMP(3, solver=Own(steps=1)), FED, 2, rng=0)
+        fgmp.simulate(method, FED, 2, rng=0)

@@ -1,4 +1,4 @@
-"""The shared support: GradMP on one pooled client; its sketches, its solvers, what it eliminates, and polishing."""
+"""SharedSupportGradMP: its sketches, solvers and elimination; GradMP on pooled data; polish."""
 
 import pickle
 from dataclasses import replace
@@ -20,12 +20,15 @@ from fgmp.shared_support.newton import LocalSteps, SupportState
 from fgmp.shared_support.sketches import SketchContext, hash_matrices
 from fgmp.sparse_model import SparseModel
 
+pytestmark = pytest.mark.usefixtures("backend")
+
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=25)
 @given(st.integers(0, 10_000), st.integers(1, 4), st.booleans())
 @example(4843, 4, True)
-def test_with_nothing_cut_it_is_gradmp_on_the_pooled_data(seed, sparsity, in_dictionary):
+def test_shared_support_without_elimination_is_gradmp_on_pooled_data(seed, sparsity, in_dictionary):
+    """Exchanges of sums give the iterates of GradMP on all rows, in any dictionary."""
     federation = unequal_regression(seed)
     dictionary = fgmp.gaussian_dictionary(20, 25, rng=1) if in_dictionary else StandardBasis()
     shared = fgmp.SharedSupportGradMP(sparsity, dictionary=dictionary, pruning="largest")
@@ -48,7 +51,8 @@ def on_support(federation, solver, support, start=1e-3, **options):
     return fgmp.polish(result, federation, solver=solver, **options)
 
 
-def test_in_a_dictionary_the_norm_is_that_of_the_signal():
+def test_newton_in_a_dictionary_gives_minimum_norm_signal():
+    """Of all minimisers it is the one whose signal is shortest, not its coefficients."""
     federation = unequal_regression(0, sizes=(2, 2))
     dictionary = fgmp.gaussian_dictionary(20, 30, rng=3)
     support = np.arange(8)
@@ -65,7 +69,8 @@ def test_in_a_dictionary_the_norm_is_that_of_the_signal():
 
 
 @pytest.mark.parametrize("ridge", [0.0, 0.05])
-def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
+def test_newton_steps_end_at_logistic_regression_of_scikit_learn(ridge):
+    """Twelve steps on a support end where scikit-learn ends, with the same ridge."""
     federation = two_classes(0)
     support = np.array([0, 2, 3, 6])
     found = on_support(federation, fgmp.NewtonOnSupport(steps=12, ridge=ridge), support).x[support]
@@ -76,8 +81,8 @@ def test_newton_steps_end_at_scikit_learns_logistic_regression(ridge):
     np.testing.assert_allclose(found, reference.coef_[0], rtol=1e-4)
 
 
-def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
-    """On the support of all features, rounds of one step end where one round of many steps does."""
+def test_one_newton_step_for_other_losses_is_refused_unless_allowed():
+    """If it is allowed, rounds of one step end where one round of many steps does."""
     federation = two_classes(0)
     refused = fgmp.SharedSupportGradMP(8, solver=fgmp.NewtonOnSupport(ridge=0.05))
     with pytest.raises(ValueError, match="for the squared loss, and the loss is LogisticLoss"):
@@ -92,7 +97,8 @@ def test_one_step_in_each_round_serves_any_loss_where_it_is_allowed():
     np.testing.assert_allclose(*ends, rtol=1e-8)
 
 
-def test_numbers_of_numpy_leave_float32_runs_as_they_are():
+def test_numpy_scalars_as_options_keep_float32_runs():
+    """NumPy numbers of 64 bits do not change the precision of a run."""
     rng = np.random.default_rng(0)
     As = rng.standard_normal((3, 30, 8)).astype(np.float32)
     federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1] + As[:, :, 2]), "logistic")
@@ -107,7 +113,8 @@ def test_numbers_of_numpy_leave_float32_runs_as_they_are():
     np.testing.assert_array_equal(ends[0].x, ends[1].x)
 
 
-def test_newton_steps_for_softmax_reach_a_point_without_gradient():
+def test_newton_steps_for_softmax_end_without_gradient():
+    """The gradient on the support vanishes at the end."""
     federation = two_classes(1, loss="softmax")
     support = np.array([0, 3, 4, 9, 12])
     result = on_support(federation, fgmp.NewtonOnSupport(steps=12), support)
@@ -118,7 +125,8 @@ def test_newton_steps_for_softmax_reach_a_point_without_gradient():
     np.testing.assert_allclose(gradient.reshape(-1)[support], 0, atol=1e-8)
 
 
-def test_local_steps_average_what_the_solver_finds():
+def test_local_steps_give_the_mean_of_local_minimisers():
+    """With an exact solver the refit is the weighted mean of least squares of each client."""
     federation = unequal_regression(4)
     support = np.array([2, 5, 9])
     found = on_support(federation, LocalSteps(fgmp.Exact()), support).x[support]
@@ -129,8 +137,8 @@ def test_local_steps_average_what_the_solver_finds():
     np.testing.assert_allclose(found, federation.weights @ np.array(each), rtol=1e-8)
 
 
-def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
-    """Three clients send one entry each, in the first round: at most three atoms go out again, not 2 tau = 10."""
+def test_broadcast_support_holds_only_entries_that_were_sent():
+    """Three clients that send one entry each get at most three atoms back, not 2 tau."""
     rng = np.random.default_rng(0)
     As = rng.standard_normal((3, 8, 20))
     ys = rng.standard_normal((3, 8))
@@ -142,30 +150,42 @@ def test_the_support_that_is_sent_holds_no_entry_that_nobody_sent():
     )  # the numbers of round and step, too
 
 
-def test_separable_data_need_a_ridge_or_a_ball():
+def separable_model(radius=None, **ridge):
+    """Return the model of a run on rows that the second feature separates."""
     As = np.random.default_rng(0).standard_normal((3, 5, 6))
     federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1]), "logistic")
+    solver = fgmp.NewtonOnSupport(20, **ridge)
+    method = fgmp.SharedSupportGradMP(2, solver=solver, radius=radius)
+    return fgmp.simulate(method, federation, 5, rng=0).x
 
-    def model(radius=None, **ridge):
-        method = fgmp.SharedSupportGradMP(
-            2, solver=fgmp.NewtonOnSupport(20, **ridge), radius=radius
-        )
-        return fgmp.simulate(method, federation, 5, rng=0).x
 
-    with pytest.raises(
-        ValueError, match="separated without error.*expected a ridge above 0 or a radius"
-    ):
-        model()
-    assert model(ridge=1e-3)[1]
-    assert model(radius=3.0)[1]
-    assert np.linalg.norm(model(radius=3.0)) <= 3 * (1 + 1e-12)
-    inside = on_support(federation, fgmp.NewtonOnSupport(steps=30, radius=3.0), np.arange(6))
+def test_separable_rows_without_ridge_or_ball_are_refused():
+    """Newton steps would go on for ever."""
+    words = "separated without error.*expected a ridge above 0 or a radius"
+    with pytest.raises(ValueError, match=words):
+        separable_model()
+
+
+def test_separable_rows_with_ridge_or_ball_have_a_model():
+    """Either bounds the coefficients; the model is in the ball."""
+    assert separable_model(ridge=1e-3)[1] != 0
+    in_ball = separable_model(radius=3.0)
+    assert in_ball[1] != 0
+    assert np.linalg.norm(in_ball) <= 3 * (1 + 1e-12)
+
+
+def test_refit_of_separable_rows_ends_on_the_sphere():
+    """The minimiser in a ball is on its sphere, far below the objective of zero."""
+    As = np.random.default_rng(0).standard_normal((3, 5, 6))
+    federation = fgmp.Federation.from_arrays(As, np.sign(As[:, :, 1]), "logistic")
+    solver = fgmp.NewtonOnSupport(steps=30, radius=3.0)
+    inside = on_support(federation, solver, np.arange(6))
     assert np.linalg.norm(inside.x) == pytest.approx(3.0)
     assert inside.history["objective"][-1] < np.log(2) / 2
 
 
-def test_newton_steps_by_hand():
-    """What raised f gives way to zero, once, and then to half the step; at the end the better of two models counts."""
+def test_newton_steps_of_one_coefficient_are_those_by_hand():
+    """A step that raises f is tried from zero, then halved; the better of two models is kept."""
     solver = fgmp.NewtonOnSupport(4, radius=2.0)
     model = SparseModel(np.arange(1), np.full(1, 2.0), (9,))
     asked = []
@@ -193,9 +213,10 @@ def test_newton_steps_by_hand():
     st.integers(36, 50),
     st.sampled_from([(), (3,)]),
 )
-def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
+def test_sketch_has_signed_sums_and_its_estimate_is_their_median(
     seed, rows, columns, n_atoms, outputs
 ):
+    """Both are recomputed from the dense matrix of signs."""
     gradient = np.random.default_rng(seed).standard_normal((n_atoms, *outputs))
     way = fgmp.CountSketch(rows, columns)
     question = SketchContext(1, StandardBasis(), seed, 2)
@@ -210,7 +231,8 @@ def test_a_sketch_is_the_signed_sums_of_its_buckets_and_an_estimate_the_median(
     )
 
 
-def test_a_run_deals_anew_in_every_round_and_twice_the_same():
+def test_hashes_depend_on_the_seed_of_the_method_and_the_round():
+    """Clients and server draw the same hashes, whatever the seed of the run."""
     federation = fgmp.make_sparse_regression(10, 8, 300, 4, 0.5, rng=0)
     method = fgmp.SharedSupportGradMP(4, fgmp.CountSketch(3, 12))
     alone = fgmp.simulate(method, federation, 6, rng=0)
@@ -228,10 +250,8 @@ def test_a_run_deals_anew_in_every_round_and_twice_the_same():
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(0, 10_000), st.integers(1, 3), st.sampled_from([8, 30]), st.booleans())
-def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
-    seed, tau, n_samples, misled
-):
-    """Against least squares on every smaller set, and never above the atoms there were, which may be the best."""
+def test_elimination_is_backward_elimination_by_least_squares(seed, tau, n_samples, misled):
+    """Against least squares on every smaller set; a better support of before is kept."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((n_samples, 6)) + 2 * misled * rng.standard_normal((n_samples, 1))
     A *= rng.choice([0.01, 1, 100], 6)
@@ -253,8 +273,8 @@ def test_elimination_takes_one_atom_after_another_whose_loss_costs_least(
     np.testing.assert_allclose(A[:, expected] @ found.values, fitted, atol=1e-8)
 
 
-def test_hashes_deal_evenly_and_with_both_signs():
-    """Every atom once in each row, buckets that differ by one at most, and pairs that meet as seldom as promised."""
+def test_hashes_fill_buckets_evenly_with_both_signs():
+    """Each atom is in one bucket of each row, and two atoms rarely meet."""
     collisions = 0
     for number in range(400):
         signs = np.array([matrix.toarray() for matrix in hash_matrices(3, number, 3, 5, 23, "d")])
@@ -275,7 +295,8 @@ def test_hashes_deal_evenly_and_with_both_signs():
     assert collisions / 1200 < 1 / 5
 
 
-def test_a_sketch_that_is_no_shorter_is_the_gradient():
+def test_sketch_as_long_as_the_gradient_is_not_sent():
+    """The gradient itself is sent if a sketch would not be shorter."""
     federation = fgmp.make_sparse_regression(6, 8, 40, 2, 0.5, rng=0)
     whole = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 8))
     sketched = fgmp.SharedSupportGradMP(2, fgmp.CountSketch(5, 7))
@@ -286,7 +307,8 @@ def test_a_sketch_that_is_no_shorter_is_the_gradient():
     assert (np.array(ups) - 6 * 8 * (4 * 5 // 2 + 4)).tolist() == [6 * 8 * 40, 6 * 8 * 35]
 
 
-def test_elimination_counts_as_the_selection_does():
+def test_elimination_keeps_as_many_as_the_selection_holds():
+    """Atoms that are always included stay, and are not counted."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 12))
     b = SparseModel(np.arange(12), rng.standard_normal(12), (4, 3))
@@ -301,7 +323,8 @@ def test_elimination_counts_as_the_selection_does():
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 10_000))
-def test_with_all_clients_the_objective_never_rises(seed):
+def test_objective_with_all_clients_never_rises(seed):
+    """Elimination never ends above the model of before."""
     federation = fgmp.make_sparse_regression(
         10, 6, 60, 4, 2.0, variance_decay=1.1, noise_variance=0.1, rng=seed
     )
@@ -322,8 +345,8 @@ FIRST = [
 
 @pytest.mark.parametrize("cohort_size", [None, 3])
 @pytest.mark.parametrize("method", FIRST)
-def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, cohort_size):
-    """Where the cohort of its seed has as many rows as the support has atoms."""
+def test_polish_is_least_squares_of_its_cohort_on_the_support(method, cohort_size):
+    """If the rows of the cohort determine the coefficients, they are those of least squares."""
     result = fgmp.simulate(method, REGRESSION, 3, rng=0)
     psi = method.dictionary
     closed = fgmp.polish(result, REGRESSION, cohort_size=cohort_size, rng=11)
@@ -342,25 +365,31 @@ def test_polishing_ends_at_least_squares_of_its_cohort_on_the_support(method, co
     assert closed.history["clients"][-1] == len(clients)
 
 
-def test_polishing_goes_on_with_the_history_and_into_its_ball():
+def test_polish_appends_a_round_to_the_history():
+    """The columns of the run stay, and a metric that the refit lacks is nan."""
     metrics = {"norm": lambda x: float(np.linalg.norm(x)), "other": lambda x: 1.0}
     result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0, history=fgmp.History(metrics=metrics))
-    closed = fgmp.polish(
-        result, REGRESSION, history=fgmp.History(metrics={"norm": metrics["norm"]})
-    )
+    history = fgmp.History(metrics={"norm": metrics["norm"]})
+    polished = fgmp.polish(result, REGRESSION, history=history)
     for name, column in result.history.items():
-        np.testing.assert_array_equal(closed.history[name][:-1], column)
-    assert closed.history["round"][-1] == 4
-    assert closed.history["norm"][-1] == np.linalg.norm(closed.x)
-    assert np.isnan(closed.history["other"][-1])
-    ball = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(closed.x)))
-    inside = fgmp.polish(result, REGRESSION, solver=ball)
-    np.testing.assert_allclose(inside.x, closed.x / 2, rtol=1e-12)
-    assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(closed.x / 2))
+        np.testing.assert_array_equal(polished.history[name][:-1], column)
+    assert polished.history["round"][-1] == 4
+    assert polished.history["norm"][-1] == np.linalg.norm(polished.x)
+    assert np.isnan(polished.history["other"][-1])
 
 
-def test_polishing_hands_its_seed_to_the_solver():
-    """One row of one step: the gradient of that row, and with another seed that of another one."""
+def test_polish_with_a_radius_projects_into_the_ball():
+    """The squared loss is minimised, and the minimiser is scaled to the radius."""
+    result = fgmp.simulate(FIRST[0], REGRESSION, 3, rng=0)
+    free = fgmp.polish(result, REGRESSION)
+    solver = fgmp.NewtonOnSupport(radius=0.5 * float(np.linalg.norm(free.x)))
+    inside = fgmp.polish(result, REGRESSION, solver=solver)
+    np.testing.assert_allclose(inside.x, free.x / 2, rtol=1e-12)
+    assert inside.history["objective"][-1] == pytest.approx(REGRESSION.objective(free.x / 2))
+
+
+def test_polish_hands_its_seed_to_the_solver():
+    """One step on one row is the gradient of that row, and another seed draws another row."""
     result = fgmp.simulate(FIRST[0], REGRESSION, 2, rng=0)
     steps = LocalSteps(fgmp.SGD(steps=1, batch_size=1, learning_rate=0.1))
     one = fgmp.polish(result, REGRESSION, solver=steps, rng=0).x
@@ -370,17 +399,21 @@ def test_polishing_hands_its_seed_to_the_solver():
     assert np.abs(one - other).max() > 1e-4
 
 
-def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
+def test_largest_entries_of_a_gradient_with_nan_is_an_error():
+    """A selection would hide that the gradient is not finite."""
+    context = SketchContext(1, StandardBasis(), 0, 0)
     with pytest.raises(FloatingPointError, match="a selection would hide"):
-        fgmp.LargestEntries(2).encode(
-            np.array([3.0, np.nan, 1.0]), SketchContext(1, StandardBasis(), 0, 0)
-        )
-    huge = (np.full(shape, 1e30, "f4") for shape in ((2, 9, 3), (2, 9)))
-    nobody = fgmp.History(objective_on=0)
+        fgmp.LargestEntries(2).encode(np.array([3.0, np.nan, 1.0]), context)
+
+
+def test_gradient_that_overflows_rejects_the_update():
+    """Squares of 1e30 are beyond float32, and no selection hides it."""
+    As = np.full((2, 9, 3), 1e30, "f4")
+    ys = np.full((2, 9), 1e30, "f4")
+    federation = fgmp.Federation.from_arrays(As, ys)
+    without_objective = fgmp.History(objective_on=0)
     with pytest.warns(fgmp.AdviceWarning, match="no update arrived"):
-        result = fgmp.simulate(
-            fgmp.FedGradMP(1), fgmp.Federation.from_arrays(*huge), 1, history=nobody
-        )
+        result = fgmp.simulate(fgmp.FedGradMP(1), federation, 1, history=without_objective)
     assert result.rejected.total() == 2
 
 
@@ -390,8 +423,8 @@ def test_no_gradient_that_is_no_number_is_hidden_by_a_selection():
     [fgmp.FedGradMP, fgmp.SharedSupportGradMP, fgmp.FedIterHT],
     ids=lambda make: make.__name__,
 )
-def test_polishing_knows_the_dictionary_of_the_run(make, kind):
-    """Coefficients of atoms, which in a square dictionary have the shape of a signal; pickled in between."""
+def test_polish_uses_the_dictionary_of_the_run(make, kind):
+    """Also for a result that was pickled, and in a square dictionary, whose shapes are alike."""
     rng = np.random.default_rng(0)
     atoms = rng.standard_normal((20, 30 if kind == "overcomplete" else 20)) / 20**0.5
     psi = fgmp.Dictionary(np.linalg.qr(atoms)[0] if kind == "orthonormal" else atoms)
@@ -411,56 +444,81 @@ def test_polishing_knows_the_dictionary_of_the_run(make, kind):
     )  # and once more
 
 
-def test_polishing_knows_the_ball_and_what_always_stays():
-    result = fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0)
-    free = fgmp.polish(result, REGRESSION)
+@pytest.fixture
+def in_ball():
+    """A run in a ball of half the norm of the minimiser, and the radius."""
+    free = fgmp.polish(fgmp.simulate(fgmp.FedGradMP(5), REGRESSION, 3, rng=0), REGRESSION)
     radius = 0.5 * float(np.linalg.norm(free.x))
-    inside = fgmp.polish(
-        fgmp.simulate(fgmp.FedGradMP(5, radius=radius), REGRESSION, 3, rng=0), REGRESSION
-    )
+    method = fgmp.FedGradMP(5, radius=radius)
+    return fgmp.simulate(method, REGRESSION, 3, rng=0), radius
+
+
+def test_polish_stays_in_the_ball_of_the_method(in_ball):
+    """The refit knows the radius of the run, and may be polished again."""
+    result, radius = in_ball
+    inside = fgmp.polish(result, REGRESSION)
     assert np.linalg.norm(inside.x) == pytest.approx(radius)
-    other = fgmp.NewtonOnSupport(radius=2 * radius)
-    with pytest.raises(
-        ValueError, match=r"solver has the radius .*; expected none, or .*, that of the method"
-    ):
-        fgmp.polish(inside, REGRESSION, solver=other)
-    assert (
-        fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius)).x @ inside.x > 0
-    )
-    stays = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=fgmp.PerOutput(always_include=0))
+    same = fgmp.polish(inside, REGRESSION, solver=fgmp.NewtonOnSupport(radius=radius))
+    assert same.x @ inside.x > 0
+
+
+def test_polish_with_another_radius_than_the_method_is_refused(in_ball):
+    """A solver must not contradict the method."""
+    result, radius = in_ball
+    solver = fgmp.NewtonOnSupport(radius=2 * radius)
+    words = r"solver has the radius .*; expected none, or .*, that of the method"
+    with pytest.raises(ValueError, match=words):
+        fgmp.polish(result, REGRESSION, solver=solver)
+
+
+def test_polish_adds_atoms_that_are_always_included():
+    """They belong to the support of a refit, even if the model has zeros there."""
+    selection = fgmp.PerOutput(always_include=0)
+    method = fgmp.FedHT(sparsity=1, learning_rate=1e-3, selection=selection)
     x = np.zeros(100)
     x[7] = 1
-    closed = fgmp.polish(fgmp.simulate(stays, REGRESSION, 0, state=x), REGRESSION)
-    np.testing.assert_array_equal(closed.support, [0, 7])
+    polished = fgmp.polish(fgmp.simulate(method, REGRESSION, 0, state=x), REGRESSION)
+    np.testing.assert_array_equal(polished.support, [0, 7])
 
 
-def test_a_solver_keeps_no_dictionary_and_no_ball_of_its_own_in_a_method():
-    one = fgmp.gaussian_dictionary(20, 25, rng=0)
-    other = fgmp.gaussian_dictionary(20, 25, rng=1)
+def test_solver_with_a_radius_of_its_own_is_refused_by_a_method():
+    """The ball is that of the method."""
     with pytest.raises(ValueError, match=r"solver has the radius 3.0; expected none, or None"):
         fgmp.SharedSupportGradMP(3, solver=fgmp.NewtonOnSupport(radius=3.0))
-    for dictionary in (StandardBasis(), other):
-        with pytest.raises(
-            ValueError,
-            match=r"solver has the dictionary .*; expected none, or .*that of the method",
-        ):
-            fgmp.SharedSupportGradMP(
-                3, solver=LocalSteps(fgmp.Exact(), dictionary=one), dictionary=dictionary
-            )
-    result = fgmp.simulate(
-        fgmp.FedIterHT(sparsity=3, learning_rate=0.1), unequal_regression(0), 1, rng=0
-    )
+
+
+@pytest.mark.parametrize(
+    "dictionary", [StandardBasis(), fgmp.gaussian_dictionary(20, 25, rng=1)], ids=["none", "other"]
+)
+def test_solver_with_a_dictionary_of_its_own_is_refused_by_a_method(dictionary):
+    """The dictionary is that of the method."""
+    solver = LocalSteps(fgmp.Exact(), dictionary=fgmp.gaussian_dictionary(20, 25, rng=0))
+    words = r"solver has the dictionary .*; expected none, or .*that of the method"
+    with pytest.raises(ValueError, match=words):
+        fgmp.SharedSupportGradMP(3, solver=solver, dictionary=dictionary)
+
+
+def test_solver_with_a_dictionary_of_its_own_is_refused_by_polish():
+    """The dictionary is that of the result."""
+    method = fgmp.FedIterHT(sparsity=3, learning_rate=0.1)
+    result = fgmp.simulate(method, unequal_regression(0), 1, rng=0)
+    solver = fgmp.NewtonOnSupport(dictionary=fgmp.gaussian_dictionary(20, 25, rng=0))
     with pytest.raises(ValueError, match=r"solver has the dictionary"):
-        fgmp.polish(result, unequal_regression(0), solver=fgmp.NewtonOnSupport(dictionary=one))
-    # The same twice is no contradiction, nor is a copy of a method with another ball.
-    same = fgmp.SharedSupportGradMP(
+        fgmp.polish(result, unequal_regression(0), solver=solver)
+
+
+def test_copy_of_a_method_with_another_radius_has_another_ball():
+    """The same dictionary twice is no contradiction, and the radius of the copy holds."""
+    dictionary = fgmp.gaussian_dictionary(20, 25, rng=0)
+    method = fgmp.SharedSupportGradMP(
         3,
-        solver=fgmp.NewtonOnSupport(dictionary=one),
-        dictionary=fgmp.Dictionary(one.atoms),
+        solver=fgmp.NewtonOnSupport(dictionary=dictionary),
+        dictionary=fgmp.Dictionary(dictionary.atoms),
         radius=1.0,
     )
-    small = replace(same, radius=0.001)
-    large = replace(same, radius=1000.0)
-    ends = [fgmp.simulate(method, unequal_regression(0), 2, rng=0).x for method in (small, large)]
-    assert np.linalg.norm(ends[0]) <= 1e-3 * (1 + 1e-12)
-    assert np.linalg.norm(ends[1]) > 0.1
+    small, large = [
+        fgmp.simulate(replace(method, radius=radius), unequal_regression(0), 2, rng=0).x
+        for radius in (1e-3, 1e3)
+    ]
+    assert np.linalg.norm(small) <= 1e-3 * (1 + 1e-12)
+    assert np.linalg.norm(large) > 0.1
