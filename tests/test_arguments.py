@@ -60,7 +60,8 @@ def called(name, given):
 
 
 @pytest.mark.parametrize("name", VALID)
-def test_what_cannot_be_is_named(name):
+def test_invalid_argument_of_theory_is_refused_by_name(name):
+    """nan, text and negative numbers are refused, and the message begins with the argument."""
     called(name, VALID[name])
     for argument in VALID[name]:
         for wrong in (np.nan, "x", -1.0)[: 2 if argument in ANY_SIGN else 3]:
@@ -118,7 +119,8 @@ WHOLE = {
 
 
 @pytest.mark.parametrize("words", WHOLE)
-def test_what_was_expected_is_said(words):
+def test_message_of_invalid_argument_says_what_was_expected(words):
+    """The whole message, word for word."""
     for name, changed in WHOLE[words]:
         with pytest.raises(ValueError, match=f"^{re.escape(words)}$"):
             called(name, VALID[name] | changed)
@@ -134,7 +136,8 @@ WITH_FIELDS += [
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in WITH_FIELDS])
-def test_a_field_that_cannot_be_is_named(make):
+def test_invalid_field_is_refused_by_name(make):
+    """Every field of every public dataclass, whatever the other fields are."""
     thing = make()
     for field in fields(thing):
         whole = type(getattr(thing, field.name)) is int
@@ -148,7 +151,8 @@ def test_a_field_that_cannot_be_is_named(make):
 @pytest.mark.parametrize(
     "estimator", [fgmp.FedGradMPRegressor("cv"), fgmp.FedGradMPClassifier("cv")]
 )
-def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
+def test_invalid_parameter_of_an_estimator_is_refused_by_name(estimator):
+    """Every parameter but those that scikit-learn checks."""
     X = np.random.default_rng(0).standard_normal((20, 4))
     for name in set(estimator.get_params()) - {
         "random_state",
@@ -159,6 +163,7 @@ def test_a_parameter_of_an_estimator_that_cannot_be_is_named(estimator):
                 clone(estimator).set_params(**{name: wrong}).fit(X, np.sign(X[:, 0]))
 
 
-def test_every_function_is_here():
+def test_every_function_of_theory_is_among_the_cases():
+    """A function that is added later is tried too."""
     functions = {name for name in theory.__all__ if inspect.isfunction(getattr(theory, name))}
     assert functions <= set(VALID)

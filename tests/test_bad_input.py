@@ -448,7 +448,8 @@ DOORS = {
 @pytest.mark.parametrize(
     ("door", "message"), [(door, message) for door, rows in DOORS.items() for message in rows]
 )
-def test_bad_input_is_refused_by_name_and_shows_no_data(door, message):
+def test_bad_input_is_refused_by_name_without_showing_data(door, message):
+    """One line names the argument, what came and what was expected."""
     with pytest.raises(ValueError, match=message) as found:
         DOORS[door][message]()
     words = str(found.value)
@@ -476,13 +477,15 @@ SHOWN = {
 
 
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_repr_is_short_and_shows_no_data(name):
+def test_repr_is_short_and_shows_no_data(name):
+    """Representations have shapes and counts, and no rows."""
     text = re.sub(r" at 0x\w+", "", repr(SHOWN[name]))  # an address may hold any digits
     assert not MARKED.search(text)
     assert len(text) < 600
 
 
 def test_warnings_show_no_data():
+    """Advice has counts, and no rows."""
     few = arrays([A[:4] for A in AS], [y[:4] for y in YS])
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

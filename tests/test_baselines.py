@@ -73,8 +73,8 @@ BY_HAND = [
 @pytest.mark.parametrize(
     "method, local, server", BY_HAND, ids=["FedAvg", "FedHT", "FedIterHT", "FedMid"]
 )
-def test_first_rounds_are_those_worked_out_by_hand(fed, method, local, server):
-    """local(w, g) -> w at the clients, server(w, mean of ends) -> w."""
+def test_first_rounds_are_those_by_hand(fed, method, local, server):
+    """The clients do local(w, g), and the server does server(w, mean of their models)."""
     w = np.zeros(fed.n_features)
     for rounds in (1, 2, 3):
         ends = [w] * fed.n_clients
@@ -87,7 +87,8 @@ def test_first_rounds_are_those_worked_out_by_hand(fed, method, local, server):
 
 
 @pytest.mark.parametrize("always_include", [(), (0, 5)])
-def test_dual_averaging_is_that_worked_out_by_hand(fed, always_include):
+def test_dual_averaging_has_models_worked_out_by_hand(fed, always_include):
+    """Thresholds grow with the steps, and spare what is always included."""
     z = np.zeros(fed.n_features)
     length = ETA_S * ETA * K
     method = fgmp.FedDualAvg(l1_weight=10 * LAM, selection=fgmp.PerOutput(always_include), **SERVER)
@@ -149,7 +150,8 @@ SAME = [
 
 
 @pytest.mark.parametrize("one, other", SAME, ids=lambda method: type(method).__name__)
-def test_special_cases_that_have_another_name(one, other, fed):
+def test_special_case_is_the_method_of_that_name(one, other, fed):
+    """Options that make one method another give the same model."""
     np.testing.assert_allclose(run(one, fed, 4), run(other, fed, 4), atol=1e-13)
 
 
@@ -179,7 +181,8 @@ def test_rotation_as_dictionary_gives_run_on_rotated_data(fed, name, several):
     assert name == "FedAvg" or not without[0].any()
 
 
-def test_one_client_and_one_step_go_to_the_lasso():
+def test_one_client_with_one_step_ends_at_the_lasso():
+    """Proximal steps and dual averaging end at the minimiser of scikit-learn."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 8))
     x = np.array([1.0, 0, 0, -2, 0, 0, 0.5, 0])
@@ -195,7 +198,8 @@ def test_one_client_and_one_step_go_to_the_lasso():
 
 
 @pytest.mark.parametrize("rate", [0.5, 5, 1.0000001])
-def test_fast_dual_averaging_has_one_learning_rate_of_the_server(rate):
+def test_fast_dual_averaging_with_server_learning_rate_is_refused(rate):
+    """The server takes the mean, so that its learning rate is one."""
     with pytest.raises(
         ValueError, match=r"^server_learning_rate is .*; expected 1: the server takes the mean"
     ):

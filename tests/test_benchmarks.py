@@ -9,7 +9,8 @@ import fgmp
 from fgmp.sparse_model import SparseModel
 
 
-def test_the_textbook_rounds_are_simulate_s():
+def test_textbook_rounds_agree_with_simulate():
+    """The baseline of the benchmark has the iterates of the package."""
     federation = fgmp.make_sparse_regression(4, 40, 60, 3, rng=0)
     data = [(np.ascontiguousarray(c.features), c.targets) for c in federation.clients]
     rng = np.random.default_rng(0)
@@ -21,7 +22,8 @@ def test_the_textbook_rounds_are_simulate_s():
     np.testing.assert_allclose(objectives, result.history["objective"][1:], rtol=1e-6, atol=1e-14)
 
 
-def test_the_textbook_pursuit_on_images_is_the_library_s():
+def test_textbook_pursuit_on_images_agrees_with_client_update():
+    """The softmax baseline ends at the same sparse model."""
     rng = np.random.default_rng(0)
     X = rng.random((30, 40), dtype=np.float32)
     labels = rng.integers(0, 4, 30)
@@ -33,5 +35,6 @@ def test_the_textbook_pursuit_on_images_is_the_library_s():
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_a_quick_benchmark_runs_through():
+def test_quick_benchmark_has_values():
+    """A benchmark at its smallest scale runs."""
     assert all(row.values for row in run.BENCHMARKS["precision"](Scale("quick")).rows)

@@ -13,7 +13,8 @@ import fgmp
 
 
 @pytest.mark.parametrize("over", ["groups", "rows"])
-def test_a_resample_is_a_weighted_fit(over):
+def test_resample_is_a_fit_with_counts_as_weights(over):
+    """Groups or rows that are drawn several times have as much weight."""
     X, y, groups = regression_table()
     least = int(np.bincount(groups).min())  # of which a resample has fewer
     model = fgmp.FedGradMPRegressor(12, cohort_size=6, min_rows=least, random_state=0).fit(
@@ -32,7 +33,8 @@ def test_a_resample_is_a_weighted_fit(over):
         )
 
 
-def test_what_is_there_is_found_again_and_the_picture_has_its_names():
+def test_bootstrap_includes_true_features_and_plots_their_names():
+    """Intervals are quantiles of the coefficients, and bars are the shares of inclusion."""
     X, y, groups = classification_table(3)
     frame = pd.DataFrame(X, columns=[f"gene{j}" for j in range(12)])
     model = fgmp.FedGradMPClassifier("cv", sparsities=[4], n_folds=2).fit(frame, y, groups)
@@ -50,7 +52,8 @@ def test_what_is_there_is_found_again_and_the_picture_has_its_names():
     plt.close("all")
 
 
-def test_the_data_stay_behind_when_a_model_travels():
+def test_pickled_model_has_no_rows():
+    """A bootstrap of it is refused."""
     X, y, groups = regression_table()
     stored = pickle.dumps(fgmp.FedGradMPRegressor(3).fit(X, y, groups))
     assert len(stored) < 20_000 < X.nbytes
@@ -58,7 +61,8 @@ def test_the_data_stay_behind_when_a_model_travels():
         pickle.loads(stored).bootstrap(3)
 
 
-def test_a_draw_that_misses_a_class_is_drawn_again():
+def test_draw_that_misses_a_class_is_repeated():
+    """After a hundred such draws in a row there is an error."""
     X, _, groups = regression_table()
     labels = np.where(
         groups < 5, "mid", "top"
@@ -70,7 +74,8 @@ def test_a_draw_that_misses_a_class_is_drawn_again():
         fgmp.FedGradMPClassifier(1, rounds=1).fit(X, groups, groups).bootstrap(1, random_state=0)
 
 
-def test_names_are_drawn_as_they_are():
+def test_plot_shows_names_that_look_like_formulas():
+    """Dollar signs and backslashes in names are no formulas."""
     X, y, groups = regression_table()
     names = ["Revenue (US$) per cost (US$)", "b$_$", r"c\d^2", *(f"x{j}" for j in range(9))]
     found = (
@@ -85,7 +90,8 @@ def test_names_are_drawn_as_they_are():
     plt.close("all")
 
 
-def test_a_private_model_does_not_spend_its_epsilon_again():
+def test_bootstrap_of_a_private_model_is_refused():
+    """Every resample would spend its epsilon again."""
     X, y, groups = regression_table(n_rows=1200)
     exact = dict(standardize=False, fit_intercept=False, polish=False)
     model = fgmp.FedGradMPRegressor(

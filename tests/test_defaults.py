@@ -53,7 +53,8 @@ def federations(draw, losses=LOSSES):
 
 @limits(max_examples=200)
 @given(federations(), st.data())
-def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_word(fed, data):
+def test_default_run_never_ends_above_the_zero_model(fed, data):
+    """Its best model is not above the zero model, and a last model that is causes a warning."""
     tau = data.draw(st.integers(1, fed.n_features))
     batch_size = data.draw(st.sampled_from([None, 1, 3]))
     batch_size = batch_size and min(batch_size, max(client.n_samples for client in fed.clients))
@@ -79,8 +80,8 @@ def test_no_default_ends_above_the_zero_model_and_none_rises_above_it_without_a_
 
 @limits(max_examples=100)
 @given(federations(("logistic", "softmax")), st.integers(0, 2**32 - 1))
-def test_a_damped_step_stays_in_the_sublevel_set(fed, seed):
-    """From any start, on any atoms, however saturated."""
+def test_damped_step_does_not_raise_the_objective(fed, seed):
+    """From any start, on any atoms, however saturated the loss is."""
     rng = np.random.default_rng(seed)
     client = fed.clients[0]
     size = int(np.prod(client.model_shape))

@@ -20,7 +20,7 @@ from fgmp.theory import approx_tau
     st.sampled_from([0, 7]),
 )
 def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
-    """Also on dependent atoms, and on atoms in units of their own."""
+    """Also for dependent atoms, and for atoms in units of their own."""
     rng = np.random.default_rng(seed)
     (n, n_atoms, size) = shape
     plain = rng.standard_normal((n, n_atoms))
@@ -47,7 +47,8 @@ def test_operations_on_coefficients_are_those_on_signals(seed, shape, decades):
 
 @pytest.mark.parametrize("kind", ["omp", "thresholding", "orthonormal", "standard"])
 @pytest.mark.parametrize("sparsity", [1, 3])
-def test_eta_is_measured_against_brute_force(kind, sparsity):
+def test_eta_of_approx_tau_is_that_of_brute_force(kind, sparsity):
+    """The best support is found by enumeration."""
     rng = np.random.default_rng(2)
     for _ in range(20):
         atoms = rng.standard_normal((8, 12))
@@ -70,7 +71,8 @@ def test_eta_is_measured_against_brute_force(kind, sparsity):
         np.testing.assert_array_equal(found.support, small.support)
 
 
-def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
+def test_eta_of_a_sparse_signal_is_one_if_its_atoms_are_found():
+    """Zero signals and orthonormal atoms need no enumeration."""
     for seed in range(40):
         rng = np.random.default_rng(seed)
         dictionary = fgmp.Dictionary(rng.standard_normal((10, 14)))
@@ -84,7 +86,8 @@ def test_a_signal_of_few_atoms_has_eta_one_where_they_are_found():
     assert approx_tau(StandardBasis(), np.ones(100_000), 1).eta == 1  # nor is a matrix made
 
 
-def test_atoms_in_other_units_are_chosen_alike():
+def test_units_of_atoms_do_not_change_approx_tau():
+    """The support, the error and eta stay."""
     rng = np.random.default_rng(0)
     atoms = rng.standard_normal((20, 12))
     units = 10.0 ** rng.integers(-7, 8, 12)

@@ -38,7 +38,8 @@ def planted(n_frames, n_features, n_atoms, sparsity, seed):
 
 @settings(max_examples=30)
 @given(st.integers(4, 25), st.integers(3, 30), st.integers(2, 12), st.integers(0, 2**32), st.data())
-def test_repeated_and_zero_frames_are_no_trouble(n_frames, n_features, rank, seed, data):
+def test_ksvd_of_repeated_and_zero_frames_is_sound(n_frames, n_features, rank, seed, data):
+    """Codes of zero frames are zero, and the error never grows."""
     rng = np.random.default_rng(seed)
     n_atoms = data.draw(st.integers(1, n_frames))
     frames = rng.standard_normal((n_frames, rank)) @ rng.standard_normal((rank, n_features))
@@ -69,8 +70,8 @@ def plain_iteration(signals, atoms, codes, sparsity):
 
 
 @pytest.mark.parametrize("shape", [(300, 16, 24, 4), (200, 40, 20, 3), (60, 150, 12, 3)])
-def test_an_iteration_is_the_textbooks(shape):
-    """Frames of norm one, for the peer stops at absolute sizes; more users than entries, fewer, and fewer frames."""
+def test_ksvd_iteration_is_that_of_the_textbook(shape):
+    """For frames of norm one; with more users than entries, fewer, and fewer frames."""
     n_frames, n_features, n_atoms, sparsity = shape
     frames, _ = planted(n_frames, n_features, n_atoms, sparsity, seed=3)
     frames /= np.linalg.norm(frames, axis=1)[:, None]
@@ -90,7 +91,8 @@ def test_an_iteration_is_the_textbooks(shape):
 LAST_IDLE = np.array([[1, 0, 0, 0], [1, 1, 0, 0], [1, -1, 0, 0]]).T / np.sqrt([1, 2, 2])
 
 
-def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
+def test_unused_atom_is_replaced_by_the_worst_frame(monkeypatch):
+    """The error is that by hand."""
     monkeypatch.setattr(dictionary_learning, "_first_atoms", lambda *_: LAST_IDLE.copy())
     frames = np.diag([5.0, 4.0, 3.0, 2.0])
     fit = fit_ksvd(frames, 3, 1, iterations=1)
@@ -99,7 +101,8 @@ def test_atoms_that_no_frame_uses_are_replaced(monkeypatch):
     np.testing.assert_allclose(fit.errors[1], 2 / np.sqrt(54))
 
 
-def test_images_of_integers_are_frames_and_read_only():
+def test_images_of_integers_are_frames():
+    """Read-only arrays, float32 and lists give the same atoms."""
     frames = np.random.default_rng(0).integers(0, 256, (15, 4, 5))
     frames.flags.writeable = False
     expected = ksvd(frames.reshape(15, 20).astype(float), 8, 2, rng=0).atoms
@@ -114,7 +117,8 @@ def test_images_of_integers_are_frames_and_read_only():
     sparsity=st.integers(1, 2),
     unit=st.sampled_from([1e-9, 1e-3, 37.0, 1e8]),
 )
-def test_it_does_not_depend_on_units(seed, n_atoms, sparsity, unit):
+def test_units_of_frames_do_not_change_ksvd(seed, n_atoms, sparsity, unit):
+    """The atoms and the relative errors stay."""
     rng = np.random.default_rng(seed)
     frames = rng.standard_normal((20, 3)) @ rng.standard_normal(
         (3, 12)

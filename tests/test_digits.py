@@ -70,7 +70,8 @@ def labels(federation):
     return np.concatenate([client.targets for client in federation.clients])
 
 
-def test_each_embedded_digit_is_dealt_once_with_its_own_label():
+def test_embedded_digit_is_dealt_once_with_its_label():
+    """No image is with two clients, and each has the label of scikit-learn."""
     data = digits_by_writer("digits", 30, 14, 40, rng=1)
     assert data.image_shape == (8, 8)
     assert data.train.model_shape == (64, 10)
@@ -87,7 +88,9 @@ def test_each_embedded_digit_is_dealt_once_with_its_own_label():
     )
 
 
-def test_the_skew_follows_the_concentration_and_favours_no_client():
+def test_label_skew_follows_the_concentration():
+    """A small concentration gives few classes per client, for the first as for the last client."""
+
     def classes(concentration):
         data = digits_by_writer("digits", rng=0, concentration=concentration)
         return np.mean([len(set(client.targets)) for client in data.train.clients])
@@ -104,7 +107,8 @@ def test_the_skew_follows_the_concentration_and_favours_no_client():
     assert np.mean(shares, axis=0)[0] == pytest.approx(np.mean(shares, axis=0)[1], abs=0.08)
 
 
-def test_writers_and_their_digits_are_those_of_the_files(mnist):
+def test_writers_and_digits_are_those_of_the_files(mnist):
+    """Each client has images and labels of one writer."""
     _, images, table = mnist
     data = digits_by_writer("mnist-writers", 3, 2, 6, rng=0)
     assert data.image_shape == (28, 28)
@@ -119,7 +123,8 @@ def test_writers_and_their_digits_are_those_of_the_files(mnist):
             np.testing.assert_allclose(data.images(client), images[numbers] / 255, rtol=1e-6)
 
 
-def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist):
+def test_test_writers_do_not_depend_on_number_of_training_writers(mnist):
+    """The same seed gives the same writers and digits, and another seed others."""
     few = digits_by_writer("mnist-writers", 2, 2, 5, rng=3)
     many = digits_by_writer("mnist-writers", 4, 2, 5, rng=3)
     assert few.test_writers == many.test_writers
@@ -133,7 +138,8 @@ def test_seeds_repeat_and_the_test_set_does_not_depend_on_the_training_set(mnist
     )  # not always the same five
 
 
-def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
+def test_femnist_joins_both_files_and_stores_ink_as_one(femnist):
+    """Each writer has the digits of both files, and paper is zero."""
     data = digits_by_writer("femnist", 2, 1, 6, rng=0)
     assert {*data.train_writers, *data.test_writers} == {"f0000_14", "f0001_41", "f0002_05"}
     clients = (*data.test.clients, *data.train.clients)
@@ -143,7 +149,8 @@ def test_femnist_takes_the_digits_of_both_files_and_stores_ink_as_one(femnist):
         np.testing.assert_array_equal([femnist[1][writer][image] for image in own], client.targets)
 
 
-def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
+def test_damaged_files_and_too_many_writers_are_named(mnist, femnist):
+    """The message says what to do."""
     for dataset, most in (
         ("digits", "1797 digits in all"),
         ("mnist-writers", "1, of the 6 writers"),
@@ -167,7 +174,8 @@ def test_bad_files_and_more_writers_than_there_are_are_named(mnist, femnist):
         digits_by_writer("femnist", 2, 1, 6, rng=0)
 
 
-def test_accuracy_is_the_fraction_of_right_labels_over_rows():
+def test_accuracy_is_the_share_of_correct_labels_over_rows():
+    """Rows count alike, whichever client has them."""
     fed = fgmp.Federation.from_arrays(
         [np.eye(2), np.eye(2)[:1]], [[0, 1], [1]], loss=fgmp.SoftmaxLoss(2)
     )
@@ -177,7 +185,8 @@ def test_accuracy_is_the_fraction_of_right_labels_over_rows():
 @pytest.mark.skipif(
     not all((HERE / name).exists() for name in (IMAGES, LABELS)), reason="FGMP_DATA holds no MNIST"
 )
-def test_real_writers_at_the_papers_scale():
+def test_real_writers_have_sizes_of_the_paper():
+    """And digits of some writers are recognized by those of others."""
     counts = mnist_writers(HERE / IMAGES, HERE / LABELS).counts
     assert len(counts) == 539
     assert sum(counts.values()) == 60_000

@@ -23,13 +23,15 @@ def python_blocks(name):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
-def test_links_lead_somewhere(document):
+def test_link_of_a_document_leads_to_a_file(document):
+    """Links to files of the repository."""
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", document.read_text()):
         if not target.startswith("http"):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def test_each_promise_names_a_test_that_is_there():
+def test_promise_names_a_test_that_exists():
+    """The table of docs/promises.md names tests by file and name."""
     table = (ROOT / "docs" / "promises.md").read_text()
     named = re.findall(r"(tests/[\w/]+\.py)::(\w+)", table)
     assert len(named) > 12
@@ -37,7 +39,8 @@ def test_each_promise_names_a_test_that_is_there():
         assert f"def {name}(" in (ROOT / file).read_text(), f"{file}::{name}"
 
 
-def test_the_code_of_the_readme_runs():
+def test_code_of_the_readme_runs():
+    """It reaches the error that the README shows."""
     _, synthetic, own = python_blocks("README.md")
     names = {}
     exec(synthetic, names)
@@ -49,7 +52,8 @@ def test_the_code_of_the_readme_runs():
     np.testing.assert_allclose(names["result"].x, np.eye(60)[0], atol=1e-12)
 
 
-def test_the_commands_of_the_readme_are_targets_of_make():
+def test_commands_of_the_readme_are_targets_of_make():
+    """Every `make name` of the README exists."""
     named = re.findall(
         r"(?:^|`)make ([a-z-]+)", (ROOT / "README.md").read_text(), flags=re.MULTILINE
     )
@@ -58,7 +62,8 @@ def test_the_commands_of_the_readme_are_targets_of_make():
     assert set(named) <= set(targets)
 
 
-def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
+def test_code_of_the_list_of_faults_runs(tmp_path, monkeypatch, capsys):
+    """FAULTS.md has an example, and a line for every reason of rejection."""
     monkeypatch.chdir(tmp_path)
     (lines,) = python_blocks("FAULTS.md")
     names = {}
@@ -73,7 +78,8 @@ def test_the_code_of_the_faults_runs(tmp_path, monkeypatch, capsys):
     }
 
 
-def test_the_three_lines_for_a_table_run():
+def test_lines_of_the_readme_for_a_table_run():
+    """The classifier finds the two features of a table."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((600, 8))
     site = rng.integers(4, size=600)
@@ -96,8 +102,8 @@ def example(class_name, module):
     return names, blocks[place + 1].strip()
 
 
-def test_the_method_of_contributing_works():
-    """In a tiny ball, by hand: each client goes to its border along its gradient at zero, the server averages."""
+def test_method_of_contributing_works():
+    """In a tiny ball each client goes to the sphere along its gradient, and the server averages."""
     names, line = example("FedClip", rivals)
     assert (
         type(eval("{" + line + "}", names)["FedClip"](15, 0.1, learning_rate=0.01))
@@ -111,8 +117,8 @@ def test_the_method_of_contributing_works():
     np.testing.assert_allclose(found.x, by_hand, atol=1e-15)
 
 
-def test_the_loss_of_contributing_works():
-    """One observation in ten is off by 5, and the minimiser on the support is that of SciPy."""
+def test_loss_of_contributing_works():
+    """One row in ten is off by 5, and the minimiser on the support is that of SciPy."""
     names, line = example("HuberLoss", losses)
     rng = np.random.default_rng(0)
     truth = np.zeros(40)
@@ -135,8 +141,8 @@ def test_the_loss_of_contributing_works():
     )
 
 
-def test_the_selection_of_contributing_works():
-    """Blocks at 6-8, 15-17 and 27-29, of unlike entries, are found."""
+def test_selection_of_contributing_works():
+    """Blocks of neighbouring atoms with unlike entries are found."""
     names, line = example("Blocks", selection)
     rng = np.random.default_rng(0)
     truth = np.zeros(60)
@@ -149,8 +155,8 @@ def test_the_selection_of_contributing_works():
     np.testing.assert_array_equal(in_blocks.support, np.flatnonzero(truth))
 
 
-def test_the_loop_of_contributing_is_the_loop():
-    """What CONTRIBUTING shows stands in `fgmp.rounds`, line for line."""
+def test_loop_of_contributing_is_that_of_the_package():
+    """What CONTRIBUTING shows is in `fgmp.rounds`, line for line."""
     (short_repr,) = [
         block for block in python_blocks("CONTRIBUTING.md") if "def run_round" in block
     ]

@@ -63,7 +63,8 @@ def place(tmp_path, monkeypatch):
     return data_folder()
 
 
-def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
+def test_fetch_downloads_missing_files_alone(server, place):
+    """A file with the right content stays as it is, also in another compression."""
     assert fetch("mnist-writers", progress=False) == place
     assert locate("mnist-writers") == [place / IMAGES, place / LABELS]
     assert {path.name for path in place.iterdir()} == {IMAGES, LABELS}
@@ -77,7 +78,8 @@ def test_fetch_brings_what_is_missing_and_leaves_what_is_there(server, place):
     assert (place / LABELS).exists()
 
 
-def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place):
+def test_fetch_unpacks_an_archive_that_was_put_there(server, place):
+    """Its members get recorded checksums."""
     place.mkdir(parents=True)
     (server / ARCHIVE).rename(place / ARCHIVE)
     with pytest.raises(
@@ -92,7 +94,8 @@ def test_of_an_archive_that_came_by_hand_the_members_are_unpacked(server, place)
 
 
 @pytest.mark.parametrize("content", [b"<html>not found</html>", None])
-def test_what_is_not_as_announced_leaves_nothing(server, place, content):
+def test_download_that_fails_leaves_nothing(server, place, content):
+    """Another content and a missing file leave no trace."""
     (server / IMAGES).unlink() if content is None else (server / IMAGES).write_bytes(content)
     expected = OSError if content is None else ValueError
     message = (
@@ -105,7 +108,8 @@ def test_what_is_not_as_announced_leaves_nothing(server, place, content):
     assert [*place.iterdir()] == []
 
 
-def test_the_command_lists_and_fetches_with_a_bar_and_fails_in_one_line(server, place):
+def test_data_command_lists_and_fetches(server, place):
+    """It shows licences and a bar, and an error is one line."""
     listed = run_command("data", "list").output
     assert listed.count("missing") == 3
     assert "CC BY-SA 3.0" in listed
@@ -130,9 +134,8 @@ def flip(content):
 
 @pytest.mark.parametrize("damage", [cut, flip, lambda content: b""])
 @pytest.mark.parametrize("data, name", [("mnist-writers", IMAGES), ("femnist", MEMBERS[1])])
-def test_a_damaged_file_is_found_by_its_checksum_and_fetched_again(
-    server, place, damage, data, name
-):
+def test_damaged_file_is_found_and_fetched_again(server, place, damage, data, name):
+    """By its checksum, in `locate` and in `fgmp data list`."""
     fetch(data, progress=False)
     whole = (place / name).read_bytes()
     (place / name).write_bytes(damage(whole))
@@ -169,10 +172,8 @@ downloads._unpack(file, downloads.Path(sys.argv[1]))
 
 
 @pytest.mark.parametrize("moment", [0, 1, 2, 3])
-def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as_whole(
-    server, place, moment
-):
-    """In the first member, before either is moved, between the two, and before their checksums are recorded."""
+def test_killed_unpacking_leaves_nothing_that_counts_as_whole(server, place, moment):
+    """In the first member, before either is moved, between the two, and before the checksums."""
     place.mkdir(parents=True)
     shutil.copy(server / ARCHIVE, place / ARCHIVE)
     done = subprocess.run(
@@ -189,7 +190,9 @@ def test_a_process_that_is_killed_while_it_unpacks_leaves_nothing_that_counts_as
     assert [path.read_text() for path in locate("femnist")] == list(MEMBERS)
 
 
-def test_a_disk_that_is_full_while_a_member_is_unpacked_leaves_nothing(server, place, monkeypatch):
+def test_full_disk_while_unpacking_leaves_nothing(server, place, monkeypatch):
+    """The error reaches the user."""
+
     def full(source, target):
         target.write(source.read(3))
         raise OSError(28, "No space left on device")

@@ -47,7 +47,8 @@ def lines_named():
     return sorted(set(named))
 
 
-def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment():
+def test_entries_of_errata_have_number_weight_and_lines():
+    """Every line of the paper that is named has its fragment in errata_lines.txt."""
     entries = list(ENTRY.finditer(ERRATA))
     assert [int(entry[1]) for entry in entries] == list(range(1, len(entries) + 1))
     assert len(entries) == len(re.findall(r"^\*\*\d+\.", ERRATA, re.M))
@@ -60,7 +61,8 @@ def test_entries_are_counted_have_a_weight_and_every_line_named_has_its_fragment
         assert not [row for row in rows(title) if len(row) != 3 or not re.match(r"\d", row[0])]
 
 
-def test_every_section_named_exists():
+def test_sections_named_by_errata_exist():
+    """Each link to a notebook names a heading of it."""
     short_repr = SHOWN.findall(ERRATA)
     assert len(short_repr) >= 20
     for number, name, heading in short_repr:
@@ -75,7 +77,8 @@ def test_every_section_named_exists():
 @pytest.mark.skipif(
     "FGMP_PAPER" not in os.environ, reason="FGMP_PAPER does not name the source of the paper"
 )
-def test_lines_and_labels_are_those_of_the_paper():
+def test_lines_and_labels_of_errata_are_those_of_the_paper():
+    """Compared with the source, if FGMP_PAPER names it."""
     text = Path(os.environ["FGMP_PAPER"]).read_text(encoding="utf-8")
     paper = text.splitlines()
     assert len(paper) == 1713

@@ -27,7 +27,8 @@ theory.theorem1""".split()
 
 
 @pytest.mark.parametrize("name", sorted(EXAMPLES))
-def test_an_example_prints_what_it_says(name, monkeypatch):
+def test_example_of_a_docstring_prints_what_it_says(name, monkeypatch):
+    """It imports all that it needs."""
     test = EXAMPLES[name]
     failures = []
     test.globs = {}  # nothing is at hand that the example does not import, and of the package what a user's import has
@@ -37,6 +38,7 @@ def test_an_example_prints_what_it_says(name, monkeypatch):
 
 
 @pytest.mark.parametrize("name", MAIN)
-def test_the_main_names_have_an_example(name):
+def test_main_names_have_an_example(name):
+    """What one reads first has a docstring with an example."""
     thing = pkgutil.resolve_name(f"fgmp.{name}")
     assert f"{thing.__module__}.{thing.__qualname__}" in EXAMPLES

@@ -41,7 +41,8 @@ def by_signals(fed, atoms, sparsity, local_iterations, rounds):
 
 
 @pytest.mark.parametrize("shape", [(60, 15), (20, 30)])
-def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
+def test_fedgradmp_in_a_dictionary_has_iterates_of_signals(shape):
+    """Coefficient space gives what Algorithm 1 gives on signals."""
     rng = np.random.default_rng(5)
     atoms = rng.standard_normal(shape)
     truth = atoms[:, [1, 7, 12]] @ rng.standard_normal(3)
@@ -56,8 +57,8 @@ def test_a_general_dictionary_gives_the_iterates_of_the_signals(shape):
 
 
 @pytest.mark.parametrize("n_clients, alpha", [(30, 1.0), (50, 0), (50, 10)])
-def test_noiseless_recovery_to_machine_precision(n_clients, alpha):
-    """The paper's sizes: at most 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
+def test_fedgradmp_without_noise_recovers_to_machine_precision(n_clients, alpha):
+    """At the paper's sizes: 1e-14 within 4 rounds on 19 of 20 seeds and within 6 on all."""
     best = []
     for seed in range(20):
         fed = fgmp.make_sparse_regression(n_clients=n_clients, heterogeneity=alpha, rng=seed)
@@ -95,9 +96,8 @@ def cosamp(A, y, tau, iterations):
     steps=st.integers(1, 3),
     rounds=st.integers(1, 4),
 )
-def test_law_01_one_client_full_batch_squared_loss_standard_basis_fedgradmp_is_cosamp(
-    seed, tau, n, steps, rounds
-):
+def test_fedgradmp_of_one_client_is_cosamp(seed, tau, n, steps, rounds):
+    """With full batches, the squared loss and the standard basis."""
     rng = np.random.default_rng(seed)
     A = rng.standard_normal((3 * tau + 6, n))
     y = A[:, :tau].sum(1) + 0.3 * rng.standard_normal(len(A))

@@ -26,7 +26,8 @@ def as_frame(package, data):
 
 
 @pytest.mark.parametrize("package", ["pandas", "polars", "pyarrow"])
-def test_each_site_holds_its_rows(package):
+def test_client_of_a_table_has_the_rows_of_its_site(package):
+    """Of pandas, polars and pyarrow; weights are shares of the rows."""
     data = columns()
     labels = np.where(data["outcome"] > 0, "ill", "well")
     fed, labelled = (
@@ -52,7 +53,8 @@ def test_each_site_holds_its_rows(package):
     )
 
 
-def test_columns_losses_and_precision_are_those_asked_for():
+def test_table_with_options_has_those_columns_loss_and_weights():
+    """float32 columns stay float32."""
     data = columns()
     data = {
         name: value.astype(np.float32) if name != "hospital" else value
@@ -78,6 +80,7 @@ def test_columns_losses_and_precision_are_those_asked_for():
 
 @pytest.mark.parametrize("package", ["pandas", "polars"])
 def test_sites_that_are_times_keep_their_zone(package):
+    """They are sorted by time."""
     berlin = zoneinfo.ZoneInfo("Europe/Berlin")
     days = [datetime.datetime(2020, 6, day, tzinfo=berlin) for day in (2, 1)]
     data = {"day": days * 10, "age": np.arange(20.0), "outcome": np.arange(20.0)}
@@ -93,7 +96,8 @@ def test_sites_that_are_times_keep_their_zone(package):
     assert fed.client_names == (datetime.datetime(2020, 6, 1), datetime.datetime(2020, 6, 2))
 
 
-def test_names_of_columns_are_of_any_kind():
+def test_columns_of_a_table_may_have_names_of_any_kind():
+    """Integers, floats and tuples, as pandas has them."""
     pandas = pytest.importorskip("pandas")
     table = np.random.default_rng(0).standard_normal((20, 4))
     whose = np.arange(20) % 2

@@ -17,7 +17,8 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_two_labels_become_signs_and_come_back(kind):
+def test_two_labels_become_signs_and_are_kept(kind):
+    """The smaller label is -1, also for a client that has one label alone."""
     values, labels = KINDS[kind]
     picked = [
         np.array(values)[[0, 1, 1, 0, 1, 0]],
@@ -31,7 +32,8 @@ def test_two_labels_become_signs_and_come_back(kind):
     assert fed.pooled().labels == labels
 
 
-def test_one_label_whose_other_is_known_and_labels_that_are_named_decide_the_sign():
+def test_known_or_named_labels_decide_the_sign():
+    """One label of a known pair has its sign, and named labels have their order."""
     for alone, known in (
         (1, (-1, 1)),
         (-1, (-1, 1)),

@@ -30,7 +30,8 @@ def client_of(name, n_samples=40):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
+def test_loss_has_values_of_scikit_learn_and_gradient_is_their_slope(name):
+    """By central differences."""
     client = client_of(name)
     rng = np.random.default_rng(1)
     step = 1e-6
@@ -48,6 +49,7 @@ def test_values_are_those_of_scikit_learn_and_gradients_their_slopes(name):
 
 @pytest.mark.parametrize("name", list(LOSSES)[1:])
 def test_huge_predictions_do_not_overflow(name):
+    """Values, derivatives and curvatures are finite."""
     loss = LOSSES[name]
     z = np.array([-1e4, 0, 1e4])
     z, y = (
@@ -64,8 +66,8 @@ def test_huge_predictions_do_not_overflow(name):
     "solver", [fgmp.Exact(), fgmp.Newton(accuracy=1e-8), fgmp.GradientDescent(accuracy=1e-8)]
 )
 @pytest.mark.parametrize("name", ["logistic", "softmax"])
-def test_the_restricted_minimiser_is_scikit_learns(solver, name):
-    """On a support, against LogisticRegression without a penalty; softmax columns up to a common shift."""
+def test_restricted_minimiser_is_that_of_scikit_learn(solver, name):
+    """Without a penalty; columns of softmax up to a common shift."""
     support = np.array([0, 2, 5])
     client = client_of(name, n_samples=200)
     places = np.arange(np.prod(client.model_shape)).reshape(6, -1)[support].ravel()
@@ -83,7 +85,8 @@ def test_the_restricted_minimiser_is_scikit_learns(solver, name):
 
 
 @pytest.mark.parametrize("name", LOSSES)
-def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
+def test_hessian_is_the_derivative_of_the_gradient(name):
+    """Also in orthonormal coordinates of a dictionary."""
     rng = np.random.default_rng(0)
     client = client_of(name)
     D = fgmp.Dictionary(rng.standard_normal((6, 5)))
@@ -107,9 +110,8 @@ def test_the_hessian_is_the_derivative_of_the_gradient_in_any_coordinates(name):
 @pytest.mark.parametrize(
     "selection", [fgmp.PerOutput(), fgmp.PerOutput((2,)), Overall(), Overall((2,))]
 )
-def test_three_outputs_in_a_dictionary_are_one_vector_in_the_block_diagonal_dictionary_of_the_three(
-    approximation, selection
-):
+def test_three_outputs_are_one_vector_in_a_block_diagonal_dictionary(approximation, selection):
+    """Selections, norms, projections and correlations agree."""
     rng = np.random.default_rng(1)
     D = fgmp.Dictionary(rng.standard_normal((12, 8)), approximation).with_selection(selection)
     block = fgmp.Dictionary(np.kron(D.atoms, np.eye(3)), approximation)

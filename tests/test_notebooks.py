@@ -67,7 +67,7 @@ def sections(notebook):
 
 
 @each_notebook
-def test_pair_is_in_step_and_was_executed_from_top_to_bottom(path):
+def test_notebook_pair_is_in_step_and_was_executed_in_order(path):
     """Without metadata of a machine, warnings, errors, megabytes, or long cells."""
     notebook = pairs.read(path)
     compare_notebooks(
@@ -103,10 +103,8 @@ def parameters_and_checks(path):
 
 
 @each_notebook
-def test_parameters_are_commented_literals_and_a_wrong_value_stops_with_one_line_that_names_it(
-    path, caplog
-):
-    """Papermill finds them, the defaults pass; what is below every range does not, where a parameter has a range."""
+def test_parameters_are_commented_literals_with_checked_ranges(path, caplog):
+    """Papermill finds them, the defaults pass, and a value out of range is named in one line."""
     cell, given, found = parameters_and_checks(path)
     tokens = tokenize.generate_tokens(io.StringIO(cell.source).readline)
     assert (
@@ -180,10 +178,10 @@ def wrong_values(number, name, default):
 
 
 @each_notebook
-def test_a_wrong_type_stops_in_the_first_cell_after_the_parameters_with_one_line_that_names_it(
+def test_parameter_of_wrong_type_stops_in_the_first_check(
     path,
 ):
-    """Each parameter by itself, only the cell that checks run: what papermill, YAML and Python may bring."""
+    """By one line that names it, whatever papermill, YAML and Python may bring."""
     _, given, (first, *_) = parameters_and_checks(path)
     for name, default in given.items():
         for value in wrong_values(path.stem[:2], name, default):
@@ -234,7 +232,8 @@ def test_a_question_and_its_picture_stand_first_and_an_answer_last(path):
 @pytest.mark.parametrize(
     "name, number", [(name, k) for name in RERUN for k in range(len(SMALL[name]))]
 )
-def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path):
+def test_notebook_with_small_parameters_runs_with_readable_figures(name, number, tmp_path):
+    """No error, and no fault in a figure."""
     out = tmp_path / "out.ipynb"
     report = tmp_path / "faults.txt"
     call = running.command(pairs.find(name), out, SMALL[name][number], alone=True)
@@ -250,6 +249,7 @@ def test_a_rerun_goes_through_and_its_figures_can_be_read(name, number, tmp_path
 
 @pytest.mark.parametrize("file", ["small.yaml", "paper.yaml", "few-pixels.yaml", "ten-deals.yaml"])
 def test_parameters_of_other_runs_exist(file):
+    """Files of parameters name those of the notebooks."""
     assert sorted(SMALL) == [path.stem for path in NOTEBOOKS]
     for name, sets in yaml.safe_load((pairs.NOTEBOOKS / file).read_text()).items():
         for values in sets if isinstance(sets, list) else [sets]:
@@ -257,7 +257,8 @@ def test_parameters_of_other_runs_exist(file):
 
 
 @each_kept_run
-def test_kept_runs_are_whole_and_repeat_nothing(path):
+def test_kept_run_has_its_records_and_repeats_nothing(path):
+    """Its cells differ from those of the notebook, its links exist, its claims are recorded."""
     notebook = pairs.read(path)
     stem = path.stem.partition("-")[0]
     assert f"This is another run of [{stem}](../{stem}.ipynb), with `" in notebook.cells[0].source
@@ -283,7 +284,8 @@ def test_kept_runs_are_whole_and_repeat_nothing(path):
 
 
 @each_kept_run
-def test_a_kept_run_has_the_words_of_today(path):
+def test_kept_run_has_the_words_of_its_notebook(path):
+    """Claims and text are those of the notebook as it is, but for numbers."""
     kept = json.loads(path.with_suffix(".json").read_text())
     stem = path.stem.partition("-")[0]
     values = [
@@ -310,7 +312,8 @@ def test_a_kept_run_has_the_words_of_today(path):
     assert [text for text in texts if text not in told] == []
 
 
-def test_the_table_of_ten_deals_is_that_of_its_kept_run():
+def test_table_of_ten_deals_is_that_of_its_kept_run():
+    """Row by row."""
     told = (pairs.NOTEBOOKS / "18_hospitals_compared.py").read_text()
     rows = [
         [cell.strip() for cell in row.split("|")[1:-1]]
@@ -325,6 +328,7 @@ def test_the_table_of_ten_deals_is_that_of_its_kept_run():
 
 
 def test_no_file_names_a_path_of_one_machine():
+    """Paths of a developer's machine are in no file."""
     root = pairs.NOTEBOOKS.parent
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=root, capture_output=True, text=True
@@ -346,7 +350,8 @@ def test_no_file_names_a_path_of_one_machine():
 
 @pytest.mark.parametrize("stem", ["00_start_here", "01_linear_convergence"])
 @pytest.mark.parametrize("last, ending", [(1e-16, "1, 0.5, below 1e-14"), (0.25, "1, 0.5, 0.25")])
-def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
+def test_exact_run_is_called_exact(stem, last, ending, capsys):
+    """And one that is not has its error printed."""
     cell = next(
         one
         for one in code(jupytext.read(pairs.find(stem).with_suffix(".py")))
@@ -357,7 +362,8 @@ def test_a_run_is_called_exact_only_where_it_was(stem, last, ending, capsys):
     assert capsys.readouterr().out == f"relative errors: {ending}\n"
 
 
-def test_rounds_of_runs_that_never_become_exact_are_no_number():
+def test_rounds_of_runs_that_are_never_exact_are_no_number():
+    """The text says how many seeds are not exact."""
     cells = code(jupytext.read(pairs.find("01").with_suffix(".py")))
     source = next(one.source for one in cells if "def mean_in_words" in one.source)
     names = {"np": np, "n_seeds": 3, "rounds": 14}
@@ -368,8 +374,8 @@ def test_rounds_of_runs_that_never_become_exact_are_no_number():
 
 
 @each_notebook
-def test_a_folded_answer_quotes_its_run_and_has_no_number_that_nothing_prints(path):
-    """What `make plays` compares is there: parameters that exist, lines of the run, and numbers that stand in them."""
+def test_folded_answer_quotes_its_run(path):
+    """Parameters exist, lines are quoted, and every number is printed somewhere."""
     records = json.loads((pairs.NOTEBOOKS / "results" / f"{path.stem}.json").read_text())
     committed = [*plays.printed_by(pairs.read(path)), str(records["parameters"])]
     committed += [

@@ -29,9 +29,8 @@ def tall(seed, n_rows, n_features):
     "n_rows, n_features", [(60, 2000), (60, 10_000), (120, 20_000), (200, 20_000)]
 )
 @pytest.mark.parametrize("seed", [0, 1])
-def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit(
-    seed, n_rows, n_features
-):
+def test_three_features_of_thousands_are_those_of_pooled_omp(seed, n_rows, n_features):
+    """The coefficients are those of scikit-learn's pursuit on all rows."""
     X, y, true = tall(seed, n_rows, n_features)
     model = fgmp.FedGradMPRegressor(3).fit(X, y, np.arange(n_rows) % 4)
     pooled = OrthogonalMatchingPursuit(n_nonzero_coefs=3).fit(X, y)
@@ -41,7 +40,8 @@ def test_three_features_of_thousands_are_found_as_by_orthogonal_matching_pursuit
 
 @quiet
 @pytest.mark.parametrize("seed", [0, 1])
-def test_the_sparsity_is_chosen_among_thousands_of_features(seed):
+def test_sparsity_is_chosen_among_thousands_of_features(seed):
+    """Sizes of the path are limited by the rows."""
     X, y, true = tall(seed, 60, 2000)
     model = fgmp.FedGradMPRegressor("cv", random_state=0).fit(X, y, np.arange(60) % 4)
     assert model.support_.tolist() == true
@@ -50,7 +50,8 @@ def test_the_sparsity_is_chosen_among_thousands_of_features(seed):
 
 @quiet
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
+def test_marker_among_thousands_is_found(seed):
+    """It is the feature with the largest correlation."""
     rng = np.random.default_rng(seed)
     X = rng.binomial(2, rng.uniform(0.1, 0.5, 20_000), (100, 20_000)).astype(float)
     z = (X[:, 700] - X[:, 700].mean()) / X[:, 700].std()
@@ -62,7 +63,8 @@ def test_a_marker_among_thousands_is_found_as_by_the_largest_correlation(seed):
     assert 700 in model.support_
 
 
-def test_the_default_sketch_follows_the_atoms_and_one_too_narrow_says_so():
+def test_default_sketch_follows_the_number_of_atoms():
+    """A sketch that is too narrow warns, and a wide one is replaced by the gradient."""
     rng = np.random.default_rng(0)
     A = rng.standard_normal((40, 4, 8000))
     fed = fgmp.Federation.from_arrays(A, A[:, :, :3].sum(axis=2))
@@ -92,7 +94,8 @@ def offsets(seed=0):
 
 @pytest.mark.parametrize("make", [fgmp.FedGradMPRegressor, fgmp.FedGradMPClassifier])
 @pytest.mark.parametrize("offset", [1e5, -1e6, 1e9, 1e12])
-def test_a_mean_far_above_the_deviations_is_no_matter_under_masks(make, offset):
+def test_large_mean_does_not_change_fit_with_secure_sums(make, offset):
+    """The model is that without masks."""
     X, y, groups = offsets()
     X[:, 0] += offset
     y = y > 0 if make is fgmp.FedGradMPClassifier else y + offset
@@ -107,7 +110,8 @@ def test_a_mean_far_above_the_deviations_is_no_matter_under_masks(make, offset):
 
 @pytest.mark.parametrize("factor", [1e-7, 1e5, 1e7])
 @pytest.mark.parametrize("n_rows", [100, 8])
-def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
+def test_group_in_other_units_takes_part_with_secure_sums(factor, n_rows):
+    """Its columns may be 1e7 times as large."""
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < n_rows, 2, np.arange(300) % 2)
     X[groups == 2, 1] *= factor
@@ -118,7 +122,8 @@ def test_a_site_in_other_units_is_not_lost_under_masks(factor, n_rows):
     assert masked.history_["rejected"][-1] == 0
 
 
-def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
+def test_units_beyond_the_range_of_secure_sums_are_named():
+    """The message has the columns or the argument."""
     X, y, groups = offsets()
     groups = np.where(np.arange(300) < 8, 2, np.arange(300) % 2)
     with pytest.raises(
@@ -131,7 +136,8 @@ def test_units_beyond_the_range_of_masks_are_told_by_column_and_argument():
         fgmp.FedGradMPRegressor(3, secure=True).fit(X, np.where(groups == 2, 1e14 * y, y), groups)
 
 
-def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
+def test_sums_beyond_the_range_of_secure_sums_are_named():
+    """The message has the columns of X."""
     X, y, groups = offsets()
     X[:, 5] *= 1e9
     with pytest.raises(
@@ -143,7 +149,8 @@ def test_sums_beyond_the_range_of_masks_are_told_by_column_and_argument():
         )
 
 
-def test_own_intercepts_far_from_zero_pass_under_masks():
+def test_intercepts_far_from_zero_are_exact_with_secure_sums():
+    """To the last digits of the targets."""
     X, y, groups = offsets()
     y = 1e9 + 1e-3 * y + groups
     plain, masked = (
@@ -154,7 +161,8 @@ def test_own_intercepts_far_from_zero_pass_under_masks():
     np.testing.assert_allclose(masked.intercept_, plain.intercept_, rtol=1e-15, atol=1e-6)
 
 
-def test_digits_are_the_number_and_of_more_there_is_an_error():
+def test_digits_of_a_number_join_to_the_number():
+    """A number beyond the range is named by its column."""
     numbers = np.array([0.0, -0.3, 1.5, -(2.0**20), 2.0**45 + 0.25, -(2.0**59)])
     for count in (3, 4):
         parts = split_digits(numbers, count)
@@ -170,8 +178,8 @@ def test_digits_are_the_number_and_of_more_there_is_an_error():
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
-    """A row of weight 5 is five rows, of the balance too; scikit-learn says the same."""
+def test_balanced_classes_count_weighted_rows(n_classes):
+    """A row of weight 5 is five rows, as in scikit-learn."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((400, 3))
     y = np.digitize(X @ [2, -1.5, 1] + rng.logistic(size=400), [1, 3][: n_classes - 1])
@@ -191,7 +199,8 @@ def test_balanced_classes_are_balanced_in_weighted_rows(n_classes):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("value", [0, -1, np.nan, np.inf, 0.0])
-def test_weights_of_classes_are_above_zero_and_finite(value, n_classes):
+def test_class_weight_that_is_not_positive_and_finite_is_refused(value, n_classes):
+    """Also if only its product with the weights of rows is not."""
     X, z, groups = offsets()
     y = np.digitize(z, [0, 1][: n_classes - 1])
     with pytest.raises(
@@ -224,7 +233,8 @@ def flagged(n_classes=2, seed=0):
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("C", [1.0, 100.0, 1e4, 1e8])
-def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, weighted):
+def test_flag_of_one_class_has_coefficient_of_scikit_learn(C, n_classes, weighted):
+    """The penalty bounds it, however weak."""
     X, y = flagged(n_classes)
     weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else np.ones(300)
     mean = np.average(X, axis=0, weights=weights)
@@ -243,7 +253,8 @@ def test_a_flag_of_one_class_has_the_coefficient_of_scikit_learn(C, n_classes, w
 @pytest.mark.parametrize("how", ["rows alike", "sample_weight", "class_weight", "float32"])
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("kind", ["in part", "without error"])
-def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classes, how):
+def test_separated_classes_without_penalty_are_refused(kind, n_classes, how):
+    """In part or without error, and in any precision."""
     X, y = flagged(n_classes)
     if kind == "without error":
         X[:, 0] = y + 0.1 * X[:, 2]
@@ -259,7 +270,8 @@ def test_separated_classes_have_no_finite_model_without_a_penalty(kind, n_classe
 
 
 @quiet
-def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
+def test_single_row_against_a_flag_makes_its_coefficient_finite():
+    """It is that of scikit-learn."""
     X, y = flagged()
     X[np.flatnonzero(y == 0)[0], 0] = 1
     ours = fgmp.FedGradMPClassifier("all", C=np.inf).fit(X, y)
@@ -269,7 +281,8 @@ def test_a_single_row_against_the_flag_gives_it_a_finite_coefficient():
     np.testing.assert_allclose(ours.coef_, theirs.coef_, rtol=1e-5)
 
 
-def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
+def test_polish_of_partly_separated_classes_warns_or_is_refused():
+    """A ridge gives a finite model."""
     X, y = flagged()
     X = np.c_[np.ones(300), X]
     fed = fgmp.Federation.from_arrays(X.reshape(3, 100, 4), y.reshape(3, 100), "logistic")
@@ -285,7 +298,8 @@ def test_newton_steps_and_polish_tell_classes_that_are_separated_in_part():
     assert 5 < ridge.x[1] < 20
 
 
-def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypatch):
+def test_refit_that_does_not_converge_warns(monkeypatch):
+    """The warning has the number of steps and of features."""
     monkeypatch.setattr(fgmp.estimators.refit, "_MAX_EXCHANGES", 1)
     X, y = flagged()
     with pytest.warns(ConvergenceWarning, match="did not converge in 4 Newton steps on 3 features"):
@@ -297,7 +311,8 @@ def test_where_the_closing_exchanges_do_not_converge_there_is_a_warning(monkeypa
 
 @pytest.mark.parametrize("value", [0.0, 7.0, 3.7, 14.62, -3e7, 1 / 3, 1e100])
 @pytest.mark.parametrize("sparsity", [3, "cv", "all"])
-def test_a_constant_target_has_no_feature(sparsity, value):
+def test_constant_target_has_an_empty_model(sparsity, value):
+    """The intercept is the constant, and a warning says so."""
     X, _, groups = offsets()
     weights = np.random.default_rng(1).uniform(0.5, 2, 300)
     for options in ({}, {"secure": True}, {"fit_intercept": "per_group"}):
@@ -315,7 +330,8 @@ def test_a_constant_target_has_no_feature(sparsity, value):
             assert model.intercept_ == pytest.approx(value, rel=1e-12)
 
 
-def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
+def test_cross_validation_may_choose_the_empty_model():
+    """A warning says so, and a target with signal has features."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((120, 20))
     y = rng.standard_normal(120)
@@ -340,8 +356,8 @@ def test_the_empty_model_is_among_the_sizes_of_cv_and_said_where_it_is_chosen():
 @pytest.mark.parametrize(
     "offset, in_csr", [(0.0, False), (4_500_000.0, False), (1e7, False), (0.0, True), (50.0, True)]
 )
-def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr):
-    """The numbers of a float32 table are exact: residuals have mean zero, and probabilities that of the class."""
+def test_intercept_of_float32_table_fits_its_centre(offset, in_csr):
+    """Residuals have mean zero, and probabilities the mean of the class."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((300, 4))
     X[:, 0] = 30 * X[:, 0] + offset
@@ -357,7 +373,8 @@ def test_the_intercept_belongs_to_the_centre_that_was_subtracted(offset, in_csr)
     )
 
 
-def test_losses_of_labels_lead_where_they_are_right():
+def test_leads_of_a_loss_are_positive_if_the_label_is_right():
+    """By hand; the squared loss has none."""
     z = np.array([[1.0, 0.5, -2.0], [0.0, 0.0, 1.0], [3.0, 3.0, 1.0]])
     leads = fgmp.SoftmaxLoss(3).leads(z, np.array([0, 2, 1]))
     np.testing.assert_array_equal(leads, [[0.5, 3.0], [1.0, 1.0], [0.0, 2.0]])

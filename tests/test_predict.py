@@ -46,9 +46,8 @@ def refusal(done):
     return lines[0].removeprefix("Error: ")
 
 
-def test_what_is_printed_are_the_models_own_predictions_or_one_line_on_what_does_not_fit(
-    kept, tmp_path
-):
+def test_predict_prints_the_predictions_of_the_model(kept, tmp_path):
+    """Columns are found by name; a missing column and another file are one line."""
     model, path = kept
     np.testing.assert_array_equal(
         model_from_json(path.read_text()).predict(TABLE), model.predict(TABLE)
@@ -94,7 +93,8 @@ def model(tmp_path):
         "note,a,note,b,c\nx,1,y,2,3\n",
     ],
 )
-def test_a_table_as_people_have_it_is_read(model, table):
+def test_table_in_a_common_form_is_read(model, table):
+    """Byte order marks, quotes, spaces, empty lines and other columns."""
     np.testing.assert_allclose(predictions(run(model, table)), [-1.0], atol=1e-9)
 
 
@@ -154,13 +154,15 @@ def test_a_table_as_people_have_it_is_read(model, table):
         (b"a,b,c\n1,2,\xff\n", "the table is no text in UTF-8 near line 1"),
     ],
 )
-def test_a_table_that_does_not_fit_is_refused_in_one_line_without_its_cells(model, table, words):
+def test_table_that_does_not_fit_is_refused_without_its_cells(model, table, words):
+    """One line has the row and the column, and shows no number of the table."""
     said = refusal(run(model, table))
     assert said == words
     assert "71.25" not in said
 
 
-def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path):
+def test_model_without_names_asks_for_a_header_option(tmp_path):
+    """Numbers in the first line may be names or rows."""
     X = TABLE.to_numpy()
     fitted = FedGradMPRegressor(2).fit(X, X[:, 0] - X[:, 1])
     (tmp_path / "model").write_text(fitted.to_json())
@@ -177,7 +179,8 @@ def test_a_model_without_names_asks_whether_the_first_line_is_a_header(tmp_path)
     assert refusal(run(path, "x,y\n5,2\n")) == "the table has 2 columns of features; expected 3"
 
 
-def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
+def test_model_with_names_reads_a_table_without_header(model):
+    """The columns are in the order of the model."""
     np.testing.assert_allclose(
         predictions(run(model, "5,2,3\n1,2,3\n", "--no-header")), [3.0, -1.0], atol=1e-9
     )
@@ -200,15 +203,16 @@ def test_a_model_with_names_takes_a_table_without_a_header_in_its_order(model):
         b"[" * 100_000,
     ],
 )
-def test_a_file_that_is_no_model_is_refused_in_one_line(tmp_path, content):
+def test_file_that_is_no_model_is_refused(tmp_path, content):
+    """The line says which file was expected."""
     (tmp_path / "model").write_bytes(content)
     said = refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
     assert said.startswith("MODEL is ")
     assert "expected a file with what to_json" in said
 
 
-def test_a_pickle_is_not_opened(tmp_path):
-    """A file of joblib, which would run what is in it, is no model."""
+def test_pickle_is_not_unpickled(tmp_path):
+    """A file of joblib would run code, and is no model."""
     joblib.dump(Opened(), tmp_path / "model")
     assert "to_json" in refusal(run(tmp_path / "model", "a,b,c\n1,2,3\n"))
     assert not Opened.was_opened
@@ -226,7 +230,8 @@ class Opened:
         return {"a": 1}
 
 
-def test_an_estimator_that_was_not_fitted_is_named():
+def test_json_of_an_estimator_that_is_not_fitted_is_refused():
+    """The error is that of scikit-learn."""
     with pytest.raises(ValueError, match="not fitted yet"):
         FedGradMPRegressor(2).to_json()
 
@@ -242,7 +247,8 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("words", CHANGES)
-def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
+def test_json_with_parts_that_do_not_fit_is_refused(words):
+    """Sizes, columns, names of attributes and of estimators are checked."""
     content = json.loads(FedGradMPRegressor(2).fit(TABLE, TABLE["a"] - TABLE["b"]).to_json())
     CHANGES[words](content)
     with pytest.raises(ValueError, match=words):
@@ -253,7 +259,8 @@ def test_a_model_whose_parts_do_not_fit_together_is_refused(words):
     "labels", [["ill", "well"], [0, 1], [1.0, 2.0, 3.0], [True, False], ["a", "b", "c"]]
 )
 @pytest.mark.parametrize("named", [True, False])
-def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
+def test_classifier_from_json_has_its_labels(labels, named):
+    """Predictions, probabilities and the JSON are the same."""
     y = np.array(labels)[np.arange(60) % len(labels)]
     X = TABLE if named else TABLE.to_numpy()
     model = FedGradMPClassifier(2, rounds=5, C=np.inf).fit(X, y, groups=np.arange(60) % 3)
@@ -267,7 +274,8 @@ def test_a_classifier_comes_back_from_json_with_its_labels(labels, named):
     assert again.to_json() == model.to_json()
 
 
-def test_groups_that_json_does_not_hold_are_named():
+def test_json_of_groups_that_are_dates_is_refused():
+    """The message has their type."""
     site = np.array(["2020-01-01", "2021-01-01"], "datetime64[D]")[np.arange(60) % 2]
     model = FedGradMPRegressor(1).fit(TABLE, TABLE["a"], site)
     with pytest.raises(ValueError, match="groups_ holds a value of type date"):
@@ -275,7 +283,8 @@ def test_groups_that_json_does_not_hold_are_named():
 
 
 @pytest.mark.parametrize("sites", [["north", "coast", "valley"], [7, 12, 30]])
-def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named(tmp_path, sites):
+def test_predict_with_groups_reads_the_named_column(tmp_path, sites):
+    """Rows of unknown groups get the mean intercept, with a warning."""
     site = np.array(sites)[np.arange(60) % 3]
     y = TABLE["a"] - TABLE["b"] + np.array([0.0, 10.0, 20.0])[np.arange(60) % 3]
     (tmp_path / "model").write_text(
@@ -303,12 +312,14 @@ def test_a_model_with_an_intercept_for_each_group_reads_the_column_that_is_named
     )
 
 
-def test_a_column_of_groups_for_a_model_with_one_intercept_is_refused(model):
+def test_groups_for_a_model_with_one_intercept_are_refused(model):
+    """They would change nothing."""
     words = "--groups is 'site', and MODEL has one intercept; expected no --groups"
     assert refusal(run(model, "site,a,b,c\nnorth,1,2,3\n", "--groups", "site")) == words
 
 
-def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
+def test_labels_that_look_like_formulas_are_printed_as_text(tmp_path):
+    """A spreadsheet would run them."""
     labels = np.array(["=cmd|' /C calc'!A0", "@SUM(A1)", "-1", "+well", "\tx", "well"])[
         np.arange(60) % 6
     ]
@@ -323,7 +334,8 @@ def test_labels_that_a_spreadsheet_would_run_are_printed_as_text(tmp_path):
     assert all(name.startswith("p") for name in printed[0])
 
 
-def test_cells_that_begin_like_a_formula_are_inert_and_numbers_stay():
+def test_inert_quotes_formulas_and_leaves_numbers():
+    """Negative numbers are no formulas."""
     texts = ["=1+1", "+x", "-x", "@x", "  =x", "\r=x", "\tx"]
     assert [inert(text) for text in texts] == [f"'{text}" for text in texts]
     assert [inert(value) for value in ("-1.5", "+5", "x=1", -1.5, 7, "")] == [

@@ -75,10 +75,8 @@ def exact_delta(multiplier, epsilon):
 
 
 @pytest.mark.parametrize("multiplier, exchanges, rounds", [(2.0, 1, 1), (8.0, 2, 5), (20.0, 4, 3)])
-def test_what_is_spent_is_never_less_than_the_exact_value_and_not_much_more(
-    multiplier, exchanges, rounds
-):
-    """All exchanges of all rounds together are one Gaussian mechanism with less noise."""
+def test_epsilon_spent_is_at_least_the_exact_value(multiplier, exchanges, rounds):
+    """All exchanges of all rounds are one Gaussian mechanism with less noise."""
     epsilon = spent(multiplier, 10, 10, exchanges, rounds, 1e-5)
     composed = multiplier / math.sqrt(exchanges * rounds)
     assert exact_delta(composed, epsilon) <= 1e-5 <= exact_delta(composed, 0.75 * epsilon)
@@ -129,8 +127,8 @@ SEEN = []
 
 
 @pytest.mark.parametrize("seed_of_noise", [None, 17])
-def test_no_client_takes_the_noise_off(seed_of_noise):
-    """Nor who has the result; the same client does where a seed was asked for by name."""
+def test_client_cannot_remove_the_noise(seed_of_noise):
+    """Nor who has the result; a client can if `insecure_seed` was given."""
     method = Curious(learning_rate=0.1)
     seed = 987_654_321_987
     noise = fgmp.GaussianNoise(2.0, 0.05, insecure_seed=seed_of_noise)
@@ -147,7 +145,8 @@ def test_no_client_takes_the_noise_off(seed_of_noise):
     assert found == (seed_of_noise is not None)
 
 
-def test_all_clients_are_in_as_many_cohorts():
+def test_cohorts_with_noise_are_uniform():
+    """Clients and pairs of clients take part equally often."""
     sampler = fitted(NOISE, 7.0, 10).sampler
     cohorts = np.array([sampler.draw(None, number, 10, 3) for number in range(3000)])
     assert (np.diff(cohorts, axis=1) > 0).all()
@@ -162,8 +161,8 @@ def test_all_clients_are_in_as_many_cohorts():
     "fault, gone", [("", []), ("dropped", [1]), ("not finite", [1]), ("not finite", range(4))]
 )
 @pytest.mark.parametrize("then", [fgmp.Mean(), fgmp.SecureSum(threshold=2)])
-def test_one_round_of_averages_by_hand(then, fault, gone):
-    """The model that was broadcast, plus a quarter of the sum of clipped steps, plus noise of the secret."""
+def test_private_round_is_that_by_hand(then, fault, gone):
+    """The model plus the mean of clipped steps plus noise, whoever drops out."""
     method = fgmp.FedAvg(learning_rate=0.1)
     noise = fgmp.GaussianNoise(2.0, 0.05, then=then)
     small = fgmp.Federation.from_clients(FED.clients[:4], [1.0, 2.0, 3.0, 2.0], truth=FED.truth)
@@ -200,7 +199,8 @@ def test_one_round_of_averages_by_hand(then, fault, gone):
 
 
 @pytest.mark.usefixtures("accounting_at_once")
-def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path, monkeypatch):
+def test_secret_is_in_the_checkpoint_alone(tmp_path, monkeypatch):
+    """Neither the result, nor the messages, nor a repr has it."""
     monkeypatch.setattr("secrets.token_bytes", lambda size: SECRET[:size])
     sent = []
     run_clients = fgmp.Federation.run_clients
@@ -223,8 +223,8 @@ def test_the_secret_is_in_the_checkpoint_of_the_server_and_nowhere_else(tmp_path
     assert not np.array_equal(again.x, result.x)
 
 
-def test_a_round_that_is_played_again_with_other_data_has_other_noise():
-    """A checkpoint that was put back, and one target corrected meanwhile: the releases subtract to noise."""
+def test_repeated_round_with_other_data_has_other_noise():
+    """After a checkpoint was put back, two releases subtract to noise."""
     other = [client.targets.copy() for client in FED.clients]
     other[2][0] += 0.01
     changed = fgmp.Federation.from_arrays([client.features for client in FED.clients], other)
@@ -244,7 +244,8 @@ def test_a_round_that_is_played_again_with_other_data_has_other_noise():
 
 
 @pytest.mark.usefixtures("accounting_at_once")
-def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path, monkeypatch):
+def test_run_with_noise_stops_if_its_checkpoint_cannot_be_written(tmp_path, monkeypatch):
+    """What it releases after that would not be counted."""
     path = tmp_path / "run.fgmp"
     replaced = os.replace
 
@@ -261,8 +262,8 @@ def test_a_run_with_noise_stops_where_its_checkpoint_cannot_be_written(tmp_path,
     assert run_is_at[-1] == 3
 
 
-def test_a_private_fit_tells_nothing_of_numbers_of_rows():
-    """A group of five rows or of four: groups, warnings and advice are the same."""
+def test_private_fit_does_not_depend_on_numbers_of_rows():
+    """Groups, warnings and advice are the same for a group of five rows or of four."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((405, 6))
     y = X[:, 0] + 0.1 * rng.standard_normal(405)
@@ -325,10 +326,10 @@ def first_sum(method, clients, faults, noise, cohort_size):
     st.booleans(),
     st.floats(-2, 2).map(lambda exponent: 10**exponent),
 )
-def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
+def test_replacing_a_client_moves_a_sum_by_at_most_its_sensitivity(
     name, seed, rows, scale, fault, cohort_size, masked, clip
 ):
-    """Its values, its number of rows, and whether its answer comes and is finite: at most 2 C / L."""
+    """Its rows, and whether its update arrives and is finite: at most 2 C / L."""
     rng = np.random.default_rng(seed)
     before = [
         Client(c.features[:n], c.targets[:n], c.loss, c.client_id)
@@ -356,8 +357,8 @@ def test_replacing_one_client_moves_no_sum_by_more_than_accounted(
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_history_does_not_say_who_did_not_answer(fault):
-    """Or whether an answer was finite would be told exactly."""
+def test_history_with_noise_does_not_count_rejected_updates(fault):
+    """Or whether an update was finite would be told exactly."""
     noise = rehearsed(2.0, 0.5)
     with_fault, without = (
         noisy(fgmp.FedGradMP(2), FED, 2, noise, faults=faults, rng=0).history
@@ -369,8 +370,8 @@ def test_the_history_does_not_say_who_did_not_answer(fault):
         np.testing.assert_array_equal(with_fault[name], without[name])
 
 
-def test_the_noise_of_a_rehearsal_is_that_of_its_seed_whatever_the_last_bit_of_a_model():
-    """Or its table would be another one on every processor; and it says that it protects nobody."""
+def test_insecure_seed_gives_the_same_noise_on_any_processor():
+    """The last bit of a model does not change it, and a warning says that it protects nobody."""
     As = [c.features * (1 + 1e-14) for c in FED.clients]
     ys = [c.targets for c in FED.clients]
     nudged = fgmp.Federation.from_arrays(As, ys)
@@ -384,7 +385,8 @@ def test_the_noise_of_a_rehearsal_is_that_of_its_seed_whatever_the_last_bit_of_a
     assert not np.allclose(one, another, atol=1e-3)
 
 
-def test_nobody_is_asked_for_an_objective_no_row_is_counted_and_what_is_spent_is_said(monkeypatch):
+def test_run_with_noise_records_epsilon_and_no_objective(monkeypatch):
+    """Neither objectives nor numbers of rows are looked at, and there are no warnings of them."""
     monkeypatch.setattr(
         fgmp.Federation, "objectives", lambda *_: pytest.fail("objectives were asked for")
     )
@@ -405,8 +407,8 @@ def test_nobody_is_asked_for_an_objective_no_row_is_counted_and_what_is_spent_is
 
 
 @pytest.mark.usefixtures("accounting_at_once")
-def test_a_run_with_noise_goes_on_from_its_checkpoint(tmp_path):
-    """Of which it keeps one after every round, with its secret: noise and cohorts are those of the run that went on."""
+def test_run_with_noise_is_resumed_with_its_secret(tmp_path):
+    """It keeps a checkpoint after every round; noise and cohorts are those of the whole run."""
     method = ADDITIVE["FedAvg"]  # whose models are never zero
     path = tmp_path / "run.fgmp"
     first = tmp_path / "first.fgmp"

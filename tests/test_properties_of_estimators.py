@@ -49,7 +49,8 @@ def cases(seed):
 
 @repeatable(2)
 @given(seed=seeds)
-def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
+def test_integer_sample_weight_equals_repeated_rows(seed):
+    """Coefficients and intercepts are the same."""
     for make, X, y, groups, rng in cases(seed):
         weights = rng.integers(0, 4, len(y))
         weighted = make().fit(X, y, groups, weights)
@@ -66,8 +67,11 @@ def test_law_07_integer_sample_weight_equals_repeated_rows(seed):
     t=st.floats(0.01, 100),
     flip=st.booleans(),
 )
-def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, flip):
-    """Of columns, rows, groups and targets; with own intercepts every group may have origins and a level of its own."""
+def test_fit_does_not_depend_on_units_origins_orders_and_names(seed, sizes, t, flip):
+    """Of columns, rows, groups and targets.
+
+    With own intercepts every group may have origins and a level of its own.
+    """
     for make, X, y, groups, rng in cases(seed):
         intercept = make().fit_intercept
         order = rng.permutation(6)
@@ -94,8 +98,8 @@ def test_law_08_units_origins_orders_and_names_do_not_matter(seed, sizes, t, fli
 @pytest.mark.parametrize("standardize", [True, False])
 @repeatable(3)
 @given(seed=seeds, C=st.floats(0.01, 100))
-def test_law_09_fitted_coefficients_are_those_of_one_table_on_the_support(seed, C, standardize):
-    """Fitted coefficients are OLS (within, per group) on the support; the classifier's are scikit-learn's, same C."""
+def test_coefficients_on_the_support_are_those_of_the_pooled_table(seed, C, standardize):
+    """OLS (within, per group), and scikit-learn's logistic regression with the same C."""
     for make, X, y, groups, _ in cases(seed):
         model = make(standardize=standardize, **({} if y.dtype == float else {"C": C})).fit(
             X, y, groups
@@ -142,8 +146,8 @@ def heard(fit):
 
 @pytest.mark.parametrize("intercept", [True, "per_group", False])
 @pytest.mark.parametrize("tau", [2, 5])
-def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau, intercept):
-    """For every m from 3 tau - 2 to 3 tau + 5 rows a site R2 is within 0.1 of `"shared"`, or there is a warning."""
+def test_automatic_method_with_few_rows_is_as_good_as_shared_or_warns(tau, intercept):
+    """For 3 tau - 2 to 3 tau + 5 rows a group R2 is within 0.1 of `"shared"`."""
     rng = np.random.default_rng(10)
     held = rng.standard_normal((500, 50))
     for rows in np.repeat(range(3 * tau - 2, 3 * tau + 6), 2):
@@ -168,9 +172,8 @@ def test_law_10_just_enough_rows_are_as_good_as_shared_or_there_is_a_warning(tau
     kind=st.sampled_from(["signal", "noise", "constant features", "constant target", "few values"]),
     method=st.sampled_from(["auto", "fedgradmp", "shared"]),
 )
-def test_law_11_no_estimator_returns_an_empty_support_in_silence(
-    seed, rows, sparsity, make, kind, method
-):
+def test_empty_support_warns(seed, rows, sparsity, make, kind, method):
+    """Whatever the table is, a model without features is not returned in silence."""
     rng = np.random.default_rng(seed)
     groups = np.repeat(np.arange(6), rows)
     X = rng.standard_normal((6 * rows, 12))
@@ -191,7 +194,7 @@ def test_law_11_no_estimator_returns_an_empty_support_in_silence(
 
 @pytest.mark.parametrize("intercept", [True, "per_group"])
 @pytest.mark.parametrize("standardize", [True, False])
-def test_law_12_a_row_that_is_held_out_changes_nothing_that_trains(intercept, standardize):
+def test_held_out_row_changes_no_training_data(intercept, standardize):
     """Neither targets nor features, whatever the row holds."""
     rng = np.random.default_rng(12)
     groups = np.repeat(np.arange(2), 20)

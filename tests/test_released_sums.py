@@ -226,8 +226,8 @@ def solved_for(heard, federation):
 
 @pytest.mark.parametrize("away_at", [None, *range(9)])
 @pytest.mark.parametrize("name", LINEAR)
-def test_no_client_is_solved_for_where_one_is_away_once(name, away_at):
-    """H x - c, H and f_i: every number in every place of the run."""
+def test_no_client_is_solved_for_if_one_is_missing_once(name, away_at):
+    """H x - c, H and f_i: whichever sum of the run it misses."""
     with listening() as heard:
         fgmp.simulate(
             LINEAR[name], Away(FED, 2, away_at, []), 4, rng=0, aggregator=fgmp.SecureSum()
@@ -237,7 +237,8 @@ def test_no_client_is_solved_for_where_one_is_away_once(name, away_at):
 
 
 @pytest.mark.parametrize("cohort_size", [3, 4])
-def test_no_client_is_solved_for_of_cohorts(cohort_size):
+def test_no_client_is_solved_for_from_sums_over_cohorts(cohort_size):
+    """Methods whose sums would tell of one are refused."""
     with listening() as heard:
         fgmp.simulate(LINEAR["average"], FED, 20, cohort_size, rng=0, aggregator=fgmp.SecureSum())
     assert len(heard) > 5
@@ -254,8 +255,8 @@ def test_no_client_is_solved_for_of_cohorts(cohort_size):
         fgmp.polish(start, FED, cohort_size=cohort_size, aggregator=fgmp.SecureSum())
 
 
-def test_the_attack_finds_a_client_where_sums_are_opened_without_a_ledger():
-    """So that the tests above could fail: the same run, all sums opened."""
+def test_attack_without_a_ledger_finds_a_client():
+    """So that the tests above could fail: the same run, all sums released."""
     with listening() as heard, mock.patch.object(Ledger, "_add", lambda self, clients: True):
         fgmp.simulate(LINEAR["shared"], Away(FED, 2, 6, []), 4, rng=0, aggregator=fgmp.SecureSum())
     found, error = solved_for(heard, FED)
@@ -265,8 +266,8 @@ def test_the_attack_finds_a_client_where_sums_are_opened_without_a_ledger():
 
 @pytest.mark.parametrize("fault", ["away 1", "away 4", "away 7", "dropping out", "cohorts"])
 @pytest.mark.parametrize("name", METHODS)
-def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
-    """By the sets alone, whatever was asked: what a client sends may hardly depend on the question."""
+def test_no_combination_of_updates_rests_on_one_client(name, fault):
+    """By the sets of clients alone, for every method and fault."""
     federation = fgmp.make_sparse_regression(6, 30, 40, 3, 0.5, noise_variance=0.01, rng=0)
     transport = Away(federation, 2, int(fault[-1]), []) if "away" in fault else federation
     if fault == "dropping out":
@@ -284,7 +285,8 @@ def test_of_no_method_a_combination_of_answers_rests_on_one_client(name, fault):
 
 @settings(deadline=None, max_examples=200)
 @given(st.lists(st.sets(st.integers(0, 6), min_size=1), min_size=1, max_size=12))
-def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
+def test_ledger_accepts_a_set_unless_a_client_could_be_solved_for(sets):
+    """Against ranks; a smaller set of before is offered, and the ledger can be stored."""
     ledger = Ledger()
     taken = []
     for clients in map(frozenset, sets):
@@ -300,8 +302,8 @@ def test_a_ledger_takes_a_set_exactly_where_no_client_can_be_solved_for(sets):
     assert again.sets == ledger.sets
 
 
-def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
-    """Or whoever is away after that could be solved for."""
+def test_resumed_run_remembers_what_was_released(tmp_path):
+    """Or a client that is missing after that could be solved for."""
     path = tmp_path / "run.fgmp"
     method = fgmp.FedAvg(learning_rate=0.1)
     given = dict(rng=0, callbacks=fgmp.Checkpoint(path), history=fgmp.History(objective_on=0))
@@ -313,7 +315,8 @@ def test_a_run_goes_on_from_its_checkpoint_with_what_was_released(tmp_path):
     assert result.rejected["missing"] == 2
 
 
-def test_one_ledger_for_several_runs():
+def test_ledger_of_several_runs_withholds_differences():
+    """The second run without one client would tell of it."""
     ledger = Ledger()
     method = fgmp.FedAvg(learning_rate=0.1)
     unheard = fgmp.History(objective_on=0)
@@ -348,8 +351,8 @@ FITS = {
 
 @pytest.mark.parametrize("n_folds", [2, 5, 10])
 @pytest.mark.parametrize("name", FITS)
-def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(name, n_folds):
-    """Rows that are together in all that is sent cannot be told apart: each of these classes is large enough."""
+def test_no_combination_of_sums_of_a_group_rests_on_fewer_than_min_rows(name, n_folds):
+    """Rows that are in the same sums cannot be told apart, and there are enough of them."""
     kind, more, classes = FITS[name]
     (X, y, groups) = table(classes=classes)
     views = {}
@@ -380,8 +383,8 @@ def test_no_combination_of_what_a_site_sends_rests_on_fewer_than_min_rows_rows(n
         assert sizes.min() >= 5
 
 
-def test_no_row_of_a_small_site_is_the_difference_of_two_means():
-    """The attack itself, in the open: means over all rows, and over all but a fold."""
+def test_no_row_is_the_difference_of_two_means():
+    """The attack itself, without masks: means over all rows, and over all but a fold."""
     (X, y, groups) = table()
     heard = []
     honest = client_sums.Moments.means
@@ -406,8 +409,8 @@ def test_no_row_of_a_small_site_is_the_difference_of_two_means():
 @pytest.mark.parametrize(
     "how", [{"sparsity": 2}, {"sparsity": 2, "method": "shared"}, {"sparsity": "cv"}], ids=str
 )
-def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that_never_came(how):
-    """At each of its sums in turn: no set of sites tells of one of them, and who left is an error."""
+def test_fit_with_secure_sums_ends_if_a_group_leaves(how):
+    """At each of its sums in turn; a group that never came is left out."""
     X, y, groups = table(sizes=(30, 30, 30))
     honest = federated_table.FederatedTable.transport
     ended = []
@@ -445,7 +448,8 @@ def test_a_fit_under_masks_ends_where_a_site_leaves_and_goes_on_without_one_that
     assert how["sparsity"] == "cv" or words in ended[1]
 
 
-def test_under_masks_nobody_learns_the_intercept_of_a_group():
+def test_fit_with_secure_sums_has_no_intercepts_of_groups():
+    """The mean intercept is that without masks, and cohorts are refused."""
     X, y, groups = table(sizes=(30, 30, 30))
     plain, secure = (
         fgmp.FedGradMPRegressor(2, fit_intercept="per_group", secure=way, random_state=0).fit(
@@ -460,8 +464,8 @@ def test_under_masks_nobody_learns_the_intercept_of_a_group():
         fgmp.FedGradMPRegressor(2, secure=True, cohort_size=2).fit(X, y, groups)
 
 
-def test_sums_in_the_open_tell_of_a_class_with_one_row():
-    """The only row of a class is solved for from the sum of all rows and one gradient."""
+def test_plain_sums_tell_of_a_class_with_one_row():
+    """The row is solved for from the mean of all rows and one gradient."""
     rng = np.random.default_rng(0)
     X = rng.standard_normal((30, 4))
     labels = np.append(rng.integers(0, 2, 29), 2)

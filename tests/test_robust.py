@@ -15,8 +15,8 @@ from fgmp.sparse_model import SparseModel
     st.integers(0, 2**32 - 1),
     st.integers(0, 9),
 )
-def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
-    """With whole weights: every row written out as often as it weighs; the share cut is a whole number of rows."""
+def test_integer_weight_equals_repeated_rows(times, seed, tenths):
+    """For the median and for the trimmed mean of NumPy."""
     values = np.random.default_rng(seed).integers(-3, 4, (len(times), 20)).astype(float)
     rows = np.repeat(values, times, axis=0)
     weights = np.array(times) / sum(times)
@@ -31,7 +31,8 @@ def test_a_weight_is_so_many_clients_alike(times, seed, tenths):
 
 @pytest.mark.parametrize("aggregator", [fgmp.Mean(), fgmp.Median(), fgmp.TrimmedMean(0.2)])
 @pytest.mark.parametrize("shape", [(30,), (10, 3)])
-def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
+def test_aggregate_of_sparse_models_is_that_of_dense_ones(aggregator, shape):
+    """The mean is that by hand."""
     rng = np.random.default_rng(0)
     models = [rng.standard_normal(shape) * (rng.random(shape) < 0.4) for _ in range(7)]
     weights = rng.dirichlet(np.ones(7))
@@ -46,8 +47,8 @@ def test_sparse_models_are_reduced_as_dense_ones(aggregator, shape):
 
 
 @pytest.mark.parametrize("count", [3, 5, 7, 10, 11, 30])
-def test_a_share_that_is_just_as_large_as_that_of_the_liars_is_enough(count):
-    """Rounding leaves no crumb of a liar's weight inside."""
+def test_trimmed_mean_of_the_adversaries_share_is_bounded(count):
+    """Rounding leaves no part of an adversary's weight inside."""
     liars = (count - 1) // 3
     values = np.r_[np.full(liars, 1e300), np.linspace(0, 1, count - liars)][:, None]
     assert (

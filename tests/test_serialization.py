@@ -14,8 +14,8 @@ from fgmp.serialization import from_json, to_json
 
 
 @pytest.mark.parametrize("make", [pytest.param(make, id=name) for name, make in SERIALIZABLE])
-def test_what_is_written_comes_back(make):
-    """With the numbers of arrays, and their order in memory, under whose checksum they are named."""
+def test_object_from_json_has_the_same_json(make):
+    """Arrays are named by a checksum of their numbers and of their order in memory."""
     thing = make()
     text, arrays = to_json(thing)
     again = from_json(text, arrays)
@@ -25,7 +25,8 @@ def test_what_is_written_comes_back(make):
     )
 
 
-def test_every_public_method_and_part_is_tried():
+def test_every_public_dataclass_is_among_the_cases():
+    """Or is one that is never sent."""
     texts = "".join(to_json(make())[0] for _, make in SERIALIZABLE)
     elsewhere = {
         "Client",
@@ -76,7 +77,8 @@ def changed(**fields):
         ),
     ],
 )
-def test_what_is_not_known_is_named(text, words):
+def test_json_with_unknown_fields_is_refused(text, words):
+    """The message names the field or the array."""
     with pytest.raises(ValueError, match=words):
         from_json(text)
 
@@ -90,7 +92,8 @@ fgmp.cli:main test_serialization:Mine Mine
 
 
 @pytest.mark.parametrize("name", NO_PARTS.split())
-def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name, monkeypatch):
+def test_json_of_another_kind_is_refused_without_import(name, monkeypatch):
+    """Nothing is called or imported that a server names."""
     monkeypatch.delitem(sys.modules, "fgmp.cli", raising=False)
     for text in (
         json.dumps({"kind": name, "fields": {}}),
@@ -103,7 +106,8 @@ def test_nothing_else_is_made_or_called_or_imported_of_what_a_server_sends(name,
     assert "fgmp.cli" not in sys.modules
 
 
-def test_an_array_with_other_numbers_is_refused():
+def test_array_with_other_numbers_is_refused():
+    """Other numbers, precision or order in memory have another checksum."""
     text, arrays = to_json(WIDE_DICTIONARY)
     (name,) = arrays
     for other in (
@@ -122,7 +126,8 @@ class Mine:
     dictionary: StandardBasis
 
 
-def test_a_class_of_ones_own_is_named():
+def test_dataclass_of_the_user_is_read_if_it_is_named():
+    """Values that JSON cannot hold are refused."""
     mine = Mine(0.5, StandardBasis())
     with pytest.raises(ValueError, match="name dataclasses of your own in kinds"):
         to_json(mine)

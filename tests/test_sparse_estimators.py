@@ -48,6 +48,7 @@ CASES = [
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("kind, options", CASES, ids=str)
 def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
+    """With weights, per group, in cross-validation and with cohorts."""
     make = fgmp.FedGradMPRegressor if kind == "regressor" else fgmp.FedGradMPClassifier
     X, y, groups = table({"regressor": 0, "classifier": 2, "three": 3}[kind])
     weights = np.random.default_rng(1).integers(0, 4, len(y)) if weighted else None
@@ -71,7 +72,8 @@ def test_csr_gives_the_model_of_the_dense_table(kind, options, weighted):
 
 
 @pytest.mark.parametrize("fit_intercept", [True, "per_group"])
-def test_no_row_becomes_dense(fit_intercept):
+def test_fit_of_csr_makes_no_dense_rows(fit_intercept):
+    """Its memory is a tenth of the dense table."""
     X, y, groups = wide_sparse_table()
     model = fgmp.FedGradMPRegressor(3, fit_intercept=fit_intercept, tol=1)
     with pytest.warns(UserWarning, match=r"Features \[.{50,150} and [0-9]+ more\] are constant"):
@@ -83,8 +85,8 @@ def test_no_row_becomes_dense(fit_intercept):
     assert peak < 0.1 * 8 * X.shape[0] * X.shape[1]
 
 
-def test_words_that_count_are_found_among_fifty_thousand():
-    """Words by Zipf's law at 20 sites, in their own units and standardised: not a word is lost in a sketch."""
+def test_classifier_finds_words_among_fifty_thousand():
+    """Words by Zipf's law in 20 groups, in their own units and standardized."""
     rng = np.random.default_rng(0)
     n_rows = 2000
     n_words = 50_000

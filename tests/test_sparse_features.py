@@ -25,7 +25,8 @@ def some_matrix(rng, shape, density=0.3):
 
 @settings(max_examples=60, deadline=None)
 @given(st.integers(1, 8), st.integers(1, 12), st.booleans(), st.integers(0, 2**32 - 1))
-def test_the_algebra_is_that_of_the_matrix_that_is_meant(m, n, centred, seed):
+def test_sparse_features_have_the_algebra_of_their_matrix(m, n, centred, seed):
+    """Products, rows, columns and scaling, with and without a centre."""
     rng = np.random.default_rng(seed)
     S = some_matrix(rng, (m, n))
     u = rng.standard_normal(m)
@@ -90,7 +91,8 @@ FORMS = {kind: getattr(sparse, kind) for kind in KINDS} | {
 
 
 @pytest.mark.parametrize("convert", FORMS.values(), ids=FORMS)
-def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
+def test_sparse_format_gives_the_model_of_dense_rows(convert):
+    """No array of the user is written into."""
     As, ys = some_data()
     method = fgmp.FedGradMP(3, batch_size=12)
     those = [convert(A) for A in As]
@@ -108,7 +110,8 @@ def test_every_format_gives_the_same_model_and_is_left_as_it_is(convert):
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
 
 
-def test_whole_numbers_become_floats_and_canonical_csr_is_not_copied():
+def test_sparse_integers_become_floats():
+    """Canonical CSR of floats is not copied."""
     A = np.array([[1, 0, 1], [0, 1, 0]])
     for kind in (bool, float):
         stored = sparse.csr_array(A.astype(kind))
@@ -119,7 +122,8 @@ def test_whole_numbers_become_floats_and_canonical_csr_is_not_copied():
 
 
 @pytest.mark.parametrize("apart", [False, True])
-def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apart):
+def test_clients_with_one_centre_can_be_pooled(apart):
+    """Clients with centres of their own are refused."""
     As, ys = some_data()
     pairs = [(A, A.mean(axis=0) if apart else As[0].mean(axis=0)) for A in As]
     thin = Federation.from_arrays(
@@ -140,7 +144,8 @@ def test_clients_centred_alike_pool_and_those_centred_each_by_itself_do_not(apar
     "method", [fgmp.FedGradMP(5), fgmp.FedIterHT(sparsity=5, learning_rate=0.1)], ids=["MP", "HT"]
 )
 @pytest.mark.parametrize("loss", ["squared", "logistic", "softmax"])
-def test_no_dense_matrix_is_made(loss, method):
+def test_run_on_sparse_features_makes_no_dense_matrix(loss, method):
+    """Its memory is a few models."""
     X, y, groups = wide_sparse_table()
     labels = {"squared": y, "logistic": y > 0}.get(loss, groups % 3)
     federation = Federation.from_arrays(

@@ -33,7 +33,8 @@ def folds(X, y, groups, n_folds, seed=3, least=5):
 
 @quiet  # with five folds one group deals four, or a fold would have four rows
 @pytest.mark.parametrize("n_folds, weighted", [(2, False), (5, False), (2, True)])
-def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weighted):
+def test_score_of_the_path_is_the_loss_on_held_out_rows(n_folds, weighted):
+    """The mean over groups, and its standard error."""
     X, y, groups = regression_table()
     w = np.random.default_rng(0).uniform(0.5, 2, len(y)) if weighted else np.ones(len(y))
     model = fgmp.FedGradMPRegressor("cv", sparsities=[12], n_folds=n_folds, random_state=3).fit(
@@ -53,7 +54,8 @@ def test_the_score_of_a_site_is_its_loss_on_rows_that_it_held_out(n_folds, weigh
     np.testing.assert_allclose(model.cv_.table["standard_error"], np.sqrt(squares), rtol=1e-6)
 
 
-def test_of_two_classes_it_is_the_log_loss():
+def test_score_of_two_classes_is_the_log_loss():
+    """Up to the small ridge of the path."""
     X, y, groups = classification_table()
     options = dict(sparsities=[12], n_folds=2, random_state=3, C=np.inf)
     model = fgmp.FedGradMPClassifier("cv", **options).fit(X, y, groups)
@@ -69,7 +71,8 @@ def test_of_two_classes_it_is_the_log_loss():
 
 
 @pytest.mark.parametrize("n_folds", [2, 5, 7])
-def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
+def test_folds_have_equal_shares_of_rows_and_classes(n_folds):
+    """In every group."""
     X, y, groups = classification_table(3)
     codes = np.unique(y, return_inverse=True)[1]
     of = folds(X, codes, groups, n_folds, least=1)
@@ -80,7 +83,8 @@ def test_folds_deal_the_rows_and_the_classes_evenly(n_folds):
 
 
 @pytest.mark.parametrize("distance, tau", [(0.49, 2), (0.51, 5)])
-def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
+def test_path_chooses_smaller_model_within_half_a_standard_error(distance, tau):
+    """Of the best score."""
     score = np.array([9, 3 + distance, 3, 3.1])
     errors = np.array([9.0, 9.0, 1.0, 9.0])
     assert (
@@ -92,7 +96,8 @@ def test_a_smaller_model_is_taken_up_to_half_a_standard_error(distance, tau):
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-def test_three_features_are_three_and_the_path_can_be_seen(make):
+def test_cross_validation_chooses_three_features(make):
+    """With groups and without, and the plot says so."""
     X, y, groups = TABLES[make](n_rows=1200)
     model = make("cv", random_state=0).fit(X, y, groups)
     one = make("cv", random_state=0).fit(X, y)  # one group validates by its folds
@@ -106,7 +111,8 @@ def test_three_features_are_three_and_the_path_can_be_seen(make):
 
 
 @pytest.mark.parametrize("make", ESTIMATORS)
-def test_sites_of_a_single_row_take_part(make):
+def test_groups_of_a_single_row_take_part_in_cross_validation(make):
+    """With cohorts, and with an intercept for each group."""
     X, y, groups = TABLES[make]()
     groups = np.where(np.arange(len(y)) < 5, 10 + np.arange(len(y)), groups)
     options = dict(sparsities=[1, 3], min_rows=1, random_state=0)
@@ -120,8 +126,8 @@ def test_sites_of_a_single_row_take_part(make):
 
 
 @quiet
-def test_each_step_of_the_path_drops_what_raises_the_loss_least():
-    """Against least squares on every support with one feature less: of twins the effect is small and b is large."""
+def test_step_of_the_path_drops_the_cheapest_feature():
+    """Against least squares on every support with one feature less."""
     X, z, groups = regression_table(n_features=20)
     X[:, 1::2] = X[:, ::2] + 0.3 * X[:, 1::2]
     y = z + X @ np.tile([2.0, -2, 1, 0], 5) / X.std(axis=0).max()
@@ -136,7 +142,8 @@ def test_each_step_of_the_path_drops_what_raises_the_loss_least():
 
 
 @quiet
-def test_the_fit_is_that_of_the_chosen_sparsity():
+def test_fit_with_cross_validation_is_that_of_the_chosen_sparsity():
+    """What the choice sends is counted."""
     X, y, groups = independent_table(20, 12, n_features=60)
     options = dict(method="shared", n_folds=2, random_state=0)
     model = fgmp.FedGradMPRegressor("cv", sparsities=[4, 8, 12], **options).fit(X, y, groups)
@@ -164,8 +171,8 @@ def pairs(seed, n_pairs=60, n_features=8):
 OWN = dict(fit_intercept="per_group", min_rows=1)
 
 
-def test_with_own_intercepts_pairs_are_judged_as_their_differences():
-    """Without a partner that trains, half the squared error of a row is half that of the difference."""
+def test_pairs_with_own_intercepts_are_scored_by_their_differences():
+    """Half the squared error of a row is half that of the difference."""
     X, y, groups = pairs(0)
     score = (
         fgmp.FedGradMPRegressor("cv", sparsities=[8], random_state=3, **OWN)

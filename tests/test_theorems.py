@@ -117,7 +117,8 @@ def assert_local_iterations(bound, etas, **options):
 
 
 @pytest.mark.parametrize("etas", SETTINGS)
-def test_theorem_1_and_inexact_solvers_are_their_proofs(etas):
+def test_theorem_1_with_and_without_inexact_solver_is_its_proof(etas):
+    """Rates, residuals and local iterations."""
     bound = theory.theorem1(constants(), K, options_of(etas))
     assert_bound(bound, *rate_and_residual(etas))
     inexact = theory.theorem_inexact(constants(), K, 0.25, options_of(etas))
@@ -127,7 +128,7 @@ def test_theorem_1_and_inexact_solvers_are_their_proofs(etas):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 @pytest.mark.parametrize("size", [1, 2, 3])
-def test_cohorts_are_their_proof(etas, size):
+def test_theorem_of_partial_participation_is_its_proof(etas, size):
     """kappa for the worst cohort, what is added for the mean one."""
     bound = theory.theorem_partial_participation(constants(), K, size, options_of(etas))
     equal = [F(1, size)] * size
@@ -141,7 +142,7 @@ def test_cohorts_are_their_proof(etas, size):
 
 @pytest.mark.parametrize("etas", SETTINGS)
 def test_beta_2_of_the_appendix_is_its_proof(etas):
-    """What a unit of error adds, with the variance that the lemma on stochastic gradients has for it."""
+    """What a unit of error adds, with the variance of the lemma on stochastic gradients."""
     for client in CLIENTS:
         variance = 3 * (client["squared"] + client["upper"] ** 2)
         ends = [
@@ -155,7 +156,8 @@ def test_beta_2_of_the_appendix_is_its_proof(etas):
         assert found == pytest.approx(float(ends[0] - ends[1]), rel=1e-10)
 
 
-def test_weights_order_and_clients_that_do_not_count():
+def test_client_of_weight_zero_does_not_change_the_bound():
+    """Whatever its constants are, in any order."""
     etas = SETTINGS[-1]
     ends = [
         rate_and_residual(etas, weights=weights)
@@ -168,8 +170,8 @@ def test_weights_order_and_clients_that_do_not_count():
     assert theory.theorem1(hopeless, 2).residual == 0
 
 
-def test_the_bound_of_f_is_that_of_the_proof():
-    """f(x*) + g d + rho d^2 / 2 + rho d^2 / 2 with the g d that is largest: g^2 / (2 rho) + rho d^2 / 2."""
+def test_bound_of_the_objective_is_that_of_the_proof():
+    """f(x*) + g^2 / (2 rho) + rho d^2: the largest of f(x*) + g d + rho d^2 / 2."""
     bound = theory.theorem1(constants(), K, options_of(SETTINGS[-1]))
     value = theory.objective_bound(bound, [0, 2], 3.0, objective=0.5, gradient=4.0, smoothness=8.0)
     squares = bound.kappa ** np.array([0, 2]) * 3.0 + bound.residual
@@ -178,8 +180,8 @@ def test_the_bound_of_f_is_that_of_the_proof():
     assert bound.after([], 1.0).shape == (0,)
 
 
-def test_the_full_batch_takes_an_infinite_theta():
-    """1/theta^2 is zero; theta^2 times no variance is zero, and times some is infinite: no bound then, and no nan."""
+def test_full_batch_takes_an_infinite_theta():
+    """theta^2 times no variance is zero, and times some it is infinite: no bound, and no nan."""
     etas = SETTINGS[1]
     still = [dict(client, variance=F(0)) for client in CLIENTS]
     full = ClientConstants.of(
@@ -197,7 +199,8 @@ def test_the_full_batch_takes_an_infinite_theta():
     assert np.isinf(noisy.nu).all()
 
 
-def test_betas_by_hand():
+def test_betas_are_those_by_hand():
+    """Also at the ends of their ranges."""
     assert theory.beta_1(2.0, 3.0) == 3
     assert theory.beta_1(1.0, 2.0) == np.inf
     assert theory.beta_2(2.0, 3.0, theta=0.5) == 2 * (3 + 4 - 2) / 2
@@ -212,8 +215,8 @@ def test_betas_by_hand():
     assert theory.beta_2(1.0, 1.0, theta=1e-200) == np.inf
 
 
-def test_a_void_lemma_is_never_a_guarantee():
-    """A light client with rho^+ = 2.5 rho^-: without Lemma 2 nothing is known of it, whatever its weight."""
+def test_client_without_lemma_2_leaves_no_guarantee():
+    """With rho^+ = 2.5 rho^- nothing is known of it, whatever its weight."""
     constants = ClientConstants.of(
         [1.0, 1.0], [1.0, 2.5], gradient=[0.1, 0.0], weights=[1 - 1e-6, 1e-6]
     )
@@ -225,8 +228,8 @@ def test_a_void_lemma_is_never_a_guarantee():
     assert not bound.guarantees
 
 
-def test_the_border_of_kappa():
-    """rho = 1 and theta = 4: mu = 4 * 2/16 = 1/2, and kappa = 4 mu^2 = 1 is no guarantee; nor is anything above."""
+def test_kappa_of_one_is_no_guarantee():
+    """rho = 1 and theta = 4: mu = 1/2 and kappa = 4 mu^2 = 1; nor is anything above."""
     client = ClientConstants.of(1.0, 1.0, gradient=0.1)
     for eta_3 in (1.0, 1.1):
         bound = theory.theorem1(client, 2, TheoremParameters(theta=4.0, eta_3=eta_3))

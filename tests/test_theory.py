@@ -22,6 +22,7 @@ def supports(n, size):
 @settings(max_examples=30)
 @given(st.integers(0, 10_000), st.integers(1, 5))
 def test_restricted_constants_are_those_of_all_supports(seed, tau):
+    """Inner and outer bounds enclose them."""
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((7, 6))
     w = rng.uniform(0, 2, 7)
@@ -51,7 +52,8 @@ def test_restricted_constants_are_those_of_all_supports(seed, tau):
     np.testing.assert_allclose(*ends, rtol=1e-7)
 
 
-def test_the_greedy_search_nearly_reaches_the_constants():
+def test_greedy_search_nearly_reaches_the_constants():
+    """In the median within a tenth."""
     ratios = []
     for seed in range(10):
         B = np.random.default_rng(seed).standard_normal((30, 14))
@@ -61,7 +63,8 @@ def test_the_greedy_search_nearly_reaches_the_constants():
     assert np.median(ratios, axis=0).min() > 0.9
 
 
-def test_known_matrices():
+def test_restricted_constants_of_known_matrices():
+    """And stable ranks and condition numbers."""
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((9, 6)))[0]
     np.testing.assert_allclose(theory.restricted_constants(6 * Q, 3), [4, 4])
     assert theory.restricted_constants(np.column_stack([Q, Q[:, 0]]), 2).lower == pytest.approx(
@@ -77,7 +80,8 @@ def test_known_matrices():
     assert theory.restricted_constants(np.ones((3, 2)), 2).condition > 1e12
 
 
-def test_the_width_is_the_mean_of_the_norms_of_the_largest_entries():
+def test_gaussian_width_is_the_mean_norm_of_largest_entries():
+    """With the error of a mean, and near the closed form."""
     entries = np.abs(np.random.default_rng(0).standard_normal((2000, 5)))
     norms = np.array([np.linalg.norm(np.sort(row)[-2:]) for row in entries])
     width, error = theory.gaussian_width(5, 2)
@@ -107,8 +111,11 @@ def gradients_of_minibatches(client, x, batch_size):
 
 
 @pytest.mark.parametrize("batch_size", [None, 1, 3])
-def test_every_measured_constant_is_that_of_enumeration(batch_size):
-    """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the whole gradient; ten minibatches at most."""
+def test_measured_constants_are_those_of_enumeration(batch_size):
+    """n = 6 and tau = 1: 4 of 6 columns for curvatures, 2 of 6 for the gradient.
+
+    At most ten minibatches.
+    """
     fed = squared()
     x = np.array([0, 1.0, 0, 0, 0, 0])
     found = theory.measure_constants(
@@ -154,8 +161,8 @@ def test_every_measured_constant_is_that_of_enumeration(batch_size):
     )
 
 
-def test_a_mean_over_minibatches_is_never_below_the_whole():
-    """By Jensen; a few draws could miss the one row that matters, and beta_2 would be negative."""
+def test_mean_over_minibatches_is_not_below_the_full_batch():
+    """By Jensen's inequality; a few draws could miss the one row that matters."""
     for place in range(5):
         fed = fgmp.Federation.from_arrays([30 * np.eye(30)[:, [place]]], [np.zeros(30)])
         found = theory.measure_constants(fed, [0.0], 1, batch_size=1, n_minibatches=3)
@@ -163,7 +170,8 @@ def test_a_mean_over_minibatches_is_never_below_the_whole():
         assert found.upper[0] >= 30
 
 
-def test_draws_are_near_the_mean_of_all():
+def test_drawn_minibatches_are_near_the_mean_of_all():
+    """Within a tenth, and not the same."""
     fed = squared(m=12, n=4, n_clients=1)
     options = {"batch_size": 6}
     exact = theory.measure_constants(fed, np.zeros(4), 1, n_minibatches=comb(12, 6), **options)
@@ -176,7 +184,8 @@ def test_draws_are_near_the_mean_of_all():
         )
 
 
-def test_a_summed_loss_is_measured_in_its_own_unit():
+def test_constants_of_a_summed_loss_have_its_unit():
+    """The number of rows to the power of the constant."""
     one = theory.measure_constants(squared(averaged=True), np.ones(6), 1)
     other = theory.measure_constants(squared(averaged=False), np.ones(6), 1)
     powers = {"lower": 1, "upper": 1, "upper_squared": 2, "gradient": 2, "whole_gradient": 2}
@@ -186,7 +195,8 @@ def test_a_summed_loss_is_measured_in_its_own_unit():
 
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 2, 4, 5])
-def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, averaged):
+def test_minibatch_variance_is_that_of_enumeration(batch_size, averaged):
+    """For means and for sums; a full batch has none."""
     (client,) = squared(n_clients=1, averaged=averaged).clients
     x = np.random.default_rng(5).standard_normal(6)
     deviations = [
@@ -199,14 +209,16 @@ def test_the_variance_of_means_and_sums_is_that_of_enumeration(batch_size, avera
     assert theory.minibatch_variance(client, x, None) == 0
 
 
-def test_what_cannot_be_enumerated_is_not_known_and_too_few_rows_have_no_guarantee():
+def test_constant_that_cannot_be_enumerated_is_nan():
+    """Too few rows have no guarantee."""
     fed = squared(m=20, n=21, n_clients=1)  # 4 tau is above n: one support; 2 tau: 293,930
     found = theory.measure_constants(fed, np.zeros(21), 6)
     assert np.isnan(found.upper_squared).all()
     assert not theory.theorem1(found, 1).guarantees
 
 
-def test_numbers_stand_for_all_clients():
+def test_number_as_constant_stands_for_all_clients():
+    """Constants become float64, and those that are not given are nan."""
     constants = ClientConstants.of(
         1, [1.0, 2.0], weights=np.array([1, 3], np.int8), gradient=np.float32(0.5)
     )
@@ -241,8 +253,8 @@ def lowest_on(federation, support):
 @pytest.mark.parametrize("averaged", [True, False])
 @pytest.mark.parametrize("weights", [None, (0.9, 0.1), (0.05, 0.95)])
 @pytest.mark.parametrize("sparsity", [1, 2, 3])
-def test_no_other_support_is_better(averaged, weights, sparsity):
-    """Of clients of 3 and 8 rows that disagree."""
+def test_sparse_minimiser_is_the_best_of_all_supports(averaged, weights, sparsity):
+    """For clients of 3 and 8 rows that disagree."""
     for seed in range(5):
         rng = np.random.default_rng(seed)
         As = [rng.standard_normal((m, 6)) for m in (3, 8)]
@@ -256,7 +268,8 @@ def test_no_other_support_is_better(averaged, weights, sparsity):
         np.testing.assert_allclose(theory.sparse_minimiser(federation, sparsity), best, atol=1e-9)
 
 
-def test_of_equal_columns_the_first_is_taken():
+def test_sparse_minimiser_of_equal_columns_takes_the_first():
+    """Ties break to the lower index."""
     column = np.arange(1.0, 5.0)
     federation = fgmp.Federation.from_arrays(
         [np.column_stack([column, column, -column])], [2 * column]
@@ -292,6 +305,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("message", REFUSED)
-def test_what_cannot_be_measured_is_named(message):
+def test_constant_that_cannot_be_measured_is_refused_by_name(message):
+    """The message says what is missing."""
     with pytest.raises(ValueError, match=message):
         REFUSED[message]()

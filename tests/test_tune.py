@@ -25,7 +25,8 @@ GRID = {"learning_rate": [0.001, 0.05, 100.0], "local_iterations": [1, 3]}
 
 
 @pytest.mark.filterwarnings("ignore::fgmp.AdviceWarning")
-def test_the_best_is_the_one_a_plain_loop_finds(feds):
+def test_best_candidate_is_that_of_a_plain_loop(feds):
+    """By medians over federations; a candidate that diverges ends early."""
     tuning = fgmp.tune(make, GRID, feds, rounds=15)
     assert len(tuning.trials) == 6
     assert tuning.column == "relative_error"
@@ -50,7 +51,8 @@ def test_the_best_is_the_one_a_plain_loop_finds(feds):
         assert [history["round"][-1] < 15 for history in trial.histories] == 3 * [trial.diverged]
 
 
-def test_workers_change_nothing(feds):
+def test_number_of_workers_does_not_change_scores(feds):
+    """Two processes give what one gives."""
     one = fgmp.tune(make, GRID, feds[0], rounds=5, workers=1)
     two = fgmp.tune(make, GRID, feds[0], rounds=5, workers=2)
     assert [(t.score, t.parameters) for t in one.trials] == [
@@ -58,7 +60,8 @@ def test_workers_change_nothing(feds):
     ]
 
 
-def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
+def test_search_without_truth_uses_the_objective(feds):
+    """And callbacks reach the runs."""
     unknown = fgmp.Federation.from_clients(feds[0].clients, feds[0].weights)
     tuning = fgmp.tune(make, GRID, unknown, rounds=50, callbacks=lambda run: run.step.round == 5)
     assert tuning.column == "objective"
@@ -66,7 +69,8 @@ def test_without_truth_the_objective_judges_and_watchers_reach_the_runs(feds):
     assert tuning.best.score == tuning.best.histories[0]["objective"][-1]
 
 
-def test_what_diverged_is_never_the_best(feds):
+def test_diverged_candidate_is_never_the_best(feds):
+    """If all diverge, there is no best."""
     tuning = fgmp.tune(make, {"learning_rate": [50.0, 1e3]}, feds, rounds=30)
     assert tuning.best is None
     assert all(trial.diverged for trial in tuning.trials)
@@ -77,7 +81,8 @@ def test_what_diverged_is_never_the_best(feds):
     assert tuning.best.parameters == {"learning_rate": 0.05}
 
 
-def test_all_candidates_have_the_same_seed(feds):
+def test_candidates_have_the_same_seed(feds):
+    """Also if it is drawn, or a generator."""
     for seed in (None, np.random.default_rng(0)):
         tuning = fgmp.tune(
             lambda twin: make(0.05), {"twin": np.array([1, 2])}, feds[0], 5, cohort_size=2, rng=seed
@@ -88,7 +93,8 @@ def test_all_candidates_have_the_same_seed(feds):
         )
 
 
-def test_clients_that_take_no_part_judge_as_a_metric(feds):
+def test_search_may_use_objective_of_other_clients(feds):
+    """As a metric of the history."""
     train = feds[0].subset([0, 2])
     unseen = feds[0].subset([1, 3])
     options = dict(column="unseen", history=fgmp.History(metrics={"unseen": unseen.objective}))

@@ -12,7 +12,8 @@ import fgmp
 from fgmp.datasets import load_video, make_sensing, photo_clip
 
 
-def test_in_the_clip_a_flower_moves_and_no_two_frames_are_the_same_but_those_to_come_are_like_those_seen():
+def test_photo_clip_moves_and_repeats_no_frame():
+    """Frames differ, and later ones resemble earlier ones, from which a dictionary is learned."""
     clip = photo_clip(120)
     assert clip.shape == (120, 240, 320)
     assert clip.dtype == np.float64
@@ -50,7 +51,8 @@ def written(path, frames, format, pix_fmt, codec="ffv1"):
     return path
 
 
-def test_a_file_is_read_in_grey_and_resized(tmp_path):
+def test_video_is_read_in_grey_and_resized(tmp_path):
+    """Without loss at its own size, and as means of pixels at another."""
     grey = np.round(photo_clip(12, 48, 64) * 255).astype(np.uint8)
     path = written(tmp_path / "clip.mkv", grey, "gray", "gray")
     frames = grey / 255
@@ -66,7 +68,8 @@ def test_a_file_is_read_in_grey_and_resized(tmp_path):
     assert load_video(path, 1, height=30, width=90).shape == (1, 30, 90)
 
 
-def test_what_is_not_a_video_is_refused(tmp_path):
+def test_file_that_is_no_video_is_refused(tmp_path):
+    """The message has the name of the file."""
     pytest.importorskip("av")
     path = tmp_path / "clip.avi"
     with pytest.raises(FileNotFoundError, match="clip.avi.*no such file"):
@@ -104,7 +107,8 @@ def seen_by(matrix, film):
     return turned
 
 
-def test_a_clip_is_turned_as_it_says(tmp_path):
+def test_video_is_turned_as_its_header_says(tmp_path):
+    """By multiples of a quarter turn."""
     clip = np.round(photo_clip(3, 32, 64) * 255).astype(np.uint8)
     film = written(tmp_path / "film.mp4", clip, "gray", "yuv420p", "mpeg4")
     flat = load_video(film)
@@ -125,7 +129,8 @@ def test_a_clip_is_turned_as_it_says(tmp_path):
         load_video(seen_by((0.87, 0.5, -0.5, 0.87), film))
 
 
-def test_what_is_cut_short_or_changes_its_size_is_said_with_its_name(tmp_path):
+def test_video_that_is_cut_or_changes_size_is_refused(tmp_path):
+    """The message has the name of the file and the frame."""
     noise = np.random.default_rng(0).integers(0, 255, (20, 32, 64)).astype(np.uint8)
     path = written(tmp_path / "clip.mkv", noise, "gray", "gray")
     assert len(load_video(path)) == 20  # without a word
@@ -154,8 +159,11 @@ def test_what_is_cut_short_or_changes_its_size_is_said_with_its_name(tmp_path):
             load_video(strange)
 
 
-def test_streamed_sensing_at_the_papers_size_needs_megabytes():
-    """Fifty stored matrices of 30 x 76,800 would be 922 MB; frames and dictionary are outside the count."""
+def test_streamed_sensing_at_the_paper_size_needs_megabytes():
+    """Fifty stored matrices of 30 x 76,800 would be 922 MB.
+
+    Frames and dictionary are outside the count.
+    """
     dictionary = fgmp.Dictionary(np.random.default_rng(0).standard_normal((76_800, 50)))
     signal = dictionary.atoms[:, :5].sum(axis=1)
     tracemalloc.start()
